@@ -6,7 +6,10 @@
 ## type: a vector of floats.  count: vectors.
 <%include file="/common/prelude.cl.mako"/>
 % if target.is_cpu:
-<% first, last, step = "count * get_group_id(0) / get_num_groups(0)", "count * (get_group_id(0) + 1) / get_num_groups(0)", "1" %>
+<%
+first, last = (f"count * ({group}) / get_num_groups(0)" for group in ("get_group_id(0)", "get_group_id(0) + 1"))
+step = "1"
+%>
 % else:
 <% first, last, step = "get_global_id(0)", "count", "get_global_size(0)" %>
 % endif

@@ -6,14 +6,18 @@
 ${getattr(self, name)(ctype, width)}
 % endfor
 
-<%def name="head(name, t, parameters)">static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})</%def>
+<%def name="head(name, t, parameters)">\
+static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
+</%def>
 
 ## Whether a divisor of integers is 0 or -1, for which C's division may end the process.
 <%def name="divisor(t)">\
     const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
     const ${t} safe = is_zero || negates ? (${t})1 : b;\
 </%def>
-<%def name="negative(t)">${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}</%def>
+<%def name="negative(t)">\
+${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}\
+</%def>
 
 <%def name="divide(t, w)">
 ${head("divide", t, "ab")}
@@ -100,4 +104,6 @@ ${head("right_shift", t, "ab")}
     return ${within(t)} ? (${t})(a >> b) : (${t})(${"0" if t[0] == "u" else "a < 0 ? -1 : 0"});
 }
 </%def>
-<%def name="within(t)">${"" if t[0] == "u" else "b >= 0 && "}b < ${{"char": 8, "short": 16, "int": 32, "long": 64}[t.removeprefix("u")]}</%def>
+<%def name="within(t)">\
+${"" if t[0] == "u" else "b >= 0 && "}b < ${{"char": 8, "short": 16, "int": 32, "long": 64}[t.removeprefix("u")]}\
+</%def>

@@ -69,7 +69,8 @@ ${one("sign", t)}
 {
     const ${t} size = complex_absolute__${t}(a);
     if (size == 0) return (${t}2)(0, 0);
-    if (isinf(a.x) != isinf(a.y)) return (${t}2)(isinf(a.x) ? copysign((${t})1, a.x) : 0, isinf(a.y) ? copysign((${t})1, a.y) : 0);
+    if (isinf(a.x) != isinf(a.y))
+        return (${t}2)(isinf(a.x) ? copysign((${t})1, a.x) : 0, isinf(a.y) ? copysign((${t})1, a.y) : 0);
     return isinf(a.x) ? (${t}2)((${t})NAN, (${t})NAN) : a / size;
 }
 </%def>

@@ -52,11 +52,16 @@ convert_${compute.value}(${text})\
 
 <%def name="parameters(problem)">\
 % for i, extra in enumerate(problem.extras):
-, __global const ${extra.elem.name}_t *restrict e${i}, long e${i}_offset, long e${i}_row, long e${i}_col${''.join(f', long e{i}_batch{d}' for d in range(len(problem.batch)))}\
+, __global const ${extra.elem.name}_t *restrict e${i}, long e${i}_offset, long e${i}_row,
+    long e${i}_col${''.join(f', long e{i}_batch{d}' for d in range(len(problem.batch)))}\
 % endfor
 </%def>
 
-<%def name="typed(problem)">${"".join(f", __global const {x.elem.name}_t *e{j}, long e{j}_row, long e{j}_col" for j, x in enumerate(problem.extras))}</%def>
+<%def name="typed(problem)">\
+% for j, x in enumerate(problem.extras):
+, __global const ${x.elem.name}_t *e${j}, long e${j}_row, long e${j}_col\
+% endfor
+</%def>
 <%def name="passed(problem)">${"".join(f", e{j}, e{j}_row, e{j}_col" for j in range(len(problem.extras)))}</%def>
 
 <%def name="define(problem)"><% i = -1 %>
@@ -74,7 +79,8 @@ static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
     {   // ${stage.name}
 % for name in stage.reads:
 <% i += 1 %>\
-        const value_t ${name} = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
+        const value_t ${name} = ${convert(problem.compute, problem.extras[i].elem,
+            f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
 % endfor
         v = (${text});
     }
@@ -89,7 +95,8 @@ static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
 ## and c_col in scope.
 <%def name="result(problem)">
 % if problem.reads_c:
-#define UPDATED(acc, p) (scaled(alpha, acc) + scaled(beta, ${convert(problem.compute, problem.c.elem, f"{problem.c.elem.name}_load(p)")}))
+#define UPDATED(acc, p) (scaled(alpha, acc) \
+    + scaled(beta, ${convert(problem.compute, problem.c.elem, f"{problem.c.elem.name}_load(p)")}))
 % else:
 #define UPDATED(acc, p) scaled(alpha, acc)
 % endif

@@ -6,7 +6,9 @@
 ${getattr(self, name)(ctype, width)}
 % endfor
 
-<%def name="head(name, t, parameters)">static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})</%def>
+<%def name="head(name, t, parameters)">\
+static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
+</%def>
 
 <%def name="minimum(t, w)">${extreme("minimum", "<", t, w)}</%def>
 <%def name="maximum(t, w)">${extreme("maximum", ">", t, w)}</%def>
@@ -43,7 +45,8 @@ ${head("sign_of", v, "a")}
 % if t[0] == "u":
     return a > (${v})(0) ? (${v})(1) : (${v})(0);
 % else:
-    return a > (${v})(0) ? (${v})(1) : a < (${v})(0) ? (${v})(-1) : ${f"a == ({v})(0) ? ({v})(0) : a" if t in ("float", "double") else f"({v})(0)"};
+    return a > (${v})(0) ? (${v})(1) : a < (${v})(0) ? (${v})(-1)
+        : ${f"a == ({v})(0) ? ({v})(0) : a" if t in ("float", "double") else f"({v})(0)"};
 % endif
 }
 </%def>

@@ -59,7 +59,8 @@ static inline void ${name}(__global const ${e.name}_t *from, long from_row, long
         for (; done + 4 <= cols; done += 4) {
             __global const ${e.name}_t *at = from + done * from_col;
 % for i in range(4):
-            const ${word}4 v${i} = (from_col == 1 ? FOUR(at + ${i} * from_row) : FOUR(at + ${i} * from_row - 3).s3210)${flip};
+            const ${word}4 v${i} = (from_col == 1 ? FOUR(at + ${i} * from_row)
+                : FOUR(at + ${i} * from_row - 3).s3210)${flip};
 % endfor
             ${transpose(word)}
 % for i in range(4):
@@ -92,5 +93,6 @@ static inline void ${name}(__global const ${e.name}_t *from, long from_row, long
 <%def name="transpose(word)">\
 const ${word}4 p = (${word}4)(v0.s0, v1.s0, v0.s1, v1.s1), q = (${word}4)(v2.s0, v3.s0, v2.s1, v3.s1);
             const ${word}4 r = (${word}4)(v0.s2, v1.s2, v0.s3, v1.s3), s = (${word}4)(v2.s2, v3.s2, v2.s3, v3.s3);
-            const ${word}4 w0 = (${word}4)(p.lo, q.lo), w1 = (${word}4)(p.hi, q.hi), w2 = (${word}4)(r.lo, s.lo), w3 = (${word}4)(r.hi, s.hi);\
+            const ${word}4 w0 = (${word}4)(p.lo, q.lo), w1 = (${word}4)(p.hi, q.hi), w2 = (${word}4)(r.lo, s.lo),
+                w3 = (${word}4)(r.hi, s.hi);\
 </%def>

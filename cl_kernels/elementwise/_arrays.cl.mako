@@ -43,7 +43,8 @@ ${f.define(V)}
 ## Declare where row `row` of every array begins, as NAME + suffix.
 <%def name="rows_of(suffix='')">\
 % for n, e in [*inputs.items(), ("out", result)]:
-    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row"))});
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in
+        + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row"))});
 % endfor
 </%def>
 
@@ -78,7 +79,8 @@ ${", ".join(values)}\
 ${result.name}_store${w}(out${suffix} + (${at}), ${v});\
 % else:
 % for j in range(w):
-${result.name}_store(out${suffix} + (${at}${f" + {j}" if j else ""})${" * out_stride" if steps["out"] != 1 else ""}, ${v}${component(w, j)}); \
+${result.name}_store(out${suffix} + (${at}${f" + {j}" if j else ""})${" * out_stride" if steps["out"] != 1 else ""},
+    ${v}${component(w, j)}); \
 % endfor
 % endif
 </%def>

@@ -64,7 +64,8 @@ ${arrays.rows_of()}\
 % endfor
 % for y in range(Y):
 % for x in range(X):
-    ${f"if (in_{y}_{x}) {{ " if guarded else "    "}${arrays.store(V, f"column + {x * LX * V}", f"v_{y}_{x}", f"_{y}")}${" }" if guarded else ""}
+    ${f"if (in_{y}_{x}) {{ " if guarded else "    "}${arrays.store(V, f"column + {x * LX * V}", f"v_{y}_{x}",
+        f"_{y}")}${" }" if guarded else ""}
 % endfor
 % endfor
 </%def>
@@ -75,6 +76,7 @@ ${arrays.rows_of()}\
     const ${index} row${suffix} = ${at};
 % endif
 % for n, e in [*inputs.items(), ("out", result)]:
-    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row" + suffix))});
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in
+        + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row" + suffix))});
 % endfor
 </%def>

@@ -47,7 +47,8 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
 % endfor
 % for i in range(2):
 % for r in range(4):
-                    const double2 a${i}_${r} = *(__local const double2 *)(${p} + (quad + ${4 * r}) * 68 + mma_row + ${16 * i});
+                    const double2 a${i}_${r} = *(__local const double2 *)(${p} + (quad + ${4 * r}) * 68 + mma_row
+                        + ${16 * i});
                     const double a${i}_0_${r} = a${i}_${r}.x, a${i}_1_${r} = a${i}_${r}.y;
 % endfor
 % for j in range(2):
@@ -65,7 +66,8 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
         {
             const int row = mma_row + ${16 * i} - from;
             if (row >= 0 && row < ${2 * lines}) {
-                __local double *to = (row < ${lines} ? p_part + row * 68 : q_part + (row - ${lines}) * 68) + mma_col + 2 * quad;
+                __local double *to = (row < ${lines} ? p_part + row * 68 : q_part + (row - ${lines}) * 68) + mma_col
+                    + 2 * quad;
 % for j in range(2):
 % for h in range(2):
                 to[${68 * h + 8 * j}] = ${d}${i}_${j}_${2 * h};

@@ -9,7 +9,8 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
 </%def>
 <%def name="fetch(name, source, line, step, lines, along, steps='', number='step')">\
 % for i in range(4):
-{ ${place(along, i)} ${name}${i} = line < ${lines}${f" && step < {steps}" if steps else ""} ? ${problem.elem.name}_load(${source} + line * ${line} + ${number} * ${step}) : (value_t)(0); }
+{ ${place(along, i)} ${name}${i} = line < ${lines}${f" && step < {steps}" if steps else ""}
+    ? ${problem.elem.name}_load(${source} + line * ${line} + ${number} * ${step}) : (value_t)(0); }
 % endfor
 </%def>
 <%def name="put(name, part, along, given='')">\
@@ -17,7 +18,9 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
 { ${place(along, i)} ${part}[step * 68 + line] = ${given}(${name}${i}); }
 % endfor
 </%def>
-<%def name="fetch_p(k, steps='')">${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}</%def>
+<%def name="fetch_p(k, steps='')">\
+${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}\
+</%def>
 <%def name="fetch_q(k, steps='')">\
 <% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
 ${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
@@ -27,7 +30,8 @@ ${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_alon
 % if problem.elem.complex:
 const value_t ${", ".join(f"{name}{i} = ({source})[{depth} * y + {i}]" for i in range(depth))};
 % else:
-const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) + {depth} * y + {4 * i})" for i in range(depth // 4))};
+const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) + {depth} * y + {4 * i})"
+    for i in range(depth // 4))};
                 const value_t ${", ".join(f"{name}{i} = {name}s{i // 4}.s{i % 4}" for i in range(depth))};
 % endif
 </%def>
@@ -50,5 +54,9 @@ const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j i
 </%def>
 
 ## Of rows below a front's own columns, whose X lies at `row` of all.
-<%def name="fetch_p_below(k, steps)">${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}</%def>
-<%def name="fetch_q_below(k, steps)">${fetch("q", "x_all + f0", "v_col", "count", "left_f", q_along, steps, f"row[{k} + step]")}</%def>
+<%def name="fetch_p_below(k, steps)">\
+${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}\
+</%def>
+<%def name="fetch_q_below(k, steps)">\
+${fetch("q", "x_all + f0", "v_col", "count", "left_f", q_along, steps, f"row[{k} + step]")}\
+</%def>

@@ -27,7 +27,8 @@
     const uint flags = (uint)tiles_s * tiles_f;
 % endif
     volatile __global uint *done = counters + 2 + product * flags;
-    const uint groups = ${"(flags - (uint)tiles_s + 1u)" if paired else "flags"} * (uint)count, all_flags = flags * (uint)count;
+    const uint groups = ${"(flags - (uint)tiles_s + 1u)" if paired else "flags"} * (uint)count,
+        all_flags = flags * (uint)count;
     const int known_by = s;  // steps of 64 k
 </%def>
 

@@ -28,7 +28,8 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
         const int row = ${depth} * y + ${i}, col = x + ${4 * depth * j};
         ${v}${i}_${j} = AS_VALUE(${on_diagonal if factorise else "0"});
         if (row < left_${s} && col < left_f${f" && {lower}" if factorise else ""})
-            ${v}${i}_${j} = ${problem.elem.name}_load(${source} + (${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col);
+            ${v}${i}_${j} = ${problem.elem.name}_load(${source} + (${s}0 + row) * ${source}_row
+                + (f0 + col) * ${source}_col);
     }
 % endfor
 % endfor

@@ -24,7 +24,8 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
 % if problem.elem.complex:
                 value_t ${", ".join(f"c{i}_{j} = corner[{depth * i + j}]" for j in range(i, depth))};
 % else:
-                const real4_t ${", ".join(f"c{i}s{j} = *(__local const real4_t *)(corner + {depth * i + 4 * j})" for j in range(i // 4, depth // 4))};
+                const real4_t ${", ".join(f"c{i}s{j} = *(__local const real4_t *)(corner + {depth * i + 4 * j})"
+                    for j in range(i // 4, depth // 4))};
                 value_t ${", ".join(f"c{i}_{j} = c{i}s{j // 4}.s{j % 4}" for j in range(i, depth))};
 % endif
 % endfor
@@ -65,7 +66,8 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
         if (t == 0) {
             ${waiting.set("done + f * (f + 1) / 2 + f", "4u")}\
         }
-        const bool tells = failed < 64 ? failed == bad && (first + s0 == 0 || report[0] < 0) : t == 0 && bad == 64 && first + s0 == 0;
+        const bool tells = failed < 64 ? failed == bad && (first + s0 == 0 || report[0] < 0) : t == 0 && bad == 64
+            && first + s0 == 0;
         if (x == 0 && tells) {
             report[0] = bad < 64 ? first + s0 + bad : -1;
             report[1] = ${"as_long(failing)" if problem.elem.needs_fp64 else "(long)as_int(failing)"};

@@ -91,7 +91,8 @@ if (leads) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (known + t < known_by) {
             // Work-item 0 waits for the next step; the others check whether further steps are done as well.
-            ${waiting.wait(f"!({capture(tickets.is_done, '(known + t)')})", "if (t) { atomic_min(&until, known + t); break; }")}\
+            ${waiting.wait(f"!({capture(tickets.is_done, '(known + t)')})",
+                "if (t) { atomic_min(&until, known + t); break; }")}\
             ${waiting.acquire()}
         }
         ${waiting.acquire_by_all()}\

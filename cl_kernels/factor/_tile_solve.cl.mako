@@ -39,7 +39,8 @@
                 if (have < min(from + 16, left_s)) {
                     if (t == 0) {
                         volatile __global uint *parts = done + s * (s + 1) / 2 + s;
-                        ${waiting.wait(f"(until = 16 * (int){capture(waiting.flag, 'parts')}) < min(from + 16, left_s)")}\
+                        ${waiting.wait(f"(until = 16 * (int){capture(waiting.flag, 'parts')}) "
+                            "< min(from + 16, left_s)")}\
                         ${waiting.acquire()}
                     }
                     ${waiting.acquire_by_all()}\

@@ -9,9 +9,11 @@
                     __global ${e.name}_t *to = v + (s0 + ${depth} * y) * v_row + (f0 + col) * v_col;
                     const int rows = col < left_f ? left_s - ${depth} * y : 0;
 % if not e.complex:
-                    if (v_row == 1 && rows >= ${depth}${f" && {depth} * y + {depth - 1} <= col" if diagonal else ""} && ((ulong)to & 15) == 0) {
+                    if (v_row == 1 && rows >= ${depth}${f" && {depth} * y + {depth - 1} <= col" if diagonal else ""}
+                        && ((ulong)to & 15) == 0) {
 % for i in range(0, depth, wide):
-                        *(__global ${e.real}${wide} *)(to + ${i}) = (${e.real}${wide})(${", ".join(f"v{i + k}_{j}" for k in range(wide))});
+                        *(__global ${e.real}${wide} *)(to + ${i}) =
+                            (${e.real}${wide})(${", ".join(f"v{i + k}_{j}" for k in range(wide))});
 % endfor
                     } else
 % endif
@@ -22,7 +24,8 @@ value = f"v{i}_{j}"
 if diagonal and e.complex:
     value = f"({depth} * y + {i} == col ? AS_VALUE(REAL({value})) : {value})"
 %>\
-                        if (${i} < rows${f" && {depth} * y + {i} <= col" if diagonal else ""}) ${e.name}_store(to, ${value});
+                        if (${i} < rows${f" && {depth} * y + {i} <= col" if diagonal else ""})
+                            ${e.name}_store(to, ${value});
                         to += v_row;
 % endfor
                     }

@@ -9,7 +9,6 @@
 ## A tile of 64 x 64 elements of L is in registers, l0 to l15, before the x that it waits for is published.
 ## Groups pass x to others by group/cells; _vector_diagonal computes it from v.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
-<%namespace name="cells" file="/group/cells.cl.mako"/>
 <%!
 def row(along, j):
     return f"(t / 8 + {j // 8 * 32})" if along else "t % 64"
@@ -25,7 +24,8 @@ def sums(along):
 <%def name="declare(along)">\
 __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shown[64];
     value_t own = (value_t)(0), own0 = (value_t)(0), own1 = (value_t)(0);
-    value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))}, ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
+    value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))},
+        ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
 </%def>
 
 ## Bring the tile at pointer `l`, of which `rows` rows and `steps` k are there: instead of other rows the last
@@ -35,7 +35,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
             const int steps_here = ${steps}, last_row = ${rows} - 1;
             __global const ${e.name}_t *tile = ${l};
 % for i in sums(along):
-            __global const ${e.name}_t *from${i} = tile + min(${row(along, 8 * i)}, last_row) * ${l_row} + ${step(along, 0)} * ${l_col};
+            __global const ${e.name}_t *from${i} = tile + min(${row(along, 8 * i)}, last_row) * ${l_row}
+                + ${step(along, 0)} * ${l_col};
 % endfor
             const long ahead = ${8 if along else 4} * ${l_col};
             if (steps_here >= 64) {
@@ -113,17 +114,5 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
             if (k + 64 < u) ${fetch(e, along, *tile("(k + 64)"))}
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
-</%def>
-
-## The group is done.
-<%def name="finish()">\
-${waiting.release()}\
-    if (t == 0) {
-        ${waiting.done("ticket", "groups")}\
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (ticket) {
-        ${cells.reset("cells")}\
     }
 </%def>

@@ -15,7 +15,8 @@ if (t < 64) {
     for (int slow = t / 64; slow < 64; slow += 4) {
         const int row = ${"slow" if along else "t % 64"}, col = ${"t % 64" if along else "slow"};
         if (col < row) {
-            const value_t d = row < ${rows} ? ${given}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col})) : (value_t)(0);
+            const value_t d = row < ${rows} ? ${given}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col}))
+                : (value_t)(0);
             triangle[row * (row + 1) / 2 + col] = MUL(d, inverse[row]);
         }
     }
@@ -33,7 +34,8 @@ if (t < 64) shown[t] = MUL(own, inverse[t]);
         }
 % for q in range(0, 64, 8):
         if (t < 32) {
-            const value_t ${", ".join(f"d{i}_{k} = triangle[{(q + i) * (q + i + 1) // 2 + q + k}]" for i in range(1, 8) for k in range(i))};
+            const value_t ${", ".join(f"d{i}_{k} = triangle[{(q + i) * (q + i + 1) // 2 + q + k}]"
+                for i in range(1, 8) for k in range(i))};
             value_t ${", ".join(f"x{i} = shown[{q + i}]" for i in range(8))};
 % for k in range(8):
 % for i in range(k + 1, 8):

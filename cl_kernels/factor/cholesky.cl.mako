@@ -55,7 +55,8 @@ ${ragged_.matrix(names)}
 % for c in range(r + 1):
     value_t v${r}_${c} = AS_VALUE(y + ${r * S} == x + ${c * S});
     if (${'own < count && ' if P > 1 else ''}y + ${r * S} < n && x + ${c * S} <= y + ${r * S})
-        v${r}_${c} = ${e.name}_load(${names[0]} + (y + ${r * S}l) * ${names[0]}_row + (x + ${c * S}l) * ${names[0]}_col);
+        v${r}_${c} = ${e.name}_load(${names[0]} + (y + ${r * S}l) * ${names[0]}_row
+            + (x + ${c * S}l) * ${names[0]}_col);
 % endfor
 % endfor
     int failed = -1;

@@ -54,7 +54,8 @@ static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n
         for (long j = i; j < i + lines; j++)
             move(t + j * (ld + 1), ld, 1, l + j * (l_row + l_col), l_col, l_row, 1, i + lines - j);
         if (l_row == 1)
-            move(t + i * ld + i + lines, ld, 1, l + i * l_col + (i + lines) * l_row, l_col, l_row, lines, n - i - lines);
+            move(t + i * ld + i + lines, ld, 1, l + i * l_col + (i + lines) * l_row, l_col, l_row, lines,
+                n - i - lines);
         else
             move(t + i, 1, ld, l + i * l_row, l_row, l_col, lines, i);
     }
@@ -62,12 +63,14 @@ static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n
     const bool by_rows = l_row != 1;
     const long line = by_rows ? l_row : l_col, step = by_rows ? l_col : l_row;
     for (long i = 0; i < n; i++)
-        for (long j = by_rows ? i + 1 : 0; j < (by_rows ? n : i); j++) ${e.name}_store(l + i * line + j * step, (value_t)(0));
+        for (long j = by_rows ? i + 1 : 0; j < (by_rows ? n : i); j++)
+            ${e.name}_store(l + i * line + j * step, (value_t)(0));
 % endif
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void cholesky(${E} *scratch, long size, ${"__global const long *table" if ragged else "long ld, long n, long run"}, long count, long first\
+void cholesky(${E} *scratch, long size, ${"__global const long *table" if ragged else "long ld, long n, long run"},
+    long count, long first\
 % if not in_place:
 ${operands.parameters("a", e, rank)}\
 % endif

@@ -15,6 +15,7 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%namespace name="copies" file="/factor/_cpu_lane_copies.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -52,28 +53,7 @@ static inline void subtract${count}(__global real_t *x, long x_row, long x_col, 
 % endfor
 }
 % endfor
-
-// A block of matrices to scratch, line by line; where a matrix has no gaps, as one line.
-static inline void take(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)
-{
-    //@apart
-    const bool whole = line == n * step;
-    for (long w = 0; w < lanes; w += 4)
-        for (long i = 0; i < (whole ? 1 : n); i++)
-            move(a + w * apart + i * line, apart, step, x + i * n * ${W} + w, 1, ${W}, lanes - w < 4 ? lanes - w : 4, whole ? n * n : n);
-}
-
-// And back: of each line what lies before the diagonal if lines are rows, else what lies behind it.
-static inline void put(${E} *x, ${E} *l, long line, long step, long apart, long n, long lanes, bool by_rows)
-{
-    //@apart
-    const bool whole = ${"false" if in_place else "line == n * step"};
-    for (long w = 0; w < lanes; w += 4)
-        for (long i = 0; i < (whole ? 1 : n); i++) {
-            const long from = ${"by_rows ? 0 : i" if in_place else "0"}, length = ${"by_rows ? i + 1 : n - i" if in_place else "whole ? n * n : n"};
-            move(x + (i * n + from) * ${W} + w, 1, ${W}, l + w * apart + i * line + from * step, apart, step, lanes - w < 4 ? lanes - w : 4, length);
-        }
-}
+${copies.define(E, W, in_place)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void cholesky(${E} *scratch, long size, long n, long run, long count, long first\
@@ -92,7 +72,8 @@ ${operands.parameters("l", e, 1, "")}, __global long *report, long report_offset
     for (long product = item * run * ${W}; product < end; product += ${W}) {
         const long lanes = end - product < ${W} ? end - product : ${W};
         const long a_line = by_rows ? ${source}_row : ${source}_col, a_step = by_rows ? ${source}_col : ${source}_row;
-        take((${E} *)${source} + ${source}_offset + product * ${source}_batch0, a_line, a_step, ${source}_batch0, t, n, lanes);
+        take((${E} *)${source} + ${source}_offset + product * ${source}_batch0, a_line, a_step, ${source}_batch0, t,
+            n, lanes);
         mask_t good = -1, failed = -1, bad_pivot = 0;
         for (long j = 0; j < n; j++) {
             subtract1(x, x_row, x_col, j, j, 1);
@@ -111,7 +92,8 @@ ${operands.parameters("l", e, 1, "")}, __global long *report, long report_offset
             for (long k = 0; k < j; k++) AT(k, j) = 0;
 % endif
         }
-        put(t, l + l_offset + product * l_batch0, by_rows ? l_row : l_col, by_rows ? l_col : l_row, l_batch0, n, lanes, by_rows);
+        put(t, l + l_offset + product * l_batch0, by_rows ? l_row : l_col, by_rows ? l_col : l_row, l_batch0, n,
+            lanes, by_rows);
         const ${"long" if e.needs_fp64 else "int"} *column = (const void *)&failed, *bits = (const void *)&bad_pivot;
         for (long w = 0; w < lanes; w++) {
             __global long *told = report + report_offset + 2 * (product + w);

@@ -47,10 +47,13 @@ ${operands.locate(["from", "to"], rank, "band / bands")}
         // What lies beside the four lines' square on the diagonal is copied or cleared.
         ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
         for (long k = i; k < i + some; k++) {
-            const long ${"from_here = MOST(first, k + 1), to_here = last" if by_rows else "from_here = first, to_here = LEAST(last, k)"};
+            const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows
+                else "from_here = first, to_here = LEAST(last, k)")};
             clear(to + k * to_${across} + from_here * step, step, to_here - from_here);
-            for (long j = MOST(first, ${"i" if by_rows else "k"}); j < LEAST(last, ${"k + 1" if by_rows else "i + some"}); j++)
-                ${e.name}_store(to + k * to_${across} + j * step, ${e.name}_load(from + k * from_${across} + j * from_${along}));
+            for (long j = MOST(first, ${"i" if by_rows else "k"});
+                j < LEAST(last, ${"k + 1" if by_rows else "i + some"}); j++)
+                ${e.name}_store(to + k * to_${across} + j * step,
+                    ${e.name}_load(from + k * from_${across} + j * from_${along}));
         }
 % endif
         if (begin < stop)

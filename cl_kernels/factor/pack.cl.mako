@@ -39,14 +39,16 @@ void pack(long n, long row0, long col0, long rows, long cols, long pieces, long 
 % if what == "add":
 , ${e.value} beta\
 % endif
-${operands.parameters(names[0], e, rank)}${operands.parameters(names[1], e, rank, "")}${operands.batch_parameters(rank)})
+${operands.parameters(names[0], e, rank)}${operands.parameters(names[1], e, rank, "")}
+    ${operands.batch_parameters(rank)})
 {
     const long group = get_group_id(0), band = group / pieces, first = band % bands * ${lines}l;
 ${operands.locate(names, rank, "band / bands")}
     for (long i = first; i < min(first + ${lines}, rows); ++i) {
         const long row = row0 + i, start = row / ${block} * ${block}, left = ${"start" if diagonal else "col0"};
         __global ${e.name}_t ${"const " if what != "unpack" else ""}*line = dense + i * dense_row;
-        __global ${e.name}_t ${"const " if what == "unpack" else ""}*p = packed + rectangle(row, start) + left, *q = packed + diagonal(n, row, start) + left;
+        __global ${e.name}_t ${"const " if what == "unpack" else ""}*p = packed + rectangle(row, start) + left,
+            *q = packed + diagonal(n, row, start) + left;
         const long across = clamp(start - left, 0l, cols), inside = clamp(row + 1 - left, 0l, cols);
 % if target.is_cpu:
         for (long j = 0; j < across; ++j) ${move("p")}
@@ -81,7 +83,8 @@ ${store}(${p} + j, ${load}(line + j${step}) + MUL(beta, ${load}(${p} + j)));
 % if above == "conj":
 {
             const long other = left + j, top = other / ${block} * ${block};
-            ${store}(line + j${step}, CONJ(${load}(packed + row + (row < top ? rectangle(other, top) : diagonal(n, other, top)))));
+            ${store}(line + j${step},
+                CONJ(${load}(packed + row + (row < top ? rectangle(other, top) : diagonal(n, other, top)))));
         }
 % else:
 ${store}(line + j${step}, (value_t)(0));

@@ -19,6 +19,7 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="triangle" file="/factor/_local_triangle.cl.mako"/>
 <%namespace name="ragged_" file="/factor/_ragged.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -35,7 +36,10 @@ ${epilogue.values(e)}
 ${numbers.reciprocal(e)}
 
 __kernel ${group.of_size(p.group_size)}
-void solve(long count, ${"int most, __global const long *table" if ragged else "int n, long m"}, long groups${operands.parameters("l", e, rank)}${operands.parameters("c", e, rank) if source else ""}${operands.parameters("b", e, rank, "")}${", __global long *report, long report_offset" if problem.reports else ""}${operands.batch_parameters(rank)})
+void solve(long count, ${"int most, __global const long *table" if ragged else "int n, long m"}, long groups\
+${operands.parameters("l", e, rank)}${operands.parameters("c", e, rank) if source else ""}\
+${operands.parameters("b", e, rank, "")}${", __global long *report, long report_offset" if problem.reports else ""}\
+${operands.batch_parameters(rank)})
 {
     __local value_t triangles[${T * N * STRIDE}], rows[${2 * T * W}];
     const int t = get_local_id(0) % ${LANES}, which = get_local_id(0) / ${LANES};
@@ -61,42 +65,7 @@ ${ragged_.pair()}
         v${r}_${c} = ${e.name}_load(${read} + (y + ${r * SM}) * ${read}_row + (column + ${c * SN}) * ${read}_col);
 % endfor
 % endfor
-% if problem.reports:
-    __local int zeros[${T}];
-    if (t == 0) zeros[which] = n;
-% endif
-<% wide = min(N, LANES)
-inner, outer = ("at", "of") if problem.l.col == 1 else ("of", "at")
-along = {"at": "l_col", "of": "l_row"} %>\
-    for (int ${inner} = t % ${wide}; ${inner} < ${N}; ${inner} += ${wide}) {
-        __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${wide} * ${along[outer]};
-        const long step = ${LANES // wide} * ${along[outer]};
-#pragma unroll ${min(8, max(1, N * wide // LANES))}
-        for (int ${outer} = t / ${wide}; ${outer} < ${N}; ${outer} += ${LANES // wide}, from += step) {
-            value_t v = (value_t)(0);
-            if (of < n && at <= of) v = ${e.name}_load(from);
-% if problem.l.conj:
-            v.y = -v.y;
-% endif
-            if (at <= of) lower[at * ${STRIDE} + of] = v;
-        }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-% if not problem.unit:
-% if N <= LANES:
-    const int i = t;
-    if (i < n) {
-% else:
-    for (int i = t; i < n; i += ${LANES}) {
-% endif
-        const value_t v = lower[i * ${STRIDE + 1}];
-% if problem.reports:
-        if (${"v.x == 0 && v.y == 0" if e.complex else "v == 0"}) atomic_min(zeros + which, ${'i' if problem.reports == 'forwards' else 'n - 1 - i'});
-% endif
-        lower[i * ${STRIDE + 1}] = reciprocal(v);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-% endif
+${triangle.load(problem, policy)}\
 % for b in range(R):
     for (int j = ${b * SM}; j < min(${"most" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
         __local value_t *shared = row + (j & 1) * ${T * W};

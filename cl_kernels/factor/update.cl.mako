@@ -21,7 +21,8 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 
 __kernel ${group.of_size(G)}
-void update(__global const long *table, long groups, int k${operands.parameters("l", e, 0)}${operands.parameters("b", e, 0, "")})
+void update(__global const long *table, long groups, int k${operands.parameters("l", e, 0)}
+    ${operands.parameters("b", e, 0, "")})
 {
     __local value_t tile[${R * K}];
     const int t = get_local_id(0);
@@ -36,7 +37,8 @@ ${ragged_.pair()}
         for (int j = 0; j < k; j += ${K}) {
             barrier(CLK_LOCAL_MEM_FENCE);
             for (int at = t; at < ${R * K}; at += ${G}) {
-                const int row = ${f"at / {K}" if along_rows else f"at % {R}"}, col = ${f"at % {K}" if along_rows else f"at / {R}"};
+                const int row = ${f"at / {K}" if along_rows else f"at % {R}"},
+                    col = ${f"at % {K}" if along_rows else f"at / {R}"};
                 value_t v = (value_t)(0);
                 if (i + row < n && j + col < k) v = ${e.name}_load(l + (i + row) * l_row + (j + col) * l_col);
 % if conj:

@@ -43,7 +43,8 @@ void vector(long n, long m, int blocks, uint groups, long cells\
 % if separate:
 ${operands.parameters("c", e, rank)}\
 % endif
-${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, volatile __global uint *counters${operands.batch_parameters(rank)})
+${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")},
+    volatile __global uint *counters${operands.batch_parameters(rank)})
 {
     ${parts.declare(along)}
     __local uint ticket;
@@ -67,5 +68,5 @@ ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
         ${e.name}_store(v + (first_row + t + ${32 * h}) * v_row, own${h});
     }
 % endfor
-    ${parts.finish()}
+    ${cells.finish("ticket", "groups", "cells")}
 }

@@ -1,6 +1,7 @@
 ## The rows of a source, brought to scratch (_cpu_put).
 ##
-##   define(source, V, planes, k)    bring<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
+##   define(source, V, planes, k)
+##       bring<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
 ##
 ## a: the first of `live` lanes, with number `lane`.  Rows from `rows` on are zeros, and so are, in row i, lanes
 ## from limit - i * limit_row on: a sequence that ends early.  Forms of a row:
@@ -20,7 +21,8 @@ factors = ", __global const real_t *factors" if source.factor else ""
 %>
 ${row.define(source, planes, k)}\
 // Row i, number by number: the first `live` lanes have some.
-static inline void bring_some${k}(__global const real_t *a, long i, long row, long lane_step, long lane, long live, long limit, long limit_row, vec_t *re, vec_t *im)
+static inline void bring_some${k}(__global const real_t *a, long i, long row, long lane_step, long lane, long live,
+    long limit, long limit_row, vec_t *re, vec_t *im)
 {
     real_t r[${V * planes}], m[${V * planes}];
     for (int l = 0; l < ${V * planes}; l++)
@@ -43,7 +45,8 @@ static inline void bring_some${k}(__global const real_t *a, long i, long row, lo
 % endfor
 }
 
-static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${factors})
+static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row,
+    long lane_step, long lane, long live, long limit, long limit_row${factors})
 {
     //@apart
     long i = 0;
@@ -57,7 +60,8 @@ static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t
             vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for p in sides:
 % for l in range(V):
-            ${f"load_complex(a + 2 * (i + {p * V + l} * lane_step), &r[{p}][{l}], &m[{p}][{l}])" if complex_rows else f"r[{p}][{l}] = load(a + i + {p * V + l} * lane_step)"};
+            ${(f"load_complex(a + 2 * (i + {p * V + l} * lane_step), &r[{p}][{l}], &m[{p}][{l}])"
+                if complex_rows else f"r[{p}][{l}] = load(a + i + {p * V + l} * lane_step)")};
 % endfor
             transpose(r[${p}]);
 % if complex_rows:
@@ -84,7 +88,8 @@ static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t
 % if source.layout == "across":
         if (some == ${V * planes}${" && 2 * (i * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {
 % for p in sides:
-            ${f"load_complex(a + 2 * (i * row + {p * V}), &re[{p}], &im[{p}])" if complex_rows else f"re[{p}] = load(a + i * row + {p * V}), im[{p}] = 0"};
+            ${(f"load_complex(a + 2 * (i * row + {p * V}), &re[{p}], &im[{p}])"
+                if complex_rows else f"re[{p}] = load(a + i * row + {p * V}), im[{p}] = 0")};
 % endfor
         } else
 % endif

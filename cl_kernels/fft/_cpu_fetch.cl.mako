@@ -1,8 +1,9 @@
-## The rows of a result, fetched from scratch and multiplied by what they are to be.
+## The rows of a result, read from scratch memory and multiplied by their factors.
 ##
 ##   define(target, planes, V, twisted, number, more)
-##       fetch<number>(s, place, k, n, flip, scale, live, at, limit, re, im, factors, t, t_row, t_lane, t_conjugate, fine, coarse)
-## more: of these parameters, those from factors on that there are
+##       fetch<number>(s, place, k, n, flip, scale, live, at, limit, re, im,
+##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
+## more: the parameters from `factors` on that the function has
 ##
 ## Forms and factors as of _cpu_bring.
 ## turned: rows of two transforms of real sequences, of which the real parts are stored, once multiplied by factors.
@@ -17,7 +18,8 @@ ${times.define(target, V, planes)}
 % endif
 
 // Row k of each transform; its first number is number `at`.
-static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
+static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip,
+    real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {
     __global const vec_t *p = s + 2 * place[k];
 % if form in ("half", "turned"):

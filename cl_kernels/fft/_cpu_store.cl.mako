@@ -16,13 +16,20 @@ form, size = target.form, target.components
 complex_rows = size == 2
 sides = range(planes)
 step = ", long limit_batch" if target.stepped else ""
-more = (", __global const real_t *factors" if target.factor else "") + \
-    (", __global const real_t *t, long t_row, long t_lane, int t_conjugate" if target.times else "") + (", __global const real_t *fine, __global const real_t *coarse" if twisted else "")
-given = (", factors" if target.factor else "") + (", t, t_row, t_lane, t_conjugate" if target.times else "") + (", fine, coarse" if twisted else "")
+more = given = ""
+if target.factor:
+    more, given = ", __global const real_t *factors", ", factors"
+if target.times:
+    more += ", __global const real_t *t, long t_row, long t_lane, int t_conjugate"
+    given += ", t, t_row, t_lane, t_conjugate"
+if twisted:
+    more += ", __global const real_t *fine, __global const real_t *coarse"
+    given += ", fine, coarse"
 %>
 ${fetched.define(target, planes, V, twisted, number, more)}\
 // The lanes of row k from `skip` on, number by number.
-static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip, long live, long limit, long limit_row${step}, const vec_t *re, const vec_t *im)
+static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip,
+    long live, long limit, long limit_row${step}, const vec_t *re, const vec_t *im)
 {
     real_t r[${V * planes}]${f", m[{V * planes}]" if complex_rows else ""};
 % for p in sides:
@@ -48,7 +55,9 @@ static inline void store_some${number}(__global real_t *b, long k, long row, lon
 % endif
 }
 
-static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row, long first, long begin${step}${more})
+static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale,
+    __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row,
+    long first, long begin${step}${more})
 {
     //@apart
     long k = first;
@@ -69,7 +78,8 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
             transpose(m[${p}]);
 % endif
 % for l in range(V):
-            ${f"store_complex(b + 2 * (k + {p * V + l} * lane_step), r[{p}][{l}], m[{p}][{l}])" if complex_rows else f"store_real(b + k + {p * V + l} * lane_step, r[{p}][{l}])"};
+            ${(f"store_complex(b + 2 * (k + {p * V + l} * lane_step), r[{p}][{l}], m[{p}][{l}])"
+                if complex_rows else f"store_real(b + k + {p * V + l} * lane_step, r[{p}][{l}])")};
 % endfor
 % endfor
         }
@@ -85,11 +95,13 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
 % if target.layout == "across":
         if (some == ${V * planes} && skip == 0${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
 % for p in sides:
-            ${f"store_complex(b + 2 * (k * row + {p * V}), re[{p}], im[{p}])" if complex_rows else f"store_real(b + k * row + {p * V}, re[{p}])"};
+            ${(f"store_complex(b + 2 * (k * row + {p * V}), re[{p}], im[{p}])"
+                if complex_rows else f"store_real(b + k * row + {p * V}, re[{p}])")};
 % endfor
         } else
 % endif
-            store_some${number}(b, k, row, lane_step, lane, skip, some, limit, limit_row${", limit_batch" if target.stepped else ""}, re, im);
+            store_some${number}(b, k, row, lane_step, lane, skip, some, limit,
+                limit_row${", limit_batch" if target.stepped else ""}, re, im);
     }
 }
 </%def>

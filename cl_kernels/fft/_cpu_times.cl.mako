@@ -9,7 +9,8 @@
 form, sides = target.form, range(planes)
 %>
 // Row k of the first `live` lanes of t; of a folded row the number `at` and those that follow.
-static inline void load_times(__global const real_t *t, long k, long row, long lane_step, long live, long at, long limit, vec_t *re, vec_t *im)
+static inline void load_times(__global const real_t *t, long k, long row, long lane_step, long live, long at,
+    long limit, vec_t *re, vec_t *im)
 {
 % if target.times == "same":
     for (int p = 0; p < ${planes}; p++)

@@ -26,7 +26,10 @@ static inline void copy_line(uint to, __global const real_t *from, uint bytes, u
 static inline bool engine_takes(__global const real_t *from) { return (ulong)from % 16 == 0; }
 </%def>
 
-<%def name="line(rank, number)">x_in + 2 * (x_offset + (long)(${number} % lanes) * x_lane${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(axes.digits("batch", rank, f"({number} / (uint)lanes)")))})</%def>
+<%def name="line(rank, number)"><% batch = axes.digits("batch", rank, f"({number} / (uint)lanes)") %>\
+x_in + 2 * (x_offset + (long)(${number} % lanes) * x_lane\
+${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))})\
+</%def>
 
 <%def name="begin(p, rank)">
     __local real_t line[${2 * p.plan.n}] __attribute__((aligned(128)));
@@ -51,7 +54,8 @@ static inline bool engine_takes(__global const real_t *from) { return (ulong)fro
 % for b in range(first.butterflies):
 % for r in range(first.radix):
         {
-            const pair_t v = exchanged(((__local const pair_t *)line)[${first.item} + ${b * plan.items + r * first.count}], sign);
+            const pair_t v = exchanged(((__local const pair_t *)line)[${first.item}
+                + ${b * plan.items + r * first.count}], sign);
             re[${b * first.radix + r}] = v.x, im[${b * first.radix + r}] = v.y;
         }
 % endfor
@@ -60,7 +64,8 @@ static inline bool engine_takes(__global const real_t *from) { return (ulong)fro
 % for b in range(first.butterflies):
 % for r in range(first.radix):
         {
-            const pair_t v = exchanged(*(__global const pair_in_memory_t *)(x_at + ${2 * (b * plan.items + r * first.count)}), sign);
+            const pair_t v = exchanged(*(__global const pair_in_memory_t *)(x_at
+                + ${2 * (b * plan.items + r * first.count)}), sign);
             re[${b * first.radix + r}] = v.x, im[${b * first.radix + r}] = v.y;
         }
 % endfor

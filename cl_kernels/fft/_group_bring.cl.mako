@@ -1,13 +1,17 @@
 ## Rows of a source in global memory, brought as numbers (re, im).
 ##
-##   bring(source, planes, all, sure, tag)  bring(x, i, lane, live, sign, ...): row i of a lane, or of the real lanes that are one
+##   bring(source, planes, all, sure, tag)
+##       bring(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
 ##
-## x: the place of the row; of the form folded, if it is mirrored (which is told then), of the number that it is found
-## in.  Of `live` lanes from this one on there are numbers.  sure: the lane has numbers, and is read twice where there is
-## no second one: loads have no condition, as some drivers let each that has one wait for that before it.  first: a number
-## that is there, which is read where another is not, for the same reason.  Where the exponents of the transform are
-## positive sign is -1, and the parts of numbers are exchanged.  Of the form half two rows are brought, i and n - i.  Other
-## forms, limits and factors as in _cpu_bring; all as in _group_places.
+## x         the pointer to the row.  If a row of the form folded is mirrored, which is a parameter then, it points to
+##           the number whose conjugate the row is.
+## live      how many lanes, from this one on, have numbers
+## sure      whether the lane has numbers.  Where there is no second lane, this one is read twice: loads are
+##           unconditional, because some drivers make each conditional load wait for the load before it.
+## first     an existing number that is read in the place of a missing one, for the same reason
+## sign      -1 if the exponents of the transform are positive; then real and imaginary parts are exchanged
+##
+## The form half reads two rows, i and n - i.  Other forms, limits and factors: see _cpu_bring; all: see _group_places.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="bring(source, planes, all, sure, tag)">
 <%
@@ -15,7 +19,8 @@ half = source.form == "half"
 within, of = ("", "") if all or source.form == "folded" else (", __global const real_t *first", ", first")
 told, tells = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
 %>
-static inline pair_t element${tag}(__global const real_t *x, long i, long lane${told}${rows.parameters(source, all)}${within})
+static inline pair_t element${tag}(__global const real_t *x, long i, long lane${told}
+    ${rows.parameters(source, all)}${within})
 {
 % if source.form == "folded":
     pair_t v = conjugate_if(*(__global const pair_in_memory_t *)x, mirrored);
@@ -39,7 +44,8 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
     return v;
 }
 
-static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${told}, uint live, real_t sign${rows.parameters(source, all)}${within}${", long n, pair_t *mirror" if half else ""})
+static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${told}, uint live,
+    real_t sign${rows.parameters(source, all)}${within}${", long n, pair_t *mirror" if half else ""})
 {
 % if sure:
     pair_t v = element${tag}(x, i, lane${tells}${rows.arguments(source, all)}${of});
@@ -48,9 +54,11 @@ static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${to
 % endif
 % if planes == 2 and source.form != "folded":
 % if sure:
-    const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i, lane + (live > 1)${rows.arguments(source, all)}${of});
+    const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i,
+        lane + (live > 1)${rows.arguments(source, all)}${of});
 % else:
-    const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i, lane + 1${rows.arguments(source, all)}${of}) : (pair_t)(0, 0);
+    const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i,
+        lane + 1${rows.arguments(source, all)}${of}) : (pair_t)(0, 0);
 % endif
 % if half:
     const bool own = i == 0 || 2 * i == n;  // both are real there

@@ -1,21 +1,25 @@
-## Numbers of a group's transforms on their way through local memory.
+## The exchange of numbers between the work-items of a group, through local memory.
 ##
-##   write(plan, stage, layout, parts, count)   a stage's results to their rows: re, im or both; of each butterfly the first
-##                                              `count` of them
-##   read(plan, stage, layout, parts, count)    the rows of a stage's butterflies
-##   exchange(plan, first, second)        from the registers of one stage to those of the next; used: local memory
-##                                        was, before
+##   write(plan, stage, layout, parts, count)   store the results of a stage in their rows: re, im or both; the first
+##                                              `count` results of each butterfly
+##   read(plan, stage, layout, parts, count)    load the rows of a stage's butterflies
+##   exchange(plan, first, second)              from the registers of one stage to those of the next; used: whether
+##                                              local memory has been used before
 ##
-## A layout says where row i of slot s lies: side by side by slots, or by rows, with gaps so that neighbouring
-## work-items find different banks.  Both parts go at once, or re before im where that is all that fits.
-<%def name="guard(plan, stage, b)">${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}</%def>
+## A layout gives the position of row i of slot s: slots are adjacent, or rows are, with gaps so that neighbouring
+## work-items access different banks.  Both parts are exchanged at once, or re before im where local
+## memory is too small.
+<%def name="guard(plan, stage, b)">\
+${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}\
+</%def>
 
 <%def name="write(plan, stage, layout, parts, count)">
 <% R, N = stage.radix, stage.before %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
         const uint j = ${stage.butterfly(b, plan.items)};
-        __local real_t *p = numbers + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
+        __local real_t *p = numbers
+            + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
 % for r in range(count):
 % for part in parts:
         p[${layout.step(r * N) + layout.size * (len(parts) - 1) * (part == "im")}] = ${part}[${b * R + r}];
@@ -36,7 +40,9 @@
 % for r in range(count):
 % for part in parts:
 <% other = layout.size * (len(parts) - 1) * (part == "im") %>\
-        ${part}[${b * R + r}] = ${f"p[{layout.step(r * M) + other}]" if layout.even(M) else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {other}]"};
+        ${part}[${b * R + r}] = ${(f"p[{layout.step(r * M) + other}]"
+            if layout.even(M)
+            else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {other}]")};
 % endfor
 % endfor
     }

@@ -1,8 +1,8 @@
 ## Complex numbers as pairs, of a group's transforms.
 ##
 ##   types(real)     real_t, pair_t, vec_t; products of pairs; exchanged: for the other direction
-##   roots()         root_of(p, ...): exp(-2 pi i p / whole), a root of the coarse table times one of the fine one, of which
-##                   p has so many bits as `shift` says
+##   roots()         root_of(p, ...): exp(-2 pi i p / whole), the product of a root of the coarse table and one of the
+##                   fine table; the lower `shift` bits of p are the index into the fine table
 <%def name="types(real)">
 <% nbytes = real.itemsize if target.facts.type == "cpu" else 2 * real.itemsize %>
 typedef ${real.real} real_t;

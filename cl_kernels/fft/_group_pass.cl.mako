@@ -58,7 +58,8 @@ all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
 begin = "y_begin - y_number" if p.result.stepped else "y_begin"
 given["x"] += "" if p.all_in or p.source.form == "folded" else ", x"
-given["y"] += ("" if p.all_out else f", y_first, {begin}") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
+given["y"] += "" if p.all_out else f", y_first, {begin}"
+given["y"] += ", times, t_row, t_lane, t_conjugate" if p.result.times else ""
 
 def number_of(slot, plane=0):
     """C expression of l of the roots between two passes."""
@@ -83,7 +84,8 @@ def number_of(slot, plane=0):
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
 % endfor
 % if p.result.times:
-    __global const pair_in_memory_t *times = t_in + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
+    __global const pair_in_memory_t *times = t_in
+        + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\

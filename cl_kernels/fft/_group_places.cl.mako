@@ -1,20 +1,22 @@
-## Where the rows of a side lie in global memory, and what bring and put are told of it.
+## Positions of the rows of a side in global memory, and the arguments of bring and put that describe them.
 ##
-##   place(name, side, row, lane)     where a row of a lane lies
-##   begin(name, side, row, lane)     declares <name>_at, that place; of the form folded also <name>_end, which is as far
-##                                    before the end of the sequence as <name>_at is behind its first number
-##   further(name, side, row, lane, mirrored)     where the row lies that is so many rows and lanes further on; mirrored:
-##                                    whether it is in the half of a folded sequence that is found as conjugates
-##   staged_place(name, plan, side, planes, u, mirrored)     the same of number u of a work-item, from the group's first row
-##   half(plan, stage, r)             `mirrored` of number r of a stage's butterflies: "false", "true", or "" where the text
-##                                    does not know it
-##   mirrored(name, side, row, lane)  C expression of it
-##   given(name, side, all)           the arguments of bring and put that do not change; of a stepped side number
-##                                    <name>_number is row 0 of lane 0, from which limits count
-##   factor(side, row)                what a row's number is multiplied by
-##   parameters(side, all), arguments(side, all)     the same as they are declared, and handed on, inside of both
+##   place(name, side, row, lane)     the pointer to a row of a lane
+##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, which is as
+##                                    far before the end of the sequence as <name>_at is behind its first number
+##   further(name, side, row, lane, mirrored)
+##                                    the pointer `row` rows and `lane` lanes behind <name>_at; mirrored: whether the
+##                                    row is in the half of a folded sequence that is stored as conjugates
+##   staged_place(name, plan, side, planes, u, mirrored)
+##                                    the pointer to number u of a work-item, counted from the group's first row
+##   half(plan, stage, r)             `mirrored` of number r of a stage's butterflies: "false", "true", or "" where it
+##                                    is known only at run time
+##   mirrored(name, side, row, lane)  the C expression for it
+##   given(name, side, all)           the arguments of bring and put that do not change; on a stepped side,
+##                                    <name>_number is the number of row 0 of lane 0, from which limits count
+##   factor(side, row)                the factor of a row's number
+##   parameters(side, all), arguments(side, all)     declarations of these arguments in both functions, and their names
 ##
-## all: every row of every lane is there, so that none is compared with a limit.
+## all: whether every row of every lane exists, so that none is compared with a limit.
 <%!
 def half(plan, stage, r):
     if plan.chirp or plan.cyclic or 2 * r < stage.radix < 2 * (r + 1):
@@ -32,14 +34,36 @@ def limit(name, side):
 def pairs(side):
     """Whether the limit of rows does not tell which lanes hold pairs of a folded sequence."""
     return side.form == "folded" and side.stepped
+
+def declared(side, all):
+    """Declarations of the arguments of bring and put that do not change, in the order of `given`."""
+    limited = not all or side.form == "folded" or side.factor
+    return [
+        "long lane_step", *(["long limit", "long limit_row"] if limited else []),
+        *(["long limit_batch"] if pairs(side) else []), *([] if all else ["long rows"]),
+        *(["__global const pair_t *factors"] if side.factor else []),
+    ]
 %>
-<%def name="step(name, side, axis)">${"2" if side.form == "packed" and axis == "row" else "1" if (side.layout, axis) in (("along", "row"), ("across", "lane")) else str(side.dense) if side.dense and axis == "lane" else f"{name}_{axis}"}</%def>
+<%def name="step(name, side, axis)">\
+% if side.form == "packed" and axis == "row":
+2\
+% elif (side.layout, axis) in (("along", "row"), ("across", "lane")):
+1\
+% elif side.dense and axis == "lane":
+${side.dense}\
+% else:
+${name}_${axis}\
+% endif
+</%def>
 <%def name="place(name, side, row, lane)">${name} + ${away(name[0], side, row, lane)}</%def>
-<%def name="away(name, side, row, lane)">${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})</%def>
+<%def name="away(name, side, row, lane)">\
+${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})\
+</%def>
 <%def name="begin(name, side, row, lane)">\
     __global ${"const " if name == "x" else ""}real_t *${name}_at = ${place(name, side, row, lane)};
 % if side.form == "folded":
-    __global ${"const " if name == "x" else ""}real_t *${name}_end = ${name} + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${away(name, side, row, lane)};
+    __global ${"const " if name == "x" else ""}real_t *${name}_end = ${name}
+        + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${away(name, side, row, lane)};
 % endif
 </%def>
 <%def name="further(name, side, row, lane, mirrored)">\
@@ -53,7 +77,8 @@ ${name}_end - ${away(name, side, row, lane)}\
 </%def>
 <%def name="staged_place(name, plan, side, planes, u, mirrored)">\
 % if side.dense:
-${name}_at + ${side.components} * (id + ${u * plan.group}${f" + s{u} * {side.dense}" if planes == 2 and plan.slots > 1 else ""})\
+${name}_at + ${side.components}
+    * (id + ${u * plan.group}${f" + s{u} * {side.dense}" if planes == 2 and plan.slots > 1 else ""})\
 % else:
 ${further(name, side, f"i{u}", f"{planes} * s{u}", mirrored)}\
 % endif
@@ -74,34 +99,6 @@ ${further(name, side, f"i{u}", f"{planes} * s{u}", mirrored)}\
 % endif
 </%def>
 
-<%def name="parameters(side, all)">\
-, long lane_step\
-% if not all or side.form == "folded" or side.factor:
-, long limit, long limit_row\
-% endif
-% if pairs(side):
-, long limit_batch\
-% endif
-% if not all:
-, long rows\
-% endif
-% if side.factor:
-, __global const pair_t *factors\
-% endif
-</%def>
-<%def name="arguments(side, all)">\
-, lane_step\
-% if not all or side.form == "folded" or side.factor:
-, limit, limit_row\
-% endif
-% if pairs(side):
-, limit_batch\
-% endif
-% if not all:
-, rows\
-% endif
-% if side.factor:
-, factors\
-% endif
-</%def>
+<%def name="parameters(side, all)">${"".join(f", {one}" for one in declared(side, all))}</%def>
+<%def name="arguments(side, all)">${"".join(f", {one.split()[-1].lstrip('*')}" for one in declared(side, all))}</%def>
 <%def name="factor(side, row)">factors[${f"{row} * limit_row + lane" if side.factor == "lanes" else row}]</%def>

@@ -1,21 +1,26 @@
 ## Rows of a result, stored in global memory.
 ##
-##   put(result, planes, twisted, all, tag)     put(y, k, lane, live, sign, scale, ..., v): v becomes row k of a lane, or of the
-##                                         real lanes that are one
+##   put(result, planes, twisted, all, tag)
+##       put(y, k, lane, live, sign, scale, ..., v): store v as row k of a lane, or of two real lanes that form one
+##       complex lane
 ##
-## Arguments as in _group_bring; of the form half two rows are put, k and n - k.  Of a result that is cropped, rows before
-## `first` and in row k lanes before begin - k * limit_row are not stored.  Of a folded one y is, if the row is mirrored (which
-## is told then), the place of the number that its conjugate is.  times: numbers are multiplied by those of t.
-## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole).
+## Arguments as in _group_bring.  The form half stores two rows, k and n - k.  Of a cropped result, neither rows before
+## `first` are stored nor, in row k, lanes before begin - k * limit_row.  If a row of a folded result is mirrored, which
+## is a parameter then, y points to the number that is its conjugate.
+## times     whether numbers are multiplied by those of t
+## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole)
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="put(result, planes, twisted, all, tag)">
 <%
 told, tells = (", bool mirrored", ", mirrored") if result.form == "folded" else ("", "")
 given = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
 given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
-more = (", long first, long begin" if not all else "") + (", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate" if result.times else "")
+more = ", long first, long begin" if not all else ""
+if result.times:
+    more += ", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate"
 %>
-static inline void put_element${tag}(__global real_t *y, long k, long lane${told}, pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
+static inline void put_element${tag}(__global real_t *y, long k, long lane${told},
+    pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
 {
 % if result.form != "folded" and not all:
     if (k < first || k >= rows || k * limit_row + lane < begin || k * limit_row + lane >= limit)
@@ -45,7 +50,10 @@ static inline void put_element${tag}(__global real_t *y, long k, long lane${told
 % endif
 }
 
-static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint live, real_t sign, real_t scale${rows.parameters(result, all)}${more}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
+static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint live, real_t sign,
+    real_t scale${rows.parameters(result, all)}${more},
+    pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2
+    and result.form == "half" else ", pair_t root") if twisted else ""})
 {
     v = exchanged(v, sign) * scale;
 % if result.form == "half":
@@ -57,7 +65,9 @@ static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint 
         put_element${tag}(y, k, lane${tells}, ${"a" if result.form == "half" else "v"}${given});
 % if planes == 2 and result.form in ("half", "real"):
     if (live > 1)
-        put_element${tag}(y + ${result.components} * lane_step, k, lane + 1, ${"b" if result.form == "half" else "v.yx"}${given.replace(", root", ", second") if result.form == "half" else given});
+        put_element${tag}(y + ${result.components} * lane_step, k, lane + 1,
+            ${"b" if result.form == "half" else "v.yx"}${given.replace(", root",
+            ", second") if result.form == "half" else given});
 % endif
 }
 </%def>

@@ -1,7 +1,7 @@
-## From the registers of the last stage to a target, the same way.
+## Store the results of the last stage, which are in registers, in a target.
 ##
-##   write(plan, result, planes, number_of, brought, given, tag)    given: arguments of put; number_of(slot, plane): l of
-##                                                                  the roots, if there are such; brought: see _group_stages
+##   write(plan, result, planes, number_of, brought, given, tag)
+##       given: arguments of put; number_of(slot, plane): l of the roots, if there are any; brought: see _group_stages
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -36,7 +36,9 @@ ${rows.begin("y", result, last.item, lane)}\
 % if half:
 % for r in range(plan.n // 2 + 1):
 <% mirror = -r % plan.n %>\
-    put${tag}(${rows.further("y", result, r, 0, "")}, ${r}, ${lane}, ${live}, sign, scale${given}, (pair_t)(re[${r}], im[${r}]), (pair_t)(re[${mirror}], im[${mirror}])${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
+    put${tag}(${rows.further("y", result, r, 0, "")}, ${r}, ${lane}, ${live}, sign, scale${given},
+        (pair_t)(re[${r}], im[${r}]),
+        (pair_t)(re[${mirror}], im[${mirror}])${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
 % endfor
 % else:
 % for b in range(last.butterflies):
@@ -47,7 +49,9 @@ further = b * plan.items + r * last.count
 row = f"{last.item} + {further}"
 mirrored = (rows.module.half(plan, last, r) or rows.module.mirrored("y", result, row, lane)) if folded else ""
 %>\
-        ${f"if ({row} < n) " if plan.chirp else ""}put${tag}(${rows.further("y", result, further, 0, mirrored)}, ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign, scale${given}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
+        ${f"if ({row} < n) " if plan.chirp else ""}put${tag}(${rows.further("y", result, further, 0, mirrored)},
+            ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign, scale${given},
+            (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
 % endfor
@@ -70,7 +74,8 @@ for bit in bits:
 % endif
 % else:
 % for p in range(planes):
-            const pair_t root${p} = with_sign(root_of((ulong)i${u} * ${number_of(f"s{u}", p)}, coarse, fine, shift), sign);
+            const pair_t root${p} = with_sign(root_of((ulong)i${u} * ${number_of(f"s{u}", p)}, coarse, fine, shift),
+                sign);
 % endfor
 % endif
 </%def>
@@ -104,7 +109,10 @@ s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
 % if number_of:
 ${twist(plan, result.form, planes, number_of, brought, u)}\
 % endif
-            put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u}, lane${", " * folded}${mirrored}, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"}, sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
+            put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u},
+                lane${", " * folded}${mirrored}, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"},
+                sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}"
+                for p in range(planes)) if number_of else ""});
         }
 % endfor
 % endfor

@@ -42,7 +42,8 @@ ${ahead.bring(plan, ahead_rank)}\
 % for r in range(plan.n // 2 + 1):
     {
         pair_t mirror;
-        const pair_t v = bring${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${given}, ${plan.n}, &mirror);
+        const pair_t v = bring${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${given},
+            ${plan.n}, &mirror);
         re[${r}] = v.x, im[${r}] = v.y;
 % if 0 < r < plan.n - r:
         re[${plan.n - r}] = mirror.x, im[${plan.n - r}] = mirror.y;
@@ -59,7 +60,8 @@ ${ahead.bring(plan, ahead_rank)}\
 far = f"(int){row} - (int){first.item}" if plan.chirp else further
 mirrored = (rows.module.half(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
 %>\
-        const pair_t v${r} = bring${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign${given});
+        const pair_t v${r} = bring${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row},
+            ${lane}${", " * folded}${mirrored}, ${live}, sign${given});
 % endfor
 % for r in range(plan.given):
         re[${b * first.radix + r}] = v${r}.x, im[${b * first.radix + r}] = v${r}.y;
@@ -89,7 +91,10 @@ there = [plan.there(plan.source_across, count, u) for u in numbers]
 live = planes if all_here else f"left({planes} * s{u}, lanes_here)"
 mirrored = rows.module.mirrored("x", source, f"i{u}", f"lane0 + {planes} * s{u}") if folded else ""
 %>\
-        const pair_t v${u} = bring${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u}, lane0 + ${planes} * s${u}${", " * folded}${mirrored}, ${f"{there[u]} ? {live} : 0" if there[u] else live}, sign${given}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
+        const pair_t v${u} = bring${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u},
+            lane0 + ${planes} * s${u}${", " * folded}${mirrored},
+            ${f"{there[u]} ? {live} : 0" if there[u] else live},
+            sign${given}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
 % endfor
 % for u in numbers:
         ${f"if ({there[u]}) " if there[u] else ""}{

@@ -34,7 +34,9 @@ places = [(b, r, 2 * (b * plan.items + r * first.count)) for b in range(first.bu
 
 <%def name="define(result, all, tag)">
 <% given = capture(rows.arguments, result, all) + (", first, begin" if not all else "") %>
-static inline void split${tag}(__global real_t *y, long row_step, uint k, uint n, long lane, bool live, real_t sign, real_t scale${rows.parameters(result, all)}${", long first, long begin" if not all else ""}, pair_t a, pair_t b, pair_t w)
+static inline void split${tag}(__global real_t *y, long row_step, uint k, uint n, long lane, bool live, real_t sign,
+    real_t scale${rows.parameters(result, all)}${", long first, long begin" if not all else ""}, pair_t a, pair_t b,
+    pair_t w)
 {
     scale /= 2;
     const pair_t even = (pair_t)(a.x + b.x, a.y - b.y) * scale;
@@ -42,7 +44,8 @@ static inline void split${tag}(__global real_t *y, long row_step, uint k, uint n
     if (live) {
         put_element${tag}(y + 2 * (long)k * row_step, k, lane, with_sign(even + odd, sign)${given});
         if (2 * k != n)
-            put_element${tag}(y + 2 * (long)(n - k) * row_step, n - k, lane, with_sign((pair_t)(even.x - odd.x, odd.y - even.y), sign)${given});
+            put_element${tag}(y + 2 * (long)(n - k) * row_step, n - k, lane,
+                with_sign((pair_t)(even.x - odd.x, odd.y - even.y), sign)${given});
     }
 }
 </%def>
@@ -57,7 +60,8 @@ def number(b, r):
     return f"(pair_t)(re[{b * R + r}], im[{b * R + r}])"
 
 def pair(k, a, b):
-    return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, left({last.slot}, lanes_here) > 0, sign, scale{given}, {a}, {b}, halves[{k}]);"
+    live = f"left({last.slot}, lanes_here) > 0"
+    return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, {live}, sign, scale{given}, {a}, {b}, halves[{k}]);"
 %>\
     __global real_t *y_at = ${rows.place("y", result, 0, lane)};
 % if M == 1:

@@ -9,11 +9,11 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
-##   bring_twists(plan, form, lane)      twists: what the last stage's results, row k of lane l, are multiplied by, which is
-##                                       exp(-2 pi i k l / whole), for the first row of each butterfly, or of those that a
-##                                       work-item has of a staged target, and for steps from row to row; lane(slot): l.
-##                                       So they are there when they are wanted
-##   twist_all(plan, lane, brought)      results times these, which may be read from their tables
+##   bring_twists(plan, form, lane)      load twists before they are needed: the factors exp(-2 pi i k l / whole) of
+##                                       row k of lane l of the last stage's results, for the first row of each
+##                                       butterfly (of a staged target: of a work-item's rows), and for steps from
+##                                       row to row; lane(slot): l
+##   twist_all(plan, lane, brought)      multiply results by these factors, which may be read from their tables
 <%def name="define(plan, tag)">
 % for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\
@@ -57,7 +57,8 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 <% bits = (stage.radix - 1).bit_length() %>\
     const pair_t w${stage.number}[${bits * stage.butterflies}] = {
 % for b in range(stage.butterflies):
-        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]" for bit in range(bits))},
+        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]"
+            for bit in range(bits))},
 % endfor
     };
 </%def>
@@ -68,12 +69,14 @@ last, M, steps = plan.final, plan.final.count, plan.steps(form) * plan.slots
 step = plan.items if plan.staged_target else M
 %>\
     for (uint e = id; e < ${steps}; e += ${plan.group})
-        twists[e] = root_of(((ulong)${step} << e / ${plan.slots}) * ${lane(f"(e % {plan.slots})")}, coarse, fine, shift);
+        twists[e] = root_of(((ulong)${step} << e / ${plan.slots}) * ${lane(f"(e % {plan.slots})")}, coarse, fine,
+            shift);
 % if plan.staged_target:
     twists[${steps} + id] = root_of((ulong)(id / ${plan.slots}) * ${lane(f"(id % {plan.slots})")}, coarse, fine, shift);
 % else:
 % for b in range(last.butterflies):
-    twists[${steps + b * plan.group} + id] = root_of((ulong)min(${last.item} + ${b * plan.items}, ${M - 1}u) * ${lane(last.slot)}, coarse, fine, shift);
+    twists[${steps + b * plan.group} + id] =
+        root_of((ulong)min(${last.item} + ${b * plan.items}, ${M - 1}u) * ${lane(last.slot)}, coarse, fine, shift);
 % endfor
 % endif
 % if not plan.staged_target and (len(plan.stages) == 1 or plan.within_subgroup):
@@ -88,11 +91,15 @@ bits = (R - 1).bit_length()
 %>\
     {
 % for bit in range(bits):
-        const pair_t w${1 << bit} = ${f"twists[{bit * plan.slots} + {last.slot}]" if brought else f"root_of({M << bit}ul * {lane(last.slot)}, coarse, fine, shift)"};
+        const pair_t w${1 << bit} = ${(f"twists[{bit * plan.slots} + {last.slot}]"
+            if brought
+            else f"root_of({M << bit}ul * {lane(last.slot)}, coarse, fine, shift)")};
 % endfor
 % for b in range(last.butterflies):
         pair_t w_of${b}[${R}];
-        w_of${b}[0] = ${f"twists[{bits * plan.slots + b * plan.group} + id]" if brought else f"root_of((ulong)min({last.item} + {b * plan.items}, {M - 1}u) * {lane(last.slot)}, coarse, fine, shift)"};
+<% at = f"(ulong)min({last.item} + {b * plan.items}, {M - 1}u) * {lane(last.slot)}" %>\
+        w_of${b}[0] = ${(f"twists[{bits * plan.slots + b * plan.group} + id]" if brought
+            else f"root_of({at}, coarse, fine, shift)")};
 % for r in range(1, R):
 <% high = 1 << (r.bit_length() - 1) %>\
         w_of${b}[${r}] = product(w_of${b}[${r - high}], w${high});

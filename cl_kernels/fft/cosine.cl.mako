@@ -30,7 +30,8 @@ complex_out = before and kind in ("three", "four", "odd")
 typedef ${real.real} real_t;
 
 // Number j of a line that has `count` of n: from the end, with changing signs, the outer ones times `edge`.
-static inline real_t number(__global const real_t *x, long j, long n, long step, long count, int reversed, int alternating, real_t edge)
+static inline real_t number(__global const real_t *x, long j, long n, long step, long count, int reversed,
+    int alternating, real_t edge)
 {
     const long i = reversed ? n - 1 - j : j;
     const real_t v = i < count ? x[i * step] : 0;
@@ -39,8 +40,10 @@ static inline real_t number(__global const real_t *x, long j, long n, long step,
 #define X(j) number(a, j, n, x_step, count, reversed, alternating, edge)
 
 __kernel
-void ${stage}(long n, long numbers, long count, long chunk, long chunks, long items, int reversed, int alternating, real_t edge,
-        __global const real_t *w, __global const real_t *x, long x_offset, long x_step, __global real_t *y, long y_offset, long y_step\
+void ${stage}(long n, long numbers, long count, long chunk, long chunks, long items, int reversed, int alternating,
+    real_t edge,
+        __global const real_t *w, __global const real_t *x, long x_offset, long x_step, __global real_t *y,
+            long y_offset, long y_step\
 ${"".join(f", long batch{d}_size, long x_batch{d}, long y_batch{d}" for d in range(rank))})
 {
     const long item = get_global_id(0);
@@ -62,7 +65,8 @@ ${"".join(f", long batch{d}_size, long x_batch{d}, long y_batch{d}" for d in ran
         const real_t u = X(k), v = k ? X(n - k) : 0, c = w[2 * k], d = w[2 * k + 1];
         r[0] = c * u - d * v, r[1] = -d * u - c * v;
 % else:
-        const real_t u = ${"X(2 * k)" if kind == "four" else "X(k)"}, v = ${"X(n - 1 - 2 * k)" if kind == "four" else "0"};
+        const real_t u = ${"X(2 * k)" if kind == "four" else "X(k)"},
+            v = ${"X(n - 1 - 2 * k)" if kind == "four" else "0"};
         const real_t c = w[2 * k], d = w[2 * k + 1];
         r[0] = u * c - v * d, r[1] = u * d + v * c;
 % endif

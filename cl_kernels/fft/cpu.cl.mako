@@ -19,6 +19,7 @@
 <%namespace name="stages" file="/fft/_stages.cl.mako"/>
 <%namespace name="bring" file="/fft/_cpu_bring.cl.mako"/>
 <%namespace name="store" file="/fft/_cpu_store.cl.mako"/>
+<%namespace name="taken" file="/fft/_cpu_parameters.cl.mako"/>
 <%namespace name="vectors" file="/fft/_cpu_vectors.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -41,32 +42,7 @@ ${store.define(one.result, V, one.planes, one.twisted, k)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void fft(__global real_t *scratch, long size, long strips, long run, int flip, real_t scale\
-% if both:
-, __global real_t *between, long between_size\
-% endif
-% for k, one in enumerate(passes):
-, __global const real_t *roots${k}, __global const int *order${k}, long n${k}, long lanes${k}\
-% if one.twisted:
-, __global const real_t *fine${k}, __global const real_t *coarse${k}\
-% endif
-% endfor
-% for name, side in (outer | inner).items():
-, long ${name}_rows, long ${name}_row, long ${name}_lane, long ${name}_limit, long ${name}_limit_row\
-% if side.stepped:
-, long ${name}_limit_batch\
-% endif
-% endfor
-, long y_first, long y_begin\
-% if times:
-, __global const real_t *t, long t_offset, long t_row, long t_lane, int t_conjugate${''.join(f', long t_batch{d}' for d in range(rank))}\
-% endif
-% for name, side in outer.items():
-, __global ${"const " if name == "x" else ""}real_t *${name}, long ${name}_offset${''.join(f', long {name}_batch{d}' for d in range(rank))}\
-% if side.factor:
-, __global const real_t *${name}_factor\
-% endif
-% endfor
-${''.join(f', long batch{d}_size' for d in range(rank))})
+${taken.of_passes(passes, outer, inner, rank)})
 {
     __global vec_t *s = (__global vec_t *)(scratch + get_global_id(0) * size);
     const long first = get_global_id(0) * run;
@@ -78,11 +54,13 @@ ${''.join(f', long batch{d}_size' for d in range(rank))})
 % endif
     for (long one = first; one < least(strips, first + run); one++) {
         const long batch_item = one${"" if both else " / across"};
-        __global const real_t *x0 = x + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
+        __global const real_t *x0 = x
+            + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
 % if times:
         __global const real_t *t0 = t + 2 * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(batch))});
 % endif
-        __global real_t *y0 = y + ${outer["y"].components} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(batch))});
+        __global real_t *y0 = y + ${outer["y"].components}
+            * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(batch))});
 % if outer["y"].stepped:
         const long y_number = ${batch[-1]} * y_limit_batch;
 % endif
@@ -90,10 +68,12 @@ ${''.join(f', long batch{d}_size' for d in range(rank))})
 <%
 a, b = names[k]
 W = V * pass_.planes
-given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row" + (f", {a}_factor" if pass_.source.factor else "")
+given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row"
+given_a += f", {a}_factor" if pass_.source.factor else ""
 result, number = pass_.result, " - y_number" if pass_.result.stepped else ""
 limit = f"{b}_limit{2 * number if result.form == 'folded' else number}"
-given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row" + (f", y_first, y_begin{number}" if b == "y" else ", 0, 0")
+given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row"
+given_b += f", y_first, y_begin{number}" if b == "y" else ", 0, 0"
 given_b += (", y_limit_batch" if result.stepped else "") + (f", {b}_factor" if result.factor else "")
 given_b += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
 given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
@@ -105,9 +85,11 @@ given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else
             const long lane = one % across * ${W};
 % endif
             const long live = least(lanes${k} - lane, ${W});
-            bring${k}(s, n${k}, flip, ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${given_a});
+            bring${k}(s, n${k}, flip, ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane,
+                ${given_a});
             transform(s, roots${k}, order${k}, n${k});
-            store${k}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"}, ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${given_b});
+            store${k}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"},
+                ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${given_b});
         }
 % endfor
     }

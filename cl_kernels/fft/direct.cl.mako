@@ -36,9 +36,12 @@ ${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_fi
 % if count > 1:
     const long row = across % (1${"".join(f" * axis{c}_size" for c in outer)});
 % endif
-    __global const real_t *a = x + ${size} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
-    __global const real_t *b = t + ${size} * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
-    __global real_t *r = y + ${size} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
+    __global const real_t *a = x + ${size}
+        * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
+    __global const real_t *b = t + ${size}
+        * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
+    __global real_t *r = y + ${size}
+        * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
     real_t re[${W}]${f", im[{W}]" if elem.complex else ""};
     #pragma unroll
     for (int l = 0; l < ${W}; l++)
@@ -52,8 +55,10 @@ ${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_fi
     for (long j${c} = max(0L, i${c} - axis${c}_x + 1); j${c} <= min(i${c}, axis${c}_t - 1); j${c}++)
 % endfor
         for (long j = max(0L, from - axis${last}_x + 1); j < min(from + ${W}, axis${last}_t); j++) {
-            __global const real_t *p = a + ${size} * ((from - j) * x_axis${last}${"".join(f" + (i{c} - j{c}) * x_axis{c}" for c in outer)});
-            __global const real_t *q = b + ${size} * (j * t_axis${last}${"".join(f" + j{c} * t_axis{c}" for c in outer)});
+            __global const real_t *p = a
+                + ${size} * ((from - j) * x_axis${last}${"".join(f" + (i{c} - j{c}) * x_axis{c}" for c in outer)});
+            __global const real_t *q = b
+                + ${size} * (j * t_axis${last}${"".join(f" + j{c} * t_axis{c}" for c in outer)});
             const real_t c = q[0]${", d = conjugate ? -q[1] : q[1]" if elem.complex else ""};
             const long first = max(0L, j - from), end = min((long)${W}, axis${last}_x + j - from);
 % for fast in (True, False):

@@ -20,7 +20,8 @@
 ##   by_batch  whether these are of a number along the last batch axis, not of the lane's
 ##   sure      whether loads have no condition, as some drivers let each that has one wait for that before it
 ##   ahead     whether the copy engine brings a group's next line: see _group_ahead
-##   plan.back         a transform of n is a convolution: there, times a filter, back.  See _group_chirps and _group_cyclic
+##   plan.back         the stages of the inverse transform, where a transform of n is a convolution: transform, multiply
+##                     by a filter, transform back.  See _group_chirps and _group_cyclic
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane is there
 ##   scaled    whether results are multiplied by a scale
@@ -29,8 +30,9 @@
 ## rank      batch axes besides the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
-## Two real transforms are one complex one: see cpu; or one is one of half its length: see _group_split.  The other direction
-## is this one of numbers whose parts are exchanged, exchanged again.
+## Two real transforms are computed as one complex transform (see cpu), or one real transform as a complex one of half
+## its length (see _group_split).  For the inverse direction, the real and imaginary parts of inputs and of results are
+## exchanged.
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="numbers" file="/fft/_group_numbers.cl.mako"/>

@@ -20,7 +20,8 @@ const int c = (int)columns, u = (int)rows, m = c + u, w = (u + 1) / 2;
 const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % for b in "sf":
     const int part_${b} = ${b} < blocks_c ? 0 : ${b} < blocks_c + blocks_w ? 1 : 2;
-    const int ${b}0 = part_${b} == 0 ? 64 * ${b} : part_${b} == 1 ? c + 64 * (${b} - blocks_c) : c + w + 64 * (${b} - blocks_c - blocks_w);
+    const int ${b}0 = part_${b} == 0 ? 64 * ${b} : part_${b} == 1 ? c + 64 * (${b} - blocks_c)
+        : c + w + 64 * (${b} - blocks_c - blocks_w);
     const int left_${b} = min((part_${b} == 0 ? c : part_${b} == 1 ? c + w : m) - ${b}0, 64);
 % endfor
 </%def>

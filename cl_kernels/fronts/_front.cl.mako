@@ -6,7 +6,11 @@
 ##   first_from()       first_from(numbers, count, least): the index of the first ascending number >= least
 ##   triangle(e, lanes) copy L11 to local memory as TRIANGLE(i, k), and compute the inverse of its diagonal
 <%! from portable_gpu.ops.fronts.table import FIELDS %>
-<%def name="parameters()">__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child, __global const int *entry_row, __global const int *entry_column, __global const long *entry_source, __global const long *started</%def>
+<%def name="parameters()">\
+__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child,
+    __global const int *entry_row, __global const int *entry_column, __global const long *entry_source,
+    __global const long *started\
+</%def>
 
 <%def name="front(s, name='', only=FIELDS)">\
 % for k, field in enumerate(FIELDS):

@@ -11,7 +11,8 @@ const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
             __global double *to = v + s0 + mma_row + (f0 + mma_col + 2 * quad + ${8 * j + h}) * v_col;
 % for i in range(2):
 % for r in range(2):
-            if (${16 * i + r} < down && ${16 * i + r} <= below + ${8 * j + h}) to[${16 * i + r}] -= d${i}_${j}_${2 * r + h};
+            if (${16 * i + r} < down && ${16 * i + r} <= below + ${8 * j + h})
+                to[${16 * i + r}] -= d${i}_${j}_${2 * r + h};
 % endfor
 % endfor
         }
@@ -24,7 +25,8 @@ const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
             __global double *to = v + (s0 + mma_row + ${16 * i + r}) * v_row + f0 + mma_col + 2 * quad;
 % for j in range(2):
 % for h in range(2):
-            if (${8 * j + h} < right && ${16 * i + r} <= below + ${8 * j + h}) to[${8 * j + h}] -= d${i}_${j}_${2 * r + h};
+            if (${8 * j + h} < right && ${16 * i + r} <= below + ${8 * j + h})
+                to[${8 * j + h}] -= d${i}_${j}_${2 * r + h};
 % endfor
 % endfor
         }

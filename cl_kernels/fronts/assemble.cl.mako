@@ -24,15 +24,18 @@ ${numbers.parts(e)}
 ${front_.first_from()}
 
 __kernel ${group.of_size(256)}
-void assemble(__global const int4 *tiles, __global const int *cut_start, __global const int *cuts, ${front_.parameters()},
-              __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor, long factor_offset,
+void assemble(__global const int4 *tiles, __global const int *cut_start, __global const int *cuts,
+    ${front_.parameters()},
+              __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor,
+                  long factor_offset,
               __global ${e.name}_t *arena, long arena_offset)
 {
     __local value_t tile[${height * 65}];
     const int t = get_local_id(0);
     const int4 own = tiles[get_group_id(0)];
     const int s = own.y, f = own.z;
-${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end"))}
+${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end",
+    "entry_start", "entry_end"))}
     ${blocks.sizes()}
     values += values_offset;
     factor += factor_offset;
@@ -81,7 +84,8 @@ ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
                 for (int i = max(i_from, j) + t % 64; i < i_to; i += 64) {
                     const int row = place[i] - from;
                     ${inside()}
-                    tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid + 1 - e_kid);
+                    tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid
+                        + 1 - e_kid);
                 }
         }
     }

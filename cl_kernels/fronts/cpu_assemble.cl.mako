@@ -33,7 +33,8 @@ static inline long first_from(__global const int *numbers, long n, long bound)
 }
 
 // Elements (i, j), j in [from, to), of a packed update of u rows are added to `row`, where `at` says.
-static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *child_, long i, long from, long to, long u)
+static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *child_, long i, long from, long to,
+    long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2, middle = from > to || to < w ? to : from > w ? from : w;
     ${E} *line = child_ + (i + e) * w, *across = child_ - w * w + i - w + 1 - e;
@@ -50,10 +51,12 @@ static inline void add_column(${E} *column, __global const int *at, long shift, 
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void assemble(${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, long s, long count, long values_offset, long factor_offset, long arena_offset)
+void assemble(${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, long s, long count,
+    long values_offset, long factor_offset, long arena_offset)
 {
     const long g = get_group_id(0);
-${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end"))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start",
+    "entry_end"))}
     const long m = columns + rows, w = (rows + 1) / 2, e = 1 - rows % 2, stored = rows ? rows + e : 0;
     const long p0 = m * g / count, p1 = m * (g + 1) / count, q0 = stored * g / count, q1 = stored * (g + 1) / count;
     ${E} *l = factor + factor_offset + panel, *u = arena + arena_offset + update;
@@ -72,7 +75,8 @@ ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
         const long n = child_rows, own = first_from(at, n, columns), left = first_from(at, n, columns + w);
         for (long i = first_from(at, n, p0), end = first_from(at, n, p1); i < end; i++)
             add_row(l + at[i] * leading, at, 0, from, i, 0, i + 1 < own ? i + 1 : own, n);
-        for (long i = first_from(at, n, columns + q0 - e > columns ? columns + q0 - e : columns), end = first_from(at, n, columns + q1 - e); i < end; i++)
+        for (long i = first_from(at, n, columns + q0 - e > columns ? columns + q0 - e : columns),
+            end = first_from(at, n, columns + q1 - e); i < end; i++)
             add_row(u + (at[i] - columns + e) * w, at, columns, from, i, own, i + 1 < left ? i + 1 : left, n);
         for (long j = first_from(at, n, columns + w + q0), end = first_from(at, n, columns + w + q1); j < end; j++)
             add_column(u + (at[j] - columns - w) * w, at, columns + w - 1 + e, from, j, j, n);

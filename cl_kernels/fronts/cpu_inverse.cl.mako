@@ -10,6 +10,7 @@
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="rows_" file="/factor/_rows.cl.mako"/>
 <%namespace name="products" file="/fronts/_cpu_products.cl.mako"/>
+<%namespace name="strips_of" file="/fronts/_cpu_product_strips.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -20,16 +21,18 @@ ${epilogue.values(e)}
 ${numbers.parts(e)}
 ${rows_.types(e, policy)}
 ${products.define(e, policy)}
-${products.define_strips(e, policy)}
+${strips_of.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void inverse(${E} *scratch, __global const int *which, __global const long *at, __global const int *index, ${front_.parameters()}, long count, long size, long most, long square,
+void inverse(${E} *scratch, __global const int *which, __global const long *at, __global const int *index,
+    ${front_.parameters()}, long count, long size, long most, long square,
              ${E} *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset, long z_offset)
 {
     ${E} *x = scratch + get_group_id(0) * size, *y = x + most, *corner = y + most;
     for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {
         const long s = which[one];
-${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end", "parent"))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end",
+    "parent"))}
         const long c = columns, u = rows, m = c + u, n = (c + ${strip - 1}) / ${strip} * ${strip};
         const bool stays = child_end > child_start;
         ${E} *l = factor + factor_offset + panel, *own = z + z_offset + at[s];

@@ -15,6 +15,7 @@
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="products" file="/fronts/_cpu_products.cl.mako"/>
+<%namespace name="strips_of" file="/fronts/_cpu_product_strips.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -26,10 +27,12 @@ ${numbers.parts(e)}
 
 ${rows.types(e, policy)}
 ${products.define(e, policy)}
-${products.define_strips(e, policy)}
+${strips_of.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void ${direction}(__global const int *which, __global const int *list_start, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long lists, long count, long share, long factor_offset, long x_offset, long contributions_offset)
+void ${direction}(__global const int *which, __global const int *list_start, ${front_.parameters()}, ${E} *factor,
+    ${E} *x, ${E} *contributions, long lists, long count, long share, long factor_offset, long x_offset,
+    long contributions_offset)
 {
     const long list = get_group_id(0) % lists, r0 = get_group_id(0) / lists * share;
     const long n = count - r0 < share ? count - r0 : share, begin = list_start[list], end = list_start[list + 1];
@@ -37,7 +40,8 @@ void ${direction}(__global const int *which, __global const int *list_start, ${f
     contributions += contributions_offset + r0;
     for (long at = begin; at < end; at++) {
         const long s = which[${"at" if direction == "forward" else "begin + end - 1 - at"}];
-${front_.front("s", only=("columns", "rows", "panel", "leading", "first", *(("child_start", "child_end") if direction == "forward" else ("row_start",))))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first",
+    *(("child_start", "child_end") if direction == "forward" else ("row_start",))))}
         ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own = x + first * count;
 % if direction == "forward":
         ${E} *below = contributions + started[s] * count;
@@ -48,7 +52,8 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", *(("ch
 ${front_.front("one", "child_", ("rows", "row_start"))}
             for (long i = 0; i < child_rows; i++) {
                 const long row = relative[child_row_start + i];
-                ${E} *from = contributions + (started[one] + i) * count, *to = row < columns ? own + row * count : below + (row - columns) * count;
+                ${E} *from = contributions + (started[one] + i) * count, *to = row < columns ? own + row * count
+                    : below + (row - columns) * count;
                 for (long r = 0; r < n; r++) to[r] += from[r];
             }
         }

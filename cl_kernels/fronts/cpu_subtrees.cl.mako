@@ -17,11 +17,12 @@
 <%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="strips" file="/fronts/_strips.cl.mako"/>
+<%namespace name="moved" file="/fronts/_cpu_updates.cl.mako"/>
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-E, R, NR, NV, V, C = f"__global {e.name}_t", policy.rows, policy.strip(e), policy.vectors, policy.vector, e.components
+E, R, NR = f"__global {e.name}_t", policy.rows, policy.strip(e)
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
@@ -34,64 +35,13 @@ ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 ${strips.define(e, policy, K, NB)}
 ${front_.place()}
-
-static inline void clear(${E} *t, long count)
-{
-    __global real_t *to = (__global real_t *)t;
-    for (long at = 0; at < count * ${C}; at += ${V}) VEC(to + at) = (vec_t)(0);
-}
-
-// Add a child's update, which is stored by rows; `at` has the positions of its rows in row 0 of T.
-static inline void add_update(${E} *t, __global int *at, __global const int *place, __global const int *to,
-                              long u, long pad, ${E} *from)
-{
-    for (long i = 0; i < u; i++) at[i] = place[to[i] + pad];
-    for (long k = 0; k < u; from += u - k, k++) {
-        ${E} *row = t + (to[k] + pad) * ${NR};
-        for (long i = k; i < u; i++) row[at[i]] += from[i - k];
-    }
-}
-
-// Add a child's update that is stored in the arena.
-static inline void add_packed(${E} *t, __global int *at, __global const int *place, __global const int *to,
-                              long u, long pad, ${E} *from)
-{
-    for (long i = 0; i < u; i++) at[i] = place[to[i] + pad];
-    for (long k = 0; k < u; k++)
-        for (long i = k; i < u; i++) t[(to[k] + pad) * ${NR} + at[i]] += CONJ(from[packed_place(i, k, u)]);
-}
-
-// Copy rows `pad` .. c of T to the panel, which is stored by rows of L.
-static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
-{
-    for (long q = pad / ${NR}; q * ${NR} < m; q++) {
-        const long i0 = q * ${NR} < pad ? pad : q * ${NR}, i1 = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
-        const long to = c < i1 ? c : i1;
-        for (long k = pad; k < to; k += 4)
-            move_conj(t + strip(q) + k * ${NR} + i0 % ${NR}, ${NR}, 1, l + (i0 - pad) * leading + k - pad, 1, leading,
-                      to - k < 4 ? to - k : 4, i1 - i0);
-    }
-}
-
-// Copy the triangle from row c on, by contiguous rows.
-static inline void put_update(${E} *t, long c, long m, ${E} *to)
-{
-    for (long k = c; k < m; k++)
-        for (long i = k; i < m;) {
-            const long q = i / ${NR}, end = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
-            ${E} *from = t + strip(q) + k * ${NR} - q * ${NR};
-            for (; i < end; i++) *to++ = from[i];
-        }
-}
-
-static inline void put_packed(${E} *t, __global const int *place, long c, long u, ${E} *to)
-{
-    for (long k = 0; k < u; k++)
-        for (long i = k; i < u; i++) to[packed_place(i, k, u)] = CONJ(t[place[c + i] + (c + k) * ${NR}]);
-}
+${moved.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void subtrees(${E} *scratch, volatile __global uint *counters, __global const int *subtree, __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset, long factor_offset, long arena_offset, long told_offset)
+void subtrees(${E} *scratch, volatile __global uint *counters, __global const int *subtree,
+    __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor,
+    ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset,
+    long factor_offset, long arena_offset, long told_offset)
 {
     ${E} *t = scratch + get_group_id(0) * size, *inverse = t + triangle;
     __global int *at = (__global int *)(inverse + places);
@@ -99,7 +49,8 @@ void subtrees(${E} *scratch, volatile __global uint *counters, __global const in
     values += values_offset;
     for (long one = ${waiting.ticket()}; one < count; one = ${waiting.ticket()})
         for (long s = subtree[2 * one]; s < subtree[2 * one + 1]; s++) {
-${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end", "parent"))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start",
+    "entry_end", "parent"))}
             const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
             clear(t, strip((m + ${NR - 1}) / ${NR}));
             for (long k = 0; k < pad; k++) t[place[k] + k * ${NR}] = (value_t)(${"1, 0" if e.complex else "1"});
@@ -112,7 +63,8 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "chil
 ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
                 const long from = stack[child[k]];
                 if (from >= 0) add_update(t, at, place, relative + child_row_start, child_rows, pad, updates + from);
-                else add_packed(t, at, place, relative + child_row_start, child_rows, pad, arena + arena_offset + child_update);
+                else add_packed(t, at, place, relative + child_row_start, child_rows, pad,
+                    arena + arena_offset + child_update);
             }
             long failed = -1;
             real_t pivot = 0;

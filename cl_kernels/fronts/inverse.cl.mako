@@ -24,14 +24,17 @@ ${epilogue.arithmetic(e)}
 ${numbers.parts(e)}
 
 __kernel ${group.of_size(lanes)}
-void inverse(${E} *scratch, __global const int *which, __global const long *at, ${front_.parameters()}, long count, long size, long most,
-             __global const ${e.name}_t *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset, long z_offset)
+void inverse(${E} *scratch, __global const int *which, __global const long *at, ${front_.parameters()}, long count,
+    long size, long most,
+             __global const ${e.name}_t *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset,
+                 long z_offset)
 {
     const int t = get_local_id(0);
     ${E} *x = scratch + get_group_id(0) * size, *p = x + most;
     for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {
         const long s = which[one];
-${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end", "parent"))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end",
+    "parent"))}
         const int c = (int)columns, u = (int)rows, m = c + u, above = parent < 0 ? 0 : (int)parent;
 ${front_.front("above", "parent_", ("columns", "rows"))}
         const bool stays = child_end > child_start;
@@ -51,7 +54,8 @@ ${front_.front("above", "parent_", ("columns", "rows"))}
         for (int j = t; j < c; j += ${lanes})
             for (int i = 0; i < c; ++i) {
                 value_t v = i == j ? AS_VALUE(1) : (value_t)(0), sum = (value_t)(0);
-                for (int k = j; k < i; ++k) MAD(sum, ${e.name}_load(l + i * leading + k), ${e.name}_load(x + k * c + j));
+                for (int k = j; k < i; ++k)
+                    MAD(sum, ${e.name}_load(l + i * leading + k), ${e.name}_load(x + k * c + j));
                 v -= sum;
                 ${e.name}_store(x + i * c + j, v * (1 / REAL(${e.name}_load(l + i * leading + i))));
             }
@@ -89,7 +93,8 @@ ${front_.front("above", "parent_", ("columns", "rows"))}
             if (j > i) continue;
             value_t sum = (value_t)(0);
             for (int r = i; r < c; ++r) MAD(sum, CONJ(${e.name}_load(x + r * c + i)), ${e.name}_load(x + r * c + j));
-            for (int r = 0; r < u; ++r) MAD(sum, CONJ(${e.name}_load(x + (c + r) * c + i)), ${e.name}_load(p + r * c + j));
+            for (int r = 0; r < u; ++r)
+                MAD(sum, CONJ(${e.name}_load(x + (c + r) * c + i)), ${e.name}_load(p + r * c + j));
             if (stays) ${e.name}_store(own + (long)i * m + j, sum);
             if (i == j) ${e.name}_store(diagonal + diagonal_offset + first + i, sum);
         }

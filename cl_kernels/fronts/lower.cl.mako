@@ -20,7 +20,8 @@ ${element.scalar(e)}
 
 % if compares:
 // The square root of a row's diagonal element.
-static inline ${e.real} magnitude(__global const long *start, __global const int *column, __global const ${index} *take, __global const ${e.name}_t *from, long row)
+static inline ${e.real} magnitude(__global const long *start, __global const int *column,
+    __global const ${index} *take, __global const ${e.name}_t *from, long row)
 {
     const long last = start[row + 1] - 1;
     if (last < start[row] || column[last] != row || take[last] < 0) return 0;
@@ -33,7 +34,8 @@ void lower(__global const long *start, __global const int *column, __global cons
 % if compares:
 __global const ${index} *mirror, \
 % endif
-__global const ${e.name}_t *from, __global ${e.name}_t *to, __global int *doubt, long n, long count, long run, long from_offset, long to_offset, long doubt_offset)
+__global const ${e.name}_t *from, __global ${e.name}_t *to, __global int *doubt, long n, long count, long run,
+    long from_offset, long to_offset, long doubt_offset)
 {
     const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
     if (begin >= end) return;
@@ -71,7 +73,8 @@ __global const ${e.name}_t *from, __global ${e.name}_t *to, __global int *doubt,
         const ${e.value} apart = v - w;
         const ${e.real} most = ${" + ".join(parts("apart"))};
         if (!(most <= ${rounding} * LARGER(${size_of("v")}, ${size_of("w")})))
-            found |= !(most <= ${rounding} * magnitude(start, column, take, from, row) * magnitude(start, column, take, from, column[at]));
+            found |= !(most <= ${rounding} * magnitude(start, column, take, from, row) * magnitude(start, column,
+                take, from, column[at]));
 % endif
         to[to_offset + at] = v;
     }

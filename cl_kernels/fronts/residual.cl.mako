@@ -13,7 +13,8 @@ ${element.scalar(one)}
 ${epilogue.values(e)}
 
 __kernel ${group.of_size(size)}
-void residual(__global const long *start, __global const int *column, __global const long *source, __global const ${a.name}_t *values, \
+void residual(__global const long *start, __global const int *column, __global const long *source,
+    __global const ${a.name}_t *values, \
 % if not sums:
 __global const ${e.name}_t *b, __global const ${e.name}_t *x, \
 % endif

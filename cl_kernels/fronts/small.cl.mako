@@ -26,14 +26,16 @@ ${numbers.parts(e)}
 
 __kernel ${group.of_size(lanes)}
 void small(__global const int *which, ${front_.parameters()},
-           __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor, long factor_offset,
+           __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor,
+               long factor_offset,
            __global ${e.name}_t *arena, long arena_offset, __global long *restrict report, long report_offset)
 {
     __local value_t f[${size * (size + 1) // 2}];
     __local real_t scales[${size}];
     __local int place[${size}];
     const int t = get_local_id(0), x = t % ${across}, y = t / ${across}, number = which[get_group_id(0)];
-${front_.front("number", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end"))}
+${front_.front("number", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end",
+    "entry_start", "entry_end"))}
     ${blocks.sizes()}
     const int e = 1 - u % 2;
     values += values_offset;

@@ -35,9 +35,11 @@ ${tile.define()}
 
 __kernel ${group.of_size(256)}
 void solve(__global const int4 *tasks, \
-${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
+${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()},
+    uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
            __global ${e.name}_t *x_all, long x_all_offset, \
-${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *counters)
+${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}\
+volatile __global uint *counters)
 {
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
@@ -73,7 +75,8 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
 % for i in range(depth):
 % for j in range(16 // depth):
     v${i}_${j} = (value_t)(0);
-    if (is_own && ${place(i, j)}) v${i}_${j} = ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
+    if (is_own && ${place(i, j)})
+        v${i}_${j} = ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
 % endfor
 % endfor
 % if not backward:

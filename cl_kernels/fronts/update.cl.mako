@@ -32,7 +32,8 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void update(int first_tile, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
+void update(int first_tile, __global const int4 *tiles, ${front_.parameters()},
+    __global ${e.name}_t *restrict factor, long factor_offset,
             __global ${e.name}_t *restrict arena, long arena_offset)
 {
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));

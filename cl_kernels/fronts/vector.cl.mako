@@ -50,9 +50,11 @@ ${cells.define(e)}
 
 __kernel ${group.of_size(256)}
 void vector(__global const int4 *tasks, \
-${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long cells, long count,
+${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()},
+    uint groups, long cells, long count,
             __global const ${e.name}_t *factor, long factor_offset, __global ${e.name}_t *x, long x_offset, \
-${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *counters)
+${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}\
+volatile __global uint *counters)
 {
     ${parts.declare(along)}
     __local uint ticket;
@@ -78,7 +80,8 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
 % else:
     contributions += contributions_offset + r;
     const bool is_own = block < blocks;
-    const int first_row = is_own ? 64 * block : c + 64 * (block - blocks), left = min((is_own ? c : c + u) - first_row, 64);
+    const int first_row = is_own ? 64 * block : c + 64 * (block - blocks),
+        left = min((is_own ? c : c + u) - first_row, 64);
     const long l_row = leading, l_col = 1, y_row = count;
     __global const ${e.name}_t *l = factor;
     __global ${e.name}_t *y = x + first * count;
@@ -108,5 +111,5 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
         }
 % endfor
     }
-    ${parts.finish()}
+    ${cells.finish("ticket", "groups", "cells")}
 }

@@ -13,7 +13,8 @@ static inline void barrier_wait(uint at, uint parity)
 {
     uint done;
     do {
-        asm volatile("{ .reg .pred p; mbarrier.${"try_wait" if target.matrix_units == "wgmma" else "test_wait"}.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+        asm volatile("{ .reg .pred p; mbarrier.${"try_wait" if target.matrix_units == "wgmma" else "test_wait"}\
+.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(at), "r"(parity) : "memory");
     } while (!done);
 }

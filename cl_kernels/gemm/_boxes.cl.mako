@@ -17,7 +17,8 @@ static inline void barriers_shown(void) { asm volatile("fence.proxy.async.shared
 <%def name="expect()">
 static inline void barrier_expect(uint at, uint bytes)
 {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" :: "r"(at), "r"(bytes) : "memory");
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }"
+        :: "r"(at), "r"(bytes) : "memory");
 }
 </%def>
 
@@ -33,7 +34,8 @@ ${capture(expect).strip()}
 static inline void copy_box(uint to, __global const uint *map, int along, int line, ulong matrix, uint barrier)
 {
     const int near = (int)(matrix >> 4 & 0x7fffffff), far = (int)(matrix >> 35);
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+[%0], [%1, {%2, %3, %4, %5}], [%6];"
                  :: "r"(to), "l"(map), "r"(along), "r"(line), "r"(near), "r"(far), "r"(barrier) : "memory");
 }
 </%def>
@@ -43,7 +45,8 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 <% n = lines.name %>
 % for i in range(lines.boxes):
 % if lines.across:
-    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, ${within(first, lines.depth * i, "m" if n == "a" else "n")}, ${step}, (ulong)${n}, ${barrier});
+    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, ${within(first, lines.depth * i, "m" if n == "a" else "n")},
+        ${step}, (ulong)${n}, ${barrier});
 % else:
     copy_box(${to}, ${n}_map, ${step}, (int)${first}, (ulong)${n}, ${barrier});
 % endif

@@ -25,14 +25,18 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
 <%def name="place(lines, first, count)">
 <% n, type, block, blocks = lines.name, lines.offset_type, lines.block, lines.extent // lines.block %>
     ${n} += ${first} * ${n}_${lines.s_stride};
-    const int ${n}_last = ((int)min(${count} - ${first}, ${lines.extent}l) + ${block - 1}) / ${block} * ${block} - ${block};
+    const int ${n}_last = ((int)min(${count} - ${first}, ${lines.extent}l) + ${block - 1}) / ${block} * ${block}
+        - ${block};
 % for i in range(lines.copies // block):
 % if lines.across:
-    const int ${n}_row${i} = (t + ${i * lines.copiers}) % ${blocks} * ${block}, ${n}_chunk${i} = (t + ${i * lines.copiers}) / ${blocks};
-    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(${n}_row${i}, ${n}_last) + ${n}_chunk${i} * ${lines.width} * (${type})${n}_${lines.k_stride});
+    const int ${n}_row${i} = (t + ${i * lines.copiers}) % ${blocks} * ${block},
+        ${n}_chunk${i} = (t + ${i * lines.copiers}) / ${blocks};
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize}
+        * (min(${n}_row${i}, ${n}_last) + ${n}_chunk${i} * ${lines.width} * (${type})${n}_${lines.k_stride});
 % else:
     const int ${n}_row${i} = t / 8 + ${i * lines.step}, ${n}_chunk${i} = t % 8;
-    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(${n}_row${i}, ${n}_last) * (${type})${n}_${lines.s_stride} + ${n}_chunk${i} * ${lines.width});
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize}
+        * (min(${n}_row${i}, ${n}_last) * (${type})${n}_${lines.s_stride} + ${n}_chunk${i} * ${lines.width});
 % endif
 % endfor
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
@@ -44,7 +48,9 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
 % for i in range(lines.copies // lines.block):
 % for j in range(lines.steps):
 <%
-place = f"(__global const char *){n} + {n}_at{i}" + (f" + {j * lines.elem.itemsize} * {n}_{lines.k_stride}" if lines.across else "")
+place = f"(__global const char *){n} + {n}_at{i}"
+if lines.across:
+    place += f" + {j * lines.elem.itemsize} * {n}_{lines.k_stride}"
 beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail else ""
 %>\
     ${n}_r${i}_${j} = ${beyond}*(__global const ${n}_raw *)(${place});
@@ -57,7 +63,8 @@ beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail
 <%def name="store(lines, start)">
 % for i in range(lines.copies // lines.block):
 % for row in range(lines.block):
-    ${lines.name}_local[${start} + CHUNK(${lines.extent}, ${lines.name}_row${i} + ${row}, ${lines.name}_chunk${i})] = ${chunk(lines, i, row)};
+    ${lines.name}_local[${start} + CHUNK(${lines.extent}, ${lines.name}_row${i} + ${row}, ${lines.name}_chunk${i})] =
+        ${chunk(lines, i, row)};
 % endfor
 % endfor
 </%def>

@@ -9,9 +9,11 @@
 <%def name="begin(panel)">
 <% n = panel.name %>\
     const bool ${n}_by_k = abs(${n}_${panel.k_stride}) < abs(${n}_${panel.s_stride});
-    const int ${n}_s = ${n}_by_k ? t / ${panel.depth} : t % ${panel.extent}, ${n}_k = ${n}_by_k ? t % ${panel.depth} : t / ${panel.extent};
+    const int ${n}_s = ${n}_by_k ? t / ${panel.depth} : t % ${panel.extent}, ${n}_k = ${n}_by_k ? t % ${panel.depth}
+        : t / ${panel.extent};
 % if panel.loads > 1:
-    const int ${n}_s_step = ${n}_by_k ? ${panel.group // panel.depth} : 0, ${n}_k_step = ${n}_by_k ? 0 : ${panel.group // panel.extent};
+    const int ${n}_s_step = ${n}_by_k ? ${panel.group // panel.depth} : 0, ${n}_k_step = ${n}_by_k ? 0
+        : ${panel.group // panel.extent};
 % endif
 </%def>
 

@@ -12,11 +12,15 @@
 
 ## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
 <%def name="define()">
-#define COPIES_ARRIVE(barrier) asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
+#define COPIES_ARRIVE(barrier) \
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
 #define COPY(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
-#define COPY_OR_ZERO(to, from, bytes) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
-#define COPY_ELEMENT(to, from, size, bytes) asm volatile("cp.async.ca.shared.global [%0], [%1], " #size ", %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
-#define PUT_CHUNK(to, x, y, z, w) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory")
+#define COPY_OR_ZERO(to, from, bytes) \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
+#define COPY_ELEMENT(to, from, size, bytes) \
+    asm volatile("cp.async.ca.shared.global [%0], [%1], " #size ", %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
+#define PUT_CHUNK(to, x, y, z, w) \
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory")
 </%def>
 
 ## The places of this work-item's chunks of a tile in memory; of gathered ones across the lines, how many
@@ -32,12 +36,14 @@
 % for i in range(lines.copies):
 % if lines.across:
 <% begin = f"(line + {i * step}) / {d} * {d} + chunk * {w}" %>\
-    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(${begin}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride});
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize}
+        * (min(${begin}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride});
 % if lines.gathered:
     const int ${n}_here${i} = ${n}_last + 1 - (${begin});
 % endif
 % else:
-    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(line + ${i * step}, ${n}_last) * (${type})${n}_${lines.s_stride} + chunk * ${w});
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize}
+        * (min(line + ${i * step}, ${n}_last) * (${type})${n}_${lines.s_stride} + chunk * ${w});
 % endif
 % endfor
 </%def>
@@ -64,7 +70,8 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
 <% here, size = present(lines, i, ends), lines.elem.itemsize %>\
 % if lines.gathered:
 % for e in range(lines.width):
-    COPY_ELEMENT(${place_of(lines, to, i)} + ${e * size}, ${source(lines, i)} + ${e * size}, ${size}, ${f"{e} < {here} ? {size} : 0" if here else size});
+    COPY_ELEMENT(${place_of(lines, to, i)} + ${e * size}, ${source(lines, i)} + ${e * size}, ${size},
+        ${f"{e} < {here} ? {size} : 0" if here else size});
 % endfor
 % elif here:
     COPY_OR_ZERO(${place_of(lines, to, i)}, ${source(lines, i)}, ${here} > 0 ? 16 : 0);
@@ -81,7 +88,8 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
 % for i in copies:
 <% here = present(lines, i, ends) %>\
         __global const ${lines.type} *const from${i} = (__global const ${lines.type} *)(${source(lines, i)});
-        const uint ${", ".join(f"x{i}_{e} = " + (f"{e} < {here} ? from{i}[{e}] : 0" if here else f"from{i}[{e}]") for e in range(8))};
+        const uint ${", ".join(f"x{i}_{e} = " + (f"{e} < {here} ? from{i}[{e}] : 0" if here else f"from{i}[{e}]")
+            for e in range(8))};
 % endfor
 % for i in copies:
         PUT_CHUNK(${place_of(lines, to, i)}, ${", ".join(f"x{i}_{e} | x{i}_{e + 1} << 16" for e in range(0, 8, 2))});

@@ -14,7 +14,8 @@ ${emulation(instruction)}
 % if instruction.kind == "f16":
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 % endif
-#define MFMA(d, a, b) (d = __builtin_amdgcn_mfma_${instruction.name}(as_${instruction.type}(a), as_${instruction.type}(b), d, 0, 0, 0))
+#define MFMA(d, a, b) (d = __builtin_amdgcn_mfma_${instruction.name}(as_${instruction.type}(a), \
+    as_${instruction.type}(b), d, 0, 0, 0))
 % endif
 </%def>
 
@@ -48,13 +49,15 @@ elements = {
 static inline sums_t multiplied(sums_t d, ${words} a, ${words} b, __local ${type} *held)
 {
     const int lane = get_local_id(0) % 64;
-    __local ${type} *a_matrix = held + get_local_id(0) / 64 * ${2 * side * instruction.depth}, *b_matrix = a_matrix + ${side * instruction.depth};
+    __local ${type} *a_matrix = held + get_local_id(0) / 64 * ${2 * side * instruction.depth},
+        *b_matrix = a_matrix + ${side * instruction.depth};
 % for name in "ab":
     {
         const ${words} words = ${name};
 % for e in range(held):
 <% k = f"{held} * (lane / {side}) + {e}" %>\
-        ${name}_matrix[${f"(lane % {side}) * {instruction.depth} + {k}" if name == "a" else f"({k}) * {side} + lane % {side}"}] = ${elements[instruction.kind].format(e)};
+        ${name}_matrix[${(f"(lane % {side}) * {instruction.depth} + {k}" if name == "a"
+            else f"({k}) * {side} + lane % {side}")}] = ${elements[instruction.kind].format(e)};
 % endfor
     }
 % endfor

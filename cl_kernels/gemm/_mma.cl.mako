@@ -67,7 +67,9 @@ def lane(form):
 % endfor
 % endif
 </%def>
-<%def name="at(type, lines, turned, ahead)">*(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${turned}) + ${ahead})</%def>
+<%def name="at(type, lines, turned, ahead)">\
+*(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${turned}) + ${ahead})\
+</%def>
 
 ## Declare fragments as registers that `refill` fills (names as in `fragment`).
 <%def name="declare(name)">

@@ -20,7 +20,9 @@
                 {
                     const long col = left + ${8 * j} - lane % 2 * 2;
 % for e, piece in enumerate("xy"):
-                    uint4 ${piece} = as_uint4((double2)(${", ".join(f"RESULT(d{i}_{j + o}_{2 * h + e}, row, left + {8 * j + 2 * e + o})" for o in range(2))}));
+                    uint4 ${piece} = as_uint4((double2)(
+                        ${", ".join(f"RESULT(d{i}_{j + o}_{2 * h + e}, row, left + {8 * j + 2 * e + o})"
+                        for o in range(2))}));
 % endfor
                     share_pieces(&x, &y, lane % 2, 1);
                     if (row < m && col < n) *(__global uint4 *)(line_at + col) = x;
@@ -97,7 +99,8 @@
 ${triangle.line(problem, type)}\
 % for j, e in product(range(2 * policy.pairs), range(2)):
 <% x = 8 * (j - j % 2) + j % 2 + 2 * e %>\
-                if (begin <= ${x} && ${x} < end) STORE(line + ${x} * c_col, RESULT(d${i}_${j}_${2 * h + e}, row, left + ${x}));
+                if (begin <= ${x} && ${x} < end)
+                    STORE(line + ${x} * c_col, RESULT(d${i}_${j}_${2 * h + e}, row, left + ${x}));
 % endfor
             }
 % endfor

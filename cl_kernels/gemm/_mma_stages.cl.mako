@@ -2,12 +2,14 @@
 ##
 ## policy, a, b, tail: as in mma.
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
 ## Copies of a step that comes `reach` later than this one.
 <%def name="copy_ahead()">
                 if (step + ${policy.stages - 2} < steps) {
                     barrier_wait(empty_base + 8 * ahead, ahead_phase);
-                    const uint to_a = a_base + ahead * ${a.bytes} + place_a, to_b = b_base + ahead * ${b.bytes} + place_b;
+                    const uint to_a = a_base + ahead * ${a.bytes} + place_a,
+                        to_b = b_base + ahead * ${b.bytes} + place_b;
 % if tail:
                     if (step + ${policy.stages - 1} == steps && tail < ${a.depth}) {
                         ${lines.copy_tail(a, "to_a", "a_advance")}
@@ -35,4 +37,17 @@
                 if (step + 1 < steps) {
                     ${reach_stage()}
                 }
+</%def>
+
+## The fragments of the first step.
+<%def name="first_fragments(forms)">\
+            const __local char *a_at, *b_at;
+% for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):
+${mma.declare(name)}
+% endfor
+            ${reach_stage()}
+${mma.refill(a, forms["a"], "a0", 0)}
+% for j in range(policy.pairs):
+${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
+% endfor
 </%def>

@@ -13,11 +13,15 @@
 % if width > 1:
 % for j in range(0, tile.width_n, width):
         if (row < m && col + ${j} < n)
-            *(__global ${tile.real}${width} *)&c[c_item + (${row} * c_row + ${col + j})] = (${tile.real}${width})(${", ".join(f"RESULT({acc}.s{i:x}, row, col + {i})" for i in range(j, j + width))});
+            *(__global ${tile.real}${width} *)&c[c_item + (${row} * c_row + ${col + j})] =
+                (${tile.real}${width})(${", ".join(f"RESULT({acc}.s{i:x}, row, col + {i})"
+                for i in range(j, j + width))});
 % endfor
 % else:
 % for j in range(tile.width_n):
-        if (row < m && col + ${j} < n${triangle.only(problem, 'row', f'col + {j}')}) STORE(c + c_item + (${row} * c_row + ${col + j} * c_col), RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
+        if (row < m && col + ${j} < n${triangle.only(problem, 'row', f'col + {j}')})
+            STORE(c + c_item + (${row} * c_row + ${col + j} * c_col),
+            RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
 % endfor
 % endif
     }
@@ -39,9 +43,11 @@
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = t; e < ${tile.lines * policy.tile_n}; e += ${policy.group_size}) {
         const int from = e / ${policy.tile_n};
-        const long row = first_row + from / ${tile.lanes_m} * ${tile.warp_m} + from % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
+        const long row = first_row + from / ${tile.lanes_m} * ${tile.warp_m}
+            + from % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
         const long col = first_col + e % ${policy.tile_n};
-        if (row < m && col < n${triangle.only(problem, 'row', 'col')}) STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
+        if (row < m && col < n${triangle.only(problem, 'row', 'col')})
+            STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % endfor

@@ -91,6 +91,7 @@ static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
 % if P % 4:
     ${name}_scalar(source, lane_stride, 1, ${P // 4 * 4}, lanes, whole, panel);
 % endif
-    ${name}_scalar(source + whole * step_stride, lane_stride, step_stride, 0, lanes, steps - whole, panel + (long)whole * ${W});
+    ${name}_scalar(source + whole * step_stride, lane_stride, step_stride, 0, lanes, steps - whole,
+        panel + (long)whole * ${W});
 }
 </%def>

@@ -13,10 +13,12 @@
 %>\
     c += row * c_row + col * c_col;
 % if plain:
-    if (rows == ${MR} && skip == 0 && cols == ${NR} && c_col == 1${f' && {capture(triangle.inside, problem, "row", MR, "col", NR)}' if problem.triangle else ''}) {
+    if (rows == ${MR} && skip == 0 && cols == ${NR}
+        && c_col == 1${f' && {capture(triangle.inside, problem, "row", MR, "col", NR)}' if problem.triangle else ''}) {
 % for i in range(MR):
 % for j in range(NV):
-        VEC(c + ${i} * c_row + ${j * V}) = alpha * c${i}_${j}_re${f" + beta * VEC(c + {i} * c_row + {j * V})" if problem.reads_c else ""};
+        VEC(c + ${i} * c_row + ${j * V}) = alpha
+            * c${i}_${j}_re${f" + beta * VEC(c + {i} * c_row + {j * V})" if problem.reads_c else ""};
 % endfor
 % endfor
         return;

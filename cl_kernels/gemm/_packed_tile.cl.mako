@@ -30,7 +30,8 @@
 #define VEC(p) (*(__global lanes${V}_u *)(p))
 static inline void tile(
     __global const real_t *a, int a_packed, long a_row, long a_step,
-    __global const real_t *b, long b_step, int ahead, int steps, int parts, __global real_t *sum, long part_stride, int finish,
+    __global const real_t *b, long b_step, int ahead, int steps, int parts, __global real_t *sum, long part_stride,
+        int finish,
     long row, long col, int rows, int skip, int cols,
     __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta${epilogue.typed(problem)})
 {
@@ -103,7 +104,8 @@ ${output.store(problem, policy, accumulators)}\
 
 <%def name="multiply_add(compute, i, j)">\
 % if compute.complex:
-c${i}_${j}_re += re * b${j}_re; c${i}_${j}_im += re * b${j}_im; c${i}_${j}_re -= im * b${j}_im; c${i}_${j}_im += im * b${j}_re;\
+c${i}_${j}_re += re * b${j}_re; c${i}_${j}_im += re * b${j}_im; c${i}_${j}_re -= im * b${j}_im;
+    c${i}_${j}_im += im * b${j}_re;\
 % elif compute.name == "b8":
 c${i}_${j}_re |= re & b${j}_re;\
 % else:

@@ -51,7 +51,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endif
 #define ${n.upper()}_AT(bytes) ((__global const ${e.name}_t *)((__global const char *)${n} + (bytes)))
 #define ${n.upper()}_PITCH ${panel.pitch}
-#define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[(buffer) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
+#define ${n.upper()}_LOCAL(i, k, s) ${n}_local[(i) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
 ## The places of this work-item's vectors: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0), in
@@ -64,7 +64,8 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     ${either_way.begin(panel) if panel.along == "either" else ""}
 % for i in range(panel.loads):
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
-    const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last) * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
+    const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last)
+        * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
 % endfor
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
 </%def>
@@ -74,7 +75,8 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 <% n = panel.name %>
 % for i in range(panel.loads):
 % for piece in range(panel.pieces):
-    ${n}_r${panel.pieces * i + piece} = *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${piece * f" + {n}_{panel.k_stride}"});
+    ${n}_r${panel.pieces * i + piece} =
+        *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${piece * f" + {n}_{panel.k_stride}"});
 % endfor
 % endfor
 </%def>
@@ -86,7 +88,8 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % for piece in range(panel.pieces):
 % for j in range(w):
 <% ahead = j if panel.along == "k" else 0 %>\
-    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail ? ${n.upper()}_AT(${n}_at${i})[${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
+    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail
+        ? ${n.upper()}_AT(${n}_at${i})[${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
 % endfor
 % endfor
 % endfor
@@ -112,8 +115,4 @@ ${either_way.store(panel, buffer)}<% return STOP_RENDERING %>\
 % endif
 % endfor
 </%def>
-
-<%!
-def times(factor, text):
-    return text if factor == 1 else f"{factor} * {text}"
-%>
+<%! times = lambda factor, text: text if factor == 1 else f"{factor} * {text}" %>

@@ -37,7 +37,8 @@
 <%def name="multiply(tile, prefix)">
 % for i in range(tile.item_m):
 % for j in range(tile.blocks_n):
-    ${tile.mad}(acc${i}_${j}, ${prefix}a${i // tile.width_m}${component(tile.width_m, i % tile.width_m)}, ${prefix}b${j});
+    ${tile.mad}(acc${i}_${j}, ${prefix}a${i // tile.width_m}${component(tile.width_m, i % tile.width_m)},
+        ${prefix}b${j});
 % endfor
 % endfor
 </%def>

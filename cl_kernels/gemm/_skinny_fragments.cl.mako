@@ -1,8 +1,7 @@
 ## The fragments that a lane of skinny holds: of w and x for a step of k, and of the sums of products.
-##
 ## The rows, columns and steps of k may be assigned to the instruction's indices (PTX ISA, mma.sync
-## m16n8k16) in any way that both operands share.  They are assigned so that a lane loads in one piece
-## what it has to hold; across the lines, pairs along k are combined from two loads.
+## m16n8k16) in any way that both operands share.  They are assigned so that a lane's elements are one load; across the
+## lines, pairs along k are combined from two loads.
 ##
 ##   w_..._u, x_..._u   the loaded values of the u-th step in flight
 ##   d<i>_<s>_0 ... 3   sums of the i-th 16 rows and the s-th 8 vectors
@@ -72,7 +71,8 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 <%def name="load(u, k, masked)">
 % for j, name in enumerate(lines(across, blocks)):
 <% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\
-        ${name}_${u} = ${f"{at} < last ? " if masked else ""}*(__global const w_raw *)(${place})${" : (w_raw)(0)" if masked else ""};
+        ${name}_${u} = ${f"{at} < last ? " if masked else ""}
+            *(__global const w_raw *)(${place})${" : (w_raw)(0)" if masked else ""};
 % endfor
 % for s in sets(Q):
 % if masked or not x_wide:
@@ -92,14 +92,16 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
 <%def name="multiply_across(s, u)">
 % for i in range(blocks):
 <% first, second, third, fourth = (f"w_{j}_{u}{component(blocks, i)}" for j in range(4)) %>\
-        MMA(d${i}_${s}, FIRSTS(${first}, ${second}), SECONDS(${first}, ${second}), FIRSTS(${third}, ${fourth}), SECONDS(${third}, ${fourth}), x_${s}_${u}.x, x_${s}_${u}.y);
+        MMA(d${i}_${s}, FIRSTS(${first}, ${second}), SECONDS(${first}, ${second}), FIRSTS(${third}, ${fourth}),
+            SECONDS(${third}, ${fourth}), x_${s}_${u}.x, x_${s}_${u}.y);
 % endfor
 </%def>
 
 <%def name="multiply_along(s, u)">
 % for r in range(blocks):
 % for a, b in ("xy", "zw"):
-        MMA(d${r}_${s}, w_${r}_0_${u}.${a}, w_${r}_1_${u}.${a}, w_${r}_0_${u}.${b}, w_${r}_1_${u}.${b}, x_${s}_${u}.${a}, x_${s}_${u}.${b});
+        MMA(d${r}_${s}, w_${r}_0_${u}.${a}, w_${r}_1_${u}.${a}, w_${r}_0_${u}.${b}, w_${r}_1_${u}.${b},
+            x_${s}_${u}.${a}, x_${s}_${u}.${b});
 % endfor
 % endfor
 </%def>
@@ -112,6 +114,7 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
 <%def name="leave_sums()">\
     __local float *mine = sums + warp * ${32 * len(sums(blocks, Q))};
 % for i, s, r in sums(blocks, Q):
-    mine[(${8 * s + r % 2} + 2 * q) * ${16 * blocks} + ${f"{2 * blocks} * g + {2 * i + r // 2}" if across else f"{16 * i + 8 * (r // 2)} + g"}] = d${i}_${s}_${r};
+    mine[(${8 * s + r % 2} + 2 * q) * ${16 * blocks}
+        + ${f"{2 * blocks} * g + {2 * i + r // 2}" if across else f"{16 * i + 8 * (r // 2)} + g"}] = d${i}_${s}_${r};
 % endfor
 </%def>

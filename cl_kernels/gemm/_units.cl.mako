@@ -1,6 +1,8 @@
 ## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
-<%def name="product(problem, some)">unit / (${"whole + cut * splits" if some else triangle.area(problem)})${"" if some else " / splits"}</%def>
+<%def name="product(problem, some)">\
+unit / (${"whole + cut * splits" if some else triangle.area(problem)})${"" if some else " / splits"}\
+</%def>
 
 ## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
 <%def name="results(problem)">
@@ -84,7 +86,8 @@ ${begin(names, types, problem, "first_product + " + capture(product, problem, sp
 % if problem.triangle:
 ${triangle.locate(problem, policy)}\
 % else:
-            const uint band = (uint)tile / (uint)(${policy.band} * tiles_n), in_band = tile - band * (${policy.band} * tiles_n);
+            const uint band = (uint)tile / (uint)(${policy.band} * tiles_n),
+                in_band = tile - band * (${policy.band} * tiles_n);
             const uint rows = min(${policy.band}u, tiles_m - band * ${policy.band});
             const uint beside = rows == ${policy.band} ? in_band / ${policy.band} : in_band / rows;
             const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band - beside * rows);

@@ -14,7 +14,8 @@ static inline uint exchanged(uint mine, uint distance)
 static inline void share_pieces(uint4 *x, uint4 *y, int upper, uint distance)
 {
     const uint4 mine = upper ? *x : *y;
-    const uint4 theirs = (uint4)(exchanged(mine.x, distance), exchanged(mine.y, distance), exchanged(mine.z, distance), exchanged(mine.w, distance));
+    const uint4 theirs = (uint4)(exchanged(mine.x, distance), exchanged(mine.y, distance),
+        exchanged(mine.z, distance), exchanged(mine.w, distance));
     if (upper) *x = theirs;
     else *y = theirs;
 }

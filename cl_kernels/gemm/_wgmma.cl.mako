@@ -18,7 +18,8 @@
 #define WGMMA_WAIT(pending) asm volatile("//@sm_90a wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 % for r in range(policy.blocks):
 #define SUMS${r} ${", ".join(f'"+f"(d{r}_{i})' for i in range(policy.tile_n // 2))}
-#define WGMMA${r}(a, b, accumulate) ${product(policy, kind, r, '"l"(a)', "" if kind == "tf32" else f", {trans_a}, {trans_b}")}
+#define WGMMA${r}(a, b, accumulate) \
+    ${product(policy, kind, r, '"l"(a)', "" if kind == "tf32" else f", {trans_a}, {trans_b}")}
 % endfor
 </%def>
 

@@ -14,7 +14,8 @@
 % for j in range(policy.tile_n // 8):
                 {
 % for h in range(2):
-                    uint v${h} = as_uint(${sums}${r}_${4 * j + 2 * h}), w${h} = as_uint(${sums}${r}_${4 * j + 2 * h + 1});
+                    uint v${h} = as_uint(${sums}${r}_${4 * j + 2 * h}),
+                        w${h} = as_uint(${sums}${r}_${4 * j + 2 * h + 1});
                     share_words(&v${h}, &w${h}, odd, 4);
 % endfor
 % if halves:
@@ -49,7 +50,9 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
                 if (row < m) {
 % for j in range(policy.tile_n // 8):
 % for e in range(2):
-                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
+                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e},
+                        RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}),
+                        RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
 % endfor
                     line += 8 * c_col;
 % endfor

@@ -19,7 +19,8 @@ places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * ite
                 barrier_wait(here_base, 0);
                 asm volatile("bar.sync 1, ${items};" ::: "memory");  // all are through with the stages
                 const int begin = share_of(low - from, share, longer);
-                __global const uint4 *at = (__global const uint4 *)partial + (begin * lanes + lane_of_share) * ${fours * items}l + t;
+                __global const uint4 *at = (__global const uint4 *)partial + (begin * lanes + lane_of_share)
+                    * ${fours * items}l + t;
                 const uint of_a = a_base + 16 * t${", of_b = b_base + 16 * t" if of_a < chunks else ""};
 % for i, place in enumerate(places):
                 ${copy(i, place, items)}
@@ -46,4 +47,6 @@ places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * ite
             }
 </%def>
 
-<%def name="copy(i, place, items)">COPY_PART(${place}, at + ${2 * items * i}); COPY_PART(${place} + ${16 * items}, at + ${2 * items * i + items});</%def>
+<%def name="copy(i, place, items)">\
+COPY_PART(${place}, at + ${2 * items * i}); COPY_PART(${place} + ${16 * items}, at + ${2 * items * i + items});\
+</%def>

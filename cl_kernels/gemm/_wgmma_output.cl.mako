@@ -11,11 +11,12 @@
 ##         off the grid of pairs
 ##         "columns": 8 bytes at a time where C's rows are adjacent in memory
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
 <%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
 <%namespace name="turned" file="/gemm/_wgmma_columns.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 % if width == "lines":
-${lines(policy, sums, type)}
+${line_by_line.store(policy, sums, type)}
 % elif width == "columns":
 ${turned.eights(policy, sums, type)}
 % elif pair == "columns":
@@ -23,38 +24,6 @@ ${turned.columns(policy, sums, type)}
 % else:
 ${rows(policy, sums, width, type, registers)}
 % endif
-</%def>
-
-## 16 rows of a warp and 32 columns at a time; 40 floats a row of `scratch` keep lanes off each other's banks.
-<%def name="scratch(policy)">
-    __local float scratch[${4 * policy.consumers * 16 * 40}] __attribute__((aligned(16)));
-</%def>
-
-<%def name="lines(policy, sums, type)">
-            __local float *own = scratch + t / 32 * 640;
-% for r in range(policy.blocks):
-            {
-                const long top = first_row + above * 64 + ${64 * r} + t / 32 % 4 * 16;
-                const int rows = (int)min(m - top, 16l);
-% for left in range(0, policy.tile_n, 32):
-                if (first_col + ${left} < n) {
-                    __local float2 *pairs = (__local float2 *)(own + lane / 4 * 40 + lane % 4 * 2);
-% for j in range(left // 8, left // 8 + 4):
-% for h in range(2):
-                    pairs[${160 * h + 4 * (j - left // 8)}] = (float2)(${sums}${r}_${4 * j + 2 * h}, ${sums}${r}_${4 * j + 2 * h + 1});
-% endfor
-% endfor
-                    WARP_BARRIER();
-                    const long col = first_col + ${left} + lane;
-                    __global ${type} *line = c + top * c_row + col;
-#pragma unroll 4
-                    for (int i = 0; i < rows; ++i, line += c_row)
-                        if (col < n) STORE(line, RESULT(own[40 * i + lane], top + i, col));
-                    WARP_BARRIER();
-                }
-% endfor
-            }
-% endfor
 </%def>
 
 <%def name="rows(policy, sums, width, type, registers)">
@@ -68,7 +37,8 @@ done = rest + 4 * half_line
             const long top = ${turned.top(registers)};
 % if rest:
             const int upper = lane / 4 % 2;
-            const long at = first_col + ${"upper * 32 + lane % 4 * 8" if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4"};
+            const long at = first_col + ${("upper * 32 + lane % 4 * 8"
+                if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4")};
             const int wide_columns = (int)min(n - at, ${policy.tile_n}l);
 % endif
 % if half_line:
@@ -87,8 +57,10 @@ done = rest + 4 * half_line
 % for j in range(0, rest, at_a_time):
                 {
                     ${pieces.whole_lines(width, sums, r, h, j)}
-                    if (row - ${twice}upper < m && ${8 * j} < wide_columns) *(__global uint4 *)(wide_line + ${8 * j}) = x;
-                    if (row - ${twice}upper + ${next} < m && ${8 * j} < wide_columns) *(__global uint4 *)(wide_line + ${twice}c_row + ${8 * j}) = y;
+                    if (row - ${twice}upper < m && ${8 * j} < wide_columns)
+                        *(__global uint4 *)(wide_line + ${8 * j}) = x;
+                    if (row - ${twice}upper + ${next} < m && ${8 * j} < wide_columns)
+                        *(__global uint4 *)(wide_line + ${twice}c_row + ${8 * j}) = y;
                 }
 % endfor
 % endif
@@ -102,7 +74,8 @@ done = rest + 4 * half_line
                 __global ${type} *line = c + row * c_row + left * c_col;
                 if (row < m) {
 % for j in range(done, policy.tile_n // 8):
-                    STORE_PAIR(line, ${8 * j}, row, left, ${sums}${r}_${4 * j + 2 * h}, ${sums}${r}_${4 * j + 2 * h + 1});
+                    STORE_PAIR(line, ${8 * j}, row, left, ${sums}${r}_${4 * j + 2 * h},
+                        ${sums}${r}_${4 * j + 2 * h + 1});
 % endfor
                 }
 % endif
@@ -120,7 +93,8 @@ done = rest + 4 * half_line
 ${triangle.line(problem, type)}\
 % for j in range(policy.tile_n // 8):
 % for e in range(2):
-                if (begin <= ${8 * j + e} && ${8 * j + e} < end) STORE(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + 2 * h + e}, row, left + ${8 * j + e}));
+                if (begin <= ${8 * j + e} && ${8 * j + e} < end)
+                    STORE(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + 2 * h + e}, row, left + ${8 * j + e}));
 % endfor
                 line += 8 * c_col;
 % endfor

@@ -23,7 +23,9 @@
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 ## share: steps of each group, one more of the first `longer` shares.
-<%def name="parameters()">, int whole, int share, int longer, int lanes, volatile __global uint *partial, volatile __global uint *counters</%def>
+<%def name="parameters()">\
+, int whole, int share, int longer, int lanes, volatile __global uint *partial, volatile __global uint *counters\
+</%def>
 
 <%def name="define()">
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
@@ -38,12 +40,14 @@ static inline int share_of(int step, int share, int longer)
 static inline float4 part_read(uint at)
 {
     float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at)
+        : "memory");
     return v;
 }
 </%def>
 
-## The group takes its ticket, and the last ticket resets the counter; its barriers.  A barrier of all work-items follows.
+## The group takes its ticket, and the last ticket resets the counter.  Initialise the barriers; a barrier of all
+## work-items follows.
 <%def name="take_ticket(policy)">
     if (t == 0) {
         barrier_init(left_base, ${128 * policy.consumers});
@@ -55,7 +59,8 @@ static inline float4 part_read(uint at)
 
 ## The group's share: steps `low` to `end` of its lane; all: steps of a tile.
 <%def name="share(depth)">\
-    const int rank = (uint)number / (uint)lanes, lane_of_share = number - rank * lanes, all = (int)((k + ${depth - 1}) / ${depth});
+    const int rank = (uint)number / (uint)lanes, lane_of_share = number - rank * lanes,
+        all = (int)((k + ${depth - 1}) / ${depth});
     const int low = rank * share + min(rank, longer), end = low + share + (rank < longer);
 </%def>
 
@@ -96,7 +101,8 @@ ${units.begin(names, types, problem, f"first_product + number_of_all / ({capture
             ${waiting.set("counters + 1 + number")}\
         }
         if (low % all && low / all * all + all <= end) {
-            for (int other = share_of(low / all * all, share, longer) + t - ${first}; other < rank; other += ${copiers}) {
+            for (int other = share_of(low / all * all, share, longer) + t - ${first}; other < rank;
+                other += ${copiers}) {
                 volatile __global uint *done = counters + 1 + other * lanes + lane_of_share;
                 ${waiting.wait(f"!{capture(waiting.flag, 'done')}")}\
                 ${waiting.clear("done")}

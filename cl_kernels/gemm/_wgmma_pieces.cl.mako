@@ -3,13 +3,15 @@
 ##   exchange()     the C functions; whole_lines, piece: 16 bytes of two rows, and of one
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%def name="two(sums, r, h, j)"><%
-return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, first_col + lane % 4 * 2 + {8 * j + e})" for e in range(2))
+column = "first_col + lane % 4 * 2"
+return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, {column} + {8 * j + e})" for e in range(2))
 %></%def>
 
 ## 16 bytes of a row, of a quad's 32 halves or a pair's 8 floats from the j-th eight columns on.
 <%def name="piece(width, sums, r, h, j)"><%
 if width == "octets":
-    return "quad_transpose((uint4)(" + ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4)) + "), lane)"
+    pairs = ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4))
+    return f"quad_transpose((uint4)({pairs}), lane)"
 return "as_uint4(pair_transpose((float4)(" + ", ".join(two(sums, r, h, j + i) for i in range(2)) + "), lane))"
 %></%def>
 
@@ -41,7 +43,8 @@ static inline void share_words(uint *v, uint *w, int upper, uint distance)
 static inline float4 pair_transpose(float4 v, int lane)
 {
     const bool odd = lane & 1;
-    const float p = as_float(exchanged(as_uint(odd ? v.x : v.z), 1)), q = as_float(exchanged(as_uint(odd ? v.y : v.w), 1));
+    const float p = as_float(exchanged(as_uint(odd ? v.x : v.z), 1)),
+        q = as_float(exchanged(as_uint(odd ? v.y : v.w), 1));
     return odd ? (float4)(p, q, v.z, v.w) : (float4)(v.x, v.y, p, q);
 }
 </%def>

@@ -24,7 +24,8 @@
 <%def name="lines()">
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
-${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail) if split else units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
+${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail) if split else units.loop(policy, ["a", "b"],
+    types, problem, a.depth, False)}
             a += k_first * a_col;
             b += k_first * b_row;
 % if tail:
@@ -38,7 +39,8 @@ ${by_lines.place(b, "first_col", "n")}
                 const long a_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * a_part : a_part;
                 const long b_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * b_part : b_part;
 % else:
-            const long a_advance = ${a.depth}l * ${"a_col" if a.across else "1"}, b_advance = ${a.depth}l * ${"b_row" if b.across else "1"};
+            const long a_advance = ${a.depth}l * ${"a_col" if a.across else "1"},
+                b_advance = ${a.depth}l * ${"b_row" if b.across else "1"};
             for (int step = 0; step < steps; ++step) {
 % endif
                 barrier_wait(empty_base + 8 * stage, phase ^ 1);
@@ -61,14 +63,17 @@ ${by_lines.place(b, "first_col", "n")}
 
 <%def name="boxes()">
         if (t == ${128 * policy.consumers}) {
-${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
+${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else units.loop(policy, ["a", "b"], types,
+    problem, a.depth, False)}
             const int k_last = (int)k_first + steps * ${a.depth};
             for (int at = (int)k_first; at < k_last; at += ${a.depth}) {
 % for part in range(parts):
                 barrier_wait(empty_base + 8 * stage, phase ^ 1);
                 barrier_expect(full_base + 8 * stage, box_bytes);
-                ${by_boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row", f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
-                ${by_boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col", f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                ${by_boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row",
+                    f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                ${by_boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col",
+                    f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
 % endfor
             }

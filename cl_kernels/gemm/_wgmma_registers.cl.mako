@@ -15,14 +15,16 @@
 <%def name="define(policy, kind)">
 #define READ_PAIR(x, y, from) asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "r"(from) : "memory")
 % for r in range(policy.blocks):
-#define WGMMA_HELD${r}(x, y, z, w, b, accumulate) ${wgmma.product(policy, kind, r, '"r"(x), "r"(y), "r"(z), "r"(w)', "")}
+#define WGMMA_HELD${r}(x, y, z, w, b, accumulate) \
+    ${wgmma.product(policy, kind, r, '"r"(x), "r"(y), "r"(z), "r"(w)', "")}
 % endfor
 </%def>
 
 ## The place of this work-item's pairs in a stage.
 <%def name="place()">
         const uint held_line = t % 4, held_chunk = lane / 16 + t / 32 % 2 * 2 + lane / 8 % 2 * 4;
-        const uint held_at = a_base + above * 8192 + t / 64 % 2 * 4096 + held_line * 128 + ((held_chunk ^ held_line) << 4) + lane / 4 % 2 * 8;
+        const uint held_at = a_base + above * 8192 + t / 64 % 2 * 4096 + held_line * 128
+            + ((held_chunk ^ held_line) << 4) + lane / 4 % 2 * 8;
 </%def>
 
 ## One step, like `multiply` of wgmma; release: frees the stage of the step before.
@@ -43,7 +45,8 @@
 % endfor
                         WGMMA_FENCE();
 % for r in range(policy.blocks):
-                        WGMMA_HELD${r}(x${r}, y${r}, z${r}, w${r}, at_b + ${i} * B_STEP, ${"1" if i else "step - first"});
+                        WGMMA_HELD${r}(x${r}, y${r}, z${r}, w${r}, at_b + ${i} * B_STEP,
+                            ${"1" if i else "step - first"});
 % endfor
                         WGMMA_COMMIT();
                         WGMMA_WAIT(${in_flight});

@@ -5,7 +5,8 @@
 ## One step: what has arrived is multiplied, what the step before has used is given back.
 <%def name="multiply()">
 <% start = (*sum(products, ())[0], 0) %>\
-                    const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192), at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
+                    const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192),
+                        at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
 % for part, pairs in enumerate(products):
                     barrier_wait(full_base + 8 * (stage + ${part}), phase);
 % if not policy.bulk:
@@ -15,7 +16,8 @@
 % for x, y in pairs:
 % for i in range(4):
 % for r in range(policy.blocks):
-                    WGMMA${r}(at_a + ${x * a.bytes // 16 + 512 * r} + ${i} * A_STEP, at_b + ${y * b.bytes // 16} + ${i} * B_STEP, ${"step - first" if (x, y, i) == start else "1"});
+                    WGMMA${r}(at_a + ${x * a.bytes // 16 + 512 * r} + ${i} * A_STEP,
+                        at_b + ${y * b.bytes // 16} + ${i} * B_STEP, ${"step - first" if (x, y, i) == start else "1"});
 % endfor
 % endfor
 % endfor

@@ -27,7 +27,8 @@ steps = 4 if problem.compute.complex else 8
 % for j in range(steps - 1 if guarded else steps):
 % for name, (operand, stride) in sides.items():
 <% loaded = f"{operand.elem.name}_load({name} + {j} * {stride})" %>\
-        value_t ${name}${j} = ${f"{j} >= left ? (value_t)(0) : " if guarded else ""}${epilogue.convert(problem.compute, operand.elem, loaded)};
+        value_t ${name}${j} = ${f"{j} >= left ? (value_t)(0) : " if guarded else ""}
+            ${epilogue.convert(problem.compute, operand.elem, loaded)};
 % if operand.conj:
         ${name}${j}.y = -${name}${j}.y;
 % endif
@@ -47,9 +48,7 @@ ${subgroup.define(acc, lanes)}
 
 __kernel ${"SUBGROUP_KERNEL " if lanes > 1 else ""}${group.of_size(group_size)}
 void direct(long m, long n, long k, long count, long first\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
-${operands.batch_parameters(rank)})
+${operands.of_product(problem)})
 {
 % if lanes > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${group_size});
@@ -96,7 +95,8 @@ ${load(True)}
     sum.${name} = acc${of};
 % endfor
     sum = acc_t_subgroup${lanes}(sum, SUBGROUP_SLOT(scratch));
-    if (lane || own >= count${f' || !(true{capture(triangle.only, problem, "row", "col")})' if problem.triangle else ''}) return;
+    if (lane || own >= count\
+${f' || !(true{capture(triangle.only, problem, "row", "col")})' if problem.triangle else ''}) return;
     acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
 % endif
     ${problem.c.elem.name}_store(c + row * c_row + col * c_col, RESULT(acc, row, col));

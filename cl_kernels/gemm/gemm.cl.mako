@@ -11,12 +11,11 @@
 ##   +-----+  +-----+-----+               groups that run together share panels in the cache.
 ##   tile_k           tile_n
 ##
-## policy   GemmPolicy; its rungs: one sum a work-item, 1-D and 2-D register tiles, vectors,
-##          prefetch (the next panels travel while this one is used), buffers = 2 (one barrier a
-##          step rather than two), prefetch_local, repack (C leaves through local memory)
-## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
-## split    the tiles after the first `whole` have their k cut into `splits` of k_split steps (see
-##          _split_k); they come last, because short groups fill the gaps that long groups leave
+## policy   GemmPolicy: register tiles, vectors, prefetch (the next panels are loaded while this one is used), buffers
+##          (2: one barrier a step, not two), prefetch_local, repack (C is stored by way of local memory)
+## a, b     Panel: how the work-items move an operand         tile  RegisterTile: the sums of a work-item
+## split    the k of the tiles after the first `whole` is cut into `splits` parts of k_split steps (see _split_k); these
+##          tiles are last, because short groups fill the gaps that long groups leave
 ## tail     whether k (of some split) is no multiple of a panel's steps (tile_k, or twice that of pairs)
 ## stagger  GroupStagger: the tile along k at which a group begins and to which it wraps round; or None
 ## store    width of C's vector stores (1: element by element, guarded)
@@ -62,9 +61,7 @@ void gemm(long m, long n, long k, long first_product, int tiles_m, int tiles_n${
 % if split:
 , long k_split, int whole, int splits${split_k.parameters()}\
 % endif
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
-${operands.batch_parameters(rank)})
+${operands.of_product(problem)})
 {
     __local ${a.held} local_memory[${local_elements}] __attribute__((aligned(16)));
     __local ${a.held} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};

@@ -43,10 +43,9 @@ ${triangle.define(problem, policy)}\
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfma.attributes(target.forced)}
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
-${operands.batch_parameters(rank)})
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits,
+    int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
+${operands.of_product(problem)})
 {
     __local uint4 a_local[${policy.buffers * a.bytes // 16}], b_local[${policy.buffers * b.bytes // 16}];
     ${mfma.exchange(instruction, target.forced, policy.group_size)}
@@ -54,7 +53,8 @@ ${operands.batch_parameters(rank)})
     __local uint is_last;
 % endif
     const int t = get_local_id(0), lane = t % ${side}, slice = t % 64 / ${side}, wave = t / 64;
-    const int rows_at = wave / ${policy.waves_n} * ${policy.wave_m}, cols_at = wave % ${policy.waves_n} * ${policy.wave_n};
+    const int rows_at = wave / ${policy.waves_n} * ${policy.wave_m},
+        cols_at = wave % ${policy.waves_n} * ${policy.wave_n};
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
             a += k_first * a_col;
             b += k_first * b_row;
@@ -94,8 +94,10 @@ ${chunks.place(b, "first_col", "n")}
             }
 % if split:
 ${units.count_products()}
-            ${split_k.add_parts(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
-                           "t", policy.group_size, f"product * ({capture(triangle.area, problem)}) + tile", "part", "splits")}
+            ${split_k.add_parts(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)],
+                problem.compute.real),
+                           "t", policy.group_size, f"product * ({capture(triangle.area, problem)}) + tile",
+                           "part", "splits")}
 % endif
 % for i, j in squares:
             {
@@ -103,7 +105,8 @@ ${units.count_products()}
 % for r in range(instruction.sums):
                 {
                     const long row = top + ${instruction.row(r)};
-                    if (row < m && col < n${triangle.only(problem, 'row', 'col')}) STORE(c + row * c_row + col * c_col, RESULT(d${i}_${j}.s${f"{r:x}"}, row, col));
+                    if (row < m && col < n${triangle.only(problem, 'row', 'col')})
+                        STORE(c + row * c_row + col * c_col, RESULT(d${i}_${j}.s${f"{r:x}"}, row, col));
                 }
 % endfor
             }

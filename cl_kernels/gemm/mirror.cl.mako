@@ -34,24 +34,29 @@ ${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
 % if problem.fills == "mirror":
     ${c.name}_t lines[${tile * (tile + 1)}];
     for (long row = left; row < right; row++)
-        for (long col = top; col < bottom; col++) lines[(row - left) * ${tile + 1} + col - top] = c[row * c_row + col * c_col];
+        for (long col = top; col < bottom; col++)
+            lines[(row - left) * ${tile + 1} + col - top] = c[row * c_row + col * c_col];
 % endif
     for (long row = top; row < bottom; row++)
-        for (long col = ${"max(left, row + 1)" if lower else "left"}; col < ${"right" if lower else "min(right, row)"}; col++)
-            c[row * c_row + col * c_col] = ${f"lines[(col - left) * {tile + 1} + row - top]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
+        for (long col = ${"max(left, row + 1)" if lower else "left"};
+            col < ${"right" if lower else "min(right, row)"}; col++)
+            c[row * c_row + col * c_col] =
+                ${f"lines[(col - left) * {tile + 1} + row - top]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
 % else:
 % if problem.fills == "mirror":
     __local ${c.name}_t lines[${tile * (tile + 1)}];
     for (int e = get_local_id(0); e < ${tile * tile}; e += ${group}) {
         const long row = left + e / ${tile}, col = top + e % ${tile};
-        if (row < n && col < n && row ${outside} col) lines[e / ${tile} * ${tile + 1} + e % ${tile}] = c[row * c_row + col * c_col];
+        if (row < n && col < n && row ${outside} col)
+            lines[e / ${tile} * ${tile + 1} + e % ${tile}] = c[row * c_row + col * c_col];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
     for (int e = get_local_id(0); e < ${tile * tile}; e += ${group}) {
         const long row = top + e / ${tile}, col = left + e % ${tile};
         if (row < n && col < n && col ${outside} row)
-            c[row * c_row + col * c_col] = ${f"lines[e % {tile} * {tile + 1} + e / {tile}]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
+            c[row * c_row + col * c_col] =
+                ${f"lines[e % {tile} * {tile + 1} + e / {tile}]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
     }
 % endif
 }

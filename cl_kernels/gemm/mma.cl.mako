@@ -32,6 +32,7 @@ rank = len(problem.batch)
 stages, depth, group = policy.stages, a.depth, policy.group_size
 reach = stages - 2  # warps may be two steps apart
 forms = {x.name: mma.module.how(a, b, x) for x in (a, b)}
+sums = [f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
 % for e in problem.elements:
@@ -51,10 +52,10 @@ ${triangle.define(problem, policy)}\
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits${', int whole' if split else ''}, int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
-${operands.batch_parameters(rank)})
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n,
+    int splits${', int whole' if split else ''}, int units${triangle.parameters(problem)}\
+${split_k.parameters() if split else ''}\
+${operands.of_product(problem)})
 {
     __local double2 a_local[${stages * a.bytes // 16}] __attribute__((aligned(128)));
     __local double2 b_local[${stages * b.bytes // 16}] __attribute__((aligned(128)));
@@ -72,9 +73,11 @@ ${barriers.start(policy, group, group // 32)}
     barrier(CLK_LOCAL_MEM_FENCE);
     const int chunk = t % 8, line = t / 8;
 % for name, form in forms.items():
-    const uint place_${name} = 128 * line + ((chunk ^ ${mma.module.swizzle(form, "line")}) << 4), ${name}_lane = ${mma.module.lane(form)};
+    const uint place_${name} = 128 * line + ((chunk ^ ${mma.module.swizzle(form, "line")}) << 4),
+        ${name}_lane = ${mma.module.lane(form)};
 % endfor
-    const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks}, cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
+    const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks},
+        cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
     int stage = 0, ahead = 0;
     uint phase = 0, ahead_phase = 1;
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True, True)}
@@ -85,22 +88,15 @@ ${units.measure_tail(depth)}
 % endif
 ${lines.place(a, "first_row", "m")}
 ${lines.place(b, "first_col", "n")}
-            const long a_advance = ${depth}l * ${"a_col" if a.across else "1"}, b_advance = ${depth}l * ${"b_row" if b.across else "1"};
+            const long a_advance = ${depth}l * ${"a_col" if a.across else "1"},
+                b_advance = ${depth}l * ${"b_row" if b.across else "1"};
 % for i in range(policy.blocks):
             double ${", ".join(f"d{i}_{j}_{r} = 0" for j in range(2 * policy.pairs) for r in range(4))};
 % endfor
             for (int step = ${-reach}; step < 0; ++step) {
                 ${staged.copy_ahead()}
             }
-            const __local char *a_at, *b_at;
-% for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):
-${mma.declare(name)}
-% endfor
-            ${staged.reach_stage()}
-${mma.refill(a, forms["a"], "a0", 0)}
-% for j in range(policy.pairs):
-${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
-% endfor
+${staged.first_fragments(forms)}\
             for (int step = 0; step < steps; ++step) {
                 ${staged.copy_ahead()}
                 const int used = stage;
@@ -110,10 +106,10 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
 % if split:
             if (parts > 1) {
 ${units.count_products(True)}
-            ${split_k.add_parts(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
-                           "t", group, "product * cut + tile - whole", "part", "splits")}
+            ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
             }
 % endif
-${triangle.store(problem, policy, lambda: output.lines(policy, types['c']) if by_lines else output.store(policy, pair, wide, types['c']), lambda: output.each(policy, problem, types['c']))}
+${triangle.store(problem, policy, lambda: output.lines(policy, types['c']) if by_lines
+    else output.store(policy, pair, wide, types['c']), lambda: output.each(policy, problem, types['c']))}
         }
 }

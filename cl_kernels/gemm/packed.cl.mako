@@ -30,7 +30,9 @@ ${packed.functions(problem, policy)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b, long m, long n,
           long depth, long share, int splits, int chunk_a, int group_a, int chunk_b, int group_b,
-          int panels_a, int panels_b, int once_a, int once_b, long first${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.batch_parameters(rank)})
+          int panels_a, int panels_b, int once_a, int once_b,
+              long first${operands.parameters("a", problem.a.elem, rank)}
+              ${operands.parameters("b", problem.b.elem, rank)}${operands.batch_parameters(rank)})
 {
     const long items_a = (panels_a + group_a - 1) / group_a * ((share + chunk_a - 1) / chunk_a) * splits;
     const bool is_a = (long)get_global_id(0) < items_a;
@@ -46,7 +48,8 @@ void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b
     const long to = (item * splits + split) * panels;
 % for x, along, P, stride in (("a", "m", MR, "a_row, a_col"), ("b", "n", NR, "b_col, b_row")):
     for (long p = panel; p < last && ${"is_a" if x == "a" else "!is_a"}; p++)
-        pack_${x}(${x} + p * ${P} * ${stride.split(", ")[0]} + step * ${stride.split(", ")[1]}, ${stride}, LEAST((long)${P}, ${along} - p * ${P}), steps,
+        pack_${x}(${x} + p * ${P} * ${stride.split(", ")[0]} + step * ${stride.split(", ")[1]}, ${stride},
+            LEAST((long)${P}, ${along} - p * ${P}), steps,
                packed_${x} + ((to + p) * share + inner) * ${P * C});
 % endfor
 }
@@ -55,7 +58,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void tiles(__global const real_t *restrict packed_a, __global const real_t *restrict packed_b,
            __global real_t *restrict partial, long m, long n, long row, long col, long depth,
            long share, int splits, int share0, int together, int block, int run, int visit, int products,
-           int a_packed, int b_packed, int once_a, int once_b, long first, int parts, int finish, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+           int a_packed, int b_packed, int once_a, int once_b, long first, int parts, int finish, value_t alpha,
+               value_t beta${operands.parameters("a", problem.a.elem, rank)}
+               ${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}
+               ${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long blocks = (panels_a + block - 1) / block;
@@ -91,7 +97,8 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
             // Where B is not packed the last tile starts earlier.
             const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
             const long from = q * ${NR} - skip;
-            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share * ${NR * C};
+            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share
+                * ${NR * C};
 % if "b" in direct:
             if (!b_packed) pb = b + from + split * share * b_row;
 % endif
@@ -99,6 +106,7 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
                  b_packed ? ${16 * NR * compute.itemsize} : 256, LEAST(visit, steps - done),
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
-                 col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${epilogue.passed(problem)});
+                 col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha,
+                     beta${epilogue.passed(problem)});
         }
 }

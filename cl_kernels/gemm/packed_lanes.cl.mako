@@ -27,21 +27,25 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
 #define VEC(p) (*(__global vec_u *)(p))
 
 // A block of matrices to scratch: `lines` of `length` elements, `step` apart, or all as one line.
-static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length, long lanes)
+static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
+    long lanes)
 {
     if (line == length * step) length *= lines, lines = 1;
     for (long w = 0; w < lanes; w += 4)
         for (long i = 0; i < lines; i++)
-            move(from + w * apart + i * line, apart, step, to + i * length * ${V} + w, 1, ${V}, lanes - w < 4 ? lanes - w : 4, length);
+            move(from + w * apart + i * line, apart, step, to + i * length * ${V} + w, 1, ${V},
+                lanes - w < 4 ? lanes - w : 4, length);
 }
 
 // And back.
-static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length, long lanes)
+static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length,
+    long lanes)
 {
     if (line == length * step) length *= lines, lines = 1;
     for (long w = 0; w < lanes; w += 4)
         for (long i = 0; i < lines; i++)
-            move(from + i * length * ${V} + w, 1, ${V}, to + w * apart + i * line, apart, step, lanes - w < 4 ? lanes - w : 4, length);
+            move(from + i * length * ${V} + w, 1, ${V}, to + w * apart + i * line, apart, step,
+                lanes - w < 4 ? lanes - w : 4, length);
 }
 % for R, S in sides:
 
@@ -52,7 +56,8 @@ static inline void tile_${R}_${S}(const ${E} *a, long a_row, long a_col, const $
     for (long p = 0; p < steps; p++, a += a_col, b += b_row) {
         ${" ".join(f"const vec_t b{s} = VEC(b{f' + {s} * b_col' if s else ''});" for s in range(S))}
 % for r in range(R):
-        { const vec_t v = VEC(a${f" + {r} * a_row" if r else ""}); ${" ".join(f"c{r}_{s} += v * b{s};" for s in range(S))} }
+        { const vec_t v = VEC(a${f" + {r} * a_row" if r else ""});
+            ${" ".join(f"c{r}_{s} += v * b{s};" for s in range(S))} }
 % endfor
     }
 % for r, s in [(r, s) for r in range(R) for s in range(S)]:
@@ -64,7 +69,8 @@ static inline void tile_${R}_${S}(const ${E} *a, long a_row, long a_col, const $
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void lanes(__global ${e.name}_t *scratch, long m, long n, long steps, long run, long count, int once_a, int once_b,
-           value_t alpha, value_t beta${operands.parameters("a", e, 1)}${operands.parameters("b", e, 1)}${operands.parameters("c", e, 1, "")}${operands.batch_parameters(1)})
+           value_t alpha, value_t beta${operands.parameters("a", e, 1)}${operands.parameters("b", e, 1)}
+               ${operands.parameters("c", e, 1, "")}${operands.batch_parameters(1)})
 {
 % for x, rows, cols in (("a", "m", "steps"), ("b", "steps", "n"), ("c", "m", "n")):
     const bool ${x}_by_rows = (${x}_col < 0 ? -${x}_col : ${x}_col) <= (${x}_row < 0 ? -${x}_row : ${x}_row);
@@ -79,7 +85,8 @@ void lanes(__global ${e.name}_t *scratch, long m, long n, long steps, long run, 
         const long lanes = end - product < ${V} ? end - product : ${V};
 % for x in "ab":
         if (!once_${x} || product == start)
-            take(${x} + ${x}_offset + product * ${x}_batch0, ${x}_line, ${x}_step, ${x}_batch0, t${x}, ${x}_lines, ${x}_length, lanes);
+            take(${x} + ${x}_offset + product * ${x}_batch0, ${x}_line, ${x}_step, ${x}_batch0, t${x}, ${x}_lines,
+                ${x}_length, lanes);
 % endfor
         ${E} *to = c + c_offset + product * c_batch0;
 % if problem.reads_c:
@@ -89,7 +96,11 @@ void lanes(__global ${e.name}_t *scratch, long m, long n, long steps, long run, 
             for (long j = 0; j < n; j += n - j < 4 ? 1 : 4) {
                 ${E} *pa = ta + i * ar, *pb = tb + j * bc, *pc = tc + i * cr + j * cc;
 % for R, S in sides:
-                ${"if" if (R, S) == (4, 4) else "else if" if (R, S) != (1, 1) else "else"} ${f"({'m - i >= 4' if R == 4 else 'm - i < 4'} && {'n - j >= 4' if S == 4 else 'n - j < 4'})" if (R, S) != (1, 1) else ""}
+                ${"else " if (R, S) != (4, 4) else ""}\
+% if (R, S) != (1, 1):
+if (m - i ${">=" if R == 4 else "<"} 4 && n - j ${">=" if S == 4 else "<"} 4)\
+% endif
+
                     tile_${R}_${S}(pa, ar, ac, pb, br, bc, pc, cr, cc, steps, alpha, beta);
 % endfor
             }

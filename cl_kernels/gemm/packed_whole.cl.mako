@@ -16,7 +16,10 @@
 ${packed.functions(problem, policy)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void whole(__global real_t *scratch, long m, long n, int steps, long products, long run, long strip,
-           int a_packed, int b_packed, int once_b, int lines_a, int lines_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+           int a_packed, int b_packed, int once_b, int lines_a, int lines_b, value_t alpha,
+               value_t beta${operands.parameters("a", problem.a.elem, rank)}
+               ${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}
+               ${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long size_a = panels_a * steps * ${MR * C}, size_b = strip * steps * ${NR * C};
@@ -40,7 +43,8 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
             pack_b(b + q * ${NR} * b_col, b_col, b_row, LEAST((long)${NR}, n - q * ${NR}), steps,
                    packed_b + (q - first) * steps * ${NR * C});
 % if rank == 1:
-        __global const char *next_a = (__global const char *)(a + a_batch0), *next_b = (__global const char *)(b + b_batch0);
+        __global const char *next_a = (__global const char *)(a + a_batch0),
+            *next_b = (__global const char *)(b + b_batch0);
         const int more = item + 1 < end;
 % endif
         for (long q = first; q < last; q++) {
@@ -65,7 +69,8 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
 % if "a" in direct:
                 if (!a_packed) pa = a + p * ${MR} * a_row;
 % endif
-                tile(pa, a_packed, a_row, a_col, pb, b_step, b_packed ? ${16 * NR * compute.itemsize} : 256, steps, 0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
+                tile(pa, a_packed, a_row, a_col, pb, b_step, b_packed ? ${16 * NR * compute.itemsize} : 256, steps,
+                    0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
                      LEAST((long)${MR}, m - p * ${MR}), skip, LEAST((long)${NR}, n - (q * ${NR} - skip)),
                      c, c_row, c_col, alpha, beta${epilogue.passed(problem)});
             }

@@ -59,7 +59,8 @@ static inline float rest(float v, bits_t bits)
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void repack(long rows, long k, long pitch, int columns\
-${operands.parameters("from", operand.elem, rank)}, __global bits_t *restrict to, long to_offset${operands.batch_parameters(rank)})
+${operands.parameters("from", operand.elem, rank)}, __global bits_t *restrict to,
+    long to_offset${operands.batch_parameters(rank)})
 {
     const int t = get_local_id(0);
     const long first_row = 64l * (get_group_id(0) / columns), first_k = 64l * (get_group_id(0) % columns);
@@ -69,7 +70,8 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
     for (int i = t; i < ${64 * chunks}; i += 256) {
         const long row = first_row + i / ${chunks}, at = first_k + i % ${chunks} * ${width};
         if (row < rows && at < pitch)
-            *(__global chunk_t *)(to + row * pitch + at) = at < k ? *(__global const chunk_t *)(from + row * from_row + at) : (chunk_t)(0);
+            *(__global chunk_t *)(to + row * pitch + at) = at < k
+                ? *(__global const chunk_t *)(from + row * from_row + at) : (chunk_t)(0);
     }
 % else:
     __local value_t tile[64 * 65];
@@ -79,9 +81,11 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
     value_t values[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i, at += ${step})
-        values[i] = ${"first_row + own_y < rows && first_k + own_x + 4 * i < k" if rows_adjacent else "first_row + own_y + 4 * i < rows && first_k + own_x < k"} ? ${operand.elem.name}_load(at) : 0;
+        values[i] = ${("first_row + own_y < rows && first_k + own_x + 4 * i < k" if rows_adjacent
+            else "first_row + own_y + 4 * i < rows && first_k + own_x < k")} ? ${operand.elem.name}_load(at) : 0;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) tile[${"own_y * 65 + own_x + 4 * i" if rows_adjacent else "(own_y + 4 * i) * 65 + own_x"}] = values[i];
+    for (int i = 0; i < 16; ++i)
+        tile[${"own_y * 65 + own_x + 4 * i" if rows_adjacent else "(own_y + 4 * i) * 65 + own_x"}] = values[i];
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = t; i < ${64 * chunks}; i += 256) {
         const int y = i / ${chunks}, x = i % ${chunks} * ${width};
@@ -100,7 +104,8 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
         }
         __global bits_t *line = to + row * ${parts} * pitch + first_k + x;
 % for piece in range(parts):
-        *(__global chunk_t *)(line + ${piece} * pitch) = (chunk_t)(${", ".join(word(piece, j) for j in range(min(width, 4)))});
+        *(__global chunk_t *)(line + ${piece} * pitch) =
+            (chunk_t)(${", ".join(word(piece, j) for j in range(min(width, 4)))});
 % endfor
     }
 % endif

@@ -39,7 +39,8 @@ void gemm_skinny(
     __global const ushort *restrict w, const long w_offset, const long w_pitch,
     __global const ushort *restrict x, const long x_offset, const long x_step, const long x_pitch,
     __global ${out.name}_t *restrict y, const long y_offset, const long y_step, const long y_pitch,
-    const long m, const long n, const float alpha, const float beta, const int reads_y${epilogue.parameters(finish) if finish else ""}\
+    const long m, const long n, const float alpha, const float beta,
+        const int reads_y${epilogue.parameters(finish) if finish else ""}\
 % if split:
 , const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters\
 % endif

@@ -9,10 +9,15 @@
 ## box's lines; box_lines: how many it has.
 <%include file="/common/prelude.cl.mako"/>
 <%
-fields = [("rank", 3), ("elemtype", {"f16": 6, "bf16": 10, "f32": 7}[elem.name]), ("interleave_layout", 0), ("swizzle_mode", 3), ("fill_mode", 0)]
+elemtype = {"f16": 6, "bf16": 10, "f32": 7}[elem.name]
+fields = [("rank", 3), ("elemtype", elemtype), ("interleave_layout", 0), ("swizzle_mode", 3), ("fill_mode", 0)]
 %>
-#define SET(field, bits, value) asm volatile("//@sm_90a tensormap.replace.tile." field ".shared::cta.b1024.b" #bits " [%0], " value ";" :: "r"(local_map) : "memory")
-#define SET_TO(field, bits, ordinal, constraint, value) asm volatile("//@sm_90a tensormap.replace.tile." field ".shared::cta.b1024.b" #bits " [%0], " ordinal "%1;" :: "r"(local_map), constraint(value) : "memory")
+#define SET(field, bits, value) \
+    asm volatile("//@sm_90a tensormap.replace.tile." field ".shared::cta.b1024.b" #bits " [%0], " value ";" \
+        :: "r"(local_map) : "memory")
+#define SET_TO(field, bits, ordinal, constraint, value) \
+    asm volatile("//@sm_90a tensormap.replace.tile." field ".shared::cta.b1024.b" #bits " [%0], " ordinal "%1;" \
+        :: "r"(local_map), constraint(value) : "memory")
 
 static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
 
@@ -39,5 +44,7 @@ void tensor_map(__global uint *map, long extent, long count, long pitch, int box
 % endfor
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    asm volatile("//@sm_90a tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" :: "l"(map), "r"(local_map) : "memory");
+    asm volatile("//@sm_90a tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu\
+.sync.aligned [%0], [%1], 128;"
+        :: "l"(map), "r"(local_map) : "memory");
 }

@@ -16,7 +16,8 @@
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never
 ## split   whether groups share the steps of k of tiles (see _wgmma_parts)
-## tail    whether k (of some split) is no multiple of a step      pair, wide, by_lines  how C is stored (see _wgmma_output)
+## tail    whether k, or the k of a part, is no multiple of a step
+## pair, wide, by_lines  how C is stored (see _wgmma_output)
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -26,22 +27,16 @@
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
-<%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
+<%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
 <%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
-<%namespace name="fix_up" file="/gemm/_wgmma_fix_up.cl.mako"/>
+<%namespace name="consumer" file="/gemm/_wgmma_consumer.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
-<%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 <%namespace name="held" file="/gemm/_wgmma_registers.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-rank = len(problem.batch)
-stages, depth = policy.stages, a.depth
-totals = "s" if flush else "d"
-sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
-outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
-width = "lines" if by_lines else wide and (wide if wide == "columns" else "octets" if problem.c.elem.itemsize == 2 else "fours")
+stages = policy.stages
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -59,11 +54,10 @@ ${triangle.define(problem, policy)}\
 ${parted.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${triangle.parameters(problem)}${parted.parameters() if split else ''}\
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits,
+    int units${triangle.parameters(problem)}${parted.parameters() if split else ''}\
 ${boxes.parameters() if policy.bulk else ''}\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
-${operands.batch_parameters(rank)})
+${operands.of_product(problem)})
 {
     __local uint a_local[${stages * a.bytes // 4}] __attribute__((aligned(1024)));
     __local uint b_local[${stages * b.bytes // 4}] __attribute__((aligned(1024)));
@@ -75,8 +69,8 @@ ${operands.batch_parameters(rank)})
     __local ulong left[1], here[1];
     const uint left_base = local_address(left), here_base = local_address(here);
 % endif
-% if width == "lines":
-${output.scratch(policy)}
+% if by_lines:
+${line_by_line.scratch(policy)}
 % endif
     const int t = get_local_id(0);
 ${producer.look_at_maps(policy)}\
@@ -89,7 +83,7 @@ ${parted.take_ticket(policy)}
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 % if split:
-${parted.share(depth)}
+${parted.share(a.depth)}
 % endif
     int stage = 0;
     uint phase = 0;
@@ -99,31 +93,6 @@ ${producer.boxes() if policy.bulk else producer.lines()}
 ${parted.exchange(128 * policy.consumers, policy.copiers)}
 % endif
     } else {
-        const int lane = t % 32, above = t / 128 * ${policy.blocks};
-${held.place() if registers else ''}
-        float ${", ".join(f"d{i} = 0" for i in sums)};
-% if flush:
-        float ${", ".join(f"s{i}" for i in sums)};
-% endif
-${parted.loop(policy, outputs, types, problem, depth) if split else units.loop(policy, outputs, types, problem, depth, False)}
-            int used = stage;
-% if flush:
-            ${" = ".join(f"s{i}" for i in sums)} = 0;
-% endif
-            for (int first = 0; first < steps; first += ${flush or "steps"}) {
-                for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
-                    ${held.multiply(steps.release) if registers else steps.multiply()}
-                }
-                ${wgmma.drain(policy)}
-% if flush:
-                ${"; ".join(f"s{i} += d{i}" for i in sums)};
-% endif
-            }
-            ${steps.release()}
-% if split:
-${fix_up.add_parts(policy, [totals + i for i in sums])}
-% endif
-${triangle.store(problem, policy, lambda: output.store(policy, totals, width, types['c'], registers, pair), lambda: output.each(policy, problem, totals, types['c'], registers))}
-        }
+${consumer.run()}
     }
 }

@@ -28,7 +28,9 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 <%def name="across_rows()">\
 % for q in range(Q):
 % if elem.complex:
-    s${q} = ${f"{gemv.module.signs(real, C)} * s{q} + {gemv.module.swapped(f't{q}', C)}" if conj else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}"};
+    s${q} = ${(f"{gemv.module.signs(real, C)} * s{q} + {gemv.module.swapped(f't{q}', C)}"
+        if conj
+        else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}")};
 % endif
     s${q} = fold_down(s${q}, sums);
 % endfor
@@ -59,7 +61,8 @@ ${fix_up.arrive("counters + block", "parts", "lid == 0")}\
         for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
 % for q in range(Q):
 % for c in range(C):
-            ${gemv.module.lane(f"s{q}", c, C)} += ${fix_up.collect(real, f"from + {q} * pitch + {c * fix_up.module.words(real)}")};
+            ${gemv.module.lane(f"s{q}", c, C)} +=
+                ${fix_up.collect(real, f"from + {q} * pitch + {c * fix_up.module.words(real)}")};
 % endfor
 % endfor
         }

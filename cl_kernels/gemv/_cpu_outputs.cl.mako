@@ -49,7 +49,8 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
         *(__global y_vector *)(y + i) = v;
     }
 % endif
-    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta, reads_y${put.at(finish, "row + i", "col")});
+    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta,
+        reads_y${put.at(finish, "row + i", "col")});
 }
 </%def>
 

@@ -81,7 +81,8 @@ ${gemv.signed(elem, real, C, conj, f"s{k}_0", f"t{k}_0")}\
 </%def>
 
 <%def name="left_parameters()">\
-${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}${", bool whole" if tail == "across" else ""}\
+${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}\
+${", bool whole" if tail == "across" else ""}\
 </%def>
 
 <%def name="add_tail(rows)">\
@@ -91,7 +92,8 @@ ${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}
         xs = ${gemv.module.swapped("xv", C)};
 % endif
 % for k in range(rows):
-        const ${T} left${k} = ${f"whole ? load{V}(a{k}) : load_row(a{k}, 1, last)" if tail == "across" else f"load{V}(a{k} + left)"};
+        const ${T} left${k} = ${(f"whole ? load{V}(a{k}) : load_row(a{k}, 1, last)" if tail == "across"
+            else f"load{V}(a{k} + left)")};
         s${k}_0 += fresh ? left${k} * xv : (${T})(0);
 % if elem.complex:
         t${k}_0 += fresh ? left${k} * xs : (${T})(0);
@@ -104,7 +106,8 @@ ${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}
 <%def name="add_vectors(rows, at, chain)">
         xv = ${load_x(at)};${f" xs = {gemv.module.swapped('xv', C)};" if elem.complex else ""}
 % for k in range(rows):
-${gemv.dot_step(elem, f"s{k}_{chain}", f"t{k}_{chain}", f"load{V}(a{k} + ({at}){'' if unit else ' * a_sum'})", "xv", "xs")}\
+${gemv.dot_step(elem, f"s{k}_{chain}", f"t{k}_{chain}", f"load{V}(a{k} + ({at}){'' if unit else ' * a_sum'})", "xv",
+    "xs")}\
 % endfor
 </%def>
 

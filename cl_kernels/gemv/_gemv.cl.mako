@@ -59,7 +59,8 @@ def signs(rtype, C):
     __global const ${e.name}_t *restrict x, const long x_offset, const long x_step,
     __global ${e.name}_t *restrict y, const long y_offset, const long y_step,
     const long m, const long n, const ${vector(r, e.components)} alpha,
-    const ${vector(r, e.components)} beta, const int reads_y${epilogue.parameters(finish) if finish else ""}${"," if split or Q > 1 else ""}
+    const ${vector(r, e.components)} beta,
+        const int reads_y${epilogue.parameters(finish) if finish else ""}${"," if split or Q > 1 else ""}
 % if Q > 1:
     const long x_pitch, const long y_pitch${", const int vectors" if Q > 2 or shared else ""}${"," if split else ""}
 % endif

@@ -17,7 +17,9 @@
     together = Q // x_together * x_together if x_together > 1 else 0
 %>
 static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long a_sum, long row, long m,
-    __global const ${elem.name}_t *x, long x_step, ${"long x_pitch, " if Q > 1 else ""}${"int vectors, " if Q > 2 else ""}long lane, long first, long last${', long start' if staggered else ''})
+    __global const ${elem.name}_t *x, long x_step,
+        ${"long x_pitch, " if Q > 1 else ""}${"int vectors, " if Q > 2 else ""}long lane, long first,
+        long last${', long start' if staggered else ''})
 {
 % for k in range(R):
     // A row beyond the last repeats that one; its sum is not stored.
@@ -37,11 +39,13 @@ static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long 
 % for q in range(0, together, x_together):
         const ${vector(real, x_together * P)} near${q} = load${x_together}(x + j * x_step + ${q});
 % for i in range(x_together):
-        const ${T} x${q + i} = ${gemv.module.build(real, [gemv.module.lane(f"near{q}", i * P + p, x_together * P) for p in range(P)])};
+        const ${T} x${q + i} = ${gemv.module.build(real,
+            [gemv.module.lane(f"near{q}", i * P + p, x_together * P) for p in range(P)])};
 % endfor
 % endfor
 % for q in range(together, Q):
-        const ${T} x${q} = ${f"load{V}(x + j{column(q)})" if x_vector else f"gather{V}(x + j * x_step{column(q)}, x_step)"};
+        const ${T} x${q} = ${(f"load{V}(x + j{column(q)})" if x_vector
+            else f"gather{V}(x + j * x_step{column(q)}, x_step)")};
 % endfor
 % if elem.complex:
 % for q in range(Q):
@@ -87,7 +91,10 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 <%def name="put_rows(elem, real, R, Q, finish, from_col='')">
 % for k in range(R):
 % for q in range(Q):
-        if (row + ${k} < m${gemv.module.exists(q, Q)}) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch", Q)}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y${put.at(finish, f"row + {k}", f"{from_col}{q}")});
+        if (row + ${k} < m${gemv.module.exists(q, Q)}) put(y
+            + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch", Q)},
+            ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta,
+            reads_y${put.at(finish, f"row + {k}", f"{from_col}{q}")});
 % endfor
 % endfor
 </%def>

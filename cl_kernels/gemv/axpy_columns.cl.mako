@@ -82,7 +82,10 @@ ${sums.across_groups()}\
     if (holds) {
 % for q in range(Q):
 % for v in range(V):
-        ${f"if ({q} < vectors) " if gemv.module.exists(q, Q) else ""}put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch", Q)}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${put.at(finish, f"o + {v}", q)});
+        ${f"if ({q} < vectors) " if gemv.module.exists(q, Q) else ""}put(y
+            + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch", Q)},
+            ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta,
+            reads_y${put.at(finish, f"o + {v}", q)});
 % endfor
 % endfor
     }

@@ -58,7 +58,8 @@ ${put.begin(finish)}\
         long o = 0;
 % for W, unroll in panels:
         for (; o + ${W * unroll} <= width; o += ${W * unroll})
-            panel_${W}_${unroll}(a + o${"" if unit else " * a_out"}, a_sum, x, x_step, i, end, s + o * ${P}, t${f" + o * {P}" if elem.complex else ""});
+            panel_${W}_${unroll}(a + o${"" if unit else " * a_out"}, a_sum, x, x_step, i, end, s + o * ${P},
+                t${f" + o * {P}" if elem.complex else ""});
 % endfor
     }
 % if elem.complex:

@@ -21,6 +21,7 @@
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="dots" file="/gemv/_cpu_row_sums.cl.mako"/>
+<%namespace name="blocks" file="/gemv/_cpu_row_block.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -39,14 +40,7 @@ ${fix_up.define()}
 % endif
 ${outputs.define(elem, real, C, y_unit, finish)}
 % for rows in together:
-// sums[0 .. ${rows * P}) = the sums over lanes.
-static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
-{
-% for i in range(rows * P):
-    const ${T} v${i} = lanes[${i}];
-% endfor
-    ${outputs.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
-}
+${blocks.define(rows)}
 % endfor
 % if tail == "across":
 ${dots.across_ends()}
@@ -87,42 +81,22 @@ ${dots.left_over()}\
             if (reads_y || last_row - ${rows} < first_row) break;
             i = last_row - ${rows};
         }
-${sums_of(rows)}\
+${blocks.sums_of(rows, left)}\
         i += ${rows};
     }
 % endfor
 % else:
     while (i + ${R} <= last_row) {
-${sums_of(R)}\
+${blocks.sums_of(R, left)}\
         i += ${R};
     }
 % endif
 % if R > 1:
     for (; i < last_row; ++i) {
-${sums_of(1)}\
+${blocks.sums_of(1, left)}\
     }
 % endif
 % if split:
     ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row", finish)}
 % endif
 }
-
-## The sums of rows from row i on become outputs, or what this part leaves.
-<%def name="sums_of(rows)">\
-% if tail == "across":
-        const bool whole = a_out >= n && (m - i - ${rows}) * a_out + n >= ${V};
-% endif
-% if rows == 1 or side_by_side:
-        lane_sums_${rows}(a + i * a_out, a_out, a_sum, x, x_step, first, last, lanes${left});
-% else:
-#pragma unroll 1
-        for (int k = 0; k < ${rows}; ++k)
-            lane_sums_1(a + (i + k) * a_out, a_out, a_sum, x, x_step, first, last, lanes + k * ${P}${left});
-% endif
-        fold_lanes_${rows}(lanes, sums);
-% if split:
-        for (int k = 0; k < ${rows * P}; ++k) own[i * ${P} + k] = sums[k];
-% else:
-        store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${put.at(finish, "i", 0)});
-% endif
-</%def>

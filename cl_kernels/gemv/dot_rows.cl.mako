@@ -10,7 +10,8 @@
 ## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type
 ## of C reals.  Q: vectors.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_vector: x is aligned,
-## x_step == 1.  x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
+## x_step == 1.  x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups
+## along rows, or None.
 ## shared: each run of L lanes has Q of the `vectors`, and those of one row follow each other:
 ##   | row 0, vectors 0 1 | row 0, vectors 2 3 | ... | row 1, vectors 0 1 | ...
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -56,7 +57,9 @@ void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish, shared)})
     x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
-    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lane, 0, n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
+        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lane, 0,
+        n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
 % if L > 1:
     sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
 % endif

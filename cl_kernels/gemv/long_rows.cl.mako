@@ -46,7 +46,8 @@ ${part.bounds()}\
     x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
-    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, first, last);
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
+        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
 % if split:
     __local uint is_last;

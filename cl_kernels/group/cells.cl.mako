@@ -7,7 +7,8 @@
 ##
 ##   define(e)       publish(cell, v); is_published(cell, &v): whether the element was there
 ##   cell(offset)    the pointer to a cell
-##   reset(cells)    by all work-items of the last group
+##   finish(last, groups, cells)    the group is done
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%def name="define(e)">
 <% words = e.itemsize // 4 %>\
 static inline void publish(volatile __global ulong *cell, value_t v)
@@ -30,4 +31,16 @@ static inline bool is_published(volatile __global ulong *cell, value_t *v)
 <%def name="reset(cells)">\
 for (long i = t; i < ${cells}; i += 256) STORE_PUBLISHED_LONG(${cell("i")}, 0ul);
         if (t < 2) STORE_PUBLISHED(counters + t, 0u);
+</%def>
+
+## All work-items: the group is done; the last of `groups` groups resets the cells.  last: a __local variable.
+<%def name="finish(last, groups, cells)">\
+${waiting.release()}\
+    if (t == 0) {
+        ${waiting.done(last, groups)}\
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (${last}) {
+        ${reset(cells)}\
+    }
 </%def>

@@ -35,7 +35,8 @@ static inline bool comes_last(volatile __global uint *counter, uint groups)
 ## A statement, and an expression.  apart: from one word of a number to the next.
 <%def name="publish(real, place, value, apart=1)">\
 % if words(real) == 2:
-{ const uint2 bits = as_uint2(${value}); STORE_PUBLISHED(${place}, bits.x); STORE_PUBLISHED(${place} + ${apart}, bits.y); }\
+{ const uint2 bits = as_uint2(${value}); STORE_PUBLISHED(${place}, bits.x);
+    STORE_PUBLISHED(${place} + ${apart}, bits.y); }\
 % elif real in ("float", "int", "uint"):
 STORE_PUBLISHED(${place}, as_uint(${value}));\
 % else:
@@ -92,7 +93,8 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:
-        for (uint p = ${first}; p < ${parts}; p += ${step}) ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
+        for (uint p = ${first}; p < ${parts}; p += ${step})
+            ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
 % else:
 <% ahead = 4 if acc.bytes <= 8 else 2 %>\
         for (uint p0 = ${first}; p0 < ${parts}; p0 += ${ahead}u * ${step}) {

@@ -4,7 +4,8 @@
 ## The attribute of a kernel whose groups have G work-items.  light: the kernel takes few registers, so
 ## the compiler may know G: it will not spill registers to make one more group resident.
 <%def name="of_size(G, light=False)">\
-${f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
+${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
+    else f"__attribute__((reqd_work_group_size({G}, 1, 1)))")}\
 </%def>
 
 ## ACC_group(v, slot, wave): fold v over the group of G work-items; work-item 0 holds the result.

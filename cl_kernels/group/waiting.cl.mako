@@ -57,7 +57,7 @@ DEVICE_FENCE();
 <%def name="wait(pending, step='')">\
 <%
 if not target.forward_progress:
-    raise UnsupportedError(f"a device of class {target.device_class} promises no progress of work-groups that others wait for")
+    raise UnsupportedError(f"a device of class {target.device_class} promises no progress of waiting work-groups")
 %>\
 while (${pending}) {${step}}
 </%def>

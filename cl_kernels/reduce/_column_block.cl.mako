@@ -6,30 +6,8 @@
 ##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
 ##
 ## With `split` that holds in all groups of a block, and the last of them folds what each has left.
+<%namespace name="row_lanes" file="/reduce/_row_lanes.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
-
-## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
-## pairs has three times the barriers.
-<%def name="fold_row_lanes()">
-<% acc, lanes_left = r.acc.type(V), CY %>
-% while lanes_left > 1:
-% for c in range(C):
-    ${exchange(acc, c, max(1, lanes_left // 8), lanes_left)}
-% endfor
-<% lanes_left = max(1, lanes_left // 8) %>
-% endwhile
-</%def>
-
-## Row lanes below d fold in the values of row lanes + d, + 2 d ... below `count`.
-<%def name="exchange(acc, c, d, count)">
-% for field in r.acc.fields:
-    shared[get_local_id(0)].${field.name} = total${c}.${field.name};
-% endfor
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint other = y_lane + ${d}; y_lane < ${d} && other < ${count}; other += ${d})
-        total${c} = ${acc}_combine(total${c}, shared[other * ${CX} + x_lane]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-</%def>
 
 ## The vectors as arrays, and back.
 <%def name="to_columns()">
@@ -89,7 +67,7 @@ ${side_by_side()}\
 % endif
 % if CY > 1:
 ${to_vectors()}\
-    ${fold_row_lanes()}
+    ${row_lanes.fold()}
     ${to_columns()}
 % endif
     if (!is_last) return;
@@ -108,7 +86,8 @@ ${to_vectors()}\
 % endfor
     for (uint p = y_lane; p < wanted_parts; p += ${ahead * CY}u) {
 % for u, j in places:
-        const acc_t left${u}_${j} = acc_t_collect(mine + ((size_t)${f"min(p + {u * CY}u, wanted_parts - 1u)" if u else "p"} * ${CX * V * C} + ${j}) * ${words});
+        const acc_t left${u}_${j} = acc_t_collect(mine
+            + ((size_t)${f"min(p + {u * CY}u, wanted_parts - 1u)" if u else "p"} * ${CX * V * C} + ${j}) * ${words});
 % endfor
 % for u, j in places:
         ${f"if (p + {u * CY}u < wanted_parts) " if u else ""}{

@@ -44,7 +44,8 @@ ${lift(r, total, c, U)}\
 <%def name="steps(r, total, u)">
 <% step = CY * u %>
         {
-            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"}, first = from + y_lane;
+            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"},
+                first = from + y_lane;
             const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
             for (long done = 0; done < steps;) {
                 const long stop = min(steps, done + ${r.block or 1 << 30}L);
@@ -73,7 +74,8 @@ ${lift(r, total, c, u)}\
 <%def name="update(r, at, k, step)">\
 <% state = r.lane.type(V) %>\
 % for c in range(C):
-                    { ${loads.across_columns(r, V, at, c)} a${k * C + c} = ${state}_update(a${k * C + c}, ${loads.values(r, V, f"{c}_")}, ${step}); }
+                    { ${loads.across_columns(r, V, at, c)} a${k * C + c} = ${state}_update(a${k * C + c},
+                        ${loads.values(r, V, f"{c}_")}, ${step}); }
 % endfor
 </%def>
 

@@ -56,7 +56,8 @@ ${steps(r, total, 1)}\
             }
 % if r.acc.gather:
             if (i < end || o + 1 < outer_end)
-                for (int j = 0; j < used; j++) ${total}[j] = ${r.acc.type(V)}_combine(${total}[j], ${r.acc.type(V)}_identity());
+                for (int j = 0; j < used; j++)
+                    ${total}[j] = ${r.acc.type(V)}_combine(${total}[j], ${r.acc.type(V)}_identity());
 % endif
         }
     }

@@ -49,7 +49,8 @@ ${steps(r, w, u)}\
                         for (; done < stop; ++done) {
                             const long at = i + done * ${w * u};
 % for k in range(u):
-                            { ${loads.along_row(r, w, f"at + {k * w}", unit)} a${k} = ${lane}_update(a${k}, ${loads.values(r, w)}, done); }
+                            { ${loads.along_row(r, w, f"at + {k * w}", unit)} a${k} = ${lane}_update(a${k},
+                                ${loads.values(r, w)}, done); }
 % endfor
                         }
 % if r.block:

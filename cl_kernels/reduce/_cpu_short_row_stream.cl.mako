@@ -32,7 +32,8 @@
 %>\
         for (long o = 0; o < outer_count; ++o) {
 % for e, n in zip(r.streamed, r.names):
-            __global const ${e.name}_t *${n}_all = ${n}_in + (${axes.offset("outer", n, axes.digits("outer", outer, "o"))});
+            __global const ${e.name}_t *${n}_all = ${n}_in
+                + (${axes.offset("outer", n, axes.digits("outer", outer, "o"))});
 % endfor
 % if r.block:
             ${acc} gathered = ${acc}_identity();
@@ -85,7 +86,8 @@ ${into} = ${acc}_${"gather" if r.block else "combine"}(${into}, ${r.lane.type(V)
                     PREFETCH(${n}_all + ${n}_place0 + (${V} * (n + at) + ${ahead}));
 % endfor
 % for k in range(V):
-                    LOAD_${e.name}_${V}(${", ".join(f"{part}_{k}" for part in value_names(e, n))}, ${n}_all + ${n}_place${k} + at);
+                    LOAD_${e.name}_${V}(${", ".join(f"{part}_{k}" for part in value_names(e, n))},
+                        ${n}_all + ${n}_place${k} + at);
 % endfor
 % for part in value_names(e, n):
 <% lines, columns[part] = square.module.transposed(e.real, part, V, min(V, 16 // SCALAR_BYTES[e.real])) %>\

@@ -15,9 +15,11 @@ ${element.vector_load(e, w * e.components, aligned)}
 % if not e.complex:
 #define LOAD_${e.name}_${w}(v, p) const ${vector(e.real, w)} v = ${e.name}_load${w if w > 1 else ""}(p)
 % elif w > 1:
-#define LOAD_${e.name}_${w}(re, im, p) const ${vector(e.real, 2 * w)} re##_im = ${e.name}_load${2 * w}(p); const ${vector(e.real, w)} re = re##_im.even, im = re##_im.odd
+#define LOAD_${e.name}_${w}(re, im, p) const ${vector(e.real, 2 * w)} re##_im = ${e.name}_load${2 * w}(p); \
+    const ${vector(e.real, w)} re = re##_im.even, im = re##_im.odd
 % else:
-#define LOAD_${e.name}_1(re, im, p) const ${e.value} re##_im = ${e.name}_load(p); const ${e.real} re = re##_im.x, im = re##_im.y
+#define LOAD_${e.name}_1(re, im, p) const ${e.value} re##_im = ${e.name}_load(p); \
+    const ${e.real} re = re##_im.x, im = re##_im.y
 % endif
 </%def>
 
@@ -64,7 +66,8 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
     ${one(e, f"y{c}_{j}", f"{p} + (column + {c * w + j}) * y_column")}
 % endfor
 % for part in range(e.components):
-    const ${vector(e.real, w)} ${value_names(e, f"y{c}_")[part]} = (${vector(e.real, w)})(${", ".join(value_names(e, f"y{c}_{j}")[part] for j in range(w))});
+    const ${vector(e.real, w)} ${value_names(e, f"y{c}_")[part]} =
+        (${vector(e.real, w)})(${", ".join(value_names(e, f"y{c}_{j}")[part] for j in range(w))});
 % endfor
 </%def>
 

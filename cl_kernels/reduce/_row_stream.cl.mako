@@ -42,8 +42,10 @@ ${steps(r, total, V, u, width, "last")}
 % endfor
                 {
                     ${state} a = ${state}_identity();
-                    if (before) { const ${e.real} ${n} = before_${n}; a = ${state}_update(a, ${loads.values(r, 1)}, 0); }
-                    if (behind) { const ${e.real} ${n} = behind_${n}; a = ${state}_update(a, ${loads.values(r, 1)}, 1); }
+                    if (before) { const ${e.real} ${n} = before_${n};
+                        a = ${state}_update(a, ${loads.values(r, 1)}, 0); }
+                    if (behind) { const ${e.real} ${n} = behind_${n};
+                        a = ${state}_update(a, ${loads.values(r, 1)}, 1); }
                     ${total} = ${r.acc.name}_combine(${total}, ${state}_lift(a, o * n + head, last - begin));
                 }
 </%def>
@@ -58,7 +60,8 @@ ${steps(r, total, V, u, width, "last")}
     apart = u == 1 and L > 1  # each lane goes as far as it finds whole vectors
 %>
                 {
-                    const long first = i + lane * ${v}L, steps = ${f"max(0l, {end} - first + {step - v}) / {step}" if apart else f"({end} - i) / {step}"};
+                    const long first = i + lane * ${v}L, steps =
+                        ${f"max(0l, {end} - first + {step - v}) / {step}" if apart else f"({end} - i) / {step}"};
                     ${acc} sum${w} = ${acc}_identity();
                     for (long done = 0; done < steps;) {
                         const long stop = min(steps, done + ${r.block // pieces or 1 << 30}L);
@@ -71,7 +74,8 @@ ${steps(r, total, V, u, width, "last")}
 % endif
 % for k in range(u):
 % for piece in range(pieces):
-                            { ${loads.along_row(r, w, f"at + {k * L * v + piece * w}", unit)} a${k} = ${lane}_update(a${k}, ${loads.values(r, w)}, done); }
+                            { ${loads.along_row(r, w, f"at + {k * L * v + piece * w}", unit)} a${k} =
+                                ${lane}_update(a${k}, ${loads.values(r, w)}, done); }
 % endfor
 % endfor
                         }

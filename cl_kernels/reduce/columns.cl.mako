@@ -15,6 +15,7 @@
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_column_stream.cl.mako"/>
 <%namespace name="block" file="/reduce/_column_block.cl.mako"/>
+<%namespace name="row_lanes" file="/reduce/_row_lanes.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -50,7 +51,7 @@ ${part.bounds()}\
 % endif
 % endfor
 ${fold_part()}\
-    ${block.fold_row_lanes()}
+    ${row_lanes.fold()}
     // From vectors to one accumulator for each column.
 % for field in r.acc.fields:
     ${field.ctype} ${field.name}[${V * C}] __attribute__((aligned(${field.bytes * V})));

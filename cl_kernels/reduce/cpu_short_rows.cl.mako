@@ -37,7 +37,8 @@ ${part.arguments("long rows, long rows_per_group")})
 ${fold_rows()}\
         for (int k = 0; k < ${V}; k++) {
             const long row = first + k;
-            const acc_t a = {${", ".join(f"((const {field.ctype} *)&total.{field.name})[k]" for field in r.acc.fields)}};
+            const acc_t a = {${", ".join(f"((const {field.ctype} *)&total.{field.name})[k]"
+                for field in r.acc.fields)}};
             ${r.totals}
             ${r.result.name}_store(out + (${part.module.place(kept, "out")}), ${r.value});
         }

@@ -105,7 +105,8 @@ acc_t_subgroup${L}(${v}, SUBGROUP_SLOT(scratch))\
 
 ## The last group of a row to finish folds its parts in order; the others return.
 <%def name="across_groups(words)">\
-${fix_up.arrive_by_one(r.acc, f"partial + ((size_t)row * parts + part) * {words}", "total", "counters + row", "parts", "lane == 0")}\
+${fix_up.arrive_by_one(r.acc, f"partial + ((size_t)row * parts + part) * {words}", "total", "counters + row",
+    "parts", "lane == 0")}\
         if (!is_last) return;
 ${fix_up.fold(r.acc, "total", f"partial + ((size_t)row * parts + p) * {words}", "lane", f"{L}u", "parts")}\
         total = ${across_lanes("total")};

@@ -83,6 +83,16 @@ def test_work_groups_synchronise_by_one_mechanism() -> None:
     }, "use cl_kernels/group"  # fmt: skip
 
 
+def test_templates_are_short() -> None:
+    kernels = ROOT / "cl_kernels"
+    for path in sorted(kernels.rglob("*.mako")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        name = path.relative_to(kernels)
+        assert len(lines) <= 120, f"{name} has {len(lines)} lines; move a part to a file of its own"
+        long = [number for number, line in enumerate(lines, 1) if len(line) > 120]
+        assert not long, f"{name} has more than 120 columns in lines {long}"
+
+
 def test_the_ladder_stands_in_one_file() -> None:
     ladder = re.compile(r"^#(if|elif)\b.*\bDEVICE\s*==", re.MULTILINE)
     files = [p for p in (ROOT / "cl_kernels").rglob("*.mako") if ladder.search(p.read_text())]

@@ -1,0 +1,60 @@
+## How a work-item of a CPU adds children's updates to its front T, and stores the panel and the update: see
+## cpu_subtrees, and _strips for the layout of T.
+<%def name="define(e, policy)"><%
+E, NR, V, C = f"__global {e.name}_t", policy.strip(e), policy.vector, e.components
+%>
+static inline void clear(${E} *t, long count)
+{
+    __global real_t *to = (__global real_t *)t;
+    for (long at = 0; at < count * ${C}; at += ${V}) VEC(to + at) = (vec_t)(0);
+}
+
+// Add a child's update, which is stored by rows; `at` has the positions of its rows in row 0 of T.
+static inline void add_update(${E} *t, __global int *at, __global const int *place, __global const int *to,
+                              long u, long pad, ${E} *from)
+{
+    for (long i = 0; i < u; i++) at[i] = place[to[i] + pad];
+    for (long k = 0; k < u; from += u - k, k++) {
+        ${E} *row = t + (to[k] + pad) * ${NR};
+        for (long i = k; i < u; i++) row[at[i]] += from[i - k];
+    }
+}
+
+// Add a child's update that is stored in the arena.
+static inline void add_packed(${E} *t, __global int *at, __global const int *place, __global const int *to,
+                              long u, long pad, ${E} *from)
+{
+    for (long i = 0; i < u; i++) at[i] = place[to[i] + pad];
+    for (long k = 0; k < u; k++)
+        for (long i = k; i < u; i++) t[(to[k] + pad) * ${NR} + at[i]] += CONJ(from[packed_place(i, k, u)]);
+}
+
+// Copy rows `pad` .. c of T to the panel, which is stored by rows of L.
+static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
+{
+    for (long q = pad / ${NR}; q * ${NR} < m; q++) {
+        const long i0 = q * ${NR} < pad ? pad : q * ${NR}, i1 = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
+        const long to = c < i1 ? c : i1;
+        for (long k = pad; k < to; k += 4)
+            move_conj(t + strip(q) + k * ${NR} + i0 % ${NR}, ${NR}, 1, l + (i0 - pad) * leading + k - pad, 1, leading,
+                      to - k < 4 ? to - k : 4, i1 - i0);
+    }
+}
+
+// Copy the triangle from row c on, by contiguous rows.
+static inline void put_update(${E} *t, long c, long m, ${E} *to)
+{
+    for (long k = c; k < m; k++)
+        for (long i = k; i < m;) {
+            const long q = i / ${NR}, end = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
+            ${E} *from = t + strip(q) + k * ${NR} - q * ${NR};
+            for (; i < end; i++) *to++ = from[i];
+        }
+}
+
+static inline void put_packed(${E} *t, __global const int *place, long c, long u, ${E} *to)
+{
+    for (long k = 0; k < u; k++)
+        for (long i = k; i < u; i++) to[packed_place(i, k, u)] = CONJ(t[place[c + i] + (c + k) * ${NR}]);
+}
+</%def>

@@ -1,0 +1,47 @@
+## A consumer of a wgmma kernel: a warpgroup multiplies the stages that have arrived, tile by tile, and stores its rows
+## of C.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and phase in scope.
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
+<%namespace name="fix_up" file="/gemm/_wgmma_fix_up.cl.mako"/>
+<%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
+<%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
+<%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
+<%namespace name="held" file="/gemm/_wgmma_registers.cl.mako"/>
+<%def name="run()"><%
+totals = "s" if flush else "d"
+sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
+outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+width = "lines" if by_lines else wide
+if width and width not in ("lines", "columns"):
+    width = "octets" if problem.c.elem.itemsize == 2 else "fours"
+each_tile = parted.loop if split else units.loop
+%>\
+        const int lane = t % 32, above = t / 128 * ${policy.blocks};
+${held.place() if registers else ''}
+        float ${", ".join(f"d{i} = 0" for i in sums)};
+% if flush:
+        float ${", ".join(f"s{i}" for i in sums)};
+% endif
+${each_tile(policy, outputs, types, problem, a.depth, False)}
+            int used = stage;
+% if flush:
+            ${" = ".join(f"s{i}" for i in sums)} = 0;
+% endif
+            for (int first = 0; first < steps; first += ${flush or "steps"}) {
+                for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
+                    ${held.multiply(steps.release) if registers else steps.multiply()}
+                }
+                ${wgmma.drain(policy)}
+% if flush:
+                ${"; ".join(f"s{i} += d{i}" for i in sums)};
+% endif
+            }
+            ${steps.release()}
+% if split:
+${fix_up.add_parts(policy, [totals + i for i in sums])}
+% endif
+${triangle.store(problem, policy, lambda: output.store(policy, totals, width, types['c'], registers, pair),
+    lambda: output.each(policy, problem, totals, types['c'], registers))}
+        }
+</%def>

@@ -1,0 +1,33 @@
+## Sums of a warpgroup stored row by row, 32 lanes side by side, by way of local memory: see _wgmma_output.
+## 16 rows of a warp and 32 columns at a time; 40 floats a row of `scratch` keep lanes off each other's banks.
+<%def name="scratch(policy)">
+    __local float scratch[${4 * policy.consumers * 16 * 40}] __attribute__((aligned(16)));
+</%def>
+
+<%def name="store(policy, sums, type)">
+            __local float *own = scratch + t / 32 * 640;
+% for r in range(policy.blocks):
+            {
+                const long top = first_row + above * 64 + ${64 * r} + t / 32 % 4 * 16;
+                const int rows = (int)min(m - top, 16l);
+% for left in range(0, policy.tile_n, 32):
+                if (first_col + ${left} < n) {
+                    __local float2 *pairs = (__local float2 *)(own + lane / 4 * 40 + lane % 4 * 2);
+% for j in range(left // 8, left // 8 + 4):
+% for h in range(2):
+                    pairs[${160 * h + 4 * (j - left // 8)}] = (float2)(${sums}${r}_${4 * j + 2 * h},
+                        ${sums}${r}_${4 * j + 2 * h + 1});
+% endfor
+% endfor
+                    WARP_BARRIER();
+                    const long col = first_col + ${left} + lane;
+                    __global ${type} *line = c + top * c_row + col;
+#pragma unroll 4
+                    for (int i = 0; i < rows; ++i, line += c_row)
+                        if (col < n) STORE(line, RESULT(own[40 * i + lane], top + i, col));
+                    WARP_BARRIER();
+                }
+% endfor
+            }
+% endfor
+</%def>

@@ -1,0 +1,36 @@
+## The outputs of a block of rows of cpu_rows, from the lane sums of its rows.
+##
+##   define(rows)          fold_lanes_<rows>(lanes, sums)
+##   sums_of(rows, left)   left: arguments of the columns after whole vectors
+<%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
+<%def name="define(rows)">\
+// sums[0 .. ${rows * P}) = the sums over lanes.
+static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
+{
+% for i in range(rows * P):
+    const ${T} v${i} = lanes[${i}];
+% endfor
+    ${outputs.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
+}
+</%def>
+
+## The sums of the rows from row i on: stored as outputs, or as a part of them.
+<%def name="sums_of(rows, left)">\
+% if tail == "across":
+        const bool whole = a_out >= n && (m - i - ${rows}) * a_out + n >= ${V};
+% endif
+% if rows == 1 or side_by_side:
+        lane_sums_${rows}(a + i * a_out, a_out, a_sum, x, x_step, first, last, lanes${left});
+% else:
+#pragma unroll 1
+        for (int k = 0; k < ${rows}; ++k)
+            lane_sums_1(a + (i + k) * a_out, a_out, a_sum, x, x_step, first, last, lanes + k * ${P}${left});
+% endif
+        fold_lanes_${rows}(lanes, sums);
+% if split:
+        for (int k = 0; k < ${rows * P}; ++k) own[i * ${P} + k] = sums[k];
+% else:
+        store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${put.at(finish, "i", 0)});
+% endif
+</%def>

@@ -1,0 +1,62 @@
+## From the vectors of a block of columns, total[0], [1] ..., to its results, on a CPU: see cpu_columns.
+##
+##   to_columns()      arrays of the accumulators' fields, with an element for each column
+##   across_groups()   fold the parts of several groups
+##   store()           store values[0], [1] ...
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
+<%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
+<%!
+    HALVES = 8  # that one call rounds: it is no built-in that the compiler inlines
+%>
+<%def name="define()">\
+% if r.result.name == "f16":
+${element.vector_store(r.result, HALVES, False)}
+typedef float${HALVES} values_u __attribute__((aligned(4)));
+% endif
+</%def>
+
+## Store the values of the block: by vectors where the compiler makes none by itself.
+<%def name="store()">\
+    int stored = 0;
+% if r.result.name == "f16":
+    if (out_column == 1)
+        for (; stored + ${HALVES} <= wide; stored += ${HALVES})
+            f16_store${HALVES}(result + stored, *(const values_u *)(values + stored));
+% endif
+    for (; stored < wide; stored++) ${r.result.name}_store(result + stored * out_column, values[stored]);
+</%def>
+
+## The vectors as an array for each field of the accumulators.
+<%def name="to_columns()">\
+% for field in r.acc.fields:
+    ${field.ctype} ${field.name}[${COLUMNS + V}] __attribute__((aligned(${field.bytes})));
+% endfor
+    for (int j = 0; j < used; j++) {
+        const int at = ${stream.place()};
+% for field in r.acc.fields:
+        const ${vector(field.ctype, V)} ${field.name}_v = total[j].${field.name};
+        for (int k = 0; k < ${V}; k++) ${field.name}[at + k] = ((const ${field.ctype} *)&${field.name}_v)[k];
+% endfor
+    }
+</%def>
+
+## The accumulator of column j.
+<%def name="column()">const acc_t a = {${", ".join(f"{field.name}[before + j]" for field in r.acc.fields)}};</%def>
+
+## The last part of a block to finish folds all parts of each column in order; the others return.
+<%def name="across_groups(words)">\
+        volatile __global uint *mine = partial + (size_t)tile * ${COLUMNS} * parts * ${words};
+        for (int j = 0; j < wide; j++) {
+            ${column()}
+            acc_t_publish(mine + (j * parts + part) * ${words}, a);
+        }
+        if (!comes_last(counters + tile, parts)) return;
+        for (int j = 0; j < wide; j++) {
+            acc_t a;
+${fix_up.fold(r.acc, "a", f"mine + (j * parts + p) * {words}", 0, 1, "parts")}\
+% for field in r.acc.fields:
+            ${field.name}[before + j] = a.${field.name};
+% endfor
+        }
+</%def>

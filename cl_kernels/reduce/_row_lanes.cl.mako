@@ -1,0 +1,22 @@
+## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
+## pairs has three times the barriers.
+<%def name="fold()">
+<% acc, lanes_left = r.acc.type(V), CY %>
+% while lanes_left > 1:
+% for c in range(C):
+    ${exchange(acc, c, max(1, lanes_left // 8), lanes_left)}
+% endfor
+<% lanes_left = max(1, lanes_left // 8) %>
+% endwhile
+</%def>
+
+## Row lanes below d fold in the values of row lanes + d, + 2 d ... below `count`.
+<%def name="exchange(acc, c, d, count)">
+% for field in r.acc.fields:
+    shared[get_local_id(0)].${field.name} = total${c}.${field.name};
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint other = y_lane + ${d}; y_lane < ${d} && other < ${count}; other += ${d})
+        total${c} = ${acc}_combine(total${c}, shared[other * ${CX} + x_lane]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
