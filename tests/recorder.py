@@ -76,7 +76,7 @@ class Recorder:
         self.tables += tables
         return plan
 
-    def bring(self, values: Any) -> Any:
+    def upload(self, values: Any) -> Any:
         """A table; the values of floating-point ones are left out, for a libm's last bits vary."""
         found = np.ascontiguousarray(values)
         parts = [f"{found.dtype.str} {found.shape}".encode()]

@@ -60,31 +60,32 @@ class Array:
     on the device by the kernels of :func:`portable_gpu.elementwise`, and nothing waits for them.
     ``a @ b`` is :func:`portable_gpu.matmul`.
 
-    An operand is an array on the device, a number of Python's or of NumPy's, or an array of no
-    axes.  An array of NumPy with axes raises :class:`portable_gpu.errors.ArgumentTypeError`, except
-    in ``a @ b`` and in assignments (``a[i] = x``), which bring it to the device.  Indices are
-    integers, slices, ``None`` and ``...``; they select views, which share the memory.  Integers
-    that are divided by zero give 0, and shifts by the width or more give 0 or -1, as in NumPy.
-    Integers to the power of a negative element of an array give what ``1 // x**n`` rounded to zero
-    would, where NumPy raises an error.
+    An operand is a device array, a Python or NumPy scalar, or a NumPy array without axes.  A NumPy
+    array with axes raises :class:`portable_gpu.errors.ArgumentTypeError`, except in ``a @ b`` and
+    in assignments (``a[i] = x``), which copy it to the device.  Indices are integers, slices,
+    ``None`` and ``...``; they select views, which share the memory.  Integers divided by zero are
+    0, and shifts by the width or more are 0 or -1, as in NumPy.  Integers to the power of a
+    negative element of an array are ``1 // x**n`` rounded to zero, where NumPy raises an error.
 
-    This is no subclass of pyopencl's array, many of whose methods take no account of strides.
-    :meth:`to_pyopencl` gives one of the same memory, and all functions of this library take those.
+    This is not a subclass of pyopencl's array, many of whose methods ignore strides.
+    :meth:`to_pyopencl` returns one with the same memory, and all functions of this library accept
+    pyopencl's arrays.
 
-    A result may turn out not to exist: the factor of a matrix that is not positive definite.  The
-    call that enqueues it does not wait to see; whatever first brings its values to the host raises
-    the error: :meth:`get`, :func:`portable_gpu.asnumpy`, ``float``, ``repr``, DLPack.
+    A result may not exist, for example the factor of a matrix that is not positive definite.  The
+    call that enqueues the kernels does not wait for them.  The error is raised when the values are
+    first copied to the host: by :meth:`get`, :func:`portable_gpu.asnumpy`, ``float``, ``repr`` or
+    DLPack.
 
     Attributes:
-        queue: The queue of its calls; ``None`` on none.
+        queue: The queue of its calls, or ``None``.
         context: Its OpenCL context.
         shape, dtype: As in NumPy.
         strides, offset: Bytes between elements along each axis; bytes before the first one.
         base_data: Its memory: a ``pyopencl.Buffer``, or shared virtual memory; ``None`` if it was
-            made with no elements.
-        events: Of the commands that its values depend on.
-        size, nbytes: Number of elements, and the bytes that they hold.
-        reports: What :meth:`check` reads before the values count.
+            made without elements.
+        events: The events of the commands that its values depend on.
+        size, nbytes: The number of elements, and their bytes.
+        reports: The deferred errors that :meth:`check` reads.
     """
 
     __slots__ = (
@@ -116,25 +117,25 @@ class Array:
         strides: Sequence[int] | None = None,
         events: list[cl.Event] | None = None,
     ) -> None:
-        """Make an array of given memory, or of new memory that is not filled.
+        """Make an array on existing memory, or on new memory that is not filled.
 
         Args:
-            cq: The queue, or the context of an array on no queue.
-            shape, dtype: Of the array.
+            cq: The queue, or the context of an array without a queue.
+            shape, dtype: Those of the array.
             order: ``"C"`` or ``"F"``, without ``strides``.
             data: The memory.
-            offset, strides: Where its elements are there, in bytes.
-            events: Of commands that write the memory.
+            offset, strides: The offset of the first element there, and the strides, in bytes.
+            events: The events of commands that write the memory.
 
         Raises:
-            DTypeError, ShapeError, ArgumentError: An argument is of the wrong type, or negative.
+            DTypeError, ShapeError, ArgumentError: An argument has a wrong type, or is negative.
         """
         fork.refuse()
         if isinstance(cq, cl.CommandQueue):
             self.queue, self.context = cq, cq.context
         else:
-            wanted = "a pyopencl.CommandQueue or a pyopencl.Context"
-            self.queue, self.context = None, of_kind(cq, cl.Context, "cq", wanted)
+            accepted = "a pyopencl.CommandQueue or a pyopencl.Context"
+            self.queue, self.context = None, of_kind(cq, cl.Context, "cq", accepted)
         self.dtype = dtype = as_dtype(dtype)
         extents = shape if isinstance(shape, (tuple, list)) else (shape,)
         self.shape = tuple([whole(extent, "an extent of shape") for extent in extents])
@@ -158,7 +159,7 @@ class Array:
         self.reports = ()
 
     def _at(self, place: Layout, dtype: np.dtype[Any] | None = None) -> Array:
-        """A view of the same memory, with the same queue, events and reports."""
+        """Return a view of the same memory, with the same queue, events and reports."""
         view = object.__new__(type(self))
         view.queue, view.context = self.queue, self.context
         view.offset, view.shape, view.strides = place
@@ -173,18 +174,18 @@ class Array:
 
     @classmethod
     def of(cls, array: cla.Array) -> Array:
-        """An array of pyopencl's as one of this type, with the same memory, events and queue."""
-        own = object.__new__(cls)
-        own.queue, own.context = array.queue, array.context
-        own.shape, own.dtype, own.strides = array.shape, array.dtype, array.strides
-        own.offset, own.size, own.nbytes = array.offset, array.size, array.nbytes
-        own.base_data, own.events, own.reports = array.base_data, array.events, ()
-        return own
+        """Wrap a pyopencl array; the result has its memory, events and queue."""
+        result = object.__new__(cls)
+        result.queue, result.context = array.queue, array.context
+        result.shape, result.dtype, result.strides = array.shape, array.dtype, array.strides
+        result.offset, result.size, result.nbytes = array.offset, array.size, array.nbytes
+        result.base_data, result.events, result.reports = array.base_data, array.events, ()
+        return result
 
     def to_pyopencl(self) -> cla.Array:
-        """Return an array of pyopencl's with the same memory and events.
+        """Return a pyopencl array with the same memory and events.
 
-        The call waits for the reports of the array.  pyopencl's kernels take no account of strides.
+        The call waits for the reports of the array.  pyopencl's kernels ignore strides.
 
         Raises:
             NotPositiveDefiniteError, SingularMatrixError: The array has no values.
@@ -209,10 +210,10 @@ class Array:
 
     @property
     def data(self) -> Any:
-        """:attr:`base_data` of an array that begins there.
+        """:attr:`base_data`, if the offset of the array is 0.
 
         Raises:
-            ArgumentError: It begins elsewhere.
+            ArgumentError: The offset is not 0.
         """
         if self.offset:
             raise ArgumentError(
@@ -223,7 +224,7 @@ class Array:
 
     @property
     def flags(self) -> layout.Flags:
-        """Whether its elements follow each other, and in which order."""
+        """Whether its elements are contiguous, and in which order."""
         return layout.Flags(self.shape, self.strides, self.dtype.itemsize)
 
     def __len__(self) -> int:
@@ -238,21 +239,21 @@ class Array:
     # -- events, queues, reports
 
     def add_event(self, event: cl.Event) -> None:
-        """Note an event that the array's values depend on."""
+        """Add an event that the array's values depend on."""
         self.events.append(event)
 
     def finish(self) -> None:
-        """Wait for all events of the array, and forget them."""
+        """Wait for all events of the array, and remove them."""
         for event in self.events:
             event.wait()
         del self.events[:]
 
     def with_queue(self, queue: cl.CommandQueue | None) -> Array:
-        """Return the same array on another queue (``None``: on none).
+        """Return a view of the array with another queue, or with none (``None``).
 
         Raises:
-            ArgumentTypeError: ``queue`` is no queue.
-            ContextMismatchError: It is of another context.
+            ArgumentTypeError: ``queue`` is not a queue.
+            ContextMismatchError: It belongs to another context.
         """
         if queue is not None:
             of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
@@ -265,15 +266,15 @@ class Array:
         return moved
 
     def check(self) -> None:
-        """Wait for the kernels that may find that there is no such result, and raise what they did.
+        """Wait for the kernels that may report that the result does not exist, and raise the error.
 
         Raises:
-            NotPositiveDefiniteError, SingularMatrixError: It has no values.
+            NotPositiveDefiniteError, SingularMatrixError: The result does not exist.
         """
         for report in self.reports:
             report.check()
 
-    # -- to the host and back: ``runtime.host_copy`` and ``runtime.transfer``, above, fill in
+    # -- copies to and from the host; assigned by ``runtime.host_copy`` and ``runtime.transfer``
 
     _get: ClassVar[Callable[..., Any]]
     _get_async: ClassVar[Callable[..., Any]]
@@ -286,35 +287,36 @@ class Array:
     def get(
         self, queue: cl.CommandQueue | None = None, ary: np.ndarray[Any, Any] | None = None
     ) -> Any:
-        """The values as a NumPy array, after :meth:`check`; waits for them.
+        """Return the values as a NumPy array, after :meth:`check`; waits for them.
 
         Args:
             queue: The queue of the copy, instead of the array's.
-            ary: Where they go; of the same shape and dtype, with any strides.
+            ary: The array for the values, of the same shape and dtype, with any strides.
 
         Raises:
             ShapeError, DTypeError, ReadOnlyError: ``ary`` does not fit.
-            NotPositiveDefiniteError, SingularMatrixError: There are no values.
+            NotPositiveDefiniteError, SingularMatrixError: The result does not exist.
         """
         return Array._get(self, queue, ary)
 
     def get_async(
         self, queue: cl.CommandQueue | None = None, ary: np.ndarray[Any, Any] | None = None
     ) -> tuple[Any, cl.Event]:
-        """The values as a NumPy array, and the event of the copy, which is not waited for.
+        """Return a NumPy array for the values, and the event of the copy, without waiting.
 
-        ``ary`` is as for :meth:`get`; it has to be C-ordered.
+        ``ary`` is as in :meth:`get`, but must be C-ordered.
         """
-        found: tuple[Any, cl.Event] = Array._get_async(self, queue, ary)
-        return found
+        result: tuple[Any, cl.Event] = Array._get_async(self, queue, ary)
+        return result
 
     def set(self, ary: Any, queue: cl.CommandQueue | None = None, async_: bool = False) -> None:
-        """Copy values to the device, in place of the array's.
+        """Copy values from a NumPy array to this array.
 
         Args:
-            ary: Of the same shape and dtype, with any strides.
+            ary: The values, of the same shape and dtype, with any strides.
             queue: The queue of the copy, instead of the array's.
-            async_: Whether the call may return before ``ary`` is read; it must then stay.
+            async_: Whether the call may return before ``ary`` is read; it must then stay unchanged
+                until the copy has ended.
 
         Raises:
             ShapeError, DTypeError: ``ary`` does not fit.
@@ -328,9 +330,9 @@ class Array:
         is_blocking: bool = True,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Any:
-        """The memory as a NumPy array, by ``pyopencl.enqueue_map_buffer``.
+        """Map the memory as a NumPy array, by ``pyopencl.enqueue_map_buffer``.
 
-        Unless ``is_blocking``, a pair of the array and the event of its being mapped.
+        Without ``is_blocking``, the result is a pair of the array and the event of the mapping.
         """
         return Array._map(self, queue, flags, is_blocking, wait_for)
 
@@ -377,7 +379,7 @@ class Array:
         )
 
     def __reduce__(self) -> Any:
-        """Pickle the values; they come back as an array on the default engine."""
+        """Pickle the values; unpickling makes an array on the default engine."""
         return Array._from_numpy, (self.get(),)
 
     def __copy__(self) -> Array:
@@ -457,29 +459,29 @@ class Array:
         return self._at(layout.transposed(self._place(), order))
 
     def squeeze(self, axis: Any = None) -> Array:
-        """A view without axes of extent 1: all of them, or those that are named.
+        """A view without axes of extent 1: without all of them, or without those given.
 
         Raises:
-            ShapeError: A named axis has another extent.
+            ShapeError: A given axis has another extent.
         """
         return self._at(layout.squeezed(self._place(), axis))
 
     def reshape(self, *shape: Any, order: str = "C") -> Array:
-        """Return the same elements in another shape: a view where strides permit it, else a copy.
+        """Return the same elements in another shape: a view if strides permit it, else a copy.
 
         Args:
             shape: Extents, or one tuple of them; one of them may be -1.
-            order: In which elements count, ``"C"`` or ``"F"``.
+            order: The order of elements, ``"C"`` or ``"F"``.
 
         Raises:
-            ShapeError: It has another number of elements.
-            ArgumentError: ``order`` is another one.
+            ShapeError: The shape has another number of elements.
+            ArgumentError: ``order`` is not ``"C"`` or ``"F"``.
         """
         if one_of(order, ("C", "F"), "order") == "F":
             extents = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
             return self.T.reshape(tuple(extents)[::-1]).T
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        new = layout.as_shape(given, self.size)
+        requested = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        new = layout.as_shape(requested, self.size)
         strides = layout.reshaped(self.shape, self.strides, new, self.dtype.itemsize)
         if strides is not None:
             return self._at(Layout(self.offset, new, strides))
@@ -531,21 +533,21 @@ class Array:
         offset = self.offset + which * dtype.itemsize
         return self._at(Layout(offset, self.shape, self.strides), dtype)
 
-    # -- what computes: :mod:`portable_gpu.ops.arrays`, above, fills in
+    # -- operators and functions; assigned by :mod:`portable_gpu.ops.arrays`
 
-    #: Of an operator's name ("add"), and its operands.
+    #: Arguments: the name of an operator ("add"), and its operands.
     _binary: ClassVar[Callable[[str, Any, Any], Any]]
-    #: The same; the result goes into the left one.
+    #: Arguments as of ``_binary``; the result is stored in the left operand.
     _in_place: ClassVar[Callable[[str, Any, Any], Any]]
-    #: Of an operator's name and an array.
+    #: Arguments: the name of an operator, and an array.
     _unary: ClassVar[Callable[[str, Any], Any]]
-    #: Of an array, its new values, a queue, and events to wait for.
+    #: Arguments: an array, its new values, a queue, and events to wait for.
     _assign: ClassVar[Callable[..., None]]
-    #: Of an array, a dtype and a queue: a C-ordered copy.
+    #: Arguments: an array, a dtype and a queue; returns a C-ordered copy.
     _converted: ClassVar[Callable[..., Any]]
-    #: An array like another, of one value.
+    #: Arguments: an array, and a value; returns an array like it filled with the value.
     _full: ClassVar[Callable[[Any, Any], Any]]
-    #: Of a function's name, an array and options.
+    #: Arguments: the name of a function, an array and options.
     _reduced: ClassVar[Callable[..., Any]]
     _matmul: ClassVar[Callable[[Any, Any], Any]]
 
@@ -603,7 +605,7 @@ class Array:
         queue: cl.CommandQueue | None = None,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> None:
-        """``self[key] = value``, on a queue and after events."""
+        """Assign ``self[key] = value``, on a queue and after events."""
         part = self[key]
         Array._assign(part, value, queue, wait_for)
         self.reports = part.reports

@@ -15,7 +15,7 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.array import DEVICE_KINDS, LentArray
 from portable_gpu.runtime.host_arrays import new_host_array
 from portable_gpu.runtime.place import check_events, check_place, events_of
-from portable_gpu.runtime.queue_state import let_go
+from portable_gpu.runtime.queue_state import release_ended
 from portable_gpu.runtime.registry import queue_for, state_for
 from portable_gpu.runtime.views import (
     Shape,
@@ -101,7 +101,7 @@ class Call:
             engine = engine.engine
         check_place(engine, queue)
         wait_for = events_of(wait_for)
-        let_go()
+        release_ended()
         on_device = [array for array in arrays if isinstance(array, DEVICE_KINDS)]
         self.state = self.home = state_for(on_device, engine, queue)
         self.queue = queue_for(on_device, queue) or self.state.engine.queue

@@ -1,4 +1,4 @@
-"""What is closed at the end of a ``with`` block."""
+"""Objects that are closed at the end of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _C = TypeVar("_C", bound="Closing")
 
 
 class Closing(ABC):
-    """Has a ``close``, which a ``with`` block ends with."""
+    """A class with ``close``, which is called at the end of a ``with`` block."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what it keeps."""
+        """Free its memory and other resources."""
 
     def __enter__(self: _C) -> _C:
         return self

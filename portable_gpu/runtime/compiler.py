@@ -52,7 +52,7 @@ def compiled(
 def _spare_pyopencl_its_cache() -> None:
     """Turn pyopencl's cache of invokers off if it cannot be written: pyopencl would raise."""
     home = os.environ.get("XDG_CACHE_HOME")
-    own = folders.cache_folder()
-    cache_home = Path(home) if home else own and own.parent
+    our_cache = folders.cache_folder()
+    cache_home = Path(home) if home else our_cache and our_cache.parent
     if cache_home is None or not folders.has_room(cache_home / "pytools"):
         inside_pyopencl.spare_its_cache()

@@ -71,23 +71,23 @@ def choose_device(request: str | None = None, name: str = "device") -> tuple[cl.
     Raises:
         DeviceNotFoundError: Nothing matches; the message lists the devices that exist.
     """
-    found = _enumerate()
+    listed = _enumerate()
     source = f"{name}="
     if request is None:
         request, source = os.environ.get(DEVICE_VARIABLE) or None, f"{DEVICE_VARIABLE}="
     if request is not None:
-        for index, device in found:
+        for index, device in listed:
             if _matches(request, index, device):
                 return device, f"{source}{request} asks for it"
-        raise DeviceNotFoundError(f"{source}{request} matches no OpenCL device. {_listing(found)}")
-    if not found:
-        raise DeviceNotFoundError(f"no OpenCL device. {_listing(found)}")
-    for _, device in found:
+        raise DeviceNotFoundError(f"{source}{request} matches no OpenCL device. {_listing(listed)}")
+    if not listed:
+        raise DeviceNotFoundError(f"no OpenCL device. {_listing(listed)}")
+    for _, device in listed:
         if device.type & cl.device_type.GPU:
             return device, "the first GPU (a GPU is preferred, then a CPU)"
-    processors = [device for _, device in found if device.type & cl.device_type.CPU]
+    processors = [device for _, device in listed if device.type & cl.device_type.CPU]
     if not processors:
-        return found[0][1], "the only kind of device there is"
+        return listed[0][1], "the only kind of device there is"
     names = {device.platform.name for device in processors}
     fastest = next((name for name in RUNTIMES if name in names), None)
     if fastest is None or len(names) == 1:
@@ -138,21 +138,21 @@ def query_facts(device: cl.Device) -> DeviceFacts:
 
 def _enumerate() -> list[tuple[str, cl.Device]]:
     fork.check()
-    found: list[tuple[str, cl.Device]] = []
-    with pocl.opening() as asked:
+    result: list[tuple[str, cl.Device]] = []
+    with pocl.opening() as requested:
         for p, platform in enumerate(loader.platforms()):
             with contextlib.suppress(cl.Error):
-                for d, device in enumerate(pocl.devices_of(platform, asked)):
-                    found.append((f"{p}:{d}", device))
-    return found
+                for d, device in enumerate(pocl.devices_of(platform, requested)):
+                    result.append((f"{p}:{d}", device))
+    return result
 
 
 def _matches(request: str, index: str, device: cl.Device) -> bool:
-    wanted, name = request.strip().lower(), device.name.lower()
+    text, name = request.strip().lower(), device.name.lower()
     platform = device.platform.name.lower()
-    if wanted == index or wanted in name or wanted in platform:
+    if text == index or text in name or text in platform:
         return True
-    head, colon, tail = wanted.partition(":")
+    head, colon, tail = text.partition(":")
     if not colon:
         return False
     p, d = index.split(":")
@@ -161,8 +161,8 @@ def _matches(request: str, index: str, device: cl.Device) -> bool:
     )
 
 
-def _listing(found: list[tuple[str, cl.Device]]) -> str:
-    if not found:
+def _listing(listed: list[tuple[str, cl.Device]]) -> str:
+    if not listed:
         platforms = loader.platforms()
         if platforms:
             names = ", ".join(platform.name.strip() for platform in platforms)
@@ -170,7 +170,7 @@ def _listing(found: list[tuple[str, cl.Device]]) -> str:
         return (
             f"No OpenCL implementation is installed; {how_to_install('pocl')} gives one for the CPU"
         )
-    names = ", ".join(f"{i} {d.name.strip()} ({d.platform.name.strip()})" for i, d in found)
+    names = ", ".join(f"{i} {d.name.strip()} ({d.platform.name.strip()})" for i, d in listed)
     return f"There are: {names}"
 
 

@@ -1,4 +1,4 @@
-"""The Engine: a context, a queue, what the device is, and the caches and memory of its calls."""
+"""The Engine: a context, a queue, the target, and the caches and memory of calls."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ from portable_gpu.tuning.table import TuningTable
 
 T = TypeVar("T")
 
-# What one thread of a CPU does in a second, roughly: where a call runs is estimated by it.
+# Estimates of the bytes and flop of one CPU thread per second, by which a call's thread is chosen.
 _BYTES = 30e9
 _FLOP = 30e9
-# Seconds that work takes on PoCL's worker threads beyond its share.  On idle processors they take
-# 45 us to begin and to report, and longer if the program computes between its calls.
+# Seconds by which PoCL's worker threads delay work.  On idle processors they take 45 us to start
+# and to report, and more if the program computes between its calls.
 _WAKING = 150e-6
 
-_MOST_PLANS = 4096
-#: Buffers over the caller's memory.
+_MAX_PLANS = 4096
+#: Flags of buffers on the caller's memory.
 _READ = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
 _WRITTEN = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
-#: Of the device's memory, what the tables of plans may take: one part of so many.
-_SHARE_OF_TABLES = 32
-_MOST_QUEUES = 64  # of other people's, for which an engine that they name keeps something
+#: The tables of plans take at most this fraction of the device's memory: 1 / 32.
+_TABLES_DIVISOR = 32
+_MAX_QUEUES = 64  # queues of users for which an engine keeps a state
 
-# An engine and its plans refer to each other, and Python's collector counts objects, not the
-# device's memory.  So it is asked whenever so many engines are there.
+# An engine and its plans refer to each other, and Python's collector counts objects, not memory of
+# the device.  So the collector is run for each new engine if at least this number exist.
 _FEW_ENGINES = 8
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What a warm-up did.
+    """The result of a warm-up.
 
     Attributes:
         programs: Programs that were not in memory before; those on disk are read, not compiled.
-        seconds: How long it took.
+        seconds: The time taken.
     """
 
     programs: int
@@ -68,25 +68,25 @@ class WarmUp:
 class Engine(Closing):
     """Runs kernels on one device.  Safe to use from several threads.
 
-    Fresh results lie in memory of a pool that belongs to their queue, as with pyopencl's
-    ``MemoryPool``: once a result is dropped, later calls on that queue write there.  Calls of this
-    library on another queue keep their inputs until they are done; before you drop a result that
-    a command of your own on another queue still reads, wait for that command.
+    Fresh results are stored in memory of a pool that belongs to their queue, as with pyopencl's
+    ``MemoryPool``: once a result is dropped, later calls on that queue write to its memory.  Calls
+    of this library on another queue keep their inputs until they are done.  If a command of your
+    own on another queue reads a result, wait for that command before you drop the result.
 
-    An engine keeps programs, plans and memory until :meth:`close`, or the end of a ``with`` block,
-    or until nobody refers to it.  What it keeps for a queue of yours goes with the queue.  In a
-    process that is forked from one that has an engine, calls raise
+    An engine keeps programs, plans and memory until :meth:`close`, the end of a ``with`` block, or
+    the end of the last reference to it.  The state that it keeps for one of your queues is freed
+    with the queue.  In a process that is forked from one that has an engine, calls raise
     :class:`~portable_gpu.errors.ForkError`.
 
     Attributes:
         context: The OpenCL context.
         device: The device.
-        queue: The queue of calls that name no other.
-        target: What the device is, and hence which path its kernels take.
-        table: Where policies come from.
+        queue: The queue of calls without ``queue=``.
+        target: The facts of the device, by which its kernels are rendered.
+        table: The table of policies.
         reason: Why this device was chosen.
-        caller: Where worker threads take long to wake, an engine that runs kernels on the calling
-            thread; small problems in NumPy arrays go there.
+        caller: On CPUs, an engine that runs kernels on the calling thread, for small problems in
+            NumPy arrays, because worker threads take long to wake; else ``None``.
     """
 
     def __init__(
@@ -102,18 +102,18 @@ class Engine(Closing):
         """Open a device.
 
         Args:
-            device: A pyopencl device, or a request as ``PORTABLE_GPU_DEVICE`` takes it; without
-                one, that variable, then a GPU, then a CPU.
+            device: A pyopencl device, or a request in the syntax of ``PORTABLE_GPU_DEVICE``.
+                Default: that variable, then a GPU, then a CPU.
             queue: Use this queue, and its context and device, instead.
-            device_class: Take the path of another class (``gcn``, ``generic``, ``nvidia-sm20``);
-                ``PORTABLE_GPU_DEVICE_CLASS`` does the same for every engine.
+            device_class: Force the kernels of another class (``gcn``, ``generic``,
+                ``nvidia-sm20``); ``PORTABLE_GPU_DEVICE_CLASS`` does so for every engine.
             table: Policies to use instead of the user's and the shipped ones.
-            precision: How gemm and matmul compute products of float32 unless they are told.
-            caller: Whether small problems in NumPy arrays may run on the calling thread (never
-                where a queue is given).
+            precision: How gemm and matmul compute products of float32 by default.
+            caller: Whether small problems in NumPy arrays may run on the calling thread (ignored
+                with ``queue``).
 
         Raises:
-            DeviceNotFoundError: No such device.
+            DeviceNotFoundError: There is no such device.
             ForkError: The process was forked from one that had used OpenCL.
             ArgumentError: Both ``device`` and ``queue``, an unknown class or precision.
             UnsupportedError: The class cannot run on the device, or PoCL has no linker here.
@@ -135,10 +135,10 @@ class Engine(Closing):
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
         pocl.provide_linker(self.device)
-        name_processor(self.device)  # for what others build on it, too: pyopencl, users
+        name_processor(self.device)  # also for programs that pyopencl and users build on it
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.table = TuningTable.load() if table is None else table
-        # An object of its own for the queue: it must not keep the caller's alive.
+        # A second Python object for the queue, because the engine must not keep the caller's.
         self.queue: cl.CommandQueue = (
             cl.CommandQueue(self.context, self.device)
             if queue is None
@@ -149,27 +149,27 @@ class Engine(Closing):
         )
         self.programs = ProgramCache(self.context, self.device, DiskCache.default(), target.forced)
         self.target: Target = checked(target, self.context, self.device, self.programs)
-        #: A CPU device works on NumPy memory in place, whatever path is forced on it.
+        #: A CPU device works on NumPy memory in place, whatever class is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
-        #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
+        #: Whether its kernels accept any host address, so that NumPy arrays may have any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         #: Large copies of NumPy arrays.
         self.staging = Staging(self)
         self.caller: Engine | None = None
-        #: Who remembers its calls on NumPy arrays: itself, or whose caller it is.
-        self._remembering = weakref.ref(self)
+        #: The engine that caches its calls on NumPy arrays: itself, or the one with it as caller.
+        self._caching_engine = weakref.ref(self)
         twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
-            self.caller._remembering = self._remembering
+            self.caller._caching_engine = self._caching_engine
         self._plans: dict[Hashable, Any] = {}
-        self._kept_bytes = 0
+        self._table_bytes = 0
         self._lock = threading.RLock()
         #: Whether :meth:`close` was called.
         self.is_closed = False
-        #: What it keeps for its own queue, once that was used.
+        #: The state of its own queue, once that was used.
         self.home: QueueState | None = None
         self._others: dict[int, QueueState] = {}
         _engines.add(self)
@@ -181,9 +181,9 @@ class Engine(Closing):
     def close(self) -> None:
         """Drop the engine's plans, programs and memory.
 
-        Calls that name it, and plans of :func:`portable_gpu.plan` made on it, raise
-        ArgumentError from now on.  Arrays, and calls in other threads, keep what they need until
-        they end.  The default engine is opened anew when it is needed again.
+        Calls with ``engine=`` it, and plans of :func:`portable_gpu.plan` made on it, raise
+        ArgumentError from now on.  Arrays, and calls in other threads, keep the memory that they
+        need.  The default engine is opened again when it is needed.
         """
         with self._lock:
             self.is_closed = True
@@ -199,82 +199,81 @@ class Engine(Closing):
 
     @property
     def precision(self) -> str:
-        """Of products of float32 that ask for none; see :func:`portable_gpu.gemm`."""
+        """The default precision of products of float32; see :func:`portable_gpu.gemm`."""
         return self._precision
 
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
-        """The engine of a call on NumPy arrays: :attr:`caller` for little work, or itself."""
+        """The engine of a call on NumPy arrays: :attr:`caller` for small work, or itself."""
         if self.caller is None or not one_is_enough(nbytes, flop, self.target.compute_units):
             return self
         return self.caller
 
     @property
     def own_queue(self) -> cl.CommandQueue:
-        """A queue that nobody else uses: for what a plan has to have done once and wait for."""
+        """A queue for work that a plan does once and waits for; no call uses it."""
         return self.plan("a queue of its own", lambda: cl.CommandQueue(self.context, self.device))
 
     def plan(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The cached plan of ``key``; ``make()`` builds it the first time.
+        """Return the cached plan of ``key``; ``make()`` builds it the first time.
 
-        Threads that want it at once may each make one, and all get the same; they wait for each
-        other where programs are built, and nowhere else.
+        Threads that need it at the same time may each make one, and all get the same.  They wait
+        for each other only while programs are built.
         """
         plan: T | None = self._plans.get(key)
         if plan is None:
             made = make()
-            kept = getattr(made, "kept_bytes", 0)
-            if len(self._plans) >= _MOST_PLANS or self._kept_bytes + kept > self._most_kept:
+            nbytes = getattr(made, "kept_bytes", 0)
+            if len(self._plans) >= _MAX_PLANS or self._table_bytes + nbytes > self._max_table_bytes:
                 self._forget_plans()
             plan = self._plans.setdefault(key, made)
-            self._kept_bytes += kept
+            self._table_bytes += nbytes
         return plan
 
     def _forget_plans(self) -> None:
-        """Drop all plans, and the remembered calls that would keep their tables."""
+        """Drop all plans, and the cached calls, which refer to the plans' tables."""
         self._plans.clear()
-        self._kept_bytes = 0
-        remembering = self._remembering() or self
-        for state in (remembering.home, self.home, *list(self._others.values())):
+        self._table_bytes = 0
+        caching = self._caching_engine() or self
+        for state in (caching.home, self.home, *list(self._others.values())):
             if state is not None:
                 state.forget_calls()
 
     @property
-    def _most_kept(self) -> int:
-        """Bytes of the tables of all plans."""
-        return self.target.facts.global_mem_size // _SHARE_OF_TABLES
+    def _max_table_bytes(self) -> int:
+        """The maximum of bytes of the tables of all plans."""
+        return self.target.facts.global_mem_size // _TABLES_DIVISOR
 
     def state(self, queue: cl.CommandQueue | None = None) -> QueueState:
-        """What the engine keeps for its own queue, or for another of the same context.
+        """Return the state of its own queue, or of another queue of the same context.
 
         Raises:
             ArgumentError: The engine is closed.
         """
-        found = self.known_state(queue)
-        if found is not None:
-            return found
+        known = self.known_state(queue)
+        if known is not None:
+            return known
         made = QueueState(self, queue or self.queue)  # not under the lock: handlers may call here
         with self._lock:
             if self.is_closed:
-                raise ArgumentError("engine is closed; open another, or name none")
+                raise ArgumentError("engine is closed; open another, or pass none")
             if queue is None or queue == self.queue:
                 self.home = self.home or made
                 return self.home
-            if len(self._others) >= _MOST_QUEUES:
+            if len(self._others) >= _MAX_QUEUES:
                 self._others.pop(next(iter(self._others)), None)
             return self._others.setdefault(queue.int_ptr, made)
 
     def known_state(self, queue: cl.CommandQueue | None = None) -> QueueState | None:
-        """As :meth:`state`, if it is there."""
+        """Return the state of a queue if it exists: see :meth:`state`."""
         if queue is None or queue is self.queue or queue == self.queue:
             return self.home
         return self._others.get(queue.int_ptr)
 
     def in_place(self, memory: Any, nbytes: int, writable: bool) -> Any:
-        """What a kernel of a CPU device takes for ``nbytes`` of the caller's contiguous memory.
+        """Return a kernel argument for ``nbytes`` of the caller's memory on a CPU device.
 
-        An address where it takes any: a new buffer costs a call 0.4 us more on PoCL, Intel's
-        runtime copies one over memory that it finds badly aligned (2 GB/s), and no buffer is
-        larger than the device's limit.
+        It is an address if kernels accept any: a new buffer costs a call 0.4 us more on PoCL,
+        Intel's runtime copies unaligned memory (2 GB/s), and buffers have a maximum size.
         """
         if self.takes_host_pointers:
             try:
@@ -296,26 +295,28 @@ class Engine(Closing):
             )
 
     def allocate(self, nbytes: int) -> cl.Buffer:
-        """A new buffer of the caller's own."""
+        """Allocate a buffer that is not from a pool."""
         self.check_allocation(nbytes)
         try:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
         except cl.Error as error:
-            raise DeviceMemoryError(f"no buffer of {nbytes} bytes to be had: {error}") from error
-
-    def bring(self, values: np.ndarray[Any, Any]) -> cl.Buffer:
-        """A buffer of values that kernels only read: a table that a plan keeps."""
-        self.check_allocation(values.nbytes)
-        held = np.ascontiguousarray(values) if values.size else np.zeros(1, values.dtype)
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        try:
-            return cl.Buffer(self.context, flags, hostbuf=held)
-        except cl.Error as error:
             raise DeviceMemoryError(
-                f"no room for a table of {values.nbytes} bytes: {error}"
+                f"a buffer of {nbytes} bytes cannot be allocated: {error}"
             ) from error
 
-    #: It makes calls of what stands above: :mod:`portable_gpu.ops.warm_up` puts it there.
+    def upload(self, values: np.ndarray[Any, Any]) -> cl.Buffer:
+        """Return a buffer with values that kernels only read: a table of a plan."""
+        self.check_allocation(values.nbytes)
+        contiguous = np.ascontiguousarray(values) if values.size else np.zeros(1, values.dtype)
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        try:
+            return cl.Buffer(self.context, flags, hostbuf=contiguous)
+        except cl.Error as error:
+            raise DeviceMemoryError(
+                f"a table of {values.nbytes} bytes cannot be allocated: {error}"
+            ) from error
+
+    #: Assigned by :mod:`portable_gpu.ops.warm_up`, which is in a higher layer.
     _warm_up: ClassVar[
         Callable[[Engine, Sequence[str], Sequence[int] | None, Sequence[Any]], WarmUp]
     ]
@@ -326,27 +327,27 @@ class Engine(Closing):
         sizes: Sequence[int] | None = None,
         dtypes: Sequence[Any] = ("float32",),
     ) -> WarmUp:
-        """Build ahead what calls will need, so that none of them waits for a compiler.
+        """Build the programs that calls will need, so that no call waits for a compiler.
 
-        It makes calls on arrays of ones, of NumPy and on the device; their programs are kept on
-        disk, for later processes too.
+        It makes calls on arrays of ones, in NumPy and on the device.  Programs are stored on disk,
+        also for later processes.
 
         Args:
-            operations: Names of public functions; the common ones unless they are named.
-            sizes: Of one operation, as :func:`portable_gpu.explain` takes them; typical ones
-                without it.
-            dtypes: Of the arrays: dtypes or their names.
+            operations: Names of public functions.  Default: the common ones.
+            sizes: The sizes of one operation, as in :func:`portable_gpu.explain`.  Default: typical
+                ones.
+            dtypes: The dtypes of the arrays, or their names.
 
         Returns:
-            How many programs there are now that were not in memory before, and the seconds.
+            The number of programs that were not in memory before, and the seconds.
 
         Raises:
-            ArgumentError: No such operation, or sizes that it does not take.
-            DTypeError: An unknown dtype, or one that a named operation does not take.
-            UnsupportedError: Double precision for a device without it, in a named operation.
+            ArgumentError: There is no such operation, or it does not accept the sizes.
+            DTypeError: An unknown dtype, or one that a given operation does not accept.
+            UnsupportedError: Double precision on a device without it, in a given operation.
 
-        Cost: 0.2 to 3 s of compilation a program.  Kernels depend on shapes too: other sizes may
-            need others.
+        Cost: 0.2 to 3 s of compilation per program.  Kernels depend on shapes too: other sizes may
+            need other programs.
         """
         return Engine._warm_up(self, operations, sizes, dtypes)
 
@@ -355,11 +356,11 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def one_is_enough(nbytes: int, flop: int, units: int) -> bool:
-    """Whether one thread of a CPU is done before all of them, which have to be woken.
+    """Whether one thread of a CPU finishes before all threads would, which have to be woken.
 
     Args:
-        nbytes, flop: What the work moves and computes.
-        units: How many threads there are.
+        nbytes, flop: The bytes and flop of the work.
+        units: The number of threads.
     """
     seconds = max(nbytes / _BYTES, flop / _FLOP)  # of one thread
     return seconds * (units - 1) <= _WAKING * units

@@ -32,7 +32,7 @@ class QueueEvents(list[cl.Event]):
 
     Attributes:
         queue: The queue, by the state's own object.
-        is_untouched: Whether nobody has looked or added since the array was written.
+        is_untouched: Whether the list was neither read nor extended since the array was written.
     """
 
     __slots__ = ("_is_covered", "is_untouched", "queue")
@@ -42,7 +42,7 @@ class QueueEvents(list[cl.Event]):
 
     @classmethod
     def of(cls, queue: cl.CommandQueue) -> QueueEvents:
-        """Those of an array that a queue is to write: quicker than an ``__init__``."""
+        """Make the list for an array that a queue will write; faster than an ``__init__``."""
         events = cls()
         events.queue = queue
         events.is_untouched = True
@@ -50,7 +50,7 @@ class QueueEvents(list[cl.Event]):
         return events
 
     def renew(self) -> None:
-        """Note that the array was written again, after all events of the list."""
+        """Record that the array was written again, by a command after all events of the list."""
         if not self.is_untouched:
             list.clear(self)
             self._is_covered = False

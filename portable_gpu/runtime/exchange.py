@@ -58,27 +58,27 @@ def _trouble(
     queue: cl.CommandQueue,
     programs: ProgramCache,
 ) -> str:
-    """What is wrong, in a few words; empty if every sum is right.
+    """Return what is wrong, in a few words; an empty string if every sum is right.
 
     Raises:
         cl.Error: The kernel could not be run.
     """
     values = np.random.default_rng(1).integers(1 << 60, size=size, dtype=np.uint64)
-    found = np.zeros((len(widths), size, 2), np.uint64)
+    sums = np.zeros((len(widths), size, 2), np.uint64)
     flags = cl.mem_flags
     try:
         kernel = programs.kernel(spec, "check")
     except PortableGPUError as error:
         return str(error).splitlines()[0]
-    given, out = (
+    source, out = (
         cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array)
-        for array in (values, found)
+        for array in (values, sums)
     )
-    kernel.set_arg(0, given)
+    kernel.set_arg(0, source)
     kernel.set_arg(1, out)
     cl.enqueue_nd_range_kernel(queue, kernel, (size,), (size,))
-    cl.enqueue_copy(queue, found, out)
-    for width, (narrow, wide) in zip(widths, found.transpose(0, 2, 1), strict=True):
+    cl.enqueue_copy(queue, sums, out)
+    for width, (narrow, wide) in zip(widths, sums.transpose(0, 2, 1), strict=True):
         expected = values.reshape(-1, width).sum(axis=1)
         count = len(expected)
         if not (wide[:count] == expected).all():

@@ -30,26 +30,26 @@ _GAPS, _FEW = 4, 1 << 16
 
 
 def get(array: Any, queue: cl.CommandQueue | None = None, into: Any = None) -> Any:
-    """The values of an array of this library or of pyopencl as one of NumPy: ``Array.get``."""
+    """Return the values of an array of this library or of pyopencl in NumPy: ``Array.get``."""
     if isinstance(array, Array):
         array.check()
-    own = _queue(array, queue)
+    queue_of_copy = _queue(array, queue)
     if into is not None:
         _check_host(array, into, "ary")
         if not into.flags.writeable:
             raise ReadOnlyError("ary is read-only; pass a writable array")
     if array.size:
-        found = into if into is not None and _lies_alike(array, into) else None
-        found, _ = _read(array, own, found, True)
-        if not found.flags.forc:  # without the gaps
-            found = found.copy()
+        result = into if into is not None and _has_same_strides(array, into) else None
+        result, _ = _read(array, queue_of_copy, result, True)
+        if not result.flags.forc:  # without the gaps
+            result = result.copy()
     else:
-        found = np.empty(array.shape, array.dtype)
-        for event in _before(array, own):
+        result = np.empty(array.shape, array.dtype)
+        for event in _before(array, queue_of_copy):
             event.wait()
-    if into is None or into is found:
-        return found
-    into[...] = found
+    if into is None or into is result:
+        return result
+    into[...] = result
     return into
 
 
@@ -58,48 +58,49 @@ def get_async(
 ) -> tuple[Any, cl.Event]:
     """``Array.get_async``."""
     array.check()
-    own = _queue(array, queue)
+    queue_of_copy = _queue(array, queue)
     if into is not None:
         _check_host(array, into, "ary")
         if not into.flags.c_contiguous or not into.flags.writeable:
             raise ReadOnlyError("ary is read-only or not C-ordered; pass a writable C-ordered one")
     if not array.size:
-        found = np.empty(array.shape, array.dtype) if into is None else into
-        return found, cl.enqueue_marker(own, wait_for=_before(array, own))
+        result = np.empty(array.shape, array.dtype) if into is None else into
+        return result, cl.enqueue_marker(queue_of_copy, wait_for=_before(array, queue_of_copy))
     source = array
-    if into is not None and not _lies_alike(array, into):
-        source = array.copy(own)
-    found, event = _read(source, own, into, False)
+    if into is not None and not _has_same_strides(array, into):
+        source = array.copy(queue_of_copy)
+    result, event = _read(source, queue_of_copy, into, False)
     array.add_event(event)
-    return found, event
+    return result, event
 
 
 def put(
-    array: Array, values: Any, queue: cl.CommandQueue | None = None, late: bool = False
+    array: Array, values: Any, queue: cl.CommandQueue | None = None, asynchronous: bool = False
 ) -> None:
     """``Array.set``."""
     _check_host(array, values, "ary")
     if not array.size:
         return
-    own = _queue(array, queue)
+    queue_of_copy = _queue(array, queue)
     check_extent(array, extent(array))
     low, end = bounds(array, array.offset)
     is_svm = isinstance(array.base_data, cl.SVMPointer)
     if end - low != array.nbytes or may_overlap_itself(array) or (is_svm and low):
-        dense = new_array(state_for([], None, own), own, array.shape, array.dtype)
-        put(dense, values, own, late)
-        Array._assign(array, dense, own)
+        state = state_for([], None, queue_of_copy)
+        dense = new_array(state, queue_of_copy, array.shape, array.dtype)
+        put(dense, values, queue_of_copy, asynchronous)
+        Array._assign(array, dense, queue_of_copy)
         return
     span = values
-    if not _lies_alike(array, values):
+    if not _has_same_strides(array, values):
         span = np.empty(end - low, np.uint8)
         np.ndarray(array.shape, array.dtype, span, array.offset - low, array.strides)[...] = values
-    before = _before(array, own)
-    if not late:
-        _now(own, array.base_data, span, low, before, True)
+    before = _before(array, queue_of_copy)
+    if not asynchronous:
+        _now(queue_of_copy, array.base_data, span, low, before, True)
         return
     event = cl.enqueue_copy(
-        own, array.base_data, span, dst_offset=low, wait_for=before, is_blocking=False
+        queue_of_copy, array.base_data, span, dst_offset=low, wait_for=before, is_blocking=False
     )
     array.add_event(event)
 
@@ -113,7 +114,7 @@ def mapped(
 ) -> Any:
     """``Array.map_to_host``."""
     array.check()
-    own = _queue(array, queue)
+    queue_of_map = _queue(array, queue)
     if not array.size or not isinstance(array.base_data, cl.MemoryObjectHolder):
         raise ArgumentError(
             "an array without elements or without a buffer has nothing to map; get() copies it"
@@ -122,15 +123,15 @@ def mapped(
         flags = cl.map_flags.READ | cl.map_flags.WRITE
     low, end = bounds(array, array.offset)
     memory, event = cl.enqueue_map_buffer(
-        own, array.base_data, flags, low, (end - low,), np.dtype(np.uint8),
+        queue_of_map, array.base_data, flags, low, (end - low,), np.dtype(np.uint8),
         wait_for=[*events_of(wait_for), *array.events], is_blocking=is_blocking,
     )  # fmt: skip
-    found = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
-    return found if is_blocking else (found, event)
+    result = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
+    return result if is_blocking else (result, event)
 
 
 def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> tuple[Any, Any]:
-    """Copy the values of an array that is not empty, to memory that lies alike or to new memory."""
+    """Copy the values of a nonempty array to memory with its strides, or to new memory."""
     check_extent(array, extent(array))
     low, end = bounds(array, array.offset)
     span = end - low
@@ -138,20 +139,20 @@ def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> t
     if span > max(_GAPS * array.nbytes, _FEW) or (is_svm and low):
         copy = Array._converted(array, array.dtype, queue)
         return _read(copy, queue, into, is_blocking)
-    found = into
-    if found is None:
+    result = into
+    if result is None:
         memory = np.empty(span, np.uint8)
-        found = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
+        result = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
     else:
-        memory = found
+        memory = result
     before = _before(array, queue)
     if is_blocking:
         _now(queue, array.base_data, memory, low, before, False)
-        return found, None
+        return result, None
     event = cl.enqueue_copy(
         queue, memory, array.base_data, src_offset=low, wait_for=before, is_blocking=False
     )
-    return found, event
+    return result, event
 
 
 def _now(
@@ -162,7 +163,7 @@ def _now(
     before: list[cl.Event],
     writes: bool,
 ) -> None:
-    """Copy between memory of the device and NumPy's, and wait.  Small copies open no engine."""
+    """Copy between a buffer and a NumPy array, and wait.  Small copies do not open an engine."""
     copy: Callable[..., None] = plainly
     if values.nbytes >= staging.LEAST:
         copy = state_for([], None, queue).engine.staging.copy
@@ -173,20 +174,20 @@ def _queue(array: Any, queue: Any) -> cl.CommandQueue:
     fork.refuse()
     if queue is not None:
         return of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
-    found: cl.CommandQueue = array.queue or state_for([array], None, None).queue
-    return found
+    default: cl.CommandQueue = array.queue or state_for([array], None, None).queue
+    return default
 
 
 def _before(array: Any, queue: cl.CommandQueue) -> list[cl.Event]:
-    """The events that a queue's command waits for, to follow those of the array."""
+    """Return the events of an array for which a command on a queue must wait."""
     events = array.events
     if isinstance(events, QueueEvents) and events.queue == queue:
         return events.present()
     return list(events)
 
 
-def _lies_alike(array: Any, values: np.ndarray[Any, Any]) -> bool:
-    """Whether an array of NumPy has the same elements without gaps at the same strides."""
+def _has_same_strides(array: Any, values: np.ndarray[Any, Any]) -> bool:
+    """Whether a NumPy array has the strides of a device array, and no gaps."""
     return values.strides == array.strides and values.flags.forc
 
 

@@ -1,7 +1,7 @@
-"""What this library takes of pyopencl beyond its public names, and why; nothing else does.
+"""All uses of private names of pyopencl, with their reasons.
 
-It was last looked at in pyopencl 2026.1.  ``tests/host/test_architecture.py`` sees to it that no
-other module uses such names, so a new version is checked here.
+They were last checked with pyopencl 2026.1.  ``tests/host/test_architecture.py`` checks that no
+other module uses such names, so only this module depends on pyopencl's version.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyopencl._cl
 
 
 def unbuilt(context: cl.Context, device: cl.Device, content: str | bytes) -> Any:
-    """The program of OpenCL text, or of a binary, not yet built: see :func:`build`."""
+    """Return the program of an OpenCL text or a binary before it is built: see :func:`build`."""
     if isinstance(content, str):
         return pyopencl._cl._Program(context, content)
     return pyopencl._cl._Program(context, [device], [content])
 
 
 def build(program: Any, options: str) -> cl.Program:
-    """Build without pyopencl's own cache, and without its warning of every log."""
+    """Build without pyopencl's cache, and without its warnings of compiler logs."""
     program._build(options=options.encode(), devices=None)
     return cl.Program(program)
 
@@ -37,10 +37,10 @@ _making = threading.local()
 
 
 def new_kernel(program: cl.Program, name: str) -> cl.Kernel:
-    """A kernel object.
+    """Make a kernel object.
 
-    pyopencl looks for its invoker on disk, under a lock that its own thread cannot take twice.  So
-    a signal handler or finalizer that wants a kernel in the middle of this does without that cache.
+    pyopencl looks for its invoker on disk, under a lock that one thread cannot take twice.  So a
+    signal handler or finalizer that makes a kernel within this call does not use that cache.
     """
     is_nested, before = getattr(_making, "is_at_it", False), cl._PYOPENCL_NO_CACHE
     _making.is_at_it = True
@@ -55,18 +55,19 @@ def new_kernel(program: cl.Program, name: str) -> cl.Kernel:
 
 
 def scalar_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
-    """What pyopencl's own generated invokers call to set a scalar.
+    """Return the function by which pyopencl's generated invokers set a scalar.
 
-    ``set_arg`` tries a buffer, a sampler and so on before it takes a number, 19 us each time.
+    ``set_arg`` tries a buffer, a sampler and so on before a number, which takes 19 us.
     """
     setter: Callable[[int, Any], None] = kernel._set_arg_buf  # type: ignore[attr-defined]
     return setter
 
 
 def address_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
-    """What ``set_arg`` calls for shared virtual memory, once it knows.
+    """Return the function by which ``set_arg`` sets shared virtual memory.
 
-    It tries first what it was last given, a buffer or such memory; if it is the other, 2 us go by.
+    ``set_arg`` first tries the kind of its last argument, buffer or such memory, and takes 2 us
+    more for the other kind.
     """
     setter: Callable[[int, Any], None] = kernel._set_arg_svm  # type: ignore[attr-defined]
     return setter

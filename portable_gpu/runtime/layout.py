@@ -19,7 +19,7 @@ _BASIC = (
 
 
 class Layout(NamedTuple):
-    """The places of an array's elements, relative to its offset."""
+    """The layout of an array's elements: offset of the first one, shape and strides."""
 
     offset: int
     shape: Shape
@@ -49,7 +49,7 @@ def is_c_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
 
 
 class Flags:
-    """How an array's elements follow each other: an extract of ``numpy.ndarray.flags``.
+    """The order of an array's elements in memory: a part of ``numpy.ndarray.flags``.
 
     Attributes:
         c_contiguous, f_contiguous: Whether in C order, and whether in Fortran's.
@@ -213,22 +213,23 @@ def squeezed(layout: Layout, axis: Any) -> Layout:
     if axis is None:
         gone = {k for k in range(ndim) if shape[k] == 1}
     else:
-        gone = {_axis(one, ndim) for one in (axis if isinstance(axis, tuple) else (axis,))}
+        gone = {_axis(item, ndim) for item in (axis if isinstance(axis, tuple) else (axis,))}
         wrong = [k for k in sorted(gone) if shape[k] != 1]
         if wrong:
             raise ShapeError(f"axis {wrong[0]} of shape {shape} cannot be left out: it is not 1")
-    kept = [k for k in range(ndim) if k not in gone]
-    return Layout(offset, tuple([shape[k] for k in kept]), tuple([strides[k] for k in kept]))
+    remaining = [k for k in range(ndim) if k not in gone]
+    extents = tuple([shape[k] for k in remaining])
+    return Layout(offset, extents, tuple([strides[k] for k in remaining]))
 
 
 def _axis(axis: Any, ndim: int) -> int:
     try:
-        found = index(axis)
+        result = index(axis)
     except TypeError:
         raise ArgumentTypeError(f"an axis is {shown(axis)}; an integer would do") from None
-    if not -ndim <= found < ndim:
-        raise AxisError(f"axis {found} is out of range for {ndim} axes")
-    return found % ndim
+    if not -ndim <= result < ndim:
+        raise AxisError(f"axis {result} is out of range for {ndim} axes")
+    return result % ndim
 
 
 def spread(layout: Layout, shape: Shape) -> Layout:

@@ -21,7 +21,7 @@ import pyopencl as cl
 _VARIABLE = "OCL_ICD_VENDORS"
 _SYSTEM = Path("/etc/OpenCL/vendors")
 _lock = threading.RLock()
-_is_told = False
+_is_listed = False
 
 
 def platforms() -> list[cl.Platform]:
@@ -29,17 +29,17 @@ def platforms() -> list[cl.Platform]:
 
     The system's implementations stay.  OCL_ICD_VENDORS stays too, if the user has set it.
     """
-    global _is_told
+    global _is_listed
     with _lock, contextlib.ExitStack() as stack:
-        if not _is_told:
-            with contextlib.suppress(OSError):  # no room for small files: keep the list
+        if not _is_listed:
+            with contextlib.suppress(OSError):  # small files cannot be written: keep the list
                 stack.enter_context(_list_of_libraries())
         try:
-            found = cl.get_platforms()
+            listed = cl.get_platforms()
         except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
-            found = []
-        _is_told = True  # not before: an exception of a signal handler may come
-        return found
+            listed = []
+        _is_listed = True  # only now, because a signal handler may raise an exception before
+        return listed
 
 
 @contextlib.contextmanager
@@ -63,11 +63,11 @@ def _list_of_libraries() -> Iterator[None]:
 
 def _libraries(folder: Path) -> list[str]:
     """The libraries that the ``.icd`` files of a folder name."""
-    found = []
+    contents = []
     for file in sorted(folder.glob("*.icd")):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            found.append(file.read_text().strip())
-    return [library for library in found if library]
+            contents.append(file.read_text().strip())
+    return [library for library in contents if library]
 
 
 def _of_environment() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Where a call runs and what it waits for: ``engine=``, ``queue=`` and ``wait_for=``, checked."""
+"""Checks of the arguments ``engine=``, ``queue=`` and ``wait_for=`` of calls."""
 
 from __future__ import annotations
 

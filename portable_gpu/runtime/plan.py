@@ -1,4 +1,4 @@
-"""Plans: what can be enqueued, and plans made of plans."""
+"""Plans: bound launches that can be enqueued, and plans composed of plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from portable_gpu.runtime.queue_state import QueueState
 
-#: What a temporary's place in the workspace is a multiple of, in bytes: no kernel asks for more.
+#: The alignment of temporaries in the workspace, in bytes: the largest that a kernel needs.
 ALIGNMENT = 256
 
 
@@ -24,8 +24,8 @@ class Plan(ABC):
     Attributes:
         flop: Operations of a call.
         bytes: The least global traffic of a call.
-        workspace_bytes: Memory that a call takes besides its operands.
-        kept_bytes: Memory of the tables that it keeps on the device.
+        workspace_bytes: Memory that a call takes in addition to its operands.
+        kept_bytes: Memory of its tables on the device.
     """
 
     flop: int = 0
@@ -46,7 +46,7 @@ class Plan(ABC):
 
         Args:
             state: The queue.
-            buffers, offsets: Of the inputs, then of the outputs; offsets count elements.
+            buffers, offsets: Those of the inputs, then of the outputs; offsets in elements.
             scalars: The values that may differ from call to call (alpha and beta of a product).
             wait_for: Events to wait for.
 
@@ -54,7 +54,7 @@ class Plan(ABC):
             The event that covers all its kernels, if there is one: see :meth:`QueueState.event`.
 
         Raises:
-            DeviceMemoryError: There is no room for the workspace.
+            DeviceMemoryError: The workspace cannot be allocated.
         """
 
 
@@ -63,9 +63,9 @@ class Temporary:
     """An array that one step writes and later ones read.
 
     Attributes:
-        name: What tells it apart from the others of a plan.
+        name: Its name, unique in a plan.
         nbytes: Its size.
-        itemsize: Bytes of its elements, which offsets count.
+        itemsize: Bytes of an element, the unit of offsets.
     """
 
     name: str
@@ -75,11 +75,11 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Part:
-    """An operand that begins further on.
+    """An operand at an offset.
 
     Attributes:
-        of: An operand of the whole by its position, or a temporary.
-        start: How many elements further on.
+        of: The index of an operand of the whole plan, or a temporary.
+        start: The offset, in elements.
     """
 
     of: int | Temporary
@@ -91,11 +91,11 @@ class Step:
     """A plan within :class:`Steps`.
 
     Attributes:
-        plan: What is enqueued.
-        operands: Its inputs, then its outputs: an operand of the whole by its position, a
+        plan: The plan that is enqueued.
+        operands: Its inputs, then its outputs: the index of an operand of the whole plan, a
             temporary, or a part of one.
-        takes_scalars: Whether the scalars of the whole are its own.
-        scalars: Those that it takes otherwise.
+        takes_scalars: Whether it takes the scalars of the whole plan.
+        scalars: The scalars that it takes otherwise.
     """
 
     plan: Plan
@@ -105,14 +105,14 @@ class Step:
 
     @property
     def wholes(self) -> list[int | Temporary]:
-        """What its operands are, or are parts of."""
-        return [one.of if isinstance(one, Part) else one for one in self.operands]
+        """The operands without their offsets."""
+        return [x.of if isinstance(x, Part) else x for x in self.operands]
 
 
 class Steps(Plan):
-    """Plans one after the other, with temporaries that share one piece of workspace.
+    """Plans in sequence, with temporaries in one workspace.
 
-    Temporaries that are not needed at the same time lie in the same place.
+    Temporaries that are not needed at the same time share memory.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -124,7 +124,7 @@ class Steps(Plan):
         self.workspace_bytes = self._nbytes + max(
             (step.plan.workspace_bytes for step in steps), default=0
         )
-        self._operands = [[_located(one, places) for one in step.operands] for step in steps]
+        self._operands = [[_located(x, places) for x in step.operands] for step in steps]
 
     def enqueue(
         self,
@@ -148,7 +148,7 @@ class Steps(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Iterator[tuple[Step, cl.Event | None]]:
-        """As :meth:`enqueue`: each step once it is enqueued, with its event."""
+        """Enqueue the steps, and yield each with its event: see :meth:`enqueue`."""
         space = state.workspace(self._nbytes) if self._nbytes else None
         for step, operands in zip(self.steps, self._operands, strict=True):
             event = step.plan.enqueue(
@@ -165,7 +165,7 @@ class Steps(Plan):
 def _located(
     operand: int | Temporary | Part, places: dict[Temporary, int]
 ) -> tuple[int | None, int]:
-    """Which operand of the whole, or ``None`` for the workspace, and how many elements further."""
+    """Return the index of the operand, ``None`` for the workspace, and the offset in elements."""
     whole, start = (operand.of, operand.start) if isinstance(operand, Part) else (operand, 0)
     if isinstance(whole, Temporary):
         return None, places[whole] // whole.itemsize + start
@@ -175,33 +175,33 @@ def _located(
 def arrange(
     operands: Sequence[Iterable[int | Temporary]],
 ) -> tuple[dict[Temporary, int], int]:
-    """Where temporaries lie in a workspace, and how many bytes it takes.
+    """Place temporaries in a workspace; return their offsets, and the size of the workspace.
 
-    Each is needed from the first to the last step that names it.  Large ones are placed first, each
-    at the lowest place that is free in all its steps.
+    Each is needed from the first to the last step that uses it.  Large ones are placed first, each
+    at the lowest offset that is free in all its steps.
 
     Args:
-        operands: Of each step.
+        operands: The operands of each step.
     """
     lives: dict[Temporary, tuple[int, int]] = {}
     for number, step in enumerate(operands):
-        for one in step:
-            if isinstance(one, Temporary):
-                first, _ = lives.get(one, (number, number))
-                lives[one] = first, number
+        for temporary in step:
+            if isinstance(temporary, Temporary):
+                first, _ = lives.get(temporary, (number, number))
+                lives[temporary] = first, number
     places: dict[Temporary, int] = {}
-    for one in sorted(lives, key=lambda temporary: -temporary.nbytes):
-        first, last = lives[one]
+    for temporary in sorted(lives, key=lambda temporary: -temporary.nbytes):
+        first, last = lives[temporary]
         start = 0
         for other in sorted(places, key=places.__getitem__):
             begin, end = lives[other]
             apart = last < begin or end < first
-            if not apart and start + one.nbytes > places[other]:
+            if not apart and start + temporary.nbytes > places[other]:
                 start = max(start, _end(other, places))
-        places[one] = start
-    return places, max((_end(one, places) for one in places), default=0)
+        places[temporary] = start
+    return places, max((_end(temporary, places) for temporary in places), default=0)
 
 
-def _end(one: Temporary, places: dict[Temporary, int]) -> int:
-    """The first multiple of :data:`ALIGNMENT` behind a temporary."""
-    return -(-(places[one] + one.nbytes) // ALIGNMENT) * ALIGNMENT
+def _end(temporary: Temporary, places: dict[Temporary, int]) -> int:
+    """The first multiple of :data:`ALIGNMENT` after a temporary."""
+    return -(-(places[temporary] + temporary.nbytes) // ALIGNMENT) * ALIGNMENT

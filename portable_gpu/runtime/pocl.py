@@ -30,8 +30,9 @@ _VERSION = re.compile(r"PoCL (\d+)")
 _LINKER = Path(__file__).parent / "linker"
 _FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 _lock = threading.RLock()
-# What variables were that are set for the moment: by this thread, by another, or by a call that a
-# signal handler's exception has ended.  Whoever is done first restores them: PoCL has read them.
+# The former values of variables that are set temporarily: by this thread, by another, or by a call
+# that a signal handler's exception has ended.  The first of these that ends restores them, because
+# PoCL has read them by then.
 _before: dict[str, str | None] = {}
 _LIBRARIES = ("libgcc.a", "libgcc_s.so", "libc.so")
 
@@ -44,7 +45,7 @@ def drivers(platform: cl.Platform) -> tuple[str, str] | None:
     return ("pthread", "basic") if int(version[1]) < 4 else ("cpu", "cpu-minimal")
 
 
-def devices_of(platform: cl.Platform, asked: bool) -> list[cl.Device]:
+def devices_of(platform: cl.Platform, requested: bool) -> list[cl.Device]:
     """The devices of a platform, without those that exist only because this library requested them.
 
     PoCL has no devices here if it has no folder that it can write.
@@ -59,10 +60,10 @@ def devices_of(platform: cl.Platform, asked: bool) -> list[cl.Device]:
     if cache_variable() is None:
         warn_of_no_folder()
         return []
-    found = platform.get_devices()
-    if not asked:
-        return found
-    return [device for device in found if not device.name.startswith(f"{names[1]}-")]
+    devices = platform.get_devices()
+    if not requested:
+        return devices
+    return [device for device in devices if not device.name.startswith(f"{names[1]}-")]
 
 
 @contextlib.contextmanager
@@ -78,11 +79,11 @@ def opening() -> Iterator[bool]:
     Yields:
         Whether this library set POCL_DEVICES.
     """
-    wanted = {"POCL_DEVICES": "pthread basic"}
+    settings = {"POCL_DEVICES": "pthread basic"}
     if _may_use_all_processors():
-        wanted["POCL_AFFINITY"] = "1"
+        settings["POCL_AFFINITY"] = "1"
     with _lock:
-        ours = {n: value for n, value in wanted.items() if n in _before or n not in os.environ}
+        ours = {n: value for n, value in settings.items() if n in _before or n not in os.environ}
         ours |= cache_variable() or {}
         for name, value in ours.items():
             _before.setdefault(name, os.environ.get(name))
@@ -153,8 +154,8 @@ def _system_can_link() -> bool:
 
 def _gcc_folder() -> Path | None:
     """The library folder of the latest gcc, which PoCL's compiler uses."""
-    found = [file.parent for file in Path("/usr").glob("lib*/gcc/x86_64-*linux*/*/crtbegin.o")]
-    return max(found, key=lambda folder: _numbers(folder.name), default=None)
+    candidates = [file.parent for file in Path("/usr").glob("lib*/gcc/x86_64-*linux*/*/crtbegin.o")]
+    return max(candidates, key=lambda folder: _numbers(folder.name), default=None)
 
 
 def _numbers(version: str) -> list[int]:

@@ -61,7 +61,7 @@ class Driver:
 
 
 def _fnv(text: bytes) -> bytes:
-    found = 0xCBF29CE484222325
+    value = 0xCBF29CE484222325
     for byte in text:
-        found = (found * 0x100000001B3) % (1 << 64) ^ byte
-    return found.to_bytes(8, "little")
+        value = (value * 0x100000001B3) % (1 << 64) ^ byte
+    return value.to_bytes(8, "little")

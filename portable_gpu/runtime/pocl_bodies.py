@@ -87,9 +87,9 @@ def wrapped(text: str, vector_bits: int) -> str:
             f"{attributes} void {name}{_SUFFIX}",
             f"({', '.join(takes)}){lines}{{{body}",
         ]
-        given = [one.split()[-1].lstrip("*") for one in parameters.split(",")]
-        given += [f"get_{what}({axis})" for what, axis in queries]
-        calls.append(f"\n{head[0]}\n    {name}{_SUFFIX}({', '.join(given)});\n}}\n")
+        call_arguments = [parameter.split()[-1].lstrip("*") for parameter in parameters.split(",")]
+        call_arguments += [f"get_{what}({axis})" for what, axis in queries]
+        calls.append(f"\n{head[0]}\n    {name}{_SUFFIX}({', '.join(call_arguments)});\n}}\n")
         done = end
     return _APART.sub(rf"{attributes} \1", "".join([*parts, text[done:], *calls]))
 
@@ -114,16 +114,16 @@ def _outside(text: str, kernels: list[tuple[re.Match[str], int]]) -> str:
 
 def _unsafe_macros(macros: list[tuple[str, str]]) -> set[str]:
     """Return the macros that use a work-item function, directly or through another macro."""
-    found = {name for name, meaning in macros if _WORK_ITEM_USE.search(meaning)}
+    unsafe = {name for name, meaning in macros if _WORK_ITEM_USE.search(meaning)}
     while True:
-        more = {
+        added = {
             name
             for name, meaning in macros
-            if name not in found and found.intersection(re.findall(r"\w+", meaning))
+            if name not in unsafe and unsafe.intersection(re.findall(r"\w+", meaning))
         }
-        if not more:
-            return found
-        found |= more
+        if not added:
+            return unsafe
+        unsafe |= added
 
 
 def _end_of_block(text: str, start: int) -> int:

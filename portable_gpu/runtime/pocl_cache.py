@@ -20,8 +20,8 @@ def cache_variable() -> dict[str, str] | None:
     Empty if PoCL's own folder can be used.  Otherwise it names a private folder, which is removed
     when the process ends; this library keeps programs itself.  ``None`` if no place is writable.
     """
-    own = _own_folder()
-    if own is not None and folders.has_room(own) and _is_safe(own):
+    default = _own_folder()
+    if default is not None and folders.has_room(default) and _is_safe(default):
         return {}
     instead = folders.temporary_folder()
     if instead is None:

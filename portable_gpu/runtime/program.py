@@ -44,25 +44,25 @@ _ERROR = re.compile(
     r"|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
     re.MULTILINE,
 )
-#: What ptxas says of a function that nothing defines.
+#: The message of ptxas for a function without a definition.
 _UNRESOLVED = re.compile(r": (Unresolved extern function [^\n]+)")
-_MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
-_MOST_OF_A_LOG = 10  # lines of a log that names no line
-_LONGEST_WAIT = 0.1  # seconds that a launch which compiles waits for the commands before it
+_MAX_ERRORS = 3  # shown in a message: later ones mostly follow from the first
+_MAX_LOG_LINES = 10  # shown of a log that names no line of the text
+_MAX_WAIT = 0.1  # seconds that a launch which compiles waits for the commands before it
 
 
 class BoundKernel:
-    """A kernel object with the arguments that stay; one caller uses it at a time.
+    """A kernel object with its constant arguments; one caller uses it at a time.
 
     Attributes:
-        kernel, sizes: What is enqueued: the grid, and its group.
-        set_argument, set_address: Set a buffer, and shared virtual memory, by the place of the
+        kernel, sizes: The kernel object; its grid and group.
+        set_argument, set_address: Set a buffer, and shared virtual memory, by the index of the
             parameter.
-        without_event: What ``clEnqueueNDRangeKernel`` takes after the queue.
+        without_event: The arguments of ``clEnqueueNDRangeKernel`` after the queue.
     """
 
     __slots__ = (
-        "_given", "_integers", "_place", "_places", "_set_scalar", "kernel", "set_address",
+        "_integers", "_place", "_places", "_scalars", "_set_scalar", "kernel", "set_address",
         "set_argument", "sizes", "without_event",
     )  # fmt: skip
 
@@ -85,19 +85,19 @@ class BoundKernel:
             pointer, count(len(grid)), None, grid, group, count(0), None, None
         )  # fmt: skip
         self._places = arguments.scalars
-        self._given: Sequence[Any] | None = None
+        self._scalars: Sequence[Any] | None = None
 
     def set_scalars(self, values: Sequence[Any]) -> None:
-        """Set those of the scalars that calls give which it does not have.
+        """Set the scalars of a call that differ from those of the call before.
 
-        Zeros are equal whatever their sign: where it matters, plans give bits, or no -0.
+        Zeros of both signs are equal here; plans for which the sign matters pass bits instead.
         """
-        given = self._given
-        if values == given:
+        present = self._scalars
+        if values == present:
             return
-        changed = given is None and self._place >= 0
+        changed = present is None and self._place >= 0
         for k, ((index, kind), value) in enumerate(zip(self._places, values, strict=True)):
-            if given is not None and value == given[k]:
+            if present is not None and value == present[k]:
                 continue
             if isinstance(index, str):
                 self._integers[index] = kind(value)
@@ -106,31 +106,31 @@ class BoundKernel:
                 self._set_scalar(index, kind(value))
         if changed:
             self._set_scalar(self._place, self._integers)
-        self._given = values
+        self._scalars = values
 
 
 class Launch:
-    """A kernel with its grid and the arguments that stay; buffers and a few scalars are left.
+    """A kernel with its grid and its constant arguments; calls pass buffers and a few scalars.
 
-    Threads may call it at once, and so may a signal handler or a finalizer in the middle of a call:
-    each call takes a kernel object that no other call has, a new one if need be.
+    Threads may call it at the same time, and so may a signal handler or a finalizer within a call:
+    each call uses a kernel object that no other call uses, and makes one if there is none.
     """
 
     def __init__(self, make: Callable[[], cl.Kernel], arguments: Arguments, sizes: Sizes) -> None:
-        """Set what stays.
+        """Bind the constant arguments.
 
         Args:
-            make: Gives a new object of the kernel.
-            arguments: What stays, and the places of what calls give.
+            make: Makes a new object of the kernel.
+            arguments: The constant arguments, and the indices of those that calls pass.
             sizes: The grid, and its group.
         """
         self._make, self._arguments, self._sizes = make, arguments, sizes
-        #: The places of buffers.
+        #: The indices of the parameters for buffers.
         self.places = arguments.buffers
         self._idle = [self.bind()]
 
     def bind(self) -> BoundKernel:
-        """A kernel object of the caller's own."""
+        """Make a kernel object for one caller."""
         return BoundKernel(self._make(), self._arguments, self._sizes)
 
     def __call__(
@@ -144,20 +144,20 @@ class Launch:
 
         Args:
             state: The queue.
-            buffers, scalars: Of the parameters that were left open, in the order of their names.
+            buffers, scalars: The other arguments, in the order of the names given before.
             wait_for: Events to wait for.
 
         Raises:
-            DeviceMemoryError: A buffer that was promised turns out not to fit.
+            DeviceMemoryError: The driver cannot allocate a buffer that it had accepted.
         """
         if state.recording is not None:
             state.recording.append((self, buffers, scalars))
             return None
         try:
             bound = self._idle.pop()
-        except IndexError:  # all are in the middle of a call
+        except IndexError:  # all are in use
             bound = self.bind()
-        # A call that raises does not put its object back: who knows which arguments it has.
+        # A call that raises does not put its object back, as its arguments may be partly set.
         set_argument, set_address = bound.set_argument, bound.set_address
         try:
             for index, buffer in zip(self.places, buffers, strict=True):
@@ -200,13 +200,13 @@ class _CompiledAtLaunch(Launch):
 
 
 def _is_next(state: QueueState, wait_for: Sequence[cl.Event] | None) -> bool:
-    """Return whether a command would begin at once, or within :data:`_LONGEST_WAIT` seconds.
+    """Return whether a command would start at once, or within :data:`_MAX_WAIT` seconds.
 
-    The caller may set an event, for which this or an earlier command waits, after the call only.
+    Else it may wait for an event that the caller sets only after the call.
     """
     marker = cl.enqueue_marker(state.queue, wait_for or None)
     state.queue.flush()
-    end = time.monotonic() + _LONGEST_WAIT
+    end = time.monotonic() + _MAX_WAIT
     while (status := marker.command_execution_status) > cl.command_execution_status.COMPLETE:
         if time.monotonic() > end:
             return False
@@ -220,11 +220,11 @@ class ProgramCache:
     def __init__(
         self, context: cl.Context, device: cl.Device, disk: DiskCache, forced: bool = False
     ) -> None:
-        """Begin with no programs.
+        """Start with no programs.
 
         Args:
-            context, device: What they are built for.
-            disk: Where they are kept.
+            context, device: The context and device for which they are built.
+            disk: The cache on disk.
             forced: Whether the kernels are those of another class of devices.
         """
         self._context = context
@@ -232,13 +232,13 @@ class ProgramCache:
         self._disk = disk
         self._programs: dict[str, cl.Program] = {}
         self._building: dict[str, threading.RLock] = {}
-        #: What was compiled here, rather than read from disk: programs, kernels, bytes of text.
+        #: Counts of what was compiled, not read from disk: programs, kernels, bytes of text.
         self.compiled = Counter[str]()
         self._identity = _identity(device, device.name, version(device))
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
         self._is_pocl = drivers(device.platform) is not None
-        #: PoCL compiles such kernels at the launch, and a binary would not spare it that.
+        #: PoCL compiles such kernels at the launch, also from a binary.
         self._keeps_binaries = disk.folder is not None and not (forced and self._is_pocl)
         #: The kernels that have run, where PoCL compiles them then: program, name and group.
         self._have_run: set[tuple[str, str, tuple[int, ...]]] | None = None
@@ -262,28 +262,28 @@ class ProgramCache:
         as_bits: Collection[str] = (),
         kept: Mapping[str, Any] | None = None,
     ) -> Launch:
-        """A :class:`Launch` of the kernel ``name`` of the built specialization.
+        """Return a :class:`Launch` of the kernel ``name`` of the built specialization.
 
-        The text declares the parameters; here they go by name.
+        The text declares the parameters; arguments are given by the parameters' names.
 
         Args:
             spec: The text.
             name: The kernel.
-            constants: The scalars that stay.
-            buffers, scalars: The names of what each call gives, in the order in which it does.
-            global_size, local_size: The grid.
-            as_bits: Scalars that calls give as unsigned numbers of the same bits.
-            kept: The buffers that stay, which the launch keeps.
+            constants: The constant scalars.
+            buffers, scalars: The names of the arguments that each call passes, in this order.
+            global_size, local_size: The grid, and its group.
+            as_bits: Scalars that calls pass as unsigned integers with the same bits.
+            kept: The constant buffers, which the launch keeps alive.
 
         Raises:
             BuildError: The driver refused the source.
             LookupError: A parameter has no argument, or an argument no parameter.
         """
-        found = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
+        by_index = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
         make, sizes = partial(self.kernel, spec, name), (global_size, local_size)
         if self._have_run is None:
-            return Launch(make, found, sizes)
-        launch = _CompiledAtLaunch(make, found, sizes)
+            return Launch(make, by_index, sizes)
+        launch = _CompiledAtLaunch(make, by_index, sizes)
         if (key := (spec.key, name, local_size)) not in self._have_run:
             launch.first_run = partial(self._first_run, self._have_run, key)
         return launch
@@ -297,7 +297,7 @@ class ProgramCache:
     ) -> cl.Event | None:
         """Launch a kernel and wait for it, under the lock and the notice of a build.
 
-        Errors of the run are left to those who wait for its event later.
+        Errors of the run are reported by later waits for its event.
 
         Args:
             have_run, key: The kernels that have run, and this one.
@@ -315,14 +315,14 @@ class ProgramCache:
         return event
 
     def kernel(self, spec: Specialization, name: str) -> cl.Kernel:
-        """A new object of the kernel ``name`` of the built specialization.
+        """Make an object of the kernel ``name`` of the built specialization.
 
         Raises:
             BuildError: The driver refused the source.
         """
         try:
             return _kernel(self.program(spec), name)
-        except cl.Error:  # a binary that loads and is of something else
+        except cl.Error:  # the binary loads but is of another program
             program = self._programs[spec.key] = self._build(spec)
         try:
             return _kernel(program, name)
@@ -330,9 +330,9 @@ class ProgramCache:
             raise self._refused(spec, error) from error
 
     def program(self, spec: Specialization) -> cl.Program:
-        """The built program of ``spec``.
+        """Return the built program of ``spec``.
 
-        One thread builds it, while others that want the same one wait, and none else.
+        One thread builds it; only threads that need the same program wait.
 
         Raises:
             BuildError: The driver refused the source.
@@ -347,10 +347,10 @@ class ProgramCache:
 
     @contextmanager
     def _builder(self, key: str) -> Iterator[None]:
-        """Keep other threads from building the same program.
+        """Prevent other threads from building the same program.
 
-        A signal handler or finalizer in the middle of a build waits for no lock, and builds its
-        own program: two threads might wait for each other otherwise.
+        A signal handler or finalizer within a build takes no lock, and builds its own program:
+        otherwise two threads might wait for each other.
         """
         if getattr(_thread, "is_building", False):
             yield
@@ -371,7 +371,7 @@ class ProgramCache:
         self._programs.clear()
 
     def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
-        """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""
+        """Return the stored result of ``find_out`` for ``spec`` on this device and driver."""
         key = _disk_key(self._identity, "verdict", spec)
         verdict = _verdicts.get(key)
         if verdict is None:
@@ -385,8 +385,8 @@ class ProgramCache:
     def _load(self, spec: Specialization) -> cl.Program | None:
         binary = None
         if self._driver is not None:
-            kept = self._disk.read(_disk_key(self._shared, "program", spec))
-            binary = None if kept is None else self._driver.with_hash(kept)
+            stored = self._disk.read(_disk_key(self._shared, "program", spec))
+            binary = None if stored is None else self._driver.with_hash(stored)
         if binary is None:
             binary = self._disk.read(_disk_key(self._identity, "program", spec))
         if binary is None:
@@ -435,7 +435,7 @@ class ProgramCache:
         declaring = opencl_functions.declaring(text) if self._vector_bits else None
         if declaring is not None:
             options = (*spec.options, opencl_functions.NO_HEADER)
-            with suppress(CompilerError):  # the log is to be that of the text with the header
+            with suppress(CompilerError):  # the log shall be that of the text with the header
                 return compiled(self._context, self._device, declaring, options)
         return compiled(self._context, self._device, text, spec.options)
 
@@ -449,7 +449,7 @@ class ProgramCache:
         return BuildError(message, spec.text, str(error))
 
 
-#: Variables that change what a driver's compiler makes of the same source.
+#: Environment variables on which the results of a driver's compiler depend.
 _COMPILER_VARIABLES = (
     "CL_CONFIG_CPU_VECTORIZER_MODE",
     "CL_CONFIG_CPU_TARGET_ARCH",
@@ -457,7 +457,7 @@ _COMPILER_VARIABLES = (
     "OCLGRIND_BUILD_OPTIONS",
     "PYOPENCL_BUILD_OPTIONS",
 )
-#: The versions of what a PoCL compiles in place of a text.
+#: The versions of the texts that PoCL compiles in place of a given one.
 _POCL_VERSIONS = (
     f"bodies {pocl_bodies.VERSION}",
     f"declarations {opencl_functions.VERSION}",
@@ -465,7 +465,7 @@ _POCL_VERSIONS = (
 
 
 def _identity(device: cl.Device, name: str, its_version: str) -> str:
-    """The facts that decide which binaries a device loads."""
+    """Return the facts by which the binaries of a device differ."""
     return "\0".join(
         (
             device.platform.name,
@@ -486,12 +486,12 @@ def _disk_key(identity: str, kind: str, spec: Specialization) -> str:
 
 def _kernel(program: cl.Program, name: str) -> cl.Kernel:
     kernel = new_kernel(program, name)
-    _ = kernel.num_args  # some drivers say only now that there is none of this name
+    _ = kernel.num_args  # some drivers report a missing kernel only here
     return kernel
 
 
 def of_expression(error: BuildError, name: str, text: str) -> BuildError:
-    """An error of a kernel with a user's expression, which begins with that and the reason."""
+    """Return an error for a user's expression, whose message starts with it and the reason."""
     match, unresolved = _ERROR.search(error.log), _UNRESOLVED.search(error.log)
     if match:
         reason = (match[2] or match[4]).strip()
@@ -503,17 +503,17 @@ def of_expression(error: BuildError, name: str, text: str) -> BuildError:
 
 
 def build_message(spec: Specialization, log: str, device: cl.Device) -> str:
-    """A few lines, the last of them what the compiler found and where: a user's own, mostly."""
+    """Return a message of a few lines that ends with the compiler's errors and their lines."""
     lines = spec.text.splitlines()
-    found = []
-    for match in islice(_ERROR.finditer(log), _MOST_ERRORS):
+    errors = []
+    for match in islice(_ERROR.finditer(log), _MAX_ERRORS):
         at = int(match[1] or match[3])
         text = lines[at - 1].strip() if at <= len(lines) else ""
-        found.append(f"line {at}:  {text}\n    {match[2] or match[4]}")
+        errors.append(f"line {at}:  {text}\n    {match[2] or match[4]}")
     return "\n".join(
         (
             f"kernel {spec.name} failed to build on {device.name.strip()}; "
             "its text is this error's `source`, all that the compiler said its `log`",
-            *(found or log.strip().splitlines()[-_MOST_OF_A_LOG:]),
+            *(errors or log.strip().splitlines()[-_MAX_LOG_LINES:]),
         )
     )

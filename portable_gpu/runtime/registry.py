@@ -1,20 +1,20 @@
-"""Which engine and which queue a call runs on, who keeps them, and until when.
+"""The choice of engine and queue of a call, and the lifetimes of engines and states.
 
 =====================  ==========================  ==============================================
-what                   kept by                     until
+object                 referred to by              freed when
 =====================  ==========================  ==============================================
 the default engine     this module                 it is closed, or the process ends
-a context's engine     the states of its queues,   the last of them goes
+a context's engine     the states of its queues,   the last of these is freed
                        the context's own object
 an engine that a user  the user                    it is dropped (Python's collector), or closed
 opened
-a queue's state        the queue's Python object   that goes, or the state's engine is closed
-state of a queue for   the engine                  the engine goes; the oldest of 64 makes room
-an engine named
+a queue's state        the queue's Python object   that is freed, or the state's engine is closed
+state of a queue for   the engine                  the engine is freed, or 64 newer ones exist
+``engine=``
 =====================  ==========================  ==============================================
 
-Nothing here refers to a Python object by which a user knows a queue or a context, so each goes
-as soon as its user drops it, and takes along what was kept for it.
+No object here refers to a user's Python object for a queue or a context.  So these are freed as
+soon as the user drops them, together with their states.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _by_context: weakref.WeakValueDictionary[tuple[int, int], Engine] = weakref.Weak
 
 
 def default_engine() -> Engine:
-    """The engine of calls that name none; opened on first use, on the device that ``info`` shows.
+    """Return the engine of calls without ``engine=``, opened at first use on ``info``'s device.
 
     Raises:
         DeviceNotFoundError: There is no OpenCL device.
@@ -51,7 +51,7 @@ def default_engine() -> Engine:
     global _default
     engine = _default
     if engine is None or engine.is_closed:
-        fork.check()  # first of all: a forked child waits for ever for a lock of another thread
+        fork.check()  # before the lock, which another thread of the parent may have held
         with _lock:
             engine = _default
             if engine is None or engine.is_closed:
@@ -62,9 +62,9 @@ def default_engine() -> Engine:
 def state_for(
     arrays: Sequence[Any], engine: Engine | None, queue: cl.CommandQueue | None
 ) -> QueueState:
-    """The queue, and its engine, on which a call with these device arrays runs.
+    """Return the state of the queue on which a call with these device arrays runs.
 
-    ``queue=`` counts first, then the queue of the first array that has one, then the engine's.
+    It is ``queue=``, or else the queue of the first array that has one, or else the engine's.
 
     Raises:
         ContextMismatchError: Arrays, queue and engine are of different contexts.
@@ -86,36 +86,36 @@ def state_for(
 
 
 def queue_for(arrays: Sequence[Any], queue: cl.CommandQueue | None) -> cl.CommandQueue | None:
-    """``queue``, or else the queue of the first array that has one."""
+    """Return ``queue``, or else the queue of the first array that has one."""
     if queue is not None:
         return queue
     return next((array.queue for array in arrays if array.queue is not None), None)
 
 
 def known_state(queue: cl.CommandQueue) -> QueueState | None:
-    """The state of a queue of calls that name no engine, if it is there."""
-    found: QueueState | None = getattr(queue, STATE, None)
-    return found
+    """Return the state of a queue for calls without ``engine=``, if it exists."""
+    state: QueueState | None = getattr(queue, STATE, None)
+    return state
 
 
 def known_home(engine: Engine | None) -> QueueState | None:
-    """The state of an engine's own queue (the default engine's), if it is there."""
+    """Return the state of the own queue of an engine (or the default engine), if it exists."""
     if engine is None:
         engine = _default
     return None if engine is None else engine.home
 
 
 def direct_calls() -> dict[Hashable, Any]:
-    """Calls of the default engine on C-ordered arrays of NumPy, as functions of the arrays."""
+    """Return the cached calls of the default engine on C-ordered NumPy arrays, as functions."""
     home = None if _default is None else _default.home
     return _NO_CALLS if home is None else home.direct
 
 
 def context_of(arrays: Sequence[Any]) -> cl.Context | None:
-    """The one context of pyopencl arrays.
+    """Return the common context of device arrays.
 
     Raises:
-        ContextMismatchError: They are of two contexts.
+        ContextMismatchError: They have two contexts.
     """
     context: cl.Context | None = None
     for array in arrays:
@@ -143,7 +143,7 @@ def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
 
 
 def _default_state() -> QueueState:
-    """The state of the default engine, which another thread may close at any moment."""
+    """Return the state of the default engine, which another thread may close at any time."""
     while True:
         engine = default_engine()
         try:
@@ -165,13 +165,13 @@ def _state_of_context(context: cl.Context | None) -> QueueState:
 
 
 def _engine_of(context: cl.Context, queue: cl.CommandQueue | None) -> Engine:
-    """The engine of calls on a context's arrays that name none."""
+    """Return the engine of calls without ``engine=`` on arrays of a context."""
     if _default is not None and not _default.is_closed and _default.context == context:
         return _default
     device = context.devices[0] if queue is None else queue.device
     key = (context.int_ptr, device.int_ptr)
-    found = _by_context.get(key)
-    if found is None or found.is_closed:
-        own = cl.CommandQueue(context, device) if queue is None else queue
-        found = _by_context[key] = Engine(queue=own)
-    return found
+    engine = _by_context.get(key)
+    if engine is None or engine.is_closed:
+        own_queue = cl.CommandQueue(context, device) if queue is None else queue
+        engine = _by_context[key] = Engine(queue=own_queue)
+    return engine

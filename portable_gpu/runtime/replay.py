@@ -62,9 +62,9 @@ class Recording(QueueState):
         self.rooms.append(_Room(nbytes))
         return self.rooms[-1]
 
-    def fold_space(self, counters: int, nbytes: int) -> tuple[Any, Any]:
+    def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:
         """See :meth:`QueueState.fold_space`."""
-        return self._state.fold_space(counters, nbytes)
+        return self._state.counters_and_partials(counters, nbytes)
 
     @classmethod
     def of(

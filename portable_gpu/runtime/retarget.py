@@ -35,8 +35,8 @@ def retarget(ptx: str) -> str:
     """
     architectures = set(_MARK.findall(ptx))
     if len(architectures) != 1:
-        found = ", ".join(sorted(architectures)) or "none"
-        raise ValueError(f"the marks of one architecture are expected; found {found}")
+        marked = ", ".join(sorted(architectures)) or "none"
+        raise ValueError(f"the marks of one architecture are expected; found {marked}")
     text, count = _TARGET.subn(rf"\g<1>{architectures.pop()}", ptx)
     if count != 1:
         raise ValueError(f"one .target line is expected; found {count}")

@@ -41,7 +41,7 @@ def asarray(
     Raises:
         DTypeError: ``x`` is not an array, or its dtype is not supported.
         ContextMismatchError: ``queue`` and ``engine`` belong to different contexts.
-        DeviceMemoryError: The device has no room for it.
+        DeviceMemoryError: The array cannot be allocated.
     """
     check_place(engine, queue)
     array = as_array(x, "x")
@@ -83,7 +83,7 @@ def dlpack_device(array: Array) -> tuple[int, int]:
 
 
 def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -> Any:
-    """A DLPack capsule of an array, after all its events.
+    """Return a DLPack capsule of an array, once all its events have ended.
 
     On a CPU device whose memory is the host's, the capsule shares the memory and keeps it alive,
     unless a copy is requested.  Writes of later kernels are visible there once they are done.
@@ -101,7 +101,7 @@ def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -
     array.check()
     on_cpu = _is_on_cpu(array)
     if isinstance(array.base_data, cl.SVMPointer):
-        raise ExportError("the array lies in shared virtual memory, which DLPack has no word for")
+        raise ExportError("the array is in shared virtual memory, which DLPack does not support")
     if (device is None and not on_cpu) or device not in (None, _DLPACK_CPU):
         raise ExportError(
             "DLPack shares an array with a CPU's memory only; "
@@ -115,9 +115,9 @@ def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -
 
 
 class _Mapping:
-    """The mapped memory of a CPU device's buffer, as long as somebody uses it.
+    """The mapped memory of a CPU device's buffer, unmapped when the last view of it is freed.
 
-    It holds the array too, because a pool reuses the memory of arrays that are gone.
+    It refers to the array too, because a pool reuses the memory of freed arrays.
     """
 
     def __init__(self, array: Any) -> None:

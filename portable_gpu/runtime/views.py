@@ -1,7 +1,6 @@
-"""Arrays in, arrays out: one strided view for NumPy arrays and pyopencl arrays alike.
+"""Strided views of memory, for NumPy arrays and device arrays; checks of arrays and outputs.
 
-The view is the Matrix of the founding texts with any number of axes: a buffer, an offset, a
-shape and strides, the latter three in elements.
+A view is a buffer, an offset, a shape and strides; offset and strides count elements.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | Array | pyopencl.array.Array | anything numpy.asarray takes
 _HOST_MEMORY = (1, 3, 11, 13)  # DLPack's CPU, pinned by two vendors' drivers, and managed
-# What an object's own methods raise; an exception of a signal handler's is to come through.
+# Exceptions of an object's methods; those that signal handlers raise must propagate.
 _REFUSALS = (
     TypeError, ValueError, ArithmeticError, AttributeError, BufferError, LookupError, RuntimeError,
 )  # fmt: skip
 _HOST = "the host's memory"
 _PARENT, _USE_HOST_PTR = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_flags.USE_HOST_PTR
 
-#: The attribute of a buffer's Python object that holds what is known of it.
+#: The attribute of a buffer's Python object that refers to its :class:`Memory`.
 MEMORY = "_portable_gpu"
 
 
 class Memory:
-    """What is known of a buffer; kept by its Python object, which it tells from all others.
+    """The properties of a buffer; each Python object of a buffer has its own.
 
-    Who remembers it does not keep the buffer, as who remembers the buffer would.
+    It identifies the buffer without keeping it alive.
 
     Attributes:
         size: Bytes.
-        origin: The memory that it is part of, and where there it begins; ``None`` until asked for.
+        origin: The memory of which it is a part, and its first byte there; ``None`` until queried.
     """
 
     __slots__ = ("origin", "size")
@@ -62,17 +61,17 @@ class Memory:
 
 
 def memory_of(base: Any) -> Memory:
-    """What is known of a buffer, or of shared virtual memory, which takes no attributes."""
-    found: Memory | None = getattr(base, MEMORY, None)
-    if found is None:
-        found = Memory(base.size)
+    """Return the properties of a buffer, or of shared virtual memory, which has no attributes."""
+    memory: Memory | None = getattr(base, MEMORY, None)
+    if memory is None:
+        memory = Memory(base.size)
         with contextlib.suppress(AttributeError):
-            setattr(base, MEMORY, found)
-    return found
+            setattr(base, MEMORY, memory)
+    return memory
 
 
 def origin_of(base: Any) -> tuple[Any, int]:
-    """The memory that a buffer is part of, and where there it begins, in bytes."""
+    """Return the memory of which a buffer is a part, and the buffer's first byte there."""
     memory = memory_of(base)
     if memory.origin is None:
         memory.origin = _origin(base)
@@ -83,8 +82,9 @@ def origin_of(base: Any) -> tuple[Any, int]:
 class View:
     """A strided view of device memory; offset and strides count elements.
 
-    ``address`` is where a buffer starts that is made of the caller's memory; the device's own
-    buffers start at round addresses.  Not frozen, for that doubles the time to make one.
+    ``address`` is the host address of a buffer on the caller's memory; it is 0 for the device's own
+    buffers, which are aligned.  The class is not frozen, because that would double the time to
+    make a view.
     """
 
     buffer: Any
@@ -103,7 +103,7 @@ class View:
         return size
 
     def is_of(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether it shows all of a NumPy array as that lies in memory, and not a copy."""
+        """Whether it is a view of the memory of a NumPy array, and not of a copy."""
         itemsize = self.dtype.itemsize
         strides = tuple([s * itemsize for s in self.strides])
         start = self.address + self.offset * itemsize
@@ -119,9 +119,9 @@ class View:
 
 
 def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
-    """``value`` as a NumPy or pyopencl array of a supported dtype, never copied needlessly.
+    """Return ``value`` as a NumPy or device array of a supported dtype, without needless copies.
 
-    Of a subclass of ``numpy.ndarray`` the memory counts.
+    A subclass of ``numpy.ndarray`` is treated as a plain array on its memory.
 
     Raises:
         ArgumentError: It is to be overwritten, and has another byte order.
@@ -159,7 +159,7 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
 
 
 def _refuse_masked(array: Any, name: str) -> None:
-    """Raise ArgumentTypeError for an array some of whose elements may not count."""
+    """Raise ArgumentTypeError for a masked array."""
     if type(array) is not np.ndarray and isinstance(array, np.ndarray) and hasattr(array, "mask"):
         raise ArgumentTypeError(
             f"{name} is a {type(array).__name__}, whose mask kernels do not see; pass "
@@ -192,15 +192,15 @@ def new_array(
     dtype: np.dtype[Any],
     data: Any | None = None,
 ) -> Any:
-    """A C-ordered array on a queue, not filled: of fresh memory, or of ``data``.
+    """Return a C-ordered array on a queue, not filled: in new memory, or in ``data``.
 
     Args:
-        state, queue: The queue, and the object by which the caller knows it.
-        shape, dtype: Of the array.
+        state, queue: The state of the queue, and the caller's object for the queue.
+        shape, dtype: Those of the array.
         data: Its memory.
 
     Raises:
-        DeviceMemoryError: The device has no room for it.
+        DeviceMemoryError: The memory cannot be allocated.
     """
     size = prod(shape)
     itemsize = dtype.itemsize
@@ -215,14 +215,14 @@ def new_array(
 
 
 def places(views: Sequence[View]) -> tuple[list[Any], tuple[int, ...]]:
-    """Buffers and offsets (in elements) of views, as plans take them."""
+    """Return the buffers and offsets (in elements) of views, the arguments of plans."""
     return [view.buffer for view in views], tuple([view.offset for view in views])
 
 
 def maker_like(array: Any) -> Callable[[cl.CommandQueue, Any, list[cl.Event]], Any]:
-    """What makes arrays like one that begins its buffer: of a queue, a buffer and events.
+    """Return a function that makes arrays like one with offset 0, from queue, buffer and events.
 
-    An array costs 0.2 us, the public constructor some microseconds.
+    It takes 0.2 us; the public constructor takes several microseconds.
     """
     context, shape, dtype, strides = array.context, array.shape, array.dtype, array.strides
     nbytes, size, allocate = array.nbytes, array.size, object.__new__
@@ -246,7 +246,7 @@ def maker_like(array: Any) -> Callable[[cl.CommandQueue, Any, list[cl.Event]], A
 
 
 def extent(array: Any) -> tuple[int, int]:
-    """Bytes before the first element of a device array that it touches, and end of the others."""
+    """Return the bytes of a device array before its first element, and the end of those after."""
     if not array.size:
         return 0, 0
     low, end = bounds(array, 0)
@@ -256,14 +256,13 @@ def extent(array: Any) -> tuple[int, int]:
 def check_extent(array: Any, touched: tuple[int, int], name: str = "an array") -> None:
     """Raise ArgumentError unless a device array's buffer holds all of it.
 
-    pyopencl makes arrays on buffers that are too small without a word, and a kernel would read or
-    write what lies beyond.  (It cannot tell of a buffer that was released by hand, and crashes if
-    it is asked.)
+    pyopencl makes arrays on buffers that are too small without an error, and a kernel would access
+    other memory.  (Buffers that were released explicitly are not detected: pyopencl crashes.)
 
     Args:
         array: The array.
-        touched: What :func:`extent` says of it.
-        name: How the message calls it.
+        touched: The result of :func:`extent`.
+        name: The name of the array in the message.
     """
     before, end = touched
     if not end:
@@ -285,9 +284,9 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
         )
     _refuse_masked(out, name)
     if host != isinstance(out, np.ndarray):
-        given = "on the device" if host else "of NumPy"
-        wanted = "NumPy's; an array of NumPy" if host else "on the device; a portable_gpu.Array"
-        raise ArgumentError(f"{name} is an array {given}, and the result {wanted} would do")
+        kind = "on the device" if host else "of NumPy"
+        requested = "NumPy's; an array of NumPy" if host else "on the device; a portable_gpu.Array"
+        raise ArgumentError(f"{name} is an array {kind}, and the result {requested} would do")
     if tuple(out.shape) != tuple(shape):
         raise ShapeError(f"{name} has shape {tuple(out.shape)}, the result has {tuple(shape)}")
     if out.dtype != dtype:
@@ -300,17 +299,17 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
 
 def check_no_overlap(out: Any, out_name: str, inputs: Sequence[tuple[Any, str]]) -> None:
     """Raise OverlapError if ``out`` shares memory with any of ``inputs`` (array, name)."""
-    found = overlap(out, [array for array, _ in inputs])
-    if found:
+    position = overlap(out, [array for array, _ in inputs])
+    if position:
         raise OverlapError(
-            f"{out_name} shares memory with {inputs[found - 1][1]}; pass a separate array"
+            f"{out_name} shares memory with {inputs[position - 1][1]}; pass a separate array"
         )
 
 
 def overlap(out: Any, arrays: Sequence[Any]) -> int:
-    """Which of ``arrays``, counted from 1, shares memory with ``out``; 0 if none does.
+    """Return the position, from 1, of the first array that shares memory with ``out``; 0 if none.
 
-    One array of NumPy and one of a device never do.
+    A NumPy array and a device array never share memory.
     """
     if isinstance(out, np.ndarray):
         for position, array in enumerate(arrays, 1):
@@ -349,7 +348,7 @@ def _origin(base: Any) -> tuple[Any, int]:
 
 
 def bounds(array: Any, origin: int) -> tuple[int, int]:
-    """First byte and end of what ``array`` (not empty) may touch, its first element at origin."""
+    """Return the first byte and the end of a nonempty array whose first element is at origin."""
     steps = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
     low = sum(step for step in steps if step < 0)
     high = sum(step for step in steps if step > 0)
@@ -357,7 +356,7 @@ def bounds(array: Any, origin: int) -> tuple[int, int]:
 
 
 def may_overlap_itself(array: Any) -> bool:
-    """Whether a stride is less than what the axes below it span; no slice of an array is so."""
+    """Whether a stride is less than the span of the axes with smaller strides; slices never are."""
     axes = sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
     span = array.dtype.itemsize
     for stride, extent in axes if array.size else ():

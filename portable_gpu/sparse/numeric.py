@@ -151,7 +151,7 @@ class Numeric:
         stages, places, _ = self._inverse_layout
 
         def make() -> Plan:
-            at = self.cached("squares' places", lambda: self.engine.bring(places))
+            at = self.cached("squares' places", lambda: self.engine.upload(places))
             return Steps(
                 [
                     step
@@ -283,7 +283,7 @@ class Numeric:
         n, count = symbolic.n, b.shape[1] if len(b.shape) == 2 else 1
         rows = self.cached(
             ("rows of", system),
-            lambda: self.engine.bring(symbolic.perm if system == "P" else symbolic.iperm),
+            lambda: self.engine.upload(symbolic.perm if system == "P" else symbolic.iperm),
         )
         elem, operand = element(dtype), operand_of(b)
         return self.cached(
@@ -316,7 +316,7 @@ class Numeric:
         """Return, on the device, the row of the matrix, or of L, of each column of the fronts."""
         symbolic = self.symbolic
         perm = symbolic.front_perm if permutes else symbolic.front_columns
-        return self.cached(("perm", permutes), lambda: self.engine.bring(perm))
+        return self.cached(("perm", permutes), lambda: self.engine.upload(perm))
 
 
 def operand_of(view: View) -> Operand:

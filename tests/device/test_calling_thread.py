@@ -51,7 +51,7 @@ def test_plans_are_forgotten_by_who_remembers_their_calls(
     both: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or else their tables would stay."""
-    monkeypatch.setattr("portable_gpu.runtime.engine._MOST_PLANS", 2)
+    monkeypatch.setattr("portable_gpu.runtime.engine._MAX_PLANS", 2)
     for n in range(1, 6):
         assert pg.sum(np.ones(n)) == n
         assert len(both.state().known) <= 2

@@ -270,7 +270,7 @@ def test_dropped_result_is_not_overwritten(engine: Engine, x: Any) -> None:
 
 def test_memory_that_a_queue_keeps_is_bounded(engine: Engine) -> None:
     state = engine.state(cl.CommandQueue(engine.context))
-    state._most_held = 1 << 16
+    state._max_unused = 1 << 16
     for power in range(8, 16):
         for buffer in [state.allocate(1 << power) for _ in range(4)]:
             assert buffer.size >= 1 << power
@@ -456,7 +456,7 @@ def test_threads_that_need_room_at_once(engine: Engine) -> None:
             counters, nbytes = (int(n) for n in rng.integers(1, 1 << 16, 2))
             if rng.integers(8) == 0:  # begin anew, with little
                 state._counters, state._partials = state._zeroed(1), state._zeroed(1)
-            room, partials = state.fold_space(counters, nbytes)
+            room, partials = state.counters_and_partials(counters, nbytes)
             if room.size < 4 * counters or partials.size < nbytes:
                 small.append((counters, nbytes))
 

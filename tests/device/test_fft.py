@@ -457,14 +457,14 @@ def test_tables_are_forgotten_before_they_fill_the_device(
     unoptimised: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 3000
-    monkeypatch.setattr(Engine, "_most_kept", property(lambda engine: most))
+    monkeypatch.setattr(Engine, "_max_table_bytes", property(lambda engine: most))
     for n in (96, 100, 112, 120, 96, 100):
         x = numbers((17, n), np.complex64)
         for _ in range(2):  # of the second the plan is remembered
             assert_transforms(pg.fft.fft(x, engine=unoptimised), np.fft.fft(x.astype(complex)), n)
         plans = list(unoptimised._plans.values())
         kept = sum(getattr(plan, "kept_bytes", 0) for plan in plans)
-        assert 0 < kept == unoptimised._kept_bytes
+        assert 0 < kept == unoptimised._table_bytes
         assert kept <= most or len([plan for plan in plans if plan.kept_bytes]) == 1
         assert len(unoptimised.state().known) <= len(plans)
 

@@ -143,7 +143,7 @@ def test_room_to_fold_in_that_gives_way_to_larger(own: Engine) -> None:
     x = on_device(own, data)
     for turn in range(6):
         assert pg.sum(x, engine=own).get() == data.sum()
-        state.fold_space(4096 << turn, 1 << 16 + turn)
+        state.counters_and_partials(4096 << turn, 1 << 16 + turn)
         for _ in range(4):  # what was released is given to others
             filled = np.full(1 << 14, 0x01010101, np.uint32)
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

@@ -93,7 +93,7 @@ def test_a_device_that_is_too_small(
     [found] = symbolic.memory_estimate("float32", engine).devices
     monkeypatch.setattr(numeric, "memory_on", small)
     monkeypatch.setattr(Engine, "allocate", lambda *_: pytest.fail("it was not looked at before"))
-    monkeypatch.setattr(Engine, "bring", lambda *_: pytest.fail("it was not looked at before"))
+    monkeypatch.setattr(Engine, "upload", lambda *_: pytest.fail("it was not looked at before"))
     message = f"takes {found.total} bytes of .*{found.panels} for L, {found.updates} for update"
     with pytest.raises(DeviceMemoryError, match=message):
         cholesky(A, symbolic=symbolic, engine=engine)

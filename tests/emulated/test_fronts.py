@@ -87,7 +87,7 @@ def test_inverse(name: str, dtype: Any) -> None:
     factor = place(device, np.linalg.cholesky(given.dense))
     sizes = square_sizes(given.fronts, gpu.target, device.elem)
     stages, places, room = top_down_levels(given.fronts, schedule.chunks, sizes)
-    at = gpu.bring(places)
+    at = gpu.upload(places)
     steps = [step for stage in stages[0] for step in inverse_steps(device, stage, places, at)]
     diagonal, squares = np.full(len(given.dense), np.nan, dtype), np.full(room, np.nan, dtype)
     state: Any = gpu

@@ -77,7 +77,7 @@ class Emulator:
         self.in_order, self.queue, self.own_queue = True, None, None
         self.counters = np.zeros(1 << 16, np.uint32)
 
-    def bring(self, values: Any) -> Any:
+    def upload(self, values: Any) -> Any:
         """A table that a plan keeps."""
         return np.resize(values, max(1, values.size))
 
@@ -106,7 +106,7 @@ class Emulator:
         """Room that starts as NaN."""
         return np.full(nbytes, 0xFF, np.uint8)
 
-    def fold_space(self, counters: int, nbytes: int) -> tuple[Any, Any]:
+    def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:
         """Counters that kernels leave at zero, and room."""
         assert not self.counters.any()
         return self.counters, self.workspace(max(nbytes, 4))

@@ -82,7 +82,7 @@ def test_a_signal_before_the_loader_has_read_the_list(
             raise KeyboardInterrupt
         return []
 
-    monkeypatch.setattr(loader, "_is_told", False)
+    monkeypatch.setattr(loader, "_is_listed", False)
     monkeypatch.setattr("pyopencl.get_platforms", get_platforms)
     with pytest.raises(KeyboardInterrupt):
         loader.platforms()

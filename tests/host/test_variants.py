@@ -49,7 +49,7 @@ class Recorder:
         """A plan of a part; or what is asked of a device: that its units work, which they do."""
         return True if "work" in key[0] else make()
 
-    def bring(self, values: Any) -> None:
+    def upload(self, values: Any) -> None:
         """A table that a plan keeps."""
 
     def allocate(self, nbytes: int) -> None:

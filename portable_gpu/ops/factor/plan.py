@@ -119,7 +119,7 @@ class TilesPlan(OneLaunch):
         self._scalars = (0,) if p.factorises else ()
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters, _ = state.fold_space(2 + self._flags, 0)
+        counters, _ = state.counters_and_partials(2 + self._flags, 0)
         return *operands, counters
 
 
@@ -151,7 +151,7 @@ class VectorPlan(OneLaunch):
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters, _ = state.fold_space(self._counters, 0)
+        counters, _ = state.counters_and_partials(self._counters, 0)
         return *operands, counters
 
 

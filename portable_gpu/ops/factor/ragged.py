@@ -98,7 +98,7 @@ class _TablePlan(OneLaunch):
     ) -> None:
         """Build the kernel; ``names`` of its operands, ``scalars`` that calls may give."""
         self.flop, self.workspace_bytes = flop, kernel.groups * kernel.scratch
-        self._table = engine.bring(table)
+        self._table = engine.upload(table)
         self.kept_bytes = table.nbytes
         self._scalars = (0,) * len(scalars)
         self._launch = engine.programs.launch(

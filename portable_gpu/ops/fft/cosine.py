@@ -124,7 +124,7 @@ class _CosineStepPlan(Plan):
             constants[f"batch{d}_size"] = axis.size
             constants[f"x_batch{d}"], constants[f"y_batch{d}"] = axis.strides
         table = as_components(_roots(kind, side.n), real.real)
-        self._table = engine.bring(table)
+        self._table = engine.upload(table)
         self.kept_bytes = table.nbytes
         self.bytes = 2 * real.itemsize * lines * side.numbers
         self._launch = engine.programs.launch(

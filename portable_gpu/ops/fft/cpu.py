@@ -201,7 +201,7 @@ class CpuPassPlan(Plan):
                 padded[: len(table)] = table
                 tables[f"{name}_factor"] = as_components(padded, first.real.real)
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
-        uploaded = {name: engine.bring(table) for name, table in tables.items()}
+        uploaded = {name: engine.upload(table) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in tables.values())
         self._launch = engine.programs.launch(
             text(passes, policy, engine.target),

@@ -229,7 +229,7 @@ class GroupPassPlan(Plan):
             [*["scale"] * last.scaled, *(name.replace("in", "offset") for name in operands)],
             (total * plans[0].group,),
             (plans[0].group,),
-            kept={name: engine.bring(table) for name, table in parts.items()},
+            kept={name: engine.upload(table) for name, table in parts.items()},
         )
 
     def enqueue(
@@ -248,7 +248,7 @@ class GroupPassPlan(Plan):
             scalars = ()
         places = (*scalars, *others, at - self._shift)
         if self._counters:
-            buffers = (*buffers, state.fold_space(self._counters, 0)[0])
+            buffers = (*buffers, state.counters_and_partials(self._counters, 0)[0])
         return self._launch(state, buffers, places, wait_for)
 
 

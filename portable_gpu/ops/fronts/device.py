@@ -93,7 +93,7 @@ class DeviceFronts:
             "started": started,
         }
         self.kept_bytes = table_bytes(fronts)
-        self.tables = [engine.bring(tables[name]) for name in TABLES]
+        self.tables = [engine.upload(tables[name]) for name in TABLES]
 
     @cached_property
     def contribution_lists(self) -> dict[str, cl.Buffer]:
@@ -117,7 +117,7 @@ class DeviceFronts:
             "taken_start": np.concatenate([[0], np.cumsum(counts)]),
             "taken": source[np.argsort(target_row, kind="stable")],
         }
-        return {name: self.engine.bring(table.astype(np.int32)) for name, table in tables.items()}
+        return {name: self.engine.upload(table.astype(np.int32)) for name, table in tables.items()}
 
 
 def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
@@ -187,9 +187,9 @@ class FrontsPlan(OneLaunch):
         further = further or {}
         self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
         waiting = ["counters"] if counters else []
-        bring = device.engine.bring
+        upload = device.engine.upload
         further_tables = [
-            bring(item) if isinstance(item, np.ndarray) else item for item in further.values()
+            upload(item) if isinstance(item, np.ndarray) else item for item in further.values()
         ]
         self._tables = [*further_tables, *device.tables]
         self.kept_bytes = sum(
@@ -202,5 +202,5 @@ class FrontsPlan(OneLaunch):
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters = [state.fold_space(self._counters, 0)[0]] if self._counters else []
+        counters = [state.counters_and_partials(self._counters, 0)[0]] if self._counters else []
         return super()._buffers(state, (*self._tables, *operands, *counters))

@@ -135,7 +135,7 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     fronts, target, elem = device.fronts, device.engine.target, device.elem
     is_own = tiles[:, 1] < -(-fronts.columns[tiles[:, 0]] // TILE)
     own_tiles, update_tiles = int(is_own.sum()), int((~is_own).sum())
-    tables = {"tiles": device.engine.bring(tiles)}
+    tables = {"tiles": device.engine.upload(tiles)}
     constants = {"groups": own_tiles, "all_flags": len(tiles)}
     c, u = fronts.columns[which], fronts.rows[which]
     updates = int((c * u * (u + 1)).sum()) * elem.components**2

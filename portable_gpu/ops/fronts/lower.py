@@ -61,7 +61,7 @@ class LowerPlan(OneLaunch):
             *rows,
             *(each.astype(index) for each in (take, *images)),
         ]
-        self._tables = [engine.bring(table) for table in tables]
+        self._tables = [engine.upload(table) for table in tables]
         self.kept_bytes = sum(table.nbytes for table in tables)
         self.bytes = self.kept_bytes + (stored + len(take)) * elem.itemsize
         run = _RUN if target.is_cpu else 1

@@ -34,7 +34,7 @@ class Rows:
     ) -> None:
         self.engine, self.n = engine, len(start) - 1
         tables = start.astype(np.int64), column.astype(np.int32), source.astype(np.int64)
-        self.tables = [engine.bring(table) for table in tables]
+        self.tables = [engine.upload(table) for table in tables]
         self.nbytes = sum(table.nbytes for table in tables)
 
 

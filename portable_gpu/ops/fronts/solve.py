@@ -158,7 +158,7 @@ class TakePlan(OneLaunch):
         target = engine.target
         size, run = group_size(target), _RUN * 16 if target.is_cpu else 1
         groups = -(-len(index) // (run * size))
-        self._index = engine.bring(index.astype(np.int64))
+        self._index = engine.upload(index.astype(np.int64))
         self.kept_bytes = 8 * len(index)
         self.bytes = len(index) * (8 + source.itemsize + to.itemsize)
         self._launch = engine.programs.launch(

@@ -33,5 +33,5 @@ class SplitSpace:
         Raises:
             DeviceMemoryError: The device has no such room.
         """
-        counters, _ = state.fold_space(self.counters, 0)
+        counters, _ = state.counters_and_partials(self.counters, 0)
         return state.workspace(self.nbytes), counters

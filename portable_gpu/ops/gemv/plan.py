@@ -101,7 +101,7 @@ class GemvPlan(Plan):
         )  # fmt: skip
         route = self.route
         if route.parts > 1:
-            counters, partial = state.fold_space(route.blocks, route.partial_bytes)
+            counters, partial = state.counters_and_partials(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
         return self._launch(state, buffers, scalars, wait_for)
 

@@ -120,7 +120,7 @@ class ReducePlan(Plan):
         if self._shift:
             offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
         if self._parts > 1:
-            buffers = (*buffers, *state.fold_space(self._counters, self._partial_bytes))
+            buffers = (*buffers, *state.counters_and_partials(self._counters, self._partial_bytes))
         return self._launch(state, buffers, offsets, wait_for)
 
 

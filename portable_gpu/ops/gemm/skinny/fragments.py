@@ -266,6 +266,6 @@ class SkinnyPlan(Plan):
         route, (alpha, beta) = self._route, scalars
         scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
         if route.parts > 1:
-            counters, partial = state.fold_space(route.blocks, route.partial_bytes)
+            counters, partial = state.counters_and_partials(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
         return self._launch(state, buffers, scalars, wait_for)
