@@ -41,7 +41,7 @@ kernels = pg.elementwise(
     d=distances, s=SCALES.astype(dtype)[:, None, None], unit=np.eye(len(train), dtype=dtype),
     noise=NOISE,
 )  # fmt: skip
-factors = cholesky(kernels)
+factors = cholesky(kernels, lower=True)
 halves = solve_triangular(factors, known[:, None], lower=True)
 logs = pg.sum(np.log(np.diagonal(factors, axis1=1, axis2=2)), axis=1)
 fits = pg.sum(halves[..., 0] ** 2, axis=1)

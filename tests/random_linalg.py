@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -206,7 +207,7 @@ def cholesky(d: Drawn) -> None:
     n, batch, lower, overwrite = d.extent(), d.batch(), d.flag(), d.flag(0.3)
     a = d.spoiled(d.definite(n, batch))
     given = d.give(other_nan(a, lower), writes=overwrite)
-    options = {"lower": lower, "overwrite": overwrite, "engine": d.engine}
+    options = {"lower": lower, "overwrite_a": overwrite, "engine": d.engine}
     options["check"] = d.draw.choice(("late", "now"))
     got = told(a, lambda: values(linalg.cholesky(given, **options)))
     if got is None:
@@ -381,7 +382,7 @@ def packed_cholesky(d: Drawn) -> None:
     ap = d.give(line, writes=overwrite, in_line=overwrite or d.kind != "host")
 
     def work() -> Any:
-        factor = packed.cholesky(ap, overwrite=overwrite, engine=d.engine)
+        factor = packed.cholesky(ap, overwrite_ap=overwrite, engine=d.engine)
         assert (factor is ap) == overwrite
         full = packed.unpack(factor, lower, engine=d.engine)
         return values(full), values(packed.cho_solve(factor, rhs, lower, engine=d.engine))
@@ -412,15 +413,17 @@ def packed_solve(d: Drawn) -> None:
 
 
 def packed_product(d: Drawn) -> None:
-    n, k, batch, hermitian = d.extent(), d.extent(), d.batch(), d.flag()
+    n, k, batch, hermitian, lower = d.extent(), d.extent(), d.batch(), d.flag(), d.flag()
     alpha, beta = d.draw.choice((1, -2)), d.draw.choice((0, 0, 1, -1.5))
     x = d.numbers(*batch, n, k)
     other = adjoint(x) if hermitian else np.swapaxes(x, -1, -2)
     line = packed_triangle(d.definite(n, batch))
     c = d.give(line, writes=True, in_line=True) if beta or d.flag(0.3) else None
-    product = packed.herk if hermitian else packed.syrk
+    product = partial(packed.herk, lower=lower) if hermitian else packed.syrk
     got = values(product(d.give(x), alpha=alpha, beta=beta, out=c, engine=d.engine))
-    expected = alpha * packed_triangle(wider(x) @ wider(other)) + beta * wider(line)
+    whole = wider(x) @ wider(other)
+    stored = whole if lower or not hermitian else np.swapaxes(whole, -1, -2)
+    expected = alpha * packed_triangle(stored) + beta * wider(line)
     bound = packed_triangle(product_bound(x, other, d.dtype, alpha))
     bound = bound + gamma(k + 3, d.dtype) * abs(beta) * np.abs(wider(line))
     assert_within(got, expected, bound)
@@ -460,7 +463,7 @@ def ragged_cholesky(d: Drawn) -> None:
     rhs = collection(d, right)
 
     def work() -> Any:
-        options = {"overwrite": True} if overwrite else {}
+        options = {"overwrite_a": True} if overwrite else {}
         factors = ragged.cholesky(given, lower=lower, engine=d.engine, **options)
         found = ragged.cho_solve(factors, rhs, lower, engine=d.engine)
         return each(factors), each(found)

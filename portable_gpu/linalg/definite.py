@@ -47,8 +47,7 @@ def cho_factor(
 
     Args:
         a, check, precision: As in :func:`cholesky`.
-        lower: Whether the factor is L; else U.  (The default is SciPy's, and not
-            :func:`cholesky`'s.)
+        lower: Whether the factor is L; else U.
         overwrite_a: Store the factor in the triangle of ``a``.
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -59,7 +58,7 @@ def cho_factor(
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
     factor = cholesky(
-        a, lower=lower, overwrite=overwrite, check=check, precision=precision, engine=engine,
+        a, lower=lower, overwrite_a=overwrite, check=check, precision=precision, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
     return factor, lower
@@ -86,7 +85,7 @@ def cho_solve(
             which only the triangle is read.
         b: Shape (..., n, m), or (n,): one vector for each factor; batch axes broadcast.
         overwrite_b: Store X in ``b``, and return that; not with ``refine``.
-        lower: Whether a factor that is passed alone is L.  (Default: yes, as in :func:`cholesky`.)
+        lower: Whether a factor that is passed alone is L; else (and by default) it is U.
         a: The matrix A, of which both triangles are read; with ``refine`` only.
         refine: Corrections ``X += A^-1 (B - A X)``, with residuals in the common dtype of ``a`` and
             ``b``: their number, or ``"auto"``: until the backward error is that of a factor of that
@@ -223,7 +222,7 @@ def solve(
         fast = replace(place, precision=precision or "bf16x6")
         try:
             c = converted(a, narrow, **place.options)
-            c = cholesky(c, lower=lower, overwrite=True, **fast.of_products)
+            c = cholesky(c, lower=lower, overwrite_a=True, **fast.of_products)
             x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, fast), refine, place)
         except NotPositiveDefiniteError:
             if refine != "auto":
@@ -236,8 +235,8 @@ def solve(
 
 def logdet(
     a: tuple[AnyArray, bool] | AnyArray,
+    lower: bool = False,
     *,
-    lower: bool = True,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -310,7 +309,7 @@ def _factor(
         c_and_lower, lower = c_and_lower
     name = f"the factor of {argument}"
     c = square(as_array(c_and_lower, name), name)
-    return c, True if lower is None else flag(lower, "lower")
+    return c, False if lower is None else flag(lower, "lower")
 
 
 def _known(precision: str | None) -> str | None:

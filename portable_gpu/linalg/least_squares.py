@@ -99,7 +99,7 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
     square_norms = converted(on_diagonal, on_diagonal.dtype, **place.options)
     check_rank = _rank_check(max(a.shape[-2:]) * float(np.finfo(a.dtype).eps))
     try:
-        factor = cholesky(squares, overwrite=True, **place.of_products)
+        factor = cholesky(squares, lower=True, overwrite_a=True, **place.of_products)
     except NotPositiveDefiniteError:  # raised for NumPy arrays; the factor has NaN from there on
         factor = squares
     # The ratio of a column's residual to its norm, both squared.  A column with NaN or infinity has
@@ -118,7 +118,8 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
         residuals.reports = ()  # this report contains that of the factor
 
     def corrections(residual: Any) -> Any:
-        return cho_solve(factor, place.product(a, residual, "C"), True, **place.of_products)
+        projected = place.product(a, residual, "C")
+        return cho_solve((factor, True), projected, True, **place.of_products)
 
     x = corrections(b)
     if not x.size:

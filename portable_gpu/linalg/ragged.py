@@ -163,9 +163,9 @@ class Ragged:
 
 def cholesky(
     a: Ragged | Sequence[AnyArray],
+    lower: bool = False,
+    overwrite_a: bool = False,
     *,
-    lower: bool = True,
-    overwrite: bool = False,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -177,7 +177,7 @@ def cholesky(
     Args:
         a: A list of square matrices, all of NumPy or all of a device, or a :class:`Ragged`.
         lower: Whether the factors are L; else U.
-        overwrite: Store the factors in the buffer of a :class:`Ragged`.
+        overwrite_a: Store the factors in the buffer of a :class:`Ragged`.
         check, precision, engine, queue, wait_for: As in :func:`portable_gpu.linalg.cholesky`.
 
     Returns:
@@ -193,14 +193,14 @@ def cholesky(
     Cost: ``n^3 / 3`` flop for each matrix.  A plan is made for the sizes and offsets; later calls
         with the same (:meth:`Ragged.like`) do no work on the host for each matrix.
     """
-    lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
+    lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
     one_of(check, CHECKS, "check")
     place = engine, queue, events_of(wait_for)
     if not isinstance(a, Ragged):
         if overwrite:
-            raise ArgumentError("overwrite is for a Ragged; a list's matrices are copied")
+            raise ArgumentError("overwrite_a is for a Ragged; a list's matrices are copied")
         gathered = _gathered(a, "a", lower, *place)
-        return _listed(cholesky(gathered, lower=lower, overwrite=True, check=check,
+        return _listed(cholesky(gathered, lower=lower, overwrite_a=True, check=check,
                                 precision=precision, engine=engine, queue=queue))  # fmt: skip
     _check_square(a)
     buffer = a.buffer
@@ -277,7 +277,7 @@ def solve_triangular(
 def cho_solve(
     a: Ragged | Sequence[AnyArray],
     b: Ragged | Sequence[AnyArray],
-    lower: bool = True,
+    lower: bool = False,
     *,
     overwrite_b: bool = False,
     check: str = "late",

@@ -32,7 +32,7 @@ def syrk(
     beta: complex = 0.0,
     c: AnyArray | None = None,
     trans: str = "N",
-    lower: bool = True,
+    lower: bool = False,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -51,7 +51,7 @@ def syrk(
             unchanged.  Default: a fresh array, whose other triangle is 0, as in
             ``scipy.linalg.blas``.
         trans: ``N``, or ``T`` for ``A^T @ A``; of real dtypes ``C`` is the same.
-        lower: Which triangle: ``col <= row``, or ``col >= row``.  (SciPy's default is the other.)
+        lower: Which triangle: ``col <= row``, or ``col >= row``.
         precision: Of products of float32, as :func:`portable_gpu.gemm` takes it.
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -78,7 +78,7 @@ def herk(
     beta: float = 0.0,
     c: AnyArray | None = None,
     trans: str = "N",
-    lower: bool = True,
+    lower: bool = False,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -114,7 +114,7 @@ def syr2k(
     beta: complex = 0.0,
     c: AnyArray | None = None,
     trans: str = "N",
-    lower: bool = True,
+    lower: bool = False,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -151,7 +151,7 @@ def her2k(
     beta: float = 0.0,
     c: AnyArray | None = None,
     trans: str = "N",
-    lower: bool = True,
+    lower: bool = False,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,

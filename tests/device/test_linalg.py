@@ -68,11 +68,11 @@ def factor(engine: Engine, a: Any, lower: bool, where: str) -> Any:
     """A factor computed in one of the ways, as a NumPy array."""
     overwrite = "over" in where
     if "host" in where:
-        result = cholesky(a, lower=lower, overwrite=overwrite, engine=engine)
+        result = cholesky(a, lower=lower, overwrite_a=overwrite, engine=engine)
         assert (result is a) == overwrite
         return result
     given = on_device(engine, a, rim=3)
-    result = cholesky(given, lower=lower, overwrite=overwrite, engine=engine)
+    result = cholesky(given, lower=lower, overwrite_a=overwrite, engine=engine)
     assert (result is given) == overwrite
     return from_device(result)
 
@@ -128,7 +128,7 @@ def test_factors(
 def test_large_factors_and_solves(fast: Engine, n: int, name: str) -> None:
     needs(fast, name)
     a = definite_by_diagonal(n, name)
-    got = cholesky(pg.asarray(a, engine=fast)).get()
+    got = cholesky(pg.asarray(a, engine=fast), lower=True).get()
     assert_factor(a, got, True, rows=np.arange(0, n, 97))
     b = numbers((n, 3), name)
     x = solve_triangular(got, b, lower=True, engine=fast)
@@ -189,7 +189,7 @@ def test_graded_matrices(fast: Engine, dtype: Any) -> None:
     for grades in (steps, steps[::-1]):
         a = definite(n, dtype, 10.0) * grades[:, None] * grades
         a = (a + adjoint(a)) / 2
-        got = cholesky(a, engine=fast)
+        got = cholesky(a, engine=fast, lower=True)
         assert_factor(a, got, True)
         b = numbers((n, 2), dtype)
         assert_solution(triangle(got, True), solve_triangular(got, b, lower=True, engine=fast), b)
@@ -319,8 +319,8 @@ def test_inverses(fast: Engine, n: int, dtype: Any, lower: bool, unit: bool, lay
 def test_bits_repeat(halved: Engine) -> None:
     a = definite(30, "float32", batch=(2,))
     b = numbers((30, 9), "float32")
-    first = cholesky(a, engine=halved)
-    np.testing.assert_array_equal(cholesky(a, engine=halved), first)
+    first = cholesky(a, engine=halved, lower=True)
+    np.testing.assert_array_equal(cholesky(a, engine=halved, lower=True), first)
     x = solve_triangular(first, b, lower=True, engine=halved)
     np.testing.assert_array_equal(solve_triangular(first, b, lower=True, engine=halved), x)
 
@@ -334,11 +334,11 @@ def test_not_positive_definite(fast: Engine) -> None:
     a[0, 2, 3, 3] = -4
     a[1, 1, 0, 0] = np.nan
     with pytest.raises(NotPositiveDefiniteError, match="2 matrices") as found:
-        cholesky(a, engine=fast)
+        cholesky(a, engine=fast, lower=True)
     error = pickle.loads(pickle.dumps(found.value))
     assert (error.index, error.column, error.pivot) == ((0, 2), 3, -4)
     assert isinstance(error, np.linalg.LinAlgError)
-    late = cholesky(pg.asarray(a, engine=fast))
+    late = cholesky(pg.asarray(a, engine=fast), lower=True)
     view = late[0].T
     for look in (late.get, lambda: pg.asnumpy(view), late.check, late.__dlpack__):
         with pytest.raises(NotPositiveDefiniteError, match=r"matrix \(0, 2\)"):
@@ -346,16 +346,16 @@ def test_not_positive_definite(fast: Engine) -> None:
     with pytest.raises(NotPositiveDefiniteError):
         float(late[0, 0, 0, 0])
     with pytest.raises(NotPositiveDefiniteError):
-        cholesky(pg.asarray(a, engine=fast), check="now")
+        cholesky(pg.asarray(a, engine=fast), check="now", lower=True)
     got = from_device(late)  # the others have theirs
     for index in ((0, 0), (0, 1), (1, 0), (1, 2)):
         assert_factor(a[index], got[index], True)
     assert np.all(np.isnan(np.diagonal(got[0, 2])[3:]))
     with pytest.raises(NotPositiveDefiniteError) as found:
-        cholesky(a[1, 1], engine=fast)
+        cholesky(a[1, 1], engine=fast, lower=True)
     assert found.value.index == ()
     assert np.isnan(found.value.pivot)
-    assert_factor(a[0, 0], cholesky(a[0, 0], engine=fast), True)
+    assert_factor(a[0, 0], cholesky(a[0, 0], engine=fast, lower=True), True)
 
 
 @pytest.mark.tiny
@@ -365,18 +365,18 @@ def test_not_positive_definite_by_halves(halved: Engine) -> None:
         a = np.eye(n, dtype="float32")
         a[column, column] = 0
         with pytest.raises(NotPositiveDefiniteError) as found:
-            cholesky(a, engine=halved)
+            cholesky(a, engine=halved, lower=True)
         assert (found.value.column, found.value.pivot) == (column, 0)
 
 
 def test_pyopencls_own_array_is_checked_at_once(fast: Engine) -> None:
     a = cla.to_device(fast.queue, -np.eye(3, dtype="float32"))
     with pytest.raises(NotPositiveDefiniteError):
-        cholesky(a, overwrite=True)
+        cholesky(a, overwrite_a=True, lower=True)
 
 
 def test_what_depends_on_a_factor_tells_too(fast: Engine) -> None:
-    factor = cholesky(pg.asarray(-np.eye(3, dtype="float32"), engine=fast))
+    factor = cholesky(pg.asarray(-np.eye(3, dtype="float32"), engine=fast), lower=True)
     x = solve_triangular(factor, pg.asarray(np.ones(3, "float32"), engine=fast), lower=True)
     y = solve_triangular(pg.asarray(np.eye(3, dtype="float32"), engine=fast), x)
     for late in (x, y, cholesky(factor)):
@@ -457,20 +457,20 @@ def test_arrays_that_cannot_be_overwritten(fast: Engine) -> None:
     a = np.eye(3, dtype="float32")
     a.flags.writeable = False
     with pytest.raises(ReadOnlyError):
-        cholesky(a, overwrite=True, engine=fast)
+        cholesky(a, overwrite_a=True, engine=fast)
     with pytest.raises(OverlapError):
         cholesky(
-            np.lib.stride_tricks.as_strided(np.ones(9, "float32"), (3, 3), (4, 4)), overwrite=True
+            np.lib.stride_tricks.as_strided(np.ones(9, "float32"), (3, 3), (4, 4)), overwrite_a=True
         )
     with pytest.raises(ShapeError):
         solve_triangular(np.ones((2, 3, 3)), np.ones((3, 1)), overwrite_b=True, engine=fast)
     eye, swapped = np.eye(3), np.eye(3).astype(np.dtype(float).newbyteorder())
     line = packed.pack(eye).astype(swapped.dtype)
     for call in (
-        lambda: cholesky(swapped, overwrite=True, engine=fast),
+        lambda: cholesky(swapped, overwrite_a=True, engine=fast),
         lambda: cho_solve((eye, True), swapped, overwrite_b=True, engine=fast),
         lambda: solve_triangular(eye, swapped, overwrite_b=True, engine=fast),
-        lambda: packed.cholesky(line, overwrite=True, engine=fast),
+        lambda: packed.cholesky(line, overwrite_ap=True, engine=fast),
         lambda: packed.solve_triangular(line, swapped, overwrite_b=True, engine=fast),
     ):
         with pytest.raises(ArgumentError, match="byte order"):

@@ -112,7 +112,7 @@ def test_factors(engine: Engine, dtype: str, n: int, layout: str, lower: bool) -
     given = laid(poisoned(a, lower), layout)
     found = cholesky(given, lower=lower, engine=engine)
     check_factor(a, found, lower)
-    assert cholesky(given, lower=lower, overwrite=True, engine=engine) is given
+    assert cholesky(given, lower=lower, overwrite_a=True, engine=engine) is given
     expected = poisoned(a, lower)
     part = np.tril_indices(n) if lower else np.triu_indices(n)
     expected[part] = found[part]
@@ -140,7 +140,7 @@ def test_one_bad_matrix_disturbs_no_other(engine: Engine, dtype: str, count: int
     given = a.copy()
     given[1, 4, 4], given[2, 2, 2] = -1, np.nan
     with pytest.raises(NotPositiveDefiniteError) as told:
-        cholesky(given, overwrite=True, engine=engine)
+        cholesky(given, overwrite_a=True, engine=engine, lower=True)
     assert (told.value.index, told.value.column) == ((1,), 4)
     assert told.value.pivot < 0
     good = [k for k in range(count) if k not in (1, 2)]
@@ -210,7 +210,7 @@ def test_later_blocks_tell_their_columns(engine: Engine, small_blocks: Engine) -
     a = definite((50, 50), "float64")
     a[40, 40] = a[45, 45] = -1
     with pytest.raises(NotPositiveDefiniteError) as told:
-        cholesky(a, engine=small_blocks)
+        cholesky(a, engine=small_blocks, lower=True)
     assert told.value.column == 40
     t = triangle(50, "float64")
     t[37, 37] = t[48, 48] = 0
@@ -224,9 +224,9 @@ def test_later_blocks_tell_their_columns(engine: Engine, small_blocks: Engine) -
 def test_repeated_calls_look_at_their_own_report(engine: Engine) -> None:
     good, bad = definite((9, 9), "float32"), -np.eye(9, dtype="float32")
     for _ in range(3):
-        check_factor(good, cholesky(good, engine=engine), True)
+        check_factor(good, cholesky(good, engine=engine, lower=True), True)
         with pytest.raises(NotPositiveDefiniteError):
-            cholesky(bad, engine=engine)
+            cholesky(bad, engine=engine, lower=True)
         with pytest.raises(SingularMatrixError):
             solve_triangular(np.zeros_like(bad), good, engine=engine)
 
@@ -250,7 +250,7 @@ def test_nothing_is_computed_with_what_stood_in_memory(
     monkeypatch.setattr(QueueState, "from_pool", take_tiny)
     a = definite((3, 37, 37), dtype)
     if operation == "cholesky":
-        cholesky(a, engine=engine)
+        cholesky(a, engine=engine, lower=True)
     else:
         solve_triangular(
             np.linalg.cholesky(a), random((3, 37, 5), dtype), lower=True, engine=engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,29 +120,29 @@ def test_pack_and_unpack(n: int, lower: bool) -> None:
 
 def test_small_ones_are_lapacks() -> None:
     a = np.arange(9.0).reshape(3, 3)
-    np.testing.assert_array_equal(packed.pack(a), [0, 3, 4, 6, 7, 8])
+    np.testing.assert_array_equal(packed.pack(a, lower=True), [0, 3, 4, 6, 7, 8])
     np.testing.assert_array_equal(packed.pack(a, lower=False), [0, 1, 4, 2, 5, 8])
 
 
 def test_strided_matrices(engine: Any) -> None:
     a = _random((2, 3, 260, 260), "float32")[:, :, ::2, ::-2]
-    ap = packed.pack(a)
+    ap = packed.pack(a, lower=True)
     np.testing.assert_array_equal(ap, packed_triangle(a))
-    np.testing.assert_array_equal(packed.unpack(ap), np.tril(a))
-    np.testing.assert_array_equal(packed.pack(on_device(engine, a)).get(), ap)
-    np.testing.assert_array_equal(packed.unpack(ap[::-1, 1:]), np.tril(a[::-1, 1:]))
+    np.testing.assert_array_equal(packed.unpack(ap, lower=True), np.tril(a))
+    np.testing.assert_array_equal(packed.pack(on_device(engine, a), lower=True).get(), ap)
+    np.testing.assert_array_equal(packed.unpack(ap[::-1, 1:], lower=True), np.tril(a[::-1, 1:]))
 
 
 @in_both_ways
 def test_cholesky(n: int, way: str) -> None:
     dtype = of_way(way, IN_WAYS.index((n, way)))
     a = _positive((n, n), dtype, n)
-    ap = packed.pack(a)
+    ap = packed.pack(a, lower=True)
     before = ap.copy()
-    _check_factor(packed.unpack(packed.cholesky(ap)), a)
+    _check_factor(packed.unpack(packed.cholesky(ap), lower=True), a)
     np.testing.assert_array_equal(ap, before)
     upper = packed.pack(a, lower=False)
-    assert packed.cholesky(upper, overwrite=True) is upper
+    assert packed.cholesky(upper, overwrite_ap=True) is upper
     _check_factor(_adjoint(packed.unpack(upper, lower=False)), a)
 
 
@@ -168,9 +169,9 @@ def test_unit_diagonal_and_vectors(dtype: str) -> None:
     a = _triangle(n, dtype) - 2 * np.eye(n, dtype=dtype)
     ones = np.tril(a, -1) + np.eye(n, dtype=dtype)
     b = _random(n, dtype)
-    ap = packed.pack(np.tril(a, -1))  # zeros on the diagonal are not read
+    ap = packed.pack(np.tril(a, -1), lower=True)  # zeros on the diagonal are not read
     for trans, op in OPS.items():
-        x = packed.solve_triangular(ap, b, trans, unit_diagonal=True)
+        x = packed.solve_triangular(ap, b, trans, unit_diagonal=True, lower=True)
         assert x.shape == b.shape
         _check_solve(op(ones), x[:, None], b[:, None])
 
@@ -193,10 +194,14 @@ def test_cho_solve(n: int, lower: bool, way: str) -> None:
 def test_rank_k(n: int, way: str) -> None:
     dtype, k = of_way(way, IN_WAYS.index((n, way))), 50
     a = _random((n, k), dtype)
-    products = [(packed.syrk, a.T), (packed.herk, _adjoint(a))]
-    for product, other in products if dtype[0] == "c" else dealt(products, n, 1):
-        expected = wider(a) @ wider(other)
-        bound = product_bound(a, other, dtype, 2, 3, expected)
+    products = [
+        (packed.syrk, a, a.T),
+        (partial(packed.herk, lower=True), a, _adjoint(a)),
+        (packed.herk, a.conj(), a.T),  # of an upper triangle, the transpose is stored
+    ]
+    for product, left, right in products if dtype[0] == "c" else dealt(products, n, 1):
+        expected = wider(left) @ wider(right)
+        bound = product_bound(left, right, dtype, 2, 3, expected)
         got = product(a)
         assert_within(got, packed_triangle(expected), packed_triangle(bound))
         c = got.copy()
@@ -212,29 +217,29 @@ def test_rank_k(n: int, way: str) -> None:
 def test_batches(engine: Any, way: str) -> None:
     n = 150
     a = _positive((2, 3, n, n), "float64")
-    ap = packed.pack(a)
+    ap = packed.pack(a, lower=True)
     factor = packed.cholesky(ap)
-    _check_factor(packed.unpack(factor), a)
+    _check_factor(packed.unpack(factor, lower=True), a)
     b = _random((3, n, 4), "float64")
-    _check_solve(a, packed.cho_solve(factor, b), np.broadcast_to(b, (2, 3, n, 4)), 6)
-    x = packed.solve_triangular(factor[0, 0], b)  # one triangle, several B
-    _check_solve(np.broadcast_to(packed.unpack(factor[0, 0]), (3, n, n)), x, b)
+    _check_solve(a, packed.cho_solve(factor, b, lower=True), np.broadcast_to(b, (2, 3, n, 4)), 6)
+    x = packed.solve_triangular(factor[0, 0], b, lower=True)  # one triangle, several B
+    _check_solve(np.broadcast_to(packed.unpack(factor[0, 0], lower=True), (3, n, n)), x, b)
     rows = _random((3, n, 9), "float64")
-    got = packed.herk(rows)
+    got = packed.herk(rows, lower=True)
     np.testing.assert_allclose(got, packed_triangle(rows @ _adjoint(rows)), rtol=1e-12, atol=1e-12)
     spread = np.zeros((2, 6, 2 * ap.shape[-1]))[:, ::2, : ap.shape[-1]]
     spread[...] = ap
-    packed.cholesky(spread, overwrite=True)
+    packed.cholesky(spread, overwrite_ap=True)
     np.testing.assert_array_equal(spread, factor)
 
 
 @pytest.mark.parametrize("n", [5, 129, 300])
 def test_device_arrays_and_canaries(engine: Any, n: int, way: str) -> None:
     a = _positive((n, n), "float32")
-    ap = packed.pack(a)
+    ap = packed.pack(a, lower=True)
     array = on_device(engine, ap, rim=64)
     whole = np.empty(array.base_data.size, np.uint8)
-    result = packed.cholesky(array, overwrite=True)
+    result = packed.cholesky(array, overwrite_ap=True)
     assert result is array
     import pyopencl as cl
 
@@ -245,10 +250,10 @@ def test_device_arrays_and_canaries(engine: Any, n: int, way: str) -> None:
     np.testing.assert_array_equal(from_device(array), packed.cholesky(ap))
     b = _random((n, 3), "float32")
     on = on_device(engine, b, rim=64)
-    got = packed.cho_solve(array, on)
+    got = packed.cho_solve(array, on, lower=True)
     assert isinstance(got, pg.Array)
     np.testing.assert_allclose(got.get(), np.linalg.solve(a, b), rtol=1e-3, atol=1e-3)
-    assert packed.cho_solve(array, on, overwrite_b=True) is on
+    assert packed.cho_solve(array, on, overwrite_b=True, lower=True) is on
     np.testing.assert_array_equal(from_device(on), got.get())
 
 
@@ -257,7 +262,7 @@ def test_not_positive_definite(engine: Any, column: int, way: str) -> None:
     a = np.stack([np.eye(300)] * 3)
     a[1, column, column] = -2.0
     a[1, 299, 299] = -1.0
-    ap = packed.pack(a)
+    ap = packed.pack(a, lower=True)
     with pytest.raises(NotPositiveDefiniteError) as caught:
         packed.cholesky(ap)
     pivot = -1.0 if column == 299 else -2.0
@@ -266,9 +271,9 @@ def test_not_positive_definite(engine: Any, column: int, way: str) -> None:
     with pytest.raises(NotPositiveDefiniteError):
         result.get()
     with pytest.raises(NotPositiveDefiniteError):
-        packed.unpack(result).get()
+        packed.unpack(result, lower=True).get()
     with pytest.raises(NotPositiveDefiniteError):
-        packed.cho_solve(result, on_device(engine, np.ones((300, 2)))).get()
+        packed.cho_solve(result, on_device(engine, np.ones((300, 2))), lower=True).get()
     with pytest.raises(NotPositiveDefiniteError):
         packed.cholesky(on_device(engine, ap), check="now")
 
@@ -278,14 +283,14 @@ def test_singular(trans: str, way: str) -> None:
     a = np.stack([np.eye(300), np.eye(300)])
     a[1, 200, 200] = a[1, 290, 290] = 0
     with pytest.raises(SingularMatrixError) as caught:
-        packed.solve_triangular(packed.pack(a), np.ones((300, 2)), trans)
+        packed.solve_triangular(packed.pack(a, lower=True), np.ones((300, 2)), trans, lower=True)
     assert (caught.value.index, caught.value.column) == ((1,), 200)
 
 
 def test_empty() -> None:
     assert packed.cholesky(np.zeros((3, 0))).shape == (3, 0)
     assert packed.cholesky(np.zeros((0, 3))).shape == (0, 3)
-    assert packed.solve_triangular(np.zeros(6) + 1, np.zeros((3, 0))).shape == (3, 0)
+    assert packed.solve_triangular(np.zeros(6) + 1, np.zeros((3, 0)), lower=True).shape == (3, 0)
     assert packed.syrk(np.zeros((0, 4))).shape == (0,)
     np.testing.assert_array_equal(packed.syrk(np.zeros((3, 0))), np.zeros(6))
     got = packed.syrk(np.zeros((3, 0)), beta=2, out=np.ones(6))
@@ -296,19 +301,19 @@ def test_wrong_arguments(engine: Any) -> None:
     with pytest.raises(ShapeError, match=r"9 elements are no triangle's; nearest is 10, of 4"):
         packed.cholesky(np.ones(9))
     with pytest.raises(ShapeError, match="nearest is 6, of 3 rows"):
-        packed.unpack(np.ones(7))
+        packed.unpack(np.ones(7), lower=True)
     with pytest.raises(ShapeError, match="one number"):
-        packed.unpack(np.float32(1))
+        packed.unpack(np.float32(1), lower=True)
     with pytest.raises(DTypeError):
         packed.cholesky(np.ones(6, int))
     with pytest.raises(ShapeError):
-        packed.pack(np.ones((3, 4)))
+        packed.pack(np.ones((3, 4)), lower=True)
     with pytest.raises(ShapeError, match="4 rows"):
-        packed.solve_triangular(np.ones(10), np.ones((3, 2)))
+        packed.solve_triangular(np.ones(10), np.ones((3, 2)), lower=True)
     with pytest.raises(ArgumentError, match="adjacent"):
-        packed.cholesky(np.ones(12)[::2], overwrite=True)
+        packed.cholesky(np.ones(12)[::2], overwrite_ap=True)
     np.testing.assert_array_equal(
-        packed.unpack(np.arange(6.0)[::-1]), [[5, 0, 0], [4, 3, 0], [2, 1, 0]]
+        packed.unpack(np.arange(6.0)[::-1], lower=True), [[5, 0, 0], [4, 3, 0], [2, 1, 0]]
     )
     with pytest.raises(ArgumentError, match="pass out="):
         packed.syrk(np.ones((3, 2)), beta=2)
@@ -318,8 +323,8 @@ def test_wrong_arguments(engine: Any) -> None:
     with pytest.raises(OverlapError):
         packed.syrk(x[:6].reshape(3, 2), out=x[:6])
     with pytest.raises(OverlapError):
-        packed.solve_triangular(x[:10], x[:4], overwrite_b=True)
+        packed.solve_triangular(x[:10], x[:4], overwrite_b=True, lower=True)
     frozen = np.ones(6)
     frozen.flags.writeable = False
     with pytest.raises(ReadOnlyError):
-        packed.cholesky(frozen, overwrite=True)
+        packed.cholesky(frozen, overwrite_ap=True)

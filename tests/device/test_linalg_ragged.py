@@ -103,7 +103,7 @@ def _fronts(dtype: str) -> tuple[Any, Ragged]:
 def test_one_buffer_in_place(engine: Any) -> None:
     buffer, fronts = _fronts("float64")
     before = buffer.copy()
-    result = ragged.cholesky(fronts, overwrite=True)
+    result = ragged.cholesky(fronts, overwrite_a=True, lower=True)
     assert result.buffer is buffer
     touched = np.zeros(buffer.shape, bool)
     inside = fronts.like(touched.astype("float64"))
@@ -115,29 +115,29 @@ def test_one_buffer_in_place(engine: Any) -> None:
 
     array = on_device(engine, before, rim=64)
     on = fronts.like(array)
-    made = ragged.cholesky(on)
+    made = ragged.cholesky(on, lower=True)
     assert isinstance(made.buffer, pg.Array)
     np.testing.assert_array_equal(made.buffer.get(), buffer)
     np.testing.assert_array_equal(from_device(array), before)
-    ragged.cholesky(on, overwrite=True)
+    ragged.cholesky(on, overwrite_a=True, lower=True)
     np.testing.assert_array_equal(from_device(array), buffer)
 
     right = Ragged(np.ones(2 * sum(SMALL)), SMALL, columns=2)
-    expected = ragged.cho_solve(result, right)
+    expected = ragged.cho_solve(result, right, lower=True)
     x = on_device(engine, right.buffer)
-    ragged.cho_solve(on, right.like(x), overwrite_b=True)
+    ragged.cho_solve(on, right.like(x), overwrite_b=True, lower=True)
     np.testing.assert_array_equal(from_device(x), expected.buffer)
 
 
 def test_a_plan_serves_new_values(engine: Any) -> None:
     _, fronts = _fronts("float64")
-    ragged.cholesky(fronts)
+    ragged.cholesky(fronts, lower=True)
     plans = len(engine._plans)
     other = fronts.buffer.copy()
     again = fronts.like(other)
     for k, n in enumerate(SMALL):
         again[k][...] = 4 * _positive(n, "float64")
-    result = ragged.cholesky(again)
+    result = ragged.cholesky(again, lower=True)
     assert len(engine._plans) == plans
     for k, n in enumerate(SMALL):
         _close(np.tril(result[k]), 2 * np.linalg.cholesky(_positive(n, "float64")))
@@ -229,4 +229,4 @@ def test_wrong_arguments(engine: Any) -> None:
     with pytest.raises(OverlapError):
         ragged.solve_triangular(x, x, overwrite_b=True)
     with pytest.raises(ArgumentError, match="for a Ragged"):
-        ragged.cholesky([square], overwrite=True)
+        ragged.cholesky([square], overwrite_a=True)

@@ -163,7 +163,7 @@ def test_syr2k(engine: Engine, dtype: Any, lower: bool) -> None:
 @pytest.mark.tiny
 def test_tiny_ones(engine: Engine) -> None:
     x, c = values((5, 3), np.float32), values((5, 5), np.float32, 1)
-    got = syrk(x, beta=1.0, c=c.copy(), engine=engine)
+    got = syrk(x, beta=1.0, c=c.copy(), engine=engine, lower=True)
     check(got, c, [(1, x, x.T)], 1.0, True)
     got = matmul(x, x.T, engine=engine)
     assert_within(got, wider(x) @ wider(x.T), product_bound(x, x.T, np.float32))
@@ -183,49 +183,54 @@ def test_device_arrays_and_repeated_calls(engine: Engine, lower: bool) -> None:
 
 def test_c_of_16_bit_products_may_be_wide(engine: Engine) -> None:
     x, c = values((33, 20), np.float16), values((33, 33), np.float32, 1)
-    check(syrk(x, c=c.copy(), beta=1.0, engine=engine), c, [(1, x, x.T)], 1.0, True)
+    check(syrk(x, c=c.copy(), beta=1.0, engine=engine, lower=True), c, [(1, x, x.T)], 1.0, True)
 
 
 def test_empty_and_unread(engine: Engine) -> None:
-    assert syrk(np.zeros((0, 4), np.float32), engine=engine).shape == (0, 0)
-    assert not syrk(np.zeros((4, 0), np.float32), engine=engine).any()
-    assert syrk(np.zeros((0, 4, 5), np.float32), engine=engine).shape == (0, 4, 4)
+    assert syrk(np.zeros((0, 4), np.float32), engine=engine, lower=True).shape == (0, 0)
+    assert not syrk(np.zeros((4, 0), np.float32), engine=engine, lower=True).any()
+    assert syrk(np.zeros((0, 4, 5), np.float32), engine=engine, lower=True).shape == (0, 4, 4)
     x, c = np.full((33, 5), np.nan, np.float32), values((33, 33), np.float32)
-    got = syrk(x, alpha=0, beta=2.0, c=c.copy(), engine=engine)
+    got = syrk(x, alpha=0, beta=2.0, c=c.copy(), engine=engine, lower=True)
     np.testing.assert_array_equal(got, np.where(inside(33, True), 2 * c, c))
     c[inside(33, True)] = np.nan
-    got = syrk(np.ones((33, 5), np.float32), c=c.copy(), engine=engine)
+    got = syrk(np.ones((33, 5), np.float32), c=c.copy(), engine=engine, lower=True)
     assert (got[inside(33, True)] == 5).all()
 
 
 def test_what_is_refused(engine: Engine) -> None:
     x = np.ones((4, 3), np.float32)
     with pytest.raises(ShapeError, match="two axes"):
-        syrk(x[0], engine=engine)
+        syrk(x[0], engine=engine, lower=True)
     with pytest.raises(ShapeError):
-        syrk(x, c=np.zeros((4, 3), np.float32), engine=engine)
+        syrk(x, c=np.zeros((4, 3), np.float32), engine=engine, lower=True)
     with pytest.raises(ShapeError, match="differ"):
-        syr2k(x, np.ones((4, 2), np.float32), engine=engine)
+        syr2k(x, np.ones((4, 2), np.float32), engine=engine, lower=True)
     with pytest.raises(ShapeError, match="broadcast"):
-        syr2k(np.ones((2, 4, 3), np.float32), np.ones((3, 4, 3), np.float32), engine=engine)
+        syr2k(
+            np.ones((2, 4, 3), np.float32),
+            np.ones((3, 4, 3), np.float32),
+            engine=engine,
+            lower=True,
+        )
     with pytest.raises(ArgumentError, match="beta"):
-        syrk(x, beta=1.0, engine=engine)
+        syrk(x, beta=1.0, engine=engine, lower=True)
     with pytest.raises(DTypeError, match="floating"):
-        syrk(np.ones((3, 3), np.int32), engine=engine)
+        syrk(np.ones((3, 3), np.int32), engine=engine, lower=True)
     with pytest.raises(DTypeError, match="real"):
-        herk(x, alpha=1j, engine=engine)
+        herk(x, alpha=1j, engine=engine, lower=True)
     square = np.ones((4, 4), np.float32)
     for function, trans in ((syrk, "C"), (herk, "T")):
-        got = function(x, trans=trans, engine=engine)  # of a real dtype they are one
+        got = function(x, trans=trans, engine=engine, lower=True)  # of a real dtype they are one
         np.testing.assert_array_equal(got, np.tril(x.T @ x))
         with pytest.raises(ArgumentError, match=f"trans is '{trans}' and the product complex"):
-            function(x.astype(np.complex64), trans=trans, engine=engine)
+            function(x.astype(np.complex64), trans=trans, engine=engine, lower=True)
     with pytest.raises(ArgumentError, match="trans is 'H'; known are N, T, C"):
-        syrk(x, trans="H", engine=engine)
+        syrk(x, trans="H", engine=engine, lower=True)
     with pytest.raises(ArgumentTypeError, match="trans is True"):
-        syr2k(x, x, trans=True, engine=engine)  # type: ignore[arg-type]
+        syr2k(x, x, trans=True, engine=engine, lower=True)  # type: ignore[arg-type]
     with pytest.raises(OverlapError):
-        syrk(square, c=square, engine=engine)
+        syrk(square, c=square, engine=engine, lower=True)
 
 
 # -- a matrix by its own transpose

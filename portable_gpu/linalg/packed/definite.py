@@ -41,8 +41,8 @@ from portable_gpu.runtime.views import AnyArray, View, as_array
 
 def cholesky(
     ap: AnyArray,
+    overwrite_ap: bool = False,
     *,
-    overwrite: bool = False,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -56,7 +56,7 @@ def cholesky(
 
     Args:
         ap: Shape (..., n (n + 1) / 2): the packed triangles.
-        overwrite: Store the factors in ``ap``, and return it.
+        overwrite_ap: Store the factors in ``ap``, and return it.
         check, precision, engine, queue, wait_for: As :func:`portable_gpu.linalg.cholesky`.
 
     Returns:
@@ -65,7 +65,7 @@ def cholesky(
     Raises:
         NotPositiveDefiniteError: As :func:`portable_gpu.linalg.cholesky`.
         ShapeError: The length of the last axis is not n (n + 1) / 2.
-        ArgumentError: With ``overwrite``, if elements of a triangle are not adjacent, or have
+        ArgumentError: With ``overwrite_ap``, if elements of a triangle are not adjacent, or have
             another byte order.
         DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.cholesky`.
@@ -75,7 +75,7 @@ def cholesky(
     Accuracy: As :func:`portable_gpu.linalg.cholesky`.
     Order: fixed for one target, policy and shape; no atomics.
     """
-    overwrite = flag(overwrite, "overwrite")
+    overwrite = flag(overwrite_ap, "overwrite_ap")
     one_of(check, CHECKS, "check")
     inputs, out = ((), ap) if overwrite else ((ap,), None)
     return _CHOLESKY.call(inputs, (check, precision), out, (), engine, queue, wait_for)
@@ -127,7 +127,7 @@ def solve_triangular(
     ap: AnyArray,
     b: AnyArray,
     trans: int | str = "N",
-    lower: bool = True,
+    lower: bool = False,
     unit_diagonal: bool = False,
     *,
     side: str = "left",
@@ -167,7 +167,7 @@ def solve_triangular(
 def cho_solve(
     ap: AnyArray,
     b: AnyArray,
-    lower: bool = True,
+    lower: bool = False,
     *,
     overwrite_b: bool = False,
     check: str = "late",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import flag
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent
@@ -56,7 +57,7 @@ def syrk(
         GPU up to ``512 n``.
     Accuracy: As :func:`portable_gpu.gemm`.
     """
-    return _rank_k(a, out, alpha, beta, False, precision, engine, queue, wait_for)
+    return _rank_k(a, out, alpha, beta, "", precision, engine, queue, wait_for)
 
 
 def herk(
@@ -65,16 +66,22 @@ def herk(
     alpha: complex = 1.0,
     beta: complex = 0.0,
     out: AnyArray | None = None,
+    lower: bool = False,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute ``alpha A A^H + beta C``, of a packed Hermitian C by its lower triangle.
+    """Compute ``alpha A A^H + beta C``, of a packed Hermitian C.
 
-    Args, Returns, Raises, Cost, Accuracy: As :func:`syrk`.
+    Args:
+        a, alpha, beta, out, precision, engine, queue, wait_for: As :func:`syrk`.
+        lower: Whether the lower triangle of C is stored; else the transpose of the upper one.
+
+    Returns, Raises, Cost, Accuracy: As :func:`syrk`.
     """
-    return _rank_k(a, out, alpha, beta, True, precision, engine, queue, wait_for)
+    triangle = "lower" if flag(lower, "lower") else "upper"
+    return _rank_k(a, out, alpha, beta, triangle, precision, engine, queue, wait_for)
 
 
 def _rank_k(
@@ -82,12 +89,13 @@ def _rank_k(
     out: Any,
     alpha: Any,
     beta: Any,
-    hermitian: bool,
+    hermitian: str,
     precision: str | None,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
+    """Update a packed triangle; ``hermitian`` is ``lower`` or ``upper``, or empty if symmetric."""
     if type(alpha) not in PLAIN or type(beta) not in PLAIN:
         alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
     options = alpha, beta, hermitian, precision
@@ -117,12 +125,14 @@ def _normalise(arguments: CallArguments) -> Invocation:
         products = precision_of(precision, engine)
 
         def make() -> Plan:
-            extents, (packed, x) = stacked([as_row(view), Matrix(view_a)], tuple(batch))
+            # The memory holds a lower triangle: of an upper C its transpose, so its conjugate.
+            rows = Matrix(view_a, conj=hermitian == "upper")
+            extents, (packed, x) = stacked([as_row(view), rows], tuple(batch))
             p = PackedProblem(n, extents, packed, products, not engine.maps_host_memory)
-            rows = Factor(x, 0, 0, k if multiplies else 0, hermitian)
+            factor_a = Factor(x, 0, 0, k if multiplies else 0, bool(hermitian))
             way = PackedWay.of(n, n, engine.target)
             parts = packed_parts(engine, elem)
-            return Steps(product_steps(p, rows, 0, 1, parts, way, None, reads))
+            return Steps(product_steps(p, factor_a, 0, 1, parts, way, None, reads))
 
         key = ("packed product", hermitian, reads, multiplies, products, *lies(view_a, view))
         return engine.plan(key, make)

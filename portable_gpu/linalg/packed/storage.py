@@ -23,7 +23,7 @@ from portable_gpu.runtime.views import AnyArray, View, as_array
 
 def pack(
     a: AnyArray,
-    lower: bool = True,
+    lower: bool = False,
     *,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -50,7 +50,7 @@ def pack(
 
 def unpack(
     ap: AnyArray,
-    lower: bool = True,
+    lower: bool = False,
     symmetric: bool = False,
     *,
     engine: Engine | None = None,

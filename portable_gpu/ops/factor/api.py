@@ -34,9 +34,9 @@ from portable_gpu.runtime.views import AnyArray, View, as_array
 
 def cholesky(
     a: AnyArray,
+    lower: bool = False,
+    overwrite_a: bool = False,
     *,
-    lower: bool = True,
-    overwrite: bool = False,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -52,8 +52,8 @@ def cholesky(
             complex64 or complex128.  Of each only the triangle that ``lower`` names is read, and
             of its diagonal only the real part.
         lower: Whether the factor is L; else U.
-        overwrite: Put the factor into ``a``'s triangle, and return ``a``; its other triangle stays
-            as it is.
+        overwrite_a: Put the factor into ``a``'s triangle, and return ``a``; its other triangle
+            stays as it is.
         check: When a matrix that is not positive definite is told: ``late`` raises where the
             values of a device array's result are first brought to the host (``get``, ``asnumpy``,
             ``float``, DLPack), which costs no wait; ``now`` waits and raises in the call.  Of NumPy
@@ -69,7 +69,7 @@ def cholesky(
     Raises:
         NotPositiveDefiniteError: A pivot is not a positive number: of the first such matrix, with
             its ``index``, the ``column`` and the ``pivot``.  NaN and infinity in the triangle are
-            told so.  With ``overwrite`` the triangle is lost.
+            told so.  With ``overwrite_a`` the triangle is lost.
         ShapeError: ``a`` is no stack of square matrices.
         DTypeError: Another dtype.
         ArgumentError, OverlapError, ReadOnlyError: Unknown options; an ``a`` that cannot be
@@ -83,7 +83,7 @@ def cholesky(
     Order: fixed for one target, policy and shape; no atomics.
     Source: Gustavson, IBM J. Res. Dev. 41(6), 1997 (by halves).
     """
-    lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
+    lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
     one_of(check, CHECKS, "check")
     inputs, out = ((), a) if overwrite else ((a,), None)
     return _CHOLESKY.call(inputs, (lower, check, precision), out, (), engine, queue, wait_for)

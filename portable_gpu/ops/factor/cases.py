@@ -56,18 +56,18 @@ def solve_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
 
 
 def cholesky_options(case: Case) -> dict[str, Any]:
-    """The batch and the precision."""
-    return {"batch": _batch(case), "precision": case.precision}
+    """The batch, the triangle and the precision."""
+    return {"batch": _batch(case), "lower": True, "precision": case.precision}
 
 
 def solve_options(case: Case) -> dict[str, Any]:
     """The same, and what is solved."""
-    return {"trans": case.trans or "N", "lower": True, **cholesky_options(case)}
+    return {"trans": case.trans or "N", **cholesky_options(case)}
 
 
 def cholesky_call(case: Case, _on_host: bool) -> PublicCall:
     """The function, whose arrays say what the batch is."""
-    return PublicCall("linalg.cholesky", {"precision": case.precision})
+    return PublicCall("linalg.cholesky", {"lower": True, "precision": case.precision})
 
 
 def solve_call(case: Case, _on_host: bool) -> PublicCall:

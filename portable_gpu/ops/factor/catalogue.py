@@ -86,8 +86,8 @@ def explain_cholesky(
     table: TuningTable,
     *,
     batch: Shape = (),
-    lower: bool = True,
-    overwrite: bool = False,
+    lower: bool = False,
+    overwrite_a: bool = False,
     precision: str = "ieee",
 ) -> Explanation:
     """Which kernels the factor of C-ordered (n, n) arrays takes, and why.
@@ -98,7 +98,7 @@ def explain_cholesky(
         dtype: Of the arrays.
         target, table: For what device, and what was measured on it.
         batch: Extents of the batch axes.
-        lower, overwrite, precision: As the function takes them.
+        lower, overwrite_a, precision: As the function takes them.
 
     Raises:
         ArgumentError: There is not one size above 0, or an option is unknown.
@@ -109,7 +109,7 @@ def explain_cholesky(
     _check_dtype(operation, dtype)
     (n,), batch = sizes, _batch(batch)
     problem = cholesky_problem(
-        n, dtype, batch, lower=flag(lower, "lower"), overwrite=flag(overwrite, "overwrite"),
+        n, dtype, batch, lower=flag(lower, "lower"), overwrite=flag(overwrite_a, "overwrite_a"),
         precision=check_precision(precision),
     )  # fmt: skip
     named = f"{operation} of {_stack(batch)}{n} x {n} {dtype} on {target.facts.name}"
