@@ -1,8 +1,8 @@
 ## Functions of complex numbers that expressions call (portable_gpu/codegen/complex_terms.py), with
 ## NumPy's results.  A complex number is a pair (x, y).
 ##
-## helpers: (def, C type of a component, 1) for each function; it is called DEF__TYPE.  A function comes
-## after those that it calls.
+## helpers: (def, C type of a component, 1) for each function; its name is DEF__TYPE.  A function is
+## defined after those that it calls.
 % for name, ctype, _ in helpers:
 ${getattr(self, name)(ctype)}
 % endfor
@@ -51,7 +51,7 @@ ${two("divide", t)}
 }
 </%def>
 
-## NumPy's: that of 0 is NaN, where the quotient 1 / 0 has an infinite part.
+## NumPy's reciprocal: that of 0 is NaN, whereas the quotient 1 / 0 has an infinite part.
 <%def name="complex_reciprocal(t)">
 ${one("reciprocal", t)}
 {

@@ -1,5 +1,5 @@
 ## Elements in memory: a typedef for one stored element, and loads and stores that convert
-## between storage and the type that is computed with (see portable_gpu/dtypes.py).
+## between storage and the type of the computation (see portable_gpu/dtypes.py).
 ##
 ##   NAME_t                 one stored element (c64_t is a float2, f16_t a ushort of bits)
 ##   NAME_load(p)           -> one value
@@ -73,7 +73,7 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 }
 </%def>
 
-## Wants vector_load's typedef.
+## It requires vector_load's typedef.
 <%def name="vector_store(e, V, aligned)">
 static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 {

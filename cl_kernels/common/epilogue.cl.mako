@@ -1,8 +1,8 @@
-## Epilogue: what becomes of each element of alpha * A @ B + beta * C before it is stored.
+## Epilogue: the operations on each element of alpha * A @ B + beta * C before it is stored.
 ##
 ## problem: a GemmProblem or a Finish.
 ##   problem.epilogue     a tuple of portable_gpu.codegen.epilogue.Stage
-##   problem.extras       for each array that a stage reads, how it lies: e0, e1, ...
+##   problem.extras       the layout of each array that a stage reads: e0, e1, ...
 ##   problem.transposed   whether the kernel's rows are C's columns
 ##
 ## How a kernel uses it:
@@ -10,8 +10,8 @@
 ##   __kernel void k(... ${epilogue.parameters(problem)})   `, e0, e0_offset, e0_row, e0_col ...`
 ##   e0 += e0_offset + batch offset                     in the kernel (see gemm/_operands)
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
-## EPILOGUE is v itself where there are no stages.  Where functions call it, they take what
-## `typed` declares and get what `passed` names.  The defs of scalar arithmetic are here as well:
+## EPILOGUE is v itself where there are no stages.  Functions that call it have the parameters that `typed` declares and
+## are called with the arguments that `passed` names.  The defs of scalar arithmetic are here as well:
 ## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
 ## by `arithmetic`.
 <%namespace name="scale" file="/common/scale.cl.mako"/>
@@ -91,7 +91,7 @@ static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
 </%def>
 
 ## UPDATED(acc, p): alpha times the sum `acc` of products, plus beta times the element of C at p.
-## RESULT(acc, row, col): what the sum makes of C at (row, col).  The kernel has alpha, beta, c, c_row
+## RESULT(acc, row, col): the result for C at (row, col).  The kernel has alpha, beta, c, c_row
 ## and c_col in scope.
 <%def name="result(problem)">
 % if problem.reads_c:

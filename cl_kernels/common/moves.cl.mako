@@ -17,8 +17,8 @@ typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned
 </%def>
 
 <%def name="define_clear(e)">
-// Vectors and the last rows of a tile reach beyond a matrix, and multiply what stands there.  Nobody uses
-// the products, but with numbers below the normal range they take 10 to 60 times as long.
+// Vectors and the last rows of a tile extend beyond a matrix, and multiply the values there.  These products are not
+// used, but products of subnormal numbers take 10 to 60 times as long.
 static inline void clear(__global ${e.name}_t *t, long size)
 {
     __global uint *words = (__global uint *)t;

@@ -1,5 +1,5 @@
 ## What every kernel starts with: the names of device classes, extensions, and fences.
-// The device's facts come as -D options: DEVICE, CUDA_SM, WAVEFRONT_SIZE, LOCKSTEP,
+// Facts of the device are -D options: DEVICE, CUDA_SM, WAVEFRONT_SIZE, LOCKSTEP,
 // SUBGROUP_FUNCTIONS, DPP, BUILTINS_INLINE, REQUIRE_SUBGROUP_SIZE.
 #define CUDA_DEVICE 1
 #define GCN_DEVICE 2
@@ -28,10 +28,10 @@
 #define SUBGROUP_KERNEL
 #endif
 
-// On kernels whose group size the compiler is not told: the size, for whoever reads the text.
+// On kernels whose group size is not an attribute: the size, as a comment.
 #define UNBOUND_GROUP(size)
 
-// |x| of floats, x converted to another vector type, and a hint that the line at p is wanted soon.
+// |x| of floats, x converted to another vector type, and a hint that the line at p is needed soon.
 // Where the compiler does not inline built-ins, a call to one would spill every vector around it;
 // and PoCL 3.0 passes vectors of 64 bytes wrongly where it compiles for fewer bytes than its
 // built-ins were compiled for.
@@ -39,7 +39,7 @@
 #define ABS(x) fabs(x)
 #define CONVERT(type, x) convert_##type(x)
 #define PREFETCH(p) prefetch((__global const char *)(p), 1)
-#define PREFETCH_FAR(p) PREFETCH(p)  // into the second cache: the first has no room for it
+#define PREFETCH_FAR(p) PREFETCH(p)  // into the second cache, where the first one is too small
 #else
 #define ABS(x) ((x) < 0 ? -(x) : (x))
 #define CONVERT(type, x) __builtin_convertvector(x, type)
@@ -47,17 +47,16 @@
 #define PREFETCH_FAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
 #endif
 
-// Of vload_halfN and vstore_halfN NVIDIA's compiler makes N accesses, of which a GPU merges none.
+// NVIDIA's compiler makes N accesses of vload_halfN and vstore_halfN, and the GPU does not merge them.
 #if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #define HALF_VECTORS_SPLIT 1
 #else
 #define HALF_VECTORS_SPLIT 0
 #endif
 
-// Order this work-item's global writes before its later ones, as other work-groups see them.
-// GROUP_FENCE: those of the whole group before what one of its work-items writes after a barrier
-// and a DEVICE_FENCE; that fence does it by itself where barriers hand on what was seen (PTX's
-// memory model, from SM 70 on).
+// DEVICE_FENCE orders the global writes of a work-item before its later ones, as other work-groups see them.
+// GROUP_FENCE, before a barrier, orders the writes of all work-items before what one of them writes after the barrier
+// and a DEVICE_FENCE.  It is empty where that fence is cumulative over barriers (PTX's memory model, from SM 70 on).
 #if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #if CUDA_SM >= 70
 #define DEVICE_FENCE() asm volatile("fence.acq_rel.gpu;" ::: "memory")
@@ -74,8 +73,8 @@
 #define GROUP_FENCE() DEVICE_FENCE()
 #endif
 
-// Words that work-groups leave for each other: atomics are coherent on every device.  On NVIDIA's, and
-// where the target says so, volatile accesses are too, which are many times as fast.
+// Words by which work-groups communicate: atomics are coherent on every device.  Volatile accesses are coherent on
+// NVIDIA's devices, and where the target states it, and are many times as fast.
 #if ${int(target.volatile_is_shared)} || defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))

@@ -1,7 +1,7 @@
-## What the elementwise kernels share: their arrays' loads and stores, and their parameters.
+## Common to the elementwise kernels: loads and stores of their arrays, and parameters.
 ##
 ## f: portable_gpu.codegen.functions.Function, of the inputs' values, then the old output's `updated`
-## times, then the numbers'.  helpers: the text of what it calls.  inputs: Element by name.  result: the
+## times, then the numbers'.  helpers: the text of the functions that it calls.  inputs: Element by name.  result: the
 ## output's.  scalars: parameters.  numbers: the C types and texts of what f takes of them.
 ## steps: stride along the inner axis by name (0, 1, or 2 for any).  outer: number of other axes.
 ## V: elements of a vector.  index: C type of indices.  Strides count elements.
@@ -40,7 +40,7 @@ ${f.define(V)}
     ${", ".join(axes.parameters("outer", outer, list(steps), index) + [f"{index} {n}_stride" for n in steps])}\
 </%def>
 
-## Declare where row `row` of every array begins, as NAME + suffix.
+## Declare the start of row `row` of every array, as NAME + suffix.
 <%def name="rows_of(suffix='')">\
 % for n, e in [*inputs.items(), ("out", result)]:
     __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in
@@ -63,7 +63,7 @@ ${e.name}_load${w}(${scaled(at)})\
 % endif
 </%def>
 
-## What the function is called with, for w elements at column `at`: the arguments' texts.
+## The texts of the function's arguments, for w elements at column `at`.
 <%def name="arguments(w, at, suffix='')">\
 <%
     old = [("out", result)] * updated

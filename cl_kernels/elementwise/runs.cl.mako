@@ -5,7 +5,7 @@
 ##   ...     | V V V ... tail |
 ##
 ## A part is vectors of V elements and a tail, which is computed as a vector, too.  With V = 1 it is a
-## loop that the compiler makes vectors of.  Every work-item holds the results of its own run.
+## loop that the compiler vectorises.  Every work-item holds the results of its own run.
 ##
 ## Parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
@@ -39,7 +39,7 @@ ${tail()}\
     }
 }
 
-## What is left of a part: its last element stands for those after it.
+## The remaining elements of a part; its last element is read in the place of those after it.
 <%def name="tail()">\
 <%
     old = [("out", result)] * min(updated, 1)

@@ -6,8 +6,8 @@
 ##   ...
 ##
 ## Rows are the positions on all axes but the inner one, so that a division is needed for a row, and
-## none for an element.  All loads of a tile come before its stores; what no whole vector has, at the end of
-## a row, comes last.  Every work-item holds its own results.
+## none for an element.  All loads of a tile are before its stores.  The elements at the end of a row that fill no
+## vector are computed after the vectors.  Every work-item holds its own results.
 ##
 ## G: work-items of a group.  LX, X, Y: as above.  Other parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>

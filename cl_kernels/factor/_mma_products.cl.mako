@@ -3,7 +3,7 @@
 ## lane 4 g + q has rows 2g and 2g + 1, columns 2q and 2q + 1.
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
-## wide: by the instruction for 16 steps of k at a time, where there is one.
+## wide: by the instruction for 16 steps of k, where there is one.
 <%def name="define(wide=True)">${mma.instructions(wide and target.matrix_units == 'wgmma')}</%def>
 
 <%def name="declare()">\
@@ -17,7 +17,7 @@ const int warp = t / 32, g = t % 32 / 4, quad = t % 4;
 </%def>
 
 
-## The sums begin with -C, as _tile's input says: of which tile, by d and s.
+## The sums start with -C (see _tile's input) of the tile that d and s name.
 <%def name="input(source, d='d', s='s')">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"
@@ -58,7 +58,7 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
                 }
 </%def>
 
-## v less the sums, by way of both panels in local memory.  held: whether v has C; else it is 0.
+## Subtract the sums from v, by way of both panels in local memory.  held: whether v has C; else it is 0.
 <%def name="subtract_sums(v, d, held)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
@@ -81,7 +81,7 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
     }
 </%def>
 
-## What is in local memory, from row `from` of V on, is subtracted from v.
+## Subtract the sums in local memory, from row `from` of V on, from v.
 <%def name="taken(v, held)">\
 <% lines = 16 * panels %>\
 barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,4 +1,4 @@
-## What kernels that factorise and solve do with numbers.
+## Arithmetic of kernels that factorise and solve.
 
 ## reciprocal(v): 1 / v; of a complex number by Smith's way, which does not overflow in between.
 <%def name="reciprocal(e)">
@@ -24,7 +24,7 @@ static inline value_t reciprocal(value_t v) { return 1 / v; }
 #define AS_VALUE(v) ${"((value_t)((v), 0))" if e.complex else "((value_t)(v))"}
 </%def>
 
-## SQRT(x): the root that a CPU's compiler makes an instruction of.
+## SQRT(x): the root that a CPU's compiler compiles to one instruction.
 <%def name="root(e)">
 #if BUILTINS_INLINE
 #define SQRT(x) sqrt(x)

@@ -1,9 +1,9 @@
-## A tile W of the diagonal and the tile V before it in its rows, which one group has: see tiles and _tile.
+## A tile W of the diagonal and the tile V before it in its rows, computed by one group: see tiles and _tile.
 ##
 ##           s     f
-##        +-----+             W = C - sum over k of L(f, k) L(f, k)^H: of k < s with the products of V, of
-##     s  |  D  |             k = s while V is solved, sixteen rows of V at a time.  So the chain along the
-##        +-----+-----+       diagonal goes through memory once a tile.
+##        +-----+             W = C - sum over k of L(f, k) L(f, k)^H: for k < s with the products of V, for
+##     s  |  D  |             k = s while V is solved, in steps of sixteen rows of V.  So the chain of
+##        +-----+-----+       dependences along the diagonal passes global memory once a tile.
 ##     f  |  V  |  W  |
 ##        +-----+-----+
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
@@ -12,7 +12,7 @@
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 
-## W takes the rows that it has not had: those of V are shown again.
+## Subtract the remaining rows of V from W: their values are stored in local memory again.
 <%def name="late()">\
 for (int from = late_from; from < 64; from += 16) {
             __local value_t *shown = solved + y * ${depth} % 16 * 68;
@@ -25,7 +25,7 @@ for (int from = late_from; from < 64; from += 16) {
         }
 </%def>
 
-## W, less the products of the 16 rows of V that are shown.
+## Subtract the products of the 16 rows of V in local memory from W.
 <%def name="more()">\
 % if not problem.elem.complex:
 ${sums.multiply("e", "solved", "solved")}
@@ -34,7 +34,7 @@ ${panel.subtract("w", "solved", "solved", 16, "CONJ", 4)}
 % endif
 </%def>
 
-## After the products: V, which is L's tile (f, s), and W, which is L's tile (f, f).
+## After the products: compute V, which is L's tile (f, s), and W, which is L's tile (f, f).
 <%def name="solved_and_factorised()">\
 if (s >= 0) {
         ${solve.solved()}

@@ -1,9 +1,8 @@
-## Panels of P and Q, of which a tile's products are made: see tiles and _tile.  In local memory they have 16
-## steps of k, and 68 places for the 64 lines of each.
+## Panels of P and Q, the factors of a tile's products: see tiles and _tile.  In local memory they have 16 steps of k,
+## and a pitch of 68 for the 64 lines of each.
 
-## A panel from memory to registers NAME0 ... NAME3, and from there to local memory.  Each work-item has
-## four of its elements.  lines: how many there are; the others are 0.  number: which step is meant by a
-## step's number.
+## Load a panel to registers NAME0 ... NAME3, and store these in local memory.  Each work-item has four of its elements.
+## lines: how many lines exist; the others are 0.  number: an expression for the index of a step.
 <%def name="place(along, i)">\
 const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
 </%def>
@@ -39,7 +38,7 @@ const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) +
 const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j in range(16 // depth))};
 </%def>
 
-## v, less the products of some steps of two panels.
+## Subtract the products of some steps of two panels from v.
 <%def name="subtract(v, p, q, steps, given='', unroll='')">\
 #pragma unroll ${unroll}
                 for (int step = 0; step < ${steps}; ++step) {
@@ -53,7 +52,7 @@ const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j i
                 }
 </%def>
 
-## Of rows below a front's own columns, whose X lies at `row` of all.
+## Panels of the rows below a front's own columns; the X of such a row is number `row` of all.
 <%def name="fetch_p_below(k, steps)">\
 ${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}\
 </%def>

@@ -37,7 +37,7 @@ value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
                 }
 </%def>
 
-## v less the sums: as of _mma_products.
+## Subtract the sums from v: as in _mma_products.
 <%def name="subtract_sums(v, d, held)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {

@@ -1,9 +1,9 @@
 ## Matrices of different sizes: kernels with `ragged` take n, offsets and strides of each from a table.
 ##
-##   matrix(names)   of `product`: n, offset, row, col, its place in the report
+##   matrix(names)   of `product`: n, offset, row, col, its index in the report
 ##   pair(n_type)    of `product`: n, m, then offset, row, col of L, and of B
 ##   line(n, e)      elements from a row of scratch to the next, of n columns
-## Offsets count from where the operands begin.
+## Offsets count from the start of the operands.
 
 <%def name="matrix(names, n_type='int')">
     __global const long *one = table + 5 * product;

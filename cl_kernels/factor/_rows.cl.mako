@@ -1,5 +1,5 @@
-## The step that factorisations and solves on CPUs consist of: the next R rows of X = L^-1 B, in strips
-## of NR elements.
+## The step of which factorisations and solves on CPUs consist: compute the next R rows of X = L^-1 B, in strips of NR
+## elements.
 ##
 ##      t: L^H                x: X, then B           x[j .. j + R) -= sum of conj(t[k][j ..]) x[k], k < j
 ##      +---+---------+       +----------+           then the R rows are solved in registers, by the square
@@ -15,8 +15,8 @@
 ##   define_square(e, policy)
 ##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D
 ##
-## Complex numbers: c gets products by the scalars' real parts, d by their imaginary parts, and d is
-## turned by i once, at the end.
+## Complex numbers: c is the sum of products by the scalars' real parts, d of those by their imaginary parts; d is
+## multiplied by i once, at the end.
 <%def name="types(e, policy)"><% V, swapped = policy.vector, "1032547698badcfe"[: policy.vector] %>
 typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components})));
@@ -24,7 +24,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 #define TIMES_I(v) ((v).s${swapped} * (vec_t)(${", ".join(["-1", "1"] * (V // 2))}))
 </%def>
 
-## The R rows, less what the rows above take from them: c, of which `to` is the place.
+## c: the R rows at `to`, less the products of the rows above.
 <%def name="inner(e, policy)"><% R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components %>
     __global const real_t *a = (__global const real_t *)t, *b = (__global const real_t *)x;
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:

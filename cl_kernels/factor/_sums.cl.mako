@@ -1,11 +1,11 @@
 ## The sums of a tile's products while they are made, of real numbers: D of V, E of a pair's second tile W.
-## They begin with -C.  By the matrix instruction where there is one.
+## They start with -C, and are computed by the matrix instruction where there is one.
 ##
-## declare()                    where a work-item's sums are
+## declare()                    the positions of a work-item's sums
 ## sums(d)                      sums of 0
-## input(source, d, s)          -C, as _tile's input says: of which tile, by s
+## input(source, d, s)          -C (see _tile's input) of the tile that s names
 ## multiply(d, p, q)            add the products of 16 steps of k, whose panels are in local memory
-## subtract_sums(v, d, held)    v less the sums; held: whether v has C, and else it is 0
+## subtract_sums(v, d, held)    subtract the sums from v; held: whether v has C, else it is 0
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
 <%namespace name="plain" file="/factor/_plain_products.cl.mako"/>
 <%def name="declare()">${(matrix if mma else plain).declare()}</%def>

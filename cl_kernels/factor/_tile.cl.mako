@@ -1,4 +1,4 @@
-## What a group of 256 does with its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x
+## A group of 256 and its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x
 ## 4 R holds the rows R y + i and the columns x + 4 R j of V, v0_0 ... ; R: `depth`, 4 or 8.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
@@ -15,8 +15,8 @@ ${subtraction(problem.elem)}
 % endif
 </%def>
 
-## v = C; beyond the matrix V goes on as the unit matrix does, and above L's diagonal it is 0.
-## v, s: also of a pair's second tile, whose s is f.
+## v = C; beyond the matrix V is extended by the unit matrix, and above L's diagonal it is 0.
+## v, s: also w and f of a pair's second tile.
 <%def name="input(source, v='v', s='s')">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"
@@ -43,7 +43,7 @@ __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local uint ticket;
     __local int until;
 % if paired and not mma:
-    __local int late_from;  // rows of V that W has not had
+    __local int late_from;  // the first row of V that is not yet subtracted from W
 % endif
 % if factorise:
     __local value_t corner[${depth * depth}] __attribute__((aligned(32)));

@@ -4,8 +4,8 @@
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
-## V is made L's diagonal tile, R columns at a time.  All that have them factorise the R x R elements of
-## the corner, which are of one sub-group.
+## Factorise V, L's diagonal tile, in steps of R columns.  All lanes of the sub-group that holds the next R rows
+## factorise the R x R elements of the corner.
 <%def name="factorised()">\
 for (int q = 0; ${depth} * q < left_s; ++q) {
             __local value_t *shown = solved + (q & 1) * ${68 * depth};
@@ -56,7 +56,7 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
                 ${memory.store_own(True)}
                 ${waiting.release_without_barrier()}
             }
-            // The rows of the phases before; work-item 0 has nothing else to do from phase 1 on.
+            // Publish the rows of earlier phases; work-item 0 holds none of the remaining rows from phase 1 on.
             if (t == 0 && q > 0 && q % ${16 // depth} == 0) {
                 ${waiting.set("done + f * (f + 1) / 2 + f", f"(uint)q / {16 // depth}")}\
             }

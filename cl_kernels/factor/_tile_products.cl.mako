@@ -5,8 +5,8 @@
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 
-## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.  Of a front,
-## `last` may lie within a panel.
+## v -= P Q over k from `first` to `last`; the next panels are loaded while these are multiplied.  In fronts, `last` may
+## be within a panel.
 <%def name="products(first, last, p=None, q=None)">\
 <%
 p, q = p or panel.fetch_p, q or panel.fetch_q
@@ -16,7 +16,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
             ${p(first, left.format(first))}
             ${q(first, left.format(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
-                // Of two panels the one before is in use until the next barrier.
+                // With two panels, the panel before may be in use until the next barrier.
                 __local value_t *p_now = p_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 __local value_t *q_now = q_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 ${panel.put("p", "p_now", p_along, "GIVEN")}
@@ -50,7 +50,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
 % endif
 </%def>
 
-## v = C; of a pair's second tile w.
+## v = C, and for a pair w = C.
 <%def name="input(source)">\
 % if not problem.elem.complex:
 ${sums.declare()}
@@ -78,8 +78,8 @@ if (leads) {
 % endif
 </%def>
 
-## v -= P Q over all k, as far at a time as the tiles that it takes are there.  below: over the rows below a
-## front's own columns first.
+## v -= P Q over all k, in steps as long as the tiles that it reads are done.  below: first over the rows below a
+## front's own columns.
 <%def name="all(below=False, held=False)">\
 % if below:
     {

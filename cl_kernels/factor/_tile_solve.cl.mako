@@ -4,7 +4,7 @@
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
-## The rows of a work-item: X = D^-1 X; d(i, k): D's elements, with reciprocals on the diagonal.
+## Solve for the rows of a work-item: X = D^-1 X; d(i, k): D's elements, with reciprocals on the diagonal.
 <%def name="substitute(d)">\
 % for k in range(depth):
                 {
@@ -19,7 +19,7 @@
 % endfor
 </%def>
 
-## Show the rows that a work-item has to all others.
+## Store the rows of a work-item in local memory, for all others.
 <%def name="show()">\
 % for i in range(depth):
 % for j in range(16 // depth):
@@ -28,7 +28,7 @@
 % endfor
 </%def>
 
-## V = D^-1 V: R rows at a time, of sixteen columns of D at a time.
+## V = D^-1 V: in steps of R rows, within steps of sixteen columns of D.
 <%def name="solved()">\
 {
             value_t p0, p1, p2, p3;

@@ -1,6 +1,6 @@
-## A tile's way to memory: see tiles and _tile.  In fronts, columns right of an update's middle lie along f.
+## The stores of a tile: see tiles and _tile.  In fronts, columns right of an update's middle are contiguous along f.
 
-## The rows of a work-item to memory: vectors where neighbours along s are neighbours there.
+## Store the rows of a work-item, by vectors where neighbours along s are neighbours in memory.
 <%def name="store_own(diagonal)">\
 <% e, wide = problem.elem, 16 // problem.elem.itemsize %>\
 % for j in range(16 // depth):
@@ -33,7 +33,7 @@ if diagonal and e.complex:
 % endfor
 </%def>
 
-## Zeros above L's diagonal, in columns f of rows from one to the other.
+## Store zeros above L's diagonal, in columns f of rows from one to the other.
 <%def name="zeros(begin, end)">\
 for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
         const long row = i / 64, col = f0 + i % 64;
@@ -41,7 +41,7 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
     }
 </%def>
 
-## Rows `from` to `from` + 15 of V to memory; all of them from one on.
+## Store rows `from` to `from` + 15 of V, or all rows from one on.
 <%def name="out(row, col, value)">\
 <% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\
@@ -54,7 +54,7 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
         if (v_row == 1) {
 % endif
 % if by_s:
-        // By way of local memory, so that neighbours write neighbours.
+        // By way of local memory, so that neighbouring work-items store neighbouring elements.
         __local value_t *stage = from & 16 ? q_part : p_part;
         if (y / ${16 // depth} == from / 16) {
 % for i in range(depth):

@@ -1,4 +1,4 @@
-## What a group of 256 does with 64 elements of X = L^-1 b: see vector and fronts/vector.
+## The computation of 64 elements of X = L^-1 b by a group of 256: see vector and fronts/vector.
 ##
 ##          k ->                      along    L's neighbours along k are neighbours in memory: work-item t
 ##      +----+                                 has rows t / 8 and t / 8 + 32, and every eighth k from t % 8
@@ -28,8 +28,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
 </%def>
 
-## Bring the tile at pointer `l`, of which `rows` rows and `steps` k are there: instead of other rows the last
-## one, of which nothing is kept, and zeros where there is no k.
+## Load the tile at pointer `l`, of which `rows` rows and `steps` k exist.  The last row is loaded in the place of
+## missing rows, and not used there; missing k are zeros.
 <%def name="fetch(e, along, l, l_row, l_col, rows, steps)">\
 {
             const int steps_here = ${steps}, last_row = ${rows} - 1;
@@ -60,7 +60,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 % endfor
 </%def>
 
-## own, element t of v that work-item t < 64 has, less the sums.
+## Subtract the sums from `own`, element t of v, which work-item t < 64 holds.
 <%def name="subtract(along)">\
 % if along:
     below[t / 8 * 9 + t % 8] = sum0;
@@ -73,8 +73,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         for (int j = 0; j < ${8 if along else 4}; ++j) own -= below[${"t * 9 + j" if along else "64 * j + t"}];
 </%def>
 
-## Subtract what known blocks give: tiles 0 to `steps` of columns.  tile(k): where tile k begins, with its
-## strides, rows and k; there(k): whether work-item t has an x in it; cell(k): that x's cell.
+## Subtract the products of known blocks: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k, its strides,
+## rows and k; there(k): whether work-item t has an x in it; cell(k): the cell of that x.
 <%def name="known(e, along, given, tile, there, cell)">\
 {
         value_t x_next = (value_t)(0);
@@ -95,8 +95,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
     }
 </%def>
 
-## Subtract what the u rows below a front's own columns give, whose x are known: that of row k is number
-## row_index[row_start + k] of all.  tile(k): where the 64 rows from k on begin, with strides, rows and k.
+## Subtract the products of the u rows below a front's own columns, whose x are known: that of row k is number
+## row_index[row_start + k] of all.  tile(k): the pointer to the 64 rows from k on, its strides, rows and k.
 <%def name="below(e, along, given, tile)">\
 {
         __global const int *row = row_index + row_start;

@@ -1,8 +1,8 @@
-## x = D^-1 v of 64 elements, D in local memory: see _vector.  Rows of D are divided by their diagonal elements,
-## whose reciprocals v is multiplied by.
+## x = D^-1 v of 64 elements, with D in local memory: see _vector.  Rows of D are divided by their diagonal elements,
+## and v is multiplied by the reciprocals of these.
 
-## Bring D, whose first element is at `l`, by rows without what is above the diagonal; from row `rows` on it
-## goes on as the unit matrix.
+## Load D, whose first element is at `l`, by rows up to the diagonal; from row `rows` on it is extended by the unit
+## matrix.
 <%def name="bring(e, along, l, l_row, l_col, rows, given, unit)">\
 if (t < 64) {
 % if unit:
@@ -22,9 +22,9 @@ if (t < 64) {
     }
 </%def>
 
-## Work-items t < 32 get rows t and t + 32 of D^-1 v as own0 and own1, eight rows at a time: all of one
-## sub-group solve for the eight, and subtract from their own rows what these give.  What they read is read
-## before they compute.
+## Work-items t < 32 compute rows t and t + 32 of D^-1 v as own0 and own1, in steps of eight rows: all lanes of one
+## sub-group solve for the eight, and subtract the products of these from their own rows.  Loads are before the
+## computation.
 <%def name="substitute()">\
 if (t < 64) shown[t] = MUL(own, inverse[t]);
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -5,18 +5,18 @@
 ##   neighbours have neighbouring elements, and all            1   . .         (side 3, 2 squares)
 ##   have work until the last columns                          2   . . .
 ##                                                             0   . . . .
-## For each column: those that have it write it to local memory; all read it, take the root of its pivot,
-## and subtract the column's product with itself from what is right of it.  Columns alternate between
-## two places, so a column costs one barrier.
+## For each column: the work-items that hold it write it to local memory; all read it, compute the root of its pivot,
+## and subtract the product of the column with itself from the columns right of it.  Columns alternate between two
+## buffers, so a column costs one barrier.
 ##
 ## policy    CholeskyPolicy: side, item (squares each way), together (matrices of a group)
-## problem   CholeskyProblem           in_place   whether L replaces A; else zeros stand above it
+## problem   CholeskyProblem           in_place   whether L replaces A; else the elements above L become zeros
 ## by_rows   whether neighbours along a row of L are neighbours in memory
-## n is at most side * item; from there on the matrix goes on as the unit matrix.
-## ragged    whether a table has each matrix's n, at most `most`, and where it lies: see _ragged
+## n is at most side * item; beyond n the matrix is extended by the unit matrix.
+## ragged    whether a table has n (at most `most`) and the offsets of each matrix: see _ragged
 ##
 ## report    of each matrix, the first column whose pivot is not positive, and that pivot's bits; the
-##           column is -1 where all are.  A later block (first > 0) leaves what an earlier one found.
+##           column is -1 where all are.  A later block (first > 0) does not overwrite the report of an earlier one.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -4,8 +4,8 @@
 ##
 ## source    Operand of what is read      triangle   whether what is above the diagonal becomes zero
 ## by_rows   whether lines are rows        rank       batch axes
-## inverse   what an inverse by halves begins with: ones on the diagonal, zeros above it and in the rest
-##           of blocks of so many columns along it, and below these the negative; 0: a copy
+## inverse   0: a copy; else the start of an inverse by halves: blocks of `inverse` columns along the diagonal become
+##           unit matrices, elements above them zeros, and elements below them are negated
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -1,16 +1,16 @@
-## A = L L^H of a stack of small matrices on a CPU: a work-item makes `run` of them, one after the other.
+## A = L L^H of a stack of small matrices on a CPU: a work-item factorises `run` of them, one after the other.
 ##
-##      scratch: T = L^H              From above, R rows at a time: first the square D on the diagonal with
-##      +--+----------+               what is beside it, then strips further right (see _rows).  T has
-##      |\ | done     |               `ld` elements from row to row, and room for a strip beyond column n,
-##      +--+--+---+---+               whose values nobody uses.
+##      scratch: T = L^H              From above, R rows at a time: first the strip that begins with the square
+##      +--+----------+               D on the diagonal, then strips further right (see _rows).  The distance of
+##      |\ | done     |               rows in T is `ld` elements.  Beyond column n there is space for a strip,
+##      +--+--+---+---+               whose values are not used.
 ##         |D | strips    R rows
 ##         +--+---+---+
 ##
 ## problem   CholeskyProblem           in_place, report   as in cholesky
 ## policy    CpuPolicy                 size               elements of scratch for a work-item
-## ragged    whether n and places are out of a table, whose largest n counts for `size`; a work-item then
-##           takes every so manieth matrix, so that all have large and small ones
+## ragged    whether n and offsets are read from a table, whose largest n determines `size`; the matrices of a
+##           work-item are then spread over the table, so that all work-items have large and small ones
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>

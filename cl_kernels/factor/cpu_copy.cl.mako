@@ -1,8 +1,8 @@
 ## Copy a stack of matrices on a CPU; of a lower triangle, with zeros above it.
 ##
-##      target, by lines that are dense          A work-item makes a tile of `lines` by `piece`, four lines
-##      +--------+--------+---                   at a time.  What it reads across is used again soon, while
-##      | tile   | tile   |     `lines`          it is in the cache.
+##      target, by lines that are dense          A work-item copies a tile of `lines` by `piece`, in steps of
+##      +--------+--------+---                   four lines.  Cache lines that it reads across are used again
+##      | tile   | tile   |     `lines`          while they are in the cache.
 ##      +--------+--------+---
 ##        piece
 ##
@@ -44,7 +44,7 @@ ${operands.locate(["from", "to"], rank, "band / bands")}
         const long some = LEAST(4, end - i);
         long begin = first, stop = last;
 % if triangle:
-        // What lies beside the four lines' square on the diagonal is copied or cleared.
+        // The parts of the four lines next to their square on the diagonal are copied or cleared.
         ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
         for (long k = i; k < i + some; k++) {
             const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows

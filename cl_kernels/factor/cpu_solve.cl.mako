@@ -1,16 +1,16 @@
 ## X = L^-1 B of a stack of small lower triangles on a CPU: a work-item solves `run` pairs
 ## one after the other, or some of a pair's columns.
 ##
-##      scratch: L^H, then a strip of B           A strip is brought, solved R rows at a time (see _rows),
-##      +----+   +-------+                        and taken back.  Its row is NR elements long, of which
-##      | \  |   | NR    | n                      those beyond column m are of no use.
+##      scratch: L^H, then a strip of B           A strip is copied, solved in steps of R rows (see _rows),
+##      +----+   +-------+                        and copied back.  Its rows have NR elements; those
+##      | \  |   | NR    | n                      beyond column m are not used.
 ##      +----+   +-------+
 ##
 ## problem   SolveProblem
 ## policy    CpuPolicy                 size               elements of scratch for a work-item
-## source    Operand of B where X is not to be in its place, or None
+## source    Operand of B where X is another array, or None
 ## groups    work-items for a pair, `columns` each; run is 1 where there are several
-## ragged    whether n, m and places are out of a table, as in cpu_cholesky
+## ragged    whether n, m and offsets are read from a table, as in cpu_cholesky
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -35,7 +35,7 @@ ${moves.define(e, "move_triangle", not problem.l.conj)}
 ${rows.types(e, policy)}
 ${rows.define(e, policy, False)}
 
-// The triangle, and the reciprocals of its diagonal.
+// Copy the triangle, and compute the reciprocals of its diagonal.
 static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
     //@apart
@@ -59,7 +59,7 @@ static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} 
     }
 }
 
-// A strip of B to scratch, or back, by rows or columns of B as they lie.
+// Copy a strip of B to scratch, or back, by rows or by columns of B, whichever are contiguous.
 static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, long cols, bool back)
 {
     //@apart

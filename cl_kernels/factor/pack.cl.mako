@@ -1,4 +1,4 @@
-## Between packed triangles and dense rectangles of them.
+## Copies between packed triangles and dense rectangles of them.
 ##
 ##    block row I, from row r0 = 128 I on                r0              dense (i, j) is the triangle's
 ##    +---------------------------+.                                     (row0 + i, col0 + j)
@@ -7,7 +7,7 @@
 ##
 ## what      unpack: dense = packed     pack: packed = dense     add: packed = dense + beta packed
 ## diagonal  whether col0 is each row's r0: the diagonal blocks, one below the other
-## above     what unpack makes of elements above the diagonal: zero, or conj of those across it
+## above     what unpack stores above the diagonal: zero, or conj of the mirrored elements
 ## unit      whether neighbours along dense's rows are neighbours in memory
 ## On a CPU a work-item moves `lines` rows, elsewhere a group of `size` that many pieces of rows.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -26,7 +26,7 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 
-// Where the row of a triangle of n rows begins, less its first column there: of the rectangle, and of the diagonal.
+// The offset of a row of a triangle of n rows, less its first column: in the rectangle, and in the diagonal block.
 static inline long rectangle(long row, long start) { return start * (start + 1) / 2 + (row - start) * start; }
 static inline long diagonal(long n, long row, long start)
 {

@@ -1,18 +1,18 @@
-## X = L^-1 B of a stack of small lower triangles, in place of B or beside it, a rectangle of work-items
+## X = L^-1 B of a stack of small lower triangles, in the place of B or in another array; a group of work-items solves
 ## for some columns of each.
 ##
 ##      +--+             +-- group --+         Work-item (y, x) holds rows y + r side_m and columns
 ##      |L | n           |  columns  | n       x + c side_n of its group's part of B.  L is in local
 ##      +--+             +-----------+         memory, by its columns, with reciprocals on its diagonal;
 ##       n                     m               they begin in different banks.
-## For each row: those that have it scale it and write it to local memory; all read it, and subtract it
-## from what is below.  Rows alternate between two places, so a row costs one barrier.
+## For each row: the work-items that hold it scale it and write it to local memory; all read it, and subtract its
+## products from the rows below.  Rows alternate between two buffers, so that a row costs one barrier.
 ##
 ## policy      SolvePolicy: side_m, item_m, side_n, item_n, together (matrices of a group)
-## problem     SolveProblem               source      how C lies, from which B is read; in its place without it
+## problem     SolveProblem               source      layout of C, from which B is read; None: B is read in place
 ## by_rows     whether neighbours along a row of X are neighbours in memory
 ## report      of each triangle, the column of the first zero on its diagonal, or -1; and 0: see zeros
-## ragged      whether a table has n, at most `most`, and m of each pair, and where it lies: see _ragged
+## ragged      whether a table has n (at most `most`), m and the offsets of each pair: see _ragged
 ## n is at most side_m * item_m.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,5 +1,4 @@
-## Factorise, or solve, a stack of matrices in one launch: a work-group for each tile, in an order in
-## which tiles become known.
+## Factorise, or solve, a stack of matrices in one launch: a work-group for each tile, in an order of dependences.
 ##
 ##   A = L L^H                      X = L^-1 B                     for a tile at (s, f):
 ##
@@ -12,19 +11,19 @@
 ##     |  2  |  3  |  3  |          P: L's rows s         Q: X's columns f
 ##     +-----+-----+-----+          D: L's diagonal tile s
 ##   P, Q: L's rows s, conjugated, and rows f
-##   D: L's diagonal tile s, conjugated; where s = f it is made of V
+##   D: L's diagonal tile s, conjugated; where s = f it is computed from V
 ##
 ## The ticket of a group determines its tile, or its pair of tiles (_pair).  All tiles that these depend on belong to
 ## groups with lower tickets, for which it waits (group/waiting).  The flag of a diagonal tile is the number of its
 ## parts of 16 columns, of four, that are done, because the tiles below continue with these.
 ##
 ## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
-## separate    whether C is read elsewhere than V is written; zeros then stand above L
+## separate    whether C and V are different arrays; then elements above L become zeros
 ## unit, conj  of SolveProblem, and whether P and D are conjugated
-## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  likewise, of V along s
-## mma         whether products are made by matrix instructions (float64)    paired   whether there are pairs
+## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  the same for V along s
+## mma         whether products are by matrix instructions (float64)    paired   whether there are pairs
 ## depth       rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
-## in_fronts, adds   False: see fronts/tiles and fronts/update, which are made of the same parts
+## in_fronts, adds   False: see fronts/tiles and fronts/update, which have the same parts
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

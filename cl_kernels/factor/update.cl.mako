@@ -1,12 +1,12 @@
 ## B2 -= L21 X1 of pairs of different sizes, a work-item for each column of B.
 ##
-##      +----+              +-- group --+ k       A group brings 16 rows of L21 to local memory, 32 columns at
-##      |L11 |              |    X1     |         a time; a work-item has what is subtracted from its column
+##      +----+              +-- group --+ k       A group copies 16 rows of L21 to local memory, 32 columns
+##      |L11 |              |    X1     |         after the others; a work-item has the sums for its column
 ##      +----+----+         +-----------+         of those 16 rows in registers.
 ##      |L21 |    | n       |    B2     | n
 ##      +----+----+         +-----------+
 ##
-## table    see _ragged: n and m of B2, where L21 begins, and X1
+## table    see _ragged: n and m of B2, the offsets of L21 and of X1
 ## lanes    of a group        conj   whether L21 is conjugated
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,5 +1,5 @@
-## The first zero on the diagonal of each triangle of a stack: some work-items of a group look for it.
-## A group of one has the number that it found in private memory.
+## Find the first zero on the diagonal of each triangle of a stack, by some work-items of a group.  The result of a
+## group of one is in private memory.
 ##
 ## lanes     of a triangle, of the group's `size`
 ## triangle  Operand           layout   "dense", "packed" (see packed.py), or "table": see _ragged

@@ -1,4 +1,4 @@
-## The rows of a source, brought to scratch (_cpu_put).
+## The rows of a source, loaded to scratch (_cpu_put).
 ##
 ##   define(source, V, planes, k)
 ##       bring<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)

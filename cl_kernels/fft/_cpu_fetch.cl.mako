@@ -6,8 +6,8 @@
 ## more: the parameters from `factors` on that the function has
 ##
 ## Forms and factors as of _cpu_bring.
-## turned: rows of two transforms of real sequences, of which the real parts are stored, once multiplied by factors.
-## times: the numbers that are stored are multiplied by those of t, which lie as t_row and t_lane say.
+## turned: rows of two transforms of real sequences; their real parts are stored after multiplication by factors.
+## times: the numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored.
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
 ## has that of the strip's first lane, fine what lies between it and the others.
 <%namespace name="times" file="/fft/_cpu_times.cl.mako"/>

@@ -4,11 +4,11 @@
 ##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
 ##             limit_batch, factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ##
-## Rows before `first` are not stored, nor in row k the lanes before begin - k * limit_row: a result that is cropped.
+## Of a cropped result, neither rows before `first` are stored nor, in row k, the lanes before begin - k * limit_row.
 ##
-## Arguments and forms as of _cpu_bring.  Of a folded row the numbers behind the middle are stored, conjugated,
-## before it, but for those of lanes that hold both of such a pair: 0, and half of limit_row (or of limit_batch, where
-## there is one: then limit and begin count from the number of row 0 of lane 0, once or of folded rows twice).
+## Arguments and forms as in _cpu_bring.  The numbers of a folded row behind the middle are stored, conjugated, before
+## it, except those of lanes that have both of such a pair: 0, and half of limit_row, or of limit_batch where there is
+## one.  In that case limit and begin count from the number of row 0 of lane 0, in folded rows from twice that number.
 <%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%

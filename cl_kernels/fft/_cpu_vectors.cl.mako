@@ -1,4 +1,4 @@
-## Vectors of lanes: their types, complex rows in memory, and squares of them turned over.
+## Vectors of lanes: their types, complex rows in memory, and transposition of squares of them.
 ##
 ##   types(real, V)     real_t, vec_t, load and store of V numbers, and of V complex ones as two vectors
 ##   transpose(V)       transpose(r): r[i], a row of V numbers, becomes a column

@@ -1,14 +1,14 @@
-## Lines that the copy engine brings to local memory while the group transforms the line before.
+## Lines that the copy engine copies to local memory while the group transforms the line before.
 ##
 ##   lines of a group      0 engine ─▶ local ─▶ registers, transform, store
 ##                                  1 engine ────────────────▶ local ─▶ registers, transform, store
 ##
 ##   define()             barriers that count bytes (see gemm), copies of a line
-##   begin(p, rank)       the group's first line is on its way
-##   bring(plan, rank)    the line in registers; the next one is on its way
+##   begin(p, rank)       start the copy of the group's first line
+##   bring(plan, rank)    load the line to registers, and start the copy of the next one
 ##
-## Lines whose place is no multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
-## unit, of which each takes a line, and the one that lies as many groups further on: `groups` are those of all lines.
+## Lines whose address is no multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
+## unit; group i transforms the lines i, i + number of groups, ... of `groups` lines.
 <%!
 from portable_gpu.codegen import axes
 %>

@@ -1,4 +1,4 @@
-## Rows of a source in global memory, brought as numbers (re, im).
+## Rows of a source in global memory, loaded as numbers (re, im).
 ##
 ##   bring(source, planes, all, sure, tag)
 ##       bring(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane

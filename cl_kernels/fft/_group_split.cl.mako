@@ -3,9 +3,9 @@
 ## Of the transform Z of n such numbers, result k of the real line is E + w O and result n - k is conj(E - w O), where
 ## E = (Z[k] + conj Z[n - k]) / 2, O = (Z[k] - conj Z[n - k]) / 2i, w = exp(-pi i k / n).
 ##
-##   read(plan, source)                   those of the first stage; all of them are there.  A line may begin anywhere
+##   read(plan, source)                   load the numbers of the first stage; all exist; a line may be unaligned
 ##   define(result, all, tag)             split(...): stores both results of a pair
-##   write(plan, result, given, tag)      those of the last stage, whose work-items hold butterflies j and M - j, the
+##   write(plan, result, given, tag)      store those of the last stage; a work-item has butterflies j and M - j, the
 ##                                        first one 0 and M / 2: rows j + r M and n - j - r M are in one work-item
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>

@@ -1,4 +1,4 @@
-## The stages of transforms that lie side by side in vectors, in place (Gentleman and Sande).
+## The stages of transforms in the adjacent lanes of vectors, in place (Gentleman and Sande).
 ##
 ##      rows 0 .. n-1 of scratch, each a pair of vectors (re, im)
 ##
@@ -46,13 +46,13 @@ static void last${R}(__global vec_t *s, long blocks)
 }
 % endfor
 
-// After the first stage each part by itself, for it fits a nearer cache.
+// After the first stage, compute part by part, because a part fits a faster cache.
 static void transform(__global vec_t *s, __global const real_t *w, __global const int *radices, long n)
 {
     //@apart
     const int first = radices[0];
-    const long part = n / max(first, 1);  // of one number there is no stage
-    long blocks = 1, M = n, q = -1;  // of which part of the first stage; -1 is that stage itself
+    const long part = n / max(first, 1);  // a transform of one number has no stage
+    long blocks = 1, M = n, q = -1;  // the part of the first stage; -1: that stage itself
     __global vec_t *p = s;
     __global const real_t *c = w;
     for (int k = 0; n > 1;) {

@@ -1,4 +1,4 @@
-## Cosine and sine transforms: what comes before and after the Fourier transform that they are made of.
+## Cosine and sine transforms: the computation before and after the Fourier transform of which they consist.
 ##
 ##      x ──before──▶ numbers ──Fourier transform──▶ numbers ──after──▶ y
 ##

@@ -1,20 +1,20 @@
-## Transforms on a CPU, as many side by side as a vector has lanes, by one work-item.
+## Transforms on a CPU: a work-item computes one transform in each lane of a vector.
 ##
 ##      source ──bring──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──store──▶ target
 ##
-## A work-item has scratch of its own, and takes `run` strips of lanes one after the other.  Of two passes in
-## one launch it takes whole transforms: all strips of the first pass, into `between`, which is its own too,
-## and then all of the second one.
+## A work-item has its own scratch, and computes `run` strips of lanes one after the other.  With two passes in one
+## launch it computes whole transforms: all strips of the first pass, with results in its own part of `between`, and
+## then all strips of the second pass.
 ##
 ## passes           of each: source, result (Side: the form of a row, the layout of lanes), planes (transforms
 ##                  in a lane), twisted (whether rows of the result are multiplied by roots of one: Cooley and
 ##                  Tukey's twiddles, before the second pass of a long transform); the last result may be
 ##                  multiplied by an array t, number by number (result.times)
 ## policy           CpuFftPolicy            radices          of the stages
-## rank             number of batch axes besides the lanes
+## rank             number of batch axes in addition to the lanes
 ##
-## Two real transforms are one complex one: real numbers are brought as re and im, and the rows k and n - k
-## of the result make up row k of both.  The other direction (flip) exchanges re and im on both sides.
+## Two real transforms are computed as one complex transform: their numbers are re and im, and row k of both results is
+## computed from the rows k and n - k.  For the inverse direction (flip), re and im are exchanged on both sides.
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="stages" file="/fft/_stages.cl.mako"/>
 <%namespace name="bring" file="/fft/_cpu_bring.cl.mako"/>

@@ -1,14 +1,14 @@
 ## A convolution as its sums.
 ##
-##      y[i] = sum_j x[i + first - j] t[j]        along each axis, for those x and t that are there
+##      y[i] = sum_j x[i + first - j] t[j]        along each axis, for existing x and t
 ##
 ##        x  ├──────────┤          a work-item computes ${"W"} neighbours along the last axis,
 ##        t      ├──┤              a number of t after the other
 ##        y   first ├────┤
 ##
 ## elem   Element of all three          W          results of a work-item
-## count  axes that are convolved       rank       batch axes besides
-## Work-items share nothing; each holds its results in registers until they are stored.
+## count  axes that are convolved       rank       further batch axes
+## Work-items are independent; each has its results in registers until they are stored.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%

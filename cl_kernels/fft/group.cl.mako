@@ -1,9 +1,9 @@
-## Transforms on a GPU: a work-group has one, or several side by side, in its registers.
+## Transforms on a GPU: a work-group has one, or several adjacent ones, in its registers.
 ##
 ##      source ──bring──▶ stage 0 ──local memory──▶ stage 1 ──local memory──▶ ... last stage ──put──▶ target
 ##
 ##      work-item (t, slot)      holds butterflies t, t + items ... of a stage, for the transform of its slot;
-##                               neighbours go along slots where lanes lie side by side, else along t
+##                               neighbours are along slots if lanes are adjacent in memory, else along t
 ##
 ## Work-items change between these two orders at the first exchange.  A side is staged, so that neighbours go
 ## through it in order whatever the butterflies: where the runs of rows are short, and for rows that need
@@ -19,15 +19,15 @@
 ##   twists    how many of these roots are in local memory, if any
 ##   by_batch  whether these are of a number along the last batch axis, not of the lane's
 ##   sure      whether loads have no condition, as some drivers let each that has one wait for that before it
-##   ahead     whether the copy engine brings a group's next line: see _group_ahead
+##   ahead     whether the copy engine copies a group's next line in advance: see _group_ahead
 ##   plan.back         the stages of the inverse transform, where a transform of n is a convolution: transform, multiply
 ##                     by a filter, transform back.  See _group_chirps and _group_cyclic
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
-##   all_in, all_out   whether every row of every lane is there
+##   all_in, all_out   whether every row of every lane exists
 ##   scaled    whether results are multiplied by a scale
 ##   tag       behind its functions and parameters
 ## inverse   whether exponents are positive
-## rank      batch axes besides the lanes
+## rank      batch axes in addition to the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
 ## Two real transforms are computed as one complex transform (see cpu), or one real transform as a complex one of half

@@ -67,7 +67,7 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "
     const int blocks = blocks_c + blocks_w + (u - w + 63) / 64;
     for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
-        barrier(CLK_LOCAL_MEM_FENCE);  // of every child: PoCL loses one that only some turns meet
+        barrier(CLK_LOCAL_MEM_FENCE);  // for every child: PoCL loses a barrier of which only some iterations are
         if (i_from < i_to && j_from < j_to) {
             const int kid = child[k];
 ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}

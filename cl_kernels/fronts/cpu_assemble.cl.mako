@@ -42,7 +42,7 @@ static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *
     for (long j = middle; j < to; j++) row[at[j] - shift] += across[j * w];
 }
 
-// The same of elements (i, j), i in [from, u).
+// Add the elements (i, j), i in [from, u), likewise.
 static inline void add_column(${E} *column, __global const int *at, long shift, ${E} *child_, long j, long from, long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2, step = j < w ? w : 1;

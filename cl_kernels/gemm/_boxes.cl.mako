@@ -1,5 +1,5 @@
-## How an operand gets from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the
-## copy engine: one work-item requests a box, and the engine counts the bytes at a barrier.
+## Copies of an operand from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the copy engine: one
+## work-item requests a box, and the engine counts the bytes at a barrier.
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its
 ## third and fourth dimensions are steps of 16 bytes and of 2^35 bytes; by them the coordinates of a box
@@ -10,7 +10,7 @@
 ## written.  box_bytes: of all boxes of a step.
 <%def name="parameters()">, int box_bytes, __global const uint *a_map, __global const uint *b_map</%def>
 
-## For the engine: barriers are there, and one will count so many bytes.
+## Show initialised barriers to the copy engine, and announce to one of them the bytes that it will count.
 <%def name="show()">
 static inline void barriers_shown(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 </%def>
@@ -27,7 +27,7 @@ ${capture(show).strip()}
 static inline void map_acquire(__global const uint *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");  // else ptxas has nothing wait for it
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");  // without it ptxas removes the wait
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 ${capture(expect).strip()}

@@ -1,5 +1,5 @@
-## How an operand gets from global memory through registers to local memory, in chunks of 16 bytes along
-## k: eight for each of the `extent` rows of A (columns of B) of the tile.
+## Copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k: eight for
+## each of the `extent` rows of A (columns of B) of the tile.
 ##
 ##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk)
 ##
@@ -9,10 +9,10 @@
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves `copies` chunks.
 ##
 ##   k along the line    each chunk by one load; the rows are `step` apart
-##   k across the lines  `block` rows at a time, by loads of one step of k each; the chunks are put
-##                       together when they are stored, so that nothing waits for a load
+##   k across the lines  `block` rows, by loads of one step of k each; the chunks are combined when they are stored,
+##                       so that no work-item waits for a load
 ##
-## Rows beyond the matrix repeat its last rows; their results are never stored.  Beyond k there are zeros.
+## Rows beyond the matrix repeat its last rows; their results are never stored.  Elements beyond k are zeros.
 
 <%def name="define(lines)">
 #ifndef CHUNK
@@ -21,7 +21,7 @@
 typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} ${lines.name}_raw;
 </%def>
 
-## The places of this work-item's chunks: in the tile (NAME_row0, NAME_chunk0) and in memory (NAME_at0).
+## The positions of this work-item's chunks: in the tile (NAME_row0, NAME_chunk0) and in memory (NAME_at0).
 <%def name="place(lines, first, count)">
 <% n, type, block, blocks = lines.name, lines.offset_type, lines.block, lines.extent // lines.block %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -42,7 +42,7 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
 </%def>
 
-## Load one step of k to registers, and advance.  tail: it is the last one, of which `tail` steps exist.
+## Load one step of k to registers, and advance.  tail: whether it is the last one, which has `tail` steps.
 <%def name="load(lines, tail=False)">
 <% n = lines.name %>
 % for i in range(lines.copies // lines.block):

@@ -1,11 +1,11 @@
-## A panel of single elements (see _panel) whose operand may lie along k or along s: the strides say along
-## which, so that one program serves both.
+## A panel of single elements (see _panel) whose operand may be contiguous along k or along s.  The strides determine
+## which at run time, so that one program serves both.
 ##
-##   NAME_by_k                   whether neighbouring work-items lie along k
-##   NAME_s, NAME_k              the place of a work-item's first element
-##   NAME_s_step, NAME_k_step    what leads from each of its elements to the next
+##   NAME_by_k                   whether neighbouring work-items load neighbours along k
+##   NAME_s, NAME_k              the position of a work-item's first element
+##   NAME_s_step, NAME_k_step    the distance from each of its elements to the next
 ##
-##                 by k: depth work-items side by side          by s: extent of them
+##                 by k: depth work-items are adjacent          by s: extent work-items are adjacent
 <%def name="begin(panel)">
 <% n = panel.name %>\
     const bool ${n}_by_k = abs(${n}_${panel.k_stride}) < abs(${n}_${panel.s_stride});
@@ -17,7 +17,7 @@
 % endif
 </%def>
 
-## Store the registers to local memory: either branch has constant distances from the first place.
+## Store the registers to local memory: each branch has constant distances from the first position.
 <%def name="store(panel, buffer)">
 <% n = panel.name %>\
 % for branch, k, s in ((f"if ({n}_by_k)", 0, panel.group // panel.depth), ("else", panel.group // panel.extent, 0)):

@@ -1,14 +1,14 @@
-## How an operand gets from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16
-## bytes.  Work-item t of those that copy takes chunk t % 8 of lines t / 8, t / 8 + pass, ...; pass is an
-## eighth of the number of these work-items.
+## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes.  Copying
+## work-item t copies chunk t % 8 of lines t / 8, t / 8 + pass, ...; pass is an eighth of the number of these
+## work-items.
 ##
-##   as it lies   an asynchronous copy takes a chunk; it begins at a multiple of 16 bytes
-##   gathered     an asynchronous copy takes an element; those of 2 bytes, for which there is no such copy,
-##                go through registers
+##   not gathered   each asynchronous copy moves a chunk, which begins at a multiple of 16 bytes
+##   gathered       each asynchronous copy moves an element; elements of 2 bytes, for which there is no such copy,
+##                  are copied through registers
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines: name, elem, extent (rows of A, columns of B in the
 ## tile), across (whether k runs across the lines) and gathered.  Rows beyond the matrix repeat its last
-## row, or are zeros; their results are never stored.  Beyond k there are zeros.
+## row, or are zeros; their results are never stored.  Elements beyond k are zeros.
 
 ## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
 <%def name="define()">
@@ -23,8 +23,8 @@
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory")
 </%def>
 
-## The places of this work-item's chunks of a tile in memory; of gathered ones across the lines, how many
-## elements there are.
+## The positions of this work-item's chunks of a tile in memory; for gathered chunks across the lines, the number of
+## their elements that exist.
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -54,7 +54,7 @@ ${chunks(lines, to, False)}
     ${lines.name} += ${advance};
 </%def>
 
-## Copy the last step, of which `tail` steps of k exist.
+## Copy the last step, which has `tail` steps of k.
 <%def name="copy_tail(lines, to, advance)">
 ${chunks(lines, to, True)}
     ${lines.name} += ${advance};
@@ -100,7 +100,7 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
 <%def name="place_of(lines, to, i)">${to} + ${128 * lines.step * i}</%def>
 <%def name="source(lines, i)">(__global const char *)${lines.name} + ${lines.name}_at${i}</%def>
 
-## How many elements of the i-th chunk there are, as an expression; "" where all are.
+## An expression: how many elements of the i-th chunk exist; "" where all do.
 <%def name="present(lines, i, ends)"><%
 every = f"{lines.name}_here{i}" if lines.across and lines.gathered else ""
 if not ends:

@@ -19,7 +19,7 @@ ${emulation(instruction)}
 % endif
 </%def>
 
-## Leaves room for two wavefronts of a SIMD, so that one computes while the other waits.  If the sums then
+## Limits registers so that a SIMD has two wavefronts, one of which computes while the other waits.  If the sums then
 ## fit the general registers, the compiler keeps them there instead of moving them in each step.
 <%def name="attributes(emulated)">${"" if emulated else "__attribute__((amdgpu_waves_per_eu(2)))"}</%def>
 

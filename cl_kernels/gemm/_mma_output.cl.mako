@@ -1,4 +1,4 @@
-## How the sums of an mma kernel reach C.  In square i, j of its warp a lane holds rows 2g and 2g + 1,
+## The stores of the sums of an mma kernel.  In square i, j of its warp a lane holds rows 2g and 2g + 1,
 ## columns 4q to 4q + 3 (see mma).
 ##
 ## pair  see _units
@@ -55,8 +55,8 @@
 % endfor
 </%def>
 
-## Where rows of C begin off the grid of pairs: 16 rows and columns of a warp at a time go through local
-## memory, so that 16 lanes store what is adjacent.  18 doubles a row keep lanes off each other's banks.
+## For unaligned rows of C: squares of 16 x 16 of a warp are copied through local memory, so that 16 lanes store
+## adjacent elements.  With rows of 18 doubles, lanes access different banks.
 <%def name="scratch(policy)">
     __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
 </%def>
@@ -89,7 +89,7 @@
 % endfor
 </%def>
 
-## One by one, of a tile across the diagonal (see _triangle).
+## Store the elements of a tile across the diagonal one by one (see _triangle).
 <%def name="each(policy, problem, type)">
             const long left = first_col + cols_at + 4 * q;
 % for i in range(policy.blocks):

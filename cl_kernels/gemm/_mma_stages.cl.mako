@@ -1,10 +1,10 @@
-## How the steps of k come and go in mma: copied `stages` ahead, and reached when they have arrived.
+## The stages of mma: steps of k are copied up to `stages` ahead, and multiplied when they have arrived.
 ##
 ## policy, a, b, tail: as in mma.
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
-## Copies of a step that comes `reach` later than this one.
+## Copy the step that is `stages` - 2 steps ahead of this one.
 <%def name="copy_ahead()">
                 if (step + ${policy.stages - 2} < steps) {
                     barrier_wait(empty_base + 8 * ahead, ahead_phase);
@@ -25,7 +25,7 @@
                 }
 </%def>
 
-## What has arrived is in reach: a_at and b_at.
+## Wait for the next stage, and set a_at and b_at to it.
 <%def name="reach_stage()">
                 barrier_wait(full_base + 8 * stage, phase);
                 a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;

@@ -1,5 +1,5 @@
-## How the sums of a group's tile reach C: RESULT(acc, row, col) is the value of an element and
-## STORE(p, v) puts it in memory; m, n, c, c_row, c_col, first_row, first_col are in scope.
+## The stores of the sums of a group's tile to C: RESULT(acc, row, col) is the value of an element and STORE(p, v)
+## stores it; m, n, c, c_row, c_col, first_row, first_col are in scope.
 
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 
@@ -28,8 +28,8 @@
 % endfor
 </%def>
 
-## Row i of every work-item at a time goes through local memory, one line a row of C, so that
-## neighbouring work-items store neighbouring elements:
+## For each i, row i of every work-item is copied to local memory, one line for a row of C, so that neighbouring
+## work-items store neighbouring elements:
 ##
 ##   line | item_col ... |      tile_m / item_m lines of tile_n elements
 ##

@@ -12,13 +12,13 @@
 ##   define(name, operand, compute, P)
 ##       name(source, lane_stride, step_stride, lanes, steps, panel), which packs `lanes` <= P
 ##       lanes of `steps` steps
-## Where lane_stride is 1 vectors are copied, where step_stride is 1 squares of 4 x 4 are transposed
-## in registers; others go one element at a time, and so do the edges.
+## Where lane_stride is 1, vectors are copied; where step_stride is 1, squares of 4 x 4 are transposed in registers;
+## other operands and the edges are copied one element at a time.
 <%def name="vectors(compute)"><% r = compute.real %>
 % for w in (2, 4, 8, 16):
 typedef ${compute.real}${w} lanes${w}_u __attribute__((aligned(${compute.itemsize // compute.components})));
 % endfor
-// Four lanes of four steps each: step s goes to address to + s * stride.
+// Four lanes of four steps each: step s is stored at to + s * stride.
 static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 b, ${r}4 c, ${r}4 d)
 {
     const ${r}4 p = (${r}4)(a.s0, b.s0, a.s1, b.s1), q = (${r}4)(c.s0, d.s0, c.s1, d.s1);

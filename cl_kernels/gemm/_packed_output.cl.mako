@@ -1,7 +1,7 @@
-## How the sums of a packed register tile reach C: whole vectors where it lies along them and nothing
-## follows, else one by one.
+## The stores of the sums of a packed register tile to C: by vectors where C is contiguous along them and has no
+## epilogue, else one by one.
 ##
-## accumulators: names of the sums, in the order of _packed_tile, which says what else is in scope.
+## accumulators: names of the sums, in the order of _packed_tile, which names the variables in scope.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 

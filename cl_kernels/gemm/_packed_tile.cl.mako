@@ -10,12 +10,12 @@
 ##   define(problem, policy)
 ##       tile(a, a_packed, a_row, a_step, b, b_step, ahead, steps, parts, sum, part_stride, finish,
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, extras)
-##   a        packed, or where it lies: with two strides (rows beyond the edge repeat the last)
-##   b        with unit stride along columns; what lies `ahead` bytes further is wanted soon
+##   a        packed, or in place: with two strides (rows beyond the edge repeat the last)
+##   b        with unit stride along columns; elements `ahead` bytes further are prefetched
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
-##            added; unless `finish`, the sums go to the first one.
-##   finish   store rows [0, rows) and columns [skip, cols) at place (row, col) of C.
-## direct: the operands whose elements are those of the sums, and which may be read where they lie.
+##            added; unless `finish`, the sums are stored in the first one.
+##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C.
+## direct: the operands whose elements have the type of the sums, and which may be read in place.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%def name="define(problem, policy)"><%
@@ -69,8 +69,8 @@ ${output.store(problem, policy, accumulators)}\
 }
 </%def>
 
-## All steps.  values: those of A in a step, re before im.  advance: to the next ones.  ahead: how many
-## bytes ahead A is fetched, if it is.
+## All steps.  values: the values of A in a step, re before im.  advance: a statement that advances to those of the next
+## step.  ahead: how many bytes ahead A is prefetched, if it is.
 <%def name="walk(compute, policy, values, advance, ahead=0)"><%
     V, MR, NR, lane = policy.vector, policy.item_m, policy.item_n, compute.itemsize
     vec = f"{compute.real}{V}"

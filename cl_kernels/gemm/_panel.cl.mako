@@ -14,8 +14,8 @@
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
-## on its way to local memory, so that nothing waits for a load before the multiplications.
+## NAME_raw: the type of one load, as in memory.  NAME_value(raw): its conversion to value_t, which is done before the
+## store to local memory, so that no work-item waits for a load before the multiplications.
 <%def name="define(panel, compute)">
 <% n, e, w = panel.name, panel.elem, panel.width %>
 typedef ${panel.raw_type} ${n}_raw;

@@ -48,7 +48,7 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 
 ## The starts of the lane's rows of w and vectors of x.
 <%def name="place()">\
-    // Beyond the last outputs and vectors the last ones are repeated, and not stored.
+    // Lanes beyond the last outputs and vectors repeat the last ones, and do not store them.
 % if across:
     w += w_offset + min(top + ${2 * blocks} * g, m - ${2 * blocks});
 % else:

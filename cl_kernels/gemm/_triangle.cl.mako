@@ -3,7 +3,7 @@
 ##   band     +--+                    lower: col <= row.  Tiles that have elements in the triangle are
 ##   of 2     |0 +--+--+              numbered down bands of `band` tile rows, as all tiles are elsewhere:
 ##            |1 |2 |3 |              first the columns that all rows of the band reach, then, column by
-##          --+--+--+--+--+--+        column, what is left of the band (tiles here are twice as high as
+##          --+--+--+--+--+--+        column, the rest of the band (tiles here are twice as high as
 ##            |4 |6 |8 |10|12|        they are wide).
 ##
 ## problem.triangle is "lower", "upper" (col >= row: the columns that all rows reach are the last ones) or "".

@@ -1,8 +1,8 @@
-## How lanes of a warp exchange values, so that each stores adjacent elements.
+## Exchange of values between the lanes of a warp, so that each lane stores adjacent elements.
 ##
-## share_pieces(x, y, upper, distance): of the pieces x and y that two lanes hold, `distance` apart, the
-## lower lane gets both x, the upper one both y, first that of the lower lane.
-## WARP_BARRIER(): what the warp's lanes have written to local memory is there for all of them.
+## share_pieces(x, y, upper, distance): two lanes at `distance` hold pieces x and y; afterwards the lower lane has both
+## x, and the upper lane both y, that of the lower lane first.
+## WARP_BARRIER(): after it, all lanes of the warp see what they have written to local memory.
 <%def name="define()">
 #define WARP_BARRIER() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 static inline uint exchanged(uint mine, uint distance)

@@ -2,7 +2,7 @@
 ## fences: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory, or A in
 ## registers (see _wgmma_registers).
 ##
-## An operand lies in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
+## An operand is stored in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
 ##   k along the line:   line = row of A (column of B), 128 bytes of k
 ##   k across the lines: line = step of k, 128 bytes of rows of A (columns of B), 64 where elements have
 ##                       16 bits; such blocks follow each other

@@ -1,7 +1,7 @@
-## How the sums of a warpgroup reach a C whose rows are adjacent in memory (see _wgmma_output).
+## The stores of the sums of a warpgroup to a C whose rows are adjacent in memory (see _wgmma_output).
 
-## Lanes of two rows exchange what they hold, so that each has two rows
-## of a column; of 16-bit floats then lanes of two such pairs, for four rows and whole sectors.
+## Lanes of two rows exchange sums, so that each has two rows of a column.  For 16-bit floats, lanes of two such pairs
+## exchange sums then, so that each has four rows and stores fill whole sectors.
 <%def name="eights(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};
@@ -38,8 +38,8 @@
 return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {8 * j})" for e, v in enumerate("vw"))
 %></%def>
 
-## With A from registers (pair is "columns"): two rows of a column at a
-## time, so that a warp stores whole sectors, by one address that advances.
+## With A from registers (pair is "columns"): two rows of a column a store, so that a warp stores whole sectors, by one
+## address that advances.
 <%def name="columns(policy, sums, type)">
             const long top = ${top(True)}, left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
@@ -61,7 +61,7 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
 % endfor
 </%def>
 
-## The first row of C that a work-item holds sums of.
+## The first row of C of a work-item's sums.
 <%def name="top(registers)">\
 % if registers:
 first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\

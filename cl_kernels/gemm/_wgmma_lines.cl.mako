@@ -1,5 +1,5 @@
-## Sums of a warpgroup stored row by row, 32 lanes side by side, by way of local memory: see _wgmma_output.
-## 16 rows of a warp and 32 columns at a time; 40 floats a row of `scratch` keep lanes off each other's banks.
+## Stores of the sums of a warpgroup row by row, by 32 adjacent lanes, by way of local memory: see _wgmma_output.
+## A warp stores blocks of 16 rows and 32 columns.  With rows of 40 floats in `scratch`, lanes access different banks.
 <%def name="scratch(policy)">
     __local float scratch[${4 * policy.consumers * 16 * 40}] __attribute__((aligned(16)));
 </%def>

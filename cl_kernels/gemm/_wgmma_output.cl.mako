@@ -1,15 +1,14 @@
-## How the sums of a warpgroup reach C.  In the r-th block of 64 rows, a work-item holds sums of rows top
+## The stores of the sums of a warpgroup.  In the r-th block of 64 rows, a work-item holds sums of rows top
 ## and top + apart: sum 4j + 2h + e belongs to row top + 64r + apart * h and column left + 8j + e.  So the
 ## four lanes of a quad hold 8 adjacent elements, two each.
 ##
 ## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
 ##            on, not one (see _wgmma_registers)
-## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
-##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads;
-##         What is left of a tile's columns, 32 halves, are half a line; 16 halves or floats go by pairs.
-##         "lines": one at a time, 32 lanes side by side, by way of local memory: for rows of C that begin
-##         off the grid of pairs
-##         "columns": 8 bytes at a time where C's rows are adjacent in memory
+## width   "": pairs by STORE_PAIR (see _units); "fours" or "octets": 16 bytes a lane, lines of 128 bytes, after
+##         the lanes of a quad, and then of two quads, have exchanged their sums.
+##         Of a tile's remaining columns, 32 halves are stored as half a line, 16 halves or floats as pairs.
+##         "lines": row by row, 32 adjacent lanes, by way of local memory, for unaligned rows of C
+##         "columns": 8 bytes a lane where C's rows are adjacent in memory
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
 <%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
@@ -84,7 +83,7 @@ done = rest + 4 * half_line
 % endfor
 </%def>
 
-## One by one, of a tile across the diagonal (see _triangle).
+## Store the elements of a tile across the diagonal one by one (see _triangle).
 <%def name="each(policy, problem, sums, type, registers)">
             const long top = ${turned.top(registers)}, left = first_col + lane % 4 * 2;
 % for r, h in ((r, h) for r in range(policy.blocks) for h in range(2)):

@@ -4,20 +4,20 @@
 ##   group     0           1           2           3           A group works from the end of its share to the
 ##        +-----------+-----------+-----------+-----------+    beginning.  So the first part of a tile is done
 ##   tile |  0   |   1   |   2   |   3   |   4   |   5    |    early, and the group that has a tile's last part
-##        +-----------+-----------+-----------+-----------+    comes to it last: it adds what the others have
-##                                                             left, in one order, and stores the tile.
+##        +-----------+-----------+-----------+-----------+    computes it last: it adds the parts that others
+##                                                             have stored, in order, and stores the tile.
 ## So a group waits only for groups with lower tickets (see group/waiting).
 ## `lanes` groups have the same share of as many adjacent tiles each, so that they read what these have in common at
 ## the same time: of lanes and shares, the group with ticket `share * lanes + lane`.
 ##
-##   partial  | what group 0 has left | group 1 | ...
+##   partial  | the part of group 0 | group 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
 ##   counters | next ticket | flag: group 0 has stored its part | group 1 | ...    the group that waits resets a flag
 ##
 ## The copiers set the flag of their group, and wait for those of others: they do this before the last steps of the
 ## tile are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, all others' are there.
-## Parts come by asynchronous copies to local memory, where steps of k were, because registers would hold too few
-## loads at a time.  A work-item copies and reads its own words only, in chunks of 8.
+## Parts are copied asynchronously to the local memory of the steps of k, because registers would hold too few loads at
+## a time.  A work-item copies and reads its own words only, in chunks of 8.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>

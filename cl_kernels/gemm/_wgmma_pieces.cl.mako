@@ -1,4 +1,4 @@
-## 16 bytes of a row of C, of what lanes that lie side by side hold (see _wgmma_output).
+## 16 bytes of a row of C, combined from the sums of adjacent lanes (see _wgmma_output).
 ##
 ##   exchange()     the C functions; whole_lines, piece: 16 bytes of two rows, and of one
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
@@ -22,8 +22,8 @@ return "as_uint4(pair_transpose((float4)(" + ", ".join(two(sums, r, h, j + i) fo
                     share_pieces(&x, &y, upper, 4);
 </%def>
 
-## See _warp_exchange; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
-## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair; share_words: as share_pieces.
+## The functions of _warp_exchange, and: quad_transpose(w, lane) moves component i of a lane to the i-th lane of its
+## quad; pair_transpose(v, lane) moves half i of a lane to the i-th lane of its pair; share_words is as share_pieces.
 <%def name="exchange()">
 ${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)

@@ -1,16 +1,16 @@
-## The producer of a wgmma kernel: it copies A and B, stage by stage, as far ahead of the consumers as
-## there are stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
+## The producer of a wgmma kernel: it copies A and B, stage by stage, and is ahead of the consumers by up to the number
+## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
 ## phase in scope.
 ##
 ##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines)
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
-##   look_at_maps(policy)   before anything else, for it takes time: that work-item sees what the maps hold
+##   look_at_maps(policy)   this work-item acquires the tensor maps; first of all, because it takes time
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
-## What went through registers has to be shown to the matrix unit; its work-items arrive on their own.
+## A proxy fence shows operands that were stored from registers to the matrix unit; their work-items arrive explicitly.
 <%def name="arrive(barrier)">
 % if a.by_registers or b.by_registers:
                 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

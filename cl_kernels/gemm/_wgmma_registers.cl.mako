@@ -2,7 +2,7 @@
 ## from local memory only with k along the lines, so A goes from local memory through registers.
 ##
 ## Of 64 rows and 8 steps of k, lane 4g + q of warp w gives the instruction (PTX ISA, wgmma, m64k8)
-##   a0, a1   rows 16w + g and 16w + g + 8 of its tile, step q       a2, a3   the same of step q + 4
+##   a0, a1   rows 16w + g and 16w + g + 8 of its tile, step q       a2, a3   those rows, step q + 4
 ## These rows may be any rows of C.  With g = 4 g2 + 2 g1 + g0 and h = 0, 1 for a0, a1 they are
 ##   row = 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2 g0 + h
 ## so a lane reads two adjacent rows, 16 lanes read all the banks, and adjacent rows of C are stored together.

@@ -2,7 +2,7 @@
 ##
 ## policy, a, b, parts, products: as in wgmma.
 
-## One step: what has arrived is multiplied, what the step before has used is given back.
+## One step: multiply the stage that has arrived, and release the stage of the step before.
 <%def name="multiply()">
 <% start = (*sum(products, ())[0], 0) %>\
                     const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192),

@@ -1,11 +1,10 @@
-## C = epilogue(alpha * A @ B + beta * C), one work-item per element, no local memory.  It is the first
-## rung of the ladder, and the path of k = 0 and of batches of tiny products, whose elements fill the
-## device.
+## C = epilogue(alpha * A @ B + beta * C), one work-item per element, without local memory: for k = 0, and for batches
+## of tiny products, whose elements fill the device.
 ##
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
 ##
-## A few steps of k are loaded before the first of them is multiplied, so that they come together.  Where
-## elements are few, `lanes` adjacent work-items share one: lane i takes steps i, i + lanes, ...
+## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  Where elements are
+## few, `lanes` adjacent work-items share one: lane i multiplies steps i, i + lanes, ...
 ##
 ## group_size, lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
@@ -22,7 +21,7 @@ names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
 sides = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}
 steps = 4 if problem.compute.complex else 8
 %>
-## The values of a few steps: a0, b0, a1 ...; guarded: of those that are left, which are fewer.
+## The values of a few steps: a0, b0, a1 ...; guarded: of the last steps, which may be fewer.
 <%def name="load(guarded)">
 % for j in range(steps - 1 if guarded else steps):
 % for name, (operand, stride) in sides.items():

@@ -10,7 +10,7 @@
 ##   wave_m, waves_m = 2        that both operands share, so a lane reads adjacent elements.  It
 ##                              holds sums of one column, at the rows that instruction.row gives.
 ##
-## policy  MfmaPolicy       a, b  Lines: how an operand comes to local memory
+## policy  MfmaPolicy       a, b  Lines: how an operand is copied to local memory
 ## instruction  MatrixInstruction: its operands, and which lane holds which elements
 ## split, tail, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>

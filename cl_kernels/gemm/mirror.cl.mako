@@ -1,9 +1,9 @@
-## What becomes of the rest of C, of which one triangle is computed: its transpose, or zeros.
+## The other triangle of C, of which one triangle is computed: the transpose of that, or zeros.
 ##
-##          C0                      A group writes one tile of the rest.  Its elements come by way of
-##    +--+--+--+                    local memory from the tile that mirrors it, so that rows of both are
-##    |  |  |to|  R0                read and written along.  On the diagonal the two are one tile: what
-##    +--+--+--+                    is read of it is in the triangle, what is written is not.
+##          C0                      A group writes one tile of the other triangle.  Its elements are read
+##    +--+--+--+                    from the mirrored tile and transposed in local memory, so that rows
+##    |  |  |to|  R0                of both are accessed contiguously.  On the diagonal the two are one
+##    +--+--+--+                    tile: elements of the computed triangle are read, the others written.
 ##    |  |  |  |
 ##    +--+--+--+
 ##    |of|  |  |  C0

@@ -12,7 +12,7 @@
 ## share.  They are assigned so that a lane reads and stores adjacent elements.
 ##
 ## policy  MmaPolicy
-## a, b    Lines: how an operand comes to local memory
+## a, b    Lines: how an operand is copied to local memory
 ## split, tail, pair, wide, by_lines, types: as in wgmma; every part of k has at least one step
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

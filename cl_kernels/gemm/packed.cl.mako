@@ -8,14 +8,14 @@
 ##
 ##   pack    one work-item packs `chunk` steps of `group` panels
 ##   tiles   one work-item computes `run` tiles of one row of tiles over its share of k, `visit` steps
-##           of each at a time (few if B is not packed, so that its rows are read along)
-##   a_packed, b_packed: whether it reads the operand packed, or where it lies
+##           of each together (few if B is not packed, so that its rows are read contiguously)
+##   a_packed, b_packed: whether it reads the operand packed, or in place
 ##
-## k comes in `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One
-## launch of tiles takes `together` shares from `share0` on, each into sums of its own.
+## k is divided into `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One launch of
+## tiles computes `together` shares from `share0` on, each with its own sums.
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
-## Unfinished sums go to `partial`, one TILE per (share, product, tile).
-## once_a, once_b: the operand is the same for every product, and packed once.
+## Unfinished sums are stored in `partial`, one TILE per (share, product, tile).
+## once_a, once_b: whether the operand is the same for every product, and packed once.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
@@ -26,7 +26,7 @@
     names = ["a", "b", "c", *(f"e{i}" for i in range(len(problem.extras)))]
 %>
 ${packed.functions(problem, policy)}
-// Work-items for A come first, then those for B.
+// The first work-items pack A, the others B.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b, long m, long n,
           long depth, long share, int splits, int chunk_a, int group_a, int chunk_b, int group_b,

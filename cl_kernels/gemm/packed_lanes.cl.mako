@@ -1,11 +1,11 @@
-## gemm of many small products on a CPU, V at a time: each has a lane of every vector.
+## gemm of many small products on a CPU, V products together: each has a lane of every vector.
 ##
 ##      scratch: element (i, p) of V matrices A is a vector,      c[r][s] += a[i + r][p] * b[p][j + s]
-##      and likewise those of B and of C                          for R x S vectors of C at a time
+##      as are those of B and of C                                for R x S vectors of C together
 ##
-## A work-item makes `run` blocks of V products, one after the other.  Where a matrix has no gaps it is one
-## line of elements.  Scratch has the order of axes that each operand has in memory.
-## once_a, once_b: the operand is the same for every product, and brought once.
+## A work-item computes `run` blocks of V products, one after the other.  A matrix without gaps is copied as one line of
+## elements.  The order of axes in scratch is that of each operand in memory.
+## once_a, once_b: whether the operand is the same for every product, and copied once.
 ##
 ## problem: of one batch axis; a, b and c are of one real element.  V: lanes of a vector.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -26,7 +26,7 @@ typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
 #define VEC(p) (*(__global vec_u *)(p))
 
-// A block of matrices to scratch: `lines` of `length` elements, `step` apart, or all as one line.
+// Copy a block of matrices to scratch: `lines` lines of `length` elements, `step` apart, or all as one line.
 static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
     long lanes)
 {
@@ -37,7 +37,7 @@ static inline void take(const ${E} *from, long line, long step, long apart, ${E}
                 lanes - w < 4 ? lanes - w : 4, length);
 }
 
-// And back.
+// Copy it back.
 static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length,
     long lanes)
 {

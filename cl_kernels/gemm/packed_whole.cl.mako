@@ -1,9 +1,9 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
 ## batch, one after the other, in its own part of scratch (see packed for the layout).  Where products
 ## are few, work-items take `strip` panels of B's columns each.
-## once_b: B is the same for every product, and packed once.  Operands for which a_packed or b_packed
-## is 0 are read where they lie.  Between the tiles of a product `lines_a` and
-## `lines_b` cache lines of the next one's operands are called for.
+## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
+## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
+## product are prefetched.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>

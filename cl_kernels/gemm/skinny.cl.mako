@@ -1,5 +1,5 @@
 ## C = epilogue(alpha * A @ B + beta * C) with few columns, by matrix instructions of warps that read A from
-## global memory as it lies: y[o, q] = sum over k of w[o, k] * x[k, q].
+## global memory in its layout: y[o, q] = sum over k of w[o, k] * x[k, q].
 ##
 ##   across (k runs across the lines of w)      along (k runs along them)
 ##
@@ -15,7 +15,7 @@
 ##
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
-## finish  what follows on each element (see gemv/_put), or None
+## finish  operations on each element (see gemv/_put), or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -79,7 +79,7 @@ ${across_groups()}\
 % endif
 }
 
-## The warp's steps of k: U in flight, and then one at a time to the end.
+## The warp's steps of k: U in flight, and then one by one to the end.
 <%def name="walk_along_k(U)">\
     long k = first + warp * ${deep} + q * ${lane_k};
     for (; k - q * ${lane_k} + ${(U - 1) * W * deep + deep} <= last; k += ${U * W * deep}) {

@@ -9,9 +9,9 @@
 ## tiles get_group_id(0), + get_num_groups(0), ...  A copy arrives at a barrier when it is done.  The
 ## producer is a warpgroup (see _lines), or a work-item that starts the copy engine (see _boxes).
 ##
-## policy  WgmmaPolicy      a, b  Lines: how an operand comes to local memory
+## policy  WgmmaPolicy      a, b  Lines: how an operand is copied to local memory
 ## kind    f16, bf16 or tf32: the instruction's element type
-## parts   pieces of each value; in memory they lie side by side, each k long; they are copied in turn
+## parts   pieces of each value; in memory they are adjacent, each k long; they are copied in turn
 ## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never

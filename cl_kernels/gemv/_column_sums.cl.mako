@@ -1,5 +1,5 @@
-## How the sums of axpy_columns are added up.  Those of the K work-items of an output meet in the first
-## of them, through local memory.  Those of groups that share the summed axis meet in the last group.
+## The sums of axpy_columns.  Local memory combines the sums of the K work-items of an output in the first of them.  The
+## last group to arrive combines the sums of groups that share the summed axis.
 ##
 ##   words   part 0: vector 0: outputs' components | vector 1 | ... || part 1 ...
 ##

@@ -1,10 +1,10 @@
-## How cpu_columns adds rows to the sums of a block of outputs, which pass through registers: W * unroll
-## outputs at a time, R rows at a time and then one by one.
+## Addition of rows to the sums of a block of outputs in cpu_columns: W * unroll sums are in registers, for R rows
+## together and then for single rows.
 ##
 ## elem, real, P, E, R: as in cpu_columns.
 
-## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
-## chain of additions to s would last longer.
+## Rows are read in the order of memory.  Several have sums of their own (p and q), because one chain of additions to s
+## would take longer.
 <%def name="add_rows(W, unroll, rows)">
 <%
     T = vector(real, W * P)

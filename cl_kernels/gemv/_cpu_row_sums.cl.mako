@@ -1,14 +1,14 @@
 ## The sums of rows of a times x on a CPU, lane by lane.
 ##
-##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors goes to s<k>_<u>
+##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors is added to s<k>_<u>
 ##
-## A tail inside the row is its last V columns; those that were summed before count as 0.  One across the
-## row's end is the row and what comes after it, which counts as 0; the last rows are copied for it.
+## A tail inside the row is its last V columns; those that were summed before count as 0.  A tail across the row's end
+## is the row and the elements after it, which count as 0; the last rows are copied before they are read so.
 ##
 ## elem, C, P, T, E, mask, conj, unit, x_unit, tail, whole: as in cpu_rows.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
-## Declare where the tail of every row begins, which of its lanes count, and x there.
+## Declare the start of the tail of every row, which of its lanes count, and x there.
 <%def name="left_over()">\
 <% lanes = gemv.module.build(mask, [str(i // P) for i in range(C)]) %>\
 % if tail == "inside":

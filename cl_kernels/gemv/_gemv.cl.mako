@@ -1,7 +1,7 @@
-## What the gemv kernels share: arguments, loads and products (see _put for the store of y).
+## Common to the gemv kernels: arguments, loads and products (see _put for the store of y).
 ##
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
-##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step likewise.
+##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step are strides, too.
 ##
 ## With several vectors, y and x are matrices of columns, x_pitch and y_pitch apart.  A kernel holds the
 ## sums of Q of them, a power of two; where there are fewer (`vectors`, more than Q / 2), it repeats the

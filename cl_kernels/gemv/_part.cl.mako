@@ -1,5 +1,5 @@
-## Work-groups that share a block of outputs: each takes a part of the summed axis, and with `split`,
-## where there are several, the last of them to finish adds what all have left (see group/fix_up).
+## Work-groups that share a block of outputs: each sums a part of the summed axis.  With `split` there are several
+## parts, and the last group to arrive adds them (see group/fix_up).
 
 ## This group's block, and the columns [first, last) of its part.
 <%def name="bounds()">\

@@ -1,9 +1,9 @@
-## How a sum becomes an element of y, in the gemv kernels and in gemm/skinny.
+## The store of a sum as an element of y, in the gemv kernels and in gemm/skinny.
 ##
 ##   load_one(p)        one element as a value of the sums
-##   put(p, sum, ...)   alpha * sum + beta * *p, and what `finish` says, stored at p
+##   put(p, sum, ...)   store alpha * sum + beta * *p, after the operations of `finish`, at p
 ##
-## finish: portable_gpu.codegen.epilogue.Finish, what follows on each sum; or None.
+## finish: portable_gpu.codegen.epilogue.Finish, the operations on each sum; or None.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="scale" file="/common/scale.cl.mako"/>
@@ -30,8 +30,8 @@ static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta,
 }
 </%def>
 
-## What `put` takes with `finish`: as parameters, and as arguments for output `row` of vector `col`.
-## And where a kernel begins to read the arrays.
+## The parameters of `put` for `finish`, the arguments for output `row` of vector `col`, and the start of the arrays
+## that a kernel reads.
 <%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
 <%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
 <%def name="begin(finish)">\

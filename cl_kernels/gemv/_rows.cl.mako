@@ -1,4 +1,4 @@
-## What dot_rows and long_rows share: L work-items sum R rows of a times x.
+## Common to dot_rows and long_rows: L work-items sum R rows of a times x.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 
@@ -7,9 +7,9 @@
 ## sum_rows(lane, first, last): lane takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
-## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and goes on at first
-## when it reaches last.
-## With x_together > 1 (and V == 1, x_pitch == 1) one load brings adjacent elements of x_together vectors.
+## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and continues at first when it
+## reaches last.
+## With x_together > 1 (and V == 1, x_pitch == 1) one load reads adjacent elements of x_together vectors.
 <%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together=1, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
@@ -87,7 +87,7 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 }
 </%def>
 
-## Store the sums that this work-item holds.  from_col: what the epilogue's number of a vector begins with.
+## Store the sums that this work-item holds.  from_col: the start of the epilogue's index of a vector.
 <%def name="put_rows(elem, real, R, Q, finish, from_col='')">
 % for k in range(R):
 % for q in range(Q):

@@ -2,7 +2,7 @@
 ## (a transposed row-major matrix).
 ##
 ##   outputs ->  | U*V | U*V | ... | V | V/2 .. 1 |      sums of a block of outputs: L1 cache
-##   summed i    a a a a                                 R rows at a time add to U vectors of
+##   summed i    a a a a                                 R rows together add to U vectors of
 ##     |         a a a a  R rows share one load and      sums, which are in registers then
 ##     v         ...      store of the sums
 ## Short rows are read one by one (R = 1), in the order of memory.
@@ -10,7 +10,7 @@
 ## One work-item is a group.  It takes one block of outputs and one of `parts` parts of the summed axis;
 ## the last group of a block to finish adds the parts in order.
 ##
-## V: elements of a vector.  U: vectors at a time at most.  B: outputs of a block at most.
+## V: elements of a vector.  U: most vectors of sums in registers.  B: most outputs of a block.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; E: type
 ## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -46,7 +46,7 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, True, finish=finish)}, const 
     const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
     const long last_out = first_out + block_size < m ? first_out + block_size : m;
     const long width = last_out - first_out;
-    // A few outputs stay in registers for long; many pass through the sums once in R rows.
+    // The sums of a few outputs stay in registers; those of many are loaded and stored once in R rows.
     const long rows = width <= ${U * V} ? 512 : ${R};
     a += a_offset + first_out * a_out;
     x += x_offset;

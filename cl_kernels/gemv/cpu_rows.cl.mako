@@ -77,7 +77,7 @@ ${dots.left_over()}\
 % for rows in together[:-1]:
     while (last_row - i > ${rows // 2}) {
         if (i + ${rows} > last_row) {
-            // The last rows once more as far as they are known, for as many at a time are sooner done.
+            // Recompute some rows before the last ones: ${rows} rows together take less time than a few one by one.
             if (reads_y || last_row - ${rows} < first_row) break;
             i = last_row - ${rows};
         }

@@ -1,4 +1,4 @@
-## The C side of portable_gpu.codegen.operators.Accumulator, for `width` accumulators side by side.
+## The C side of portable_gpu.codegen.operators.Accumulator, for `width` adjacent accumulators.
 ##   T                     the struct
 ##   T_identity()          the neutral element
 ##   T_combine(a, b)       a folded with b

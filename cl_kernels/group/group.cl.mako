@@ -1,8 +1,8 @@
 ## Fold over a whole work-group (over several groups: see fix_up).
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
-## The attribute of a kernel whose groups have G work-items.  light: the kernel takes few registers, so
-## the compiler may know G: it will not spill registers to make one more group resident.
+## The attribute of a kernel whose groups have G work-items.  light: whether the kernel needs few registers.  Then the
+## compiler may know G, because it does not spill registers to make one more group resident.
 <%def name="of_size(G, light=False)">\
 ${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
     else f"__attribute__((reqd_work_group_size({G}, 1, 1)))")}\
@@ -13,7 +13,7 @@ ${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
 ##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory
 ##   the first sub-group folds wave[0 .. G/S)
 ## wave does not overlap the slots of the sub-groups, which saves a barrier.
-## Call it from all work-items, with LOCAL_ARRAY(wave); a barrier must lie between two calls.
+## Call it from all work-items, with LOCAL_ARRAY(wave); a barrier is needed between two calls.
 <%def name="define_subgroup(acc, width)">${subgroup.define(acc, width)}</%def>
 
 <%def name="define(acc, G, S)">

@@ -65,7 +65,7 @@ while (${pending}) {${step}}
 ## The work-items that have waited: order the flags before what all read next.
 <%def name="acquire()">DEVICE_FENCE();</%def>
 
-## All work-items, after some have waited: from here on they see the results.
+## All work-items, after some have waited: results of the other groups are visible from here on.
 <%def name="acquire_by_all()">\
 ${BARRIER}
         GROUP_FENCE();

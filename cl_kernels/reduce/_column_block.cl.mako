@@ -5,7 +5,7 @@
 ##   ...
 ##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
 ##
-## With `split` that holds in all groups of a block, and the last of them folds what each has left.
+## With `split` every group of a block does this, and the last group to arrive folds the parts of all.
 <%namespace name="row_lanes" file="/reduce/_row_lanes.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
@@ -43,7 +43,7 @@ for (int j = 0; j < ${V * C}; ++j)\
 <%def name="across_groups()">
 <% words = r.acc.bytes // 4 %>\
     __local uint is_last;
-    // Part by part, and within it all columns of the block side by side.
+    // Parts are stored one after the other, each with all columns of the block.
     volatile __global uint *mine = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
     if (y_lane == 0) {
         ${each_column()} {
@@ -52,7 +52,7 @@ for (int j = 0; j < ${V * C}; ++j)\
         }
     }
 ${fix_up.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
-    // The others go along, with nothing to fold: barriers in a branch cost compilers dearly.
+    // Other groups continue with no parts to fold: compilers generate slow code for barriers in a branch.
     const uint wanted_parts = is_last ? parts : 0;
 % if target.is_cpu:
     ${each_column()} {
@@ -73,7 +73,7 @@ ${to_vectors()}\
     if (!is_last) return;
 </%def>
 
-## On a GPU a work-item asks for all its columns of a part at once, and for a few parts.
+## On a GPU a work-item loads all its columns of a few parts before it folds them.
 <%def name="side_by_side()">
 <%
     words = r.acc.bytes // 4

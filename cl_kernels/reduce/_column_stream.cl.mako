@@ -1,10 +1,10 @@
-## How a work-item of columns folds its share of a part: CY row lanes take rows in turn, U at a time.
+## The fold of a part by a work-item of columns: CY row lanes take rows in turn, in steps of U.
 ##
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
 ##           ...
-##           row lane 0   and so on; of the rows after the last U * CY a row lane has U at most; where
-##                        there may be many, all of them are on their way at once
+##           row lane 0   and so on; of the rows after the last U * CY, a row lane has at most U; where there
+##                        may be many, all of them are loaded before they are folded
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -24,7 +24,7 @@ ${steps(r, total, 1)}
     }
 </%def>
 
-## Fold the rows that whole steps leave.
+## Fold the rows after the last whole step.
 <%def name="rest(r, total)">
         {
             const long first = begin + (end - begin) / ${CY * U} * ${CY * U} + y_lane;

@@ -1,8 +1,8 @@
-## How cpu_short_rows folds V rows, whose first elements lie NAME_place0 ... elements into the inputs.
+## The fold of V rows of cpu_short_rows; the offsets of their first elements are NAME_place0 ...
 ##
-##   at      V vectors, one of each row, transposed: column at + j goes to state j % CHAINS
-##   at + V  ...                                     behind all rows, as much is prefetched
-##   ...     columns that are left, one by one
+##   at      V vectors, one of each row, transposed: column at + j updates state j % CHAINS
+##   at + V  ...                                     as much data behind all rows is prefetched
+##   ...     remaining columns, one by one
 ##
 ## r: Reduction.  V, outer: as in cpu_short_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
@@ -100,7 +100,7 @@ ${into} = ${acc}_${"gather" if r.block else "combine"}(${into}, ${r.lane.type(V)
 % endfor
 </%def>
 
-## Declare one element of each row as vectors.  plus: what leads to it from where the row begins.
+## Declare one element of each row as vectors.  plus: its offset from the start of the row.
 <%def name="gathered(e, n, array, plus)">\
 % for k in range(V):
 LOAD_${e.name}_1(${", ".join(f"{part}_{k}" for part in value_names(e, n))}, ${array} + ${n}_place${k}${plus}); \

@@ -1,5 +1,5 @@
-## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
-## pairs has three times the barriers.
+## Fold the vectors of all row lanes into those of row lane 0, up to eight into one in a step: a tree of pairs has three
+## times as many barriers.
 <%def name="fold()">
 <% acc, lanes_left = r.acc.type(V), CY %>
 % while lanes_left > 1:
@@ -10,7 +10,7 @@
 % endwhile
 </%def>
 
-## Row lanes below d fold in the values of row lanes + d, + 2 d ... below `count`.
+## Row lanes below d fold the values of the row lanes + d, + 2 d ... below `count` into theirs.
 <%def name="exchange(acc, c, d, count)">
 % for field in r.acc.fields:
     shared[get_local_id(0)].${field.name} = total${c}.${field.name};

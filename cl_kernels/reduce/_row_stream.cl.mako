@@ -1,11 +1,11 @@
-## How a work-item of rows folds its share of a part: L work-items take vectors in turn.
+## The fold of a part of a row by L work-items, which take vectors in turn.
 ##
 ##   row   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each, U steps in flight
 ##
-## Whole steps of U vectors come first, then single vectors, as far as they go, then single elements.
+## A work-item folds steps of U vectors, then the remaining vectors one by one, then the remaining elements.
 ##
-## peel: rows begin anywhere.  Vectors then lie where memory has them aligned; each lane loads one of the
-## elements before them and one of those behind them, at most, ahead of the vectors.
+## peel: whether rows may be unaligned.  Vectors are aligned then; before them, each lane loads at most one of the
+## elements before the first vector and one of those behind the last vector.
 ##
 ##   row   | begin .. | i: V  V  V ... | last .. | end
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
@@ -29,7 +29,7 @@ ${steps(r, total, v, u, min(v, width))}
             }
 </%def>
 
-## The same of a row that begins anywhere.
+## Fold the share of an unaligned row.
 <%def name="peeled(r, total, width)">
 <% (e,), (n,), state = r.streamed, r.names[:1], r.lane.type(1) %>
                 long i = min(end, begin + (long)(-((size_t)(${n}_row + begin) / ${e.itemsize}) & ${V - 1}u));

@@ -1,4 +1,4 @@
-## The C side of portable_gpu.codegen.reductions.Reduction, for `w` lanes side by side:
+## The C side of portable_gpu.codegen.reductions.Reduction, for `w` adjacent lanes:
 ##   lane_tW, acc_tW                  state and accumulator
 ##   lane_tW_update(a, x.., step)     one more element in each lane
 ##   lane_tW_lift(a, first, stride)   the accumulators; the element of a lane's step has the index

@@ -1,8 +1,8 @@
 ## A square of elements transposed in registers, for shuffles of two operands as CPUs have them.
 ##
 ##   a0 a1 | a2 a3        a0 a1 | c0 c1        a0 b0 | c0 d0      lanes of `near` elements (here 2; 16
-##   b0 b1 | b2 b3   ->   b0 b1 | d0 d1   ->   a1 b1 | c1 d1      bytes) trade places, and then their
-##   c0 c1 | c2 c3        a2 a3 | c2 c3        a2 b2 | c2 d2      elements are dealt out in turn
+##   b0 b1 | b2 b3   ->   b0 b1 | d0 d1   ->   a1 b1 | c1 d1      bytes) are exchanged, and then their
+##   c0 c1 | c2 c3        a2 a3 | c2 c3        a2 b2 | c2 d2      elements are interleaved
 ##   d0 d1 | d2 d3        b2 b3 | d2 d3        a3 b3 | c3 d3
 <%!
     from portable_gpu.codegen.operators import vector

@@ -1,4 +1,4 @@
-## columns: fold x along a strided axis, where neighbouring results lie next to each other.
+## columns: fold x along a strided axis, where neighbouring results are adjacent in memory.
 ##
 ##             V*C columns | V*C columns | ...        V*C neighbours: one work-item
 ##   part 0    row 0, CY, 2CY ...                     CY work-items share the rows of a part
@@ -9,7 +9,7 @@
 ## order.  Work-items of row lane 0 hold the results.
 ##
 ## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
-## vectors of a work-item.  U: rows at a time.  aligned, kept, outer, split: as in rows.
+## vectors of a work-item.  U: rows of a step.  aligned, kept, outer, split: as in rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

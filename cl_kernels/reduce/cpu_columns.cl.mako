@@ -1,14 +1,14 @@
-## cpu_columns: fold x along a strided axis on a CPU, where neighbouring results lie next to each
-## other.
+## cpu_columns: fold x along a strided axis on a CPU, where neighbouring results are adjacent in
+## memory.
 ##
 ##             COLUMNS columns | COLUMNS columns | ...     one work-item a block and part
-##   part 0    row 0 to 3: read along, V columns at a time; row 4 to 7 ...
+##   part 0    row 0 to 3: read by vectors of V columns; row 4 to 7 ...   
 ##   part 1    ...                                         accumulators stay in the L1 cache
 ##
 ## The last vector of the last block is moved back to end at the edge, so columns may be folded twice,
 ## with the same result.  With several parts the last group of a block to finish folds them in order.
 ##
-## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows at a time, at most r.block.
+## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows of a step, at most r.block.
 ## kept, outer: numbers of axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

@@ -1,4 +1,4 @@
-## cpu_short_rows: fold many short rows of x to one element of out each, on a CPU, V rows at a time: each
+## cpu_short_rows: fold many short rows of x to one element of out each, on a CPU, V rows together: each
 ## lane of a vector has a row.
 ##
 ##   row      | V elements | V elements | ... | 1 1 .. |     V vectors are loaded, one of each row, and
@@ -7,9 +7,9 @@
 ##   row+V-1  |            |            |     |        |     are loaded element by element.
 ##
 ## The last V rows end at the last row, so rows may be folded twice, with the same result.  While V rows
-## are folded, what lies behind them is prefetched: rows side by side are no stream to the hardware.
+## are folded, the elements behind them are prefetched, because the hardware does not recognise V rows as a stream.
 ##
-## r: Reduction.  V: rows at a time; there are as many at least.  kept, outer: numbers of axes.
+## r: Reduction.  V: rows folded together; there are at least V rows.  kept, outer: numbers of axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_short_row_stream.cl.mako"/>

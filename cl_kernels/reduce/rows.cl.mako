@@ -3,9 +3,9 @@
 ##   row | part 0        | part 1 | ...      a row is cut into `parts`, one work-group each
 ##       | LVU LVU ... | tail |              L work-items take U vectors of V elements a step
 ##
-## The reduced axes are an inner one (n elements, V at a time where it has unit stride) and the
-## outer ones, flattened.  If L < G, the group folds G / L rows at once.  If L == G, it folds one row at
-## a time, or one part; the last group of a row to finish folds the parts in order.
+## The reduced axes are an inner one (n elements, loaded by V where it has unit stride) and the outer ones,
+## flattened.  If L < G, the group folds G / L rows at once.  If L == G, it folds a single
+## row, or one part; the last group of a row to finish folds the parts in order.
 ## Work-item 0 of each L holds the result.
 ##
 ## If the reduction has a quick form, a work-item folds its share by the quick form first, and again by
@@ -13,7 +13,7 @@
 ##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
-## kept, outer: numbers of axes.  peel: rows begin anywhere (see _row_stream).
+## kept, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -77,8 +77,8 @@ ${across_groups(r.acc.bytes // 4)}\
     }
 }
 
-## Fold this work-item's share of the row, or of the part, into `total`.  second: elements at a time if
-## the quick form is not trusted.
+## Fold this work-item's share of the row, or of the part, into `total`.  second: the vector width if the
+## quick form is not trusted.
 <%def name="fold_share(second)">\
 % if r.quick:
 <% tried = r.quick.fold.acc.name %>\
