@@ -23,9 +23,9 @@ from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
 from portable_gpu.ops.factor.packed import aligned, batch_steps, packed_size
 from portable_gpu.ops.factor.packed_steps import (
     Factor,
+    PackedPartition,
     PackedProblem,
     PackedSolve,
-    PackedWay,
     cholesky_packed,
     product_steps,
     solve_packed,
@@ -316,12 +316,12 @@ def _packed(engine: Any, data: Data) -> Taken:
     problem = PackedProblem(n, batch, stacks(size, size), aligned=is_aligned)
     parts = packed_parts(engine, elem)
     if data["what"] == "solve":
-        way = PackedWay.of(n, m, engine.target)
+        way = PackedPartition.of(n, m, engine.target)
         zeros_step(problem, parts, 2)
         solve = PackedSolve(problem, m, stacks(m, n * m), data["trans"], data["trans"])
         solve_packed(solve, parts, way)
     else:
-        way = PackedWay.of(n, n, engine.target)
+        way = PackedPartition.of(n, n, engine.target)
         if data["what"] == "cholesky":
             cholesky_packed(problem, parts, way)
         else:

@@ -41,7 +41,7 @@ from portable_gpu.errors import (
     SingularMatrixError,
 )
 from portable_gpu.linalg import cho_solve, cholesky, inv_triangular, packed, solve_triangular
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.policy import largest
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
@@ -59,8 +59,8 @@ def fast(engine: Engine, unoptimised: Engine) -> Engine:
 @pytest.fixture
 def halved(unoptimised: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine that works by halves from 9 columns on: on every class with small kernels."""
-    small = Sizes(small=8, small_solve=8, tiled=False, block=8, solved=8)
-    monkeypatch.setattr(Sizes, "of", classmethod(lambda cls, target, elem: small))
+    small = BlockSizes(small=8, small_solve=8, tiled=False, block=8, solved=8)
+    monkeypatch.setattr(BlockSizes, "of", classmethod(lambda cls, target, elem: small))
     return unoptimised
 
 

@@ -25,7 +25,7 @@ from portable_gpu.errors import (
     SingularMatrixError,
 )
 from portable_gpu.linalg import packed
-from portable_gpu.ops.factor.packed_steps import PackedWay
+from portable_gpu.ops.factor.packed_steps import PackedPartition
 
 SIZES = (0, 1, 5, 127, 128, 129, 255, 256, 300, 400)
 #: Sizes for each of the ways below: nothing, one block and about its edges, several blocks.
@@ -37,7 +37,7 @@ in_both_ways = pytest.mark.parametrize(("n", "way"), IN_WAYS, indirect=["way"])
 DTYPES = ("float32", "float64", "complex64", "complex128")
 OPS = {"N": lambda x: x, "T": lambda x: x.swapaxes(-1, -2), "C": lambda x: _adjoint(x)}
 #: As devices with many compute units go about it.
-LARGE = PackedWay(panel=256, slab=128, panels=True)
+LARGE = PackedPartition(panel=256, slab=128, panels=True)
 
 
 def _adjoint(x: Any) -> Any:
@@ -87,7 +87,7 @@ def way(request: Any, monkeypatch: Any, engine: Engine) -> Iterator[str]:
     if request.param == "own":
         yield "own"
         return
-    monkeypatch.setattr(PackedWay, "of", classmethod(lambda cls, n, m, target: LARGE))
+    monkeypatch.setattr(PackedPartition, "of", classmethod(lambda cls, n, m, target: LARGE))
     _forget(engine)
     yield "large"
     _forget(engine)

@@ -20,9 +20,9 @@ from portable_gpu.ops.factor.arguments import (
 )
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import (
+    PackedPartition,
     PackedProblem,
     PackedSolve,
-    PackedWay,
     cholesky_packed,
     placed,
     solve_packed,
@@ -99,8 +99,8 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
         def make() -> Plan:
             extents, operands = _stacks(operand_views)
             p = PackedProblem(n, extents, operands[-1], products, not engine.maps_host_memory)
-            parts, way = packed_parts(engine, p.elem), PackedWay.of(n, n, engine.target)
-            steps = cholesky_packed(p, parts, way)
+            parts, partition = packed_parts(engine, p.elem), PackedPartition.of(n, n, engine.target)
+            steps = cholesky_packed(p, parts, partition)
             return _after_copy(engine, packed_size(n), extents, operands, Steps(steps))
 
         return engine.plan(("packed cholesky", overwrite, products, *lies(*operand_views)), make)
@@ -285,7 +285,7 @@ def _solve_plan(
     extents, (packed, *rest) = stacked([as_row(line), *matrices], others[-1].shape[:-2])
     m = matrices[-1].shape[1]
     p = PackedProblem(n, extents, packed, precision, not engine.maps_host_memory)
-    parts, way = packed_parts(engine, p.elem), PackedWay.of(n, m, engine.target)
+    parts, partition = packed_parts(engine, p.elem), PackedPartition.of(n, m, engine.target)
     x = len(rest)
     steps: list[Step] = []
     if not solves[0][2]:
@@ -295,7 +295,7 @@ def _solve_plan(
         steps.append(Step(CopyPlan(engine, copy), (1, 2)))
     for transposed, conj, unit in solves:
         solve = PackedSolve(p, m, rest[-1], transposed == left, conj, unit)
-        steps.extend(placed(solve_packed(solve, parts, way), (0, x)))
+        steps.extend(placed(solve_packed(solve, parts, partition), (0, x)))
     return Steps(steps)
 
 

@@ -15,7 +15,12 @@ from portable_gpu.linalg.packed.storage import as_row, check_adjacent
 from portable_gpu.ops.factor.api import lies
 from portable_gpu.ops.factor.arguments import check_dtype, precision_of
 from portable_gpu.ops.factor.packed import packed_size
-from portable_gpu.ops.factor.packed_steps import Factor, PackedProblem, PackedWay, product_steps
+from portable_gpu.ops.factor.packed_steps import (
+    PackedPartition,
+    PackedProblem,
+    RankKOperand,
+    product_steps,
+)
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
@@ -129,10 +134,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
             rows = Matrix(view_a, conj=hermitian == "upper")
             extents, (packed, x) = stacked([as_row(view), rows], tuple(batch))
             p = PackedProblem(n, extents, packed, products, not engine.maps_host_memory)
-            factor_a = Factor(x, 0, 0, k if multiplies else 0, bool(hermitian))
-            way = PackedWay.of(n, n, engine.target)
+            factor_a = RankKOperand(x, 0, 0, k if multiplies else 0, bool(hermitian))
+            partition = PackedPartition.of(n, n, engine.target)
             parts = packed_parts(engine, elem)
-            return Steps(product_steps(p, factor_a, 0, 1, parts, way, None, reads))
+            return Steps(product_steps(p, factor_a, 0, 1, parts, partition, None, reads))
 
         key = ("packed product", hermitian, reads, multiplies, products, *lies(view_a, view))
         return engine.plan(key, make)

@@ -49,17 +49,17 @@ def cholesky(
 
     Args:
         a: Shape (..., n, n): a matrix, or a stack of them; any strides.  float32, float64,
-            complex64 or complex128.  Of each only the triangle that ``lower`` names is read, and
-            of its diagonal only the real part.
+            complex64 or complex128.  Only the triangle selected by ``lower`` is read, and only the
+            real part of its diagonal.
         lower: Whether the factor is L; else U.
-        overwrite_a: Put the factor into ``a``'s triangle, and return ``a``; its other triangle
-            stays as it is.
-        check: When a matrix that is not positive definite is told: ``late`` raises where the
-            values of a device array's result are first brought to the host (``get``, ``asnumpy``,
-            ``float``, DLPack), which costs no wait; ``now`` waits and raises in the call.  Of NumPy
-            arrays it is always told in the call, and so it is of an ``a`` of pyopencl's own kind
-            that is overwritten, for that kind's ``get`` tells nothing.
-        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        overwrite_a: Store the factor in the triangle of ``a``, and return ``a``; its other triangle
+            is unchanged.
+        check: When the error for a matrix that is not positive definite is raised.  ``late``: when
+            the values of a device array's result are first copied to the host (``get``,
+            ``asnumpy``, ``float``, DLPack), so the call does not wait; ``now``: in the call, which
+            waits.  With NumPy arrays it is always raised in the call; so it is if ``a`` is a
+            pyopencl array and overwritten, because pyopencl's ``get`` does not check.
+        precision: The precision of products of float32, as in :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
@@ -67,15 +67,15 @@ def cholesky(
         NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
-        NotPositiveDefiniteError: A pivot is not a positive number: of the first such matrix, with
-            its ``index``, the ``column`` and the ``pivot``.  NaN and infinity in the triangle are
-            told so.  With ``overwrite_a`` the triangle is lost.
-        ShapeError: ``a`` is no stack of square matrices.
+        NotPositiveDefiniteError: A pivot is not a positive number, also because of NaN or infinity
+            in the triangle.  The error has the ``index`` of the first such matrix, the ``column``
+            and the ``pivot``.  With ``overwrite_a`` the triangle is lost.
+        ShapeError: ``a`` is not a stack of square matrices.
         DTypeError: Another dtype.
         ArgumentError, OverlapError, ReadOnlyError: Unknown options; an ``a`` that cannot be
             overwritten.
         UnsupportedError: float64 on a device without it.
-        DeviceMemoryError: The device lacks room.
+        DeviceMemoryError: The result cannot be allocated.
 
     Cost: ``n^3 / 3`` flop for each matrix (four times that if complex).  Memory: the result.
     Accuracy: ``|A - L L^H| <= gamma(n + 3) |L| |L^H|`` element by element (Higham, Accuracy and
@@ -148,11 +148,11 @@ def solve_triangular(
             ``a``; of two dtypes, NumPy's common one counts.
         trans: ``op``: N or 0 (as it is), T or 1 (transpose), C or 2 (conjugate transpose).
         lower: Whether A is a lower triangle, before ``op``.
-        unit_diagonal: Take A's diagonal as ones, and do not read it.
+        unit_diagonal: Assume that the diagonal of A is ones, and do not read it.
         side: ``left`` or ``right``.
-        overwrite_b: Put X into ``b``, and return that.
-        check: When a zero on the diagonal is told, as :func:`cholesky` takes it.
-        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        overwrite_b: Store X in ``b``, and return that.
+        check: When the error for a zero on the diagonal is raised, as in :func:`cholesky`.
+        precision: The precision of products of float32, as in :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
@@ -375,7 +375,7 @@ def _solve_problem(
     side: str,
     precision: str,
 ) -> tuple[SolveProblem, Operand | None]:
-    """One solve, and where B lies where X is not to be in its place; others: B, then, and X."""
+    """Return the problem of a solve, and B unless X overwrites it; ``others``: B if so, and X."""
     left, transposed = side == "left", _is_transposed(trans, side)
     matrices = [
         Matrix(a, trans=transposed, conj=trans == "C"),
@@ -393,7 +393,7 @@ def _solve_problem(
 def _inverse_plan(
     engine: Engine, views: Sequence[View], lower: bool, unit: bool, precision: str
 ) -> Plan:
-    """Operands: A, X and the report, if there is one.
+    """Plan an inverse; operands: A, X and the report, if there is one.
 
     An upper triangle is the transpose of a lower one.
     """
@@ -412,12 +412,12 @@ def _inverse_plan(
 
 
 def _is_transposed(trans: str, side: str) -> bool:
-    """Whether rows of A are taken for columns: X op(A) = B is op(A)^T X^T = B^T."""
+    """Whether A is transposed in a solve from the left: X op(A) = B is op(A)^T X^T = B^T."""
     return (trans != "N") == (side == "left")
 
 
 def as_column(view: View, side: str) -> View:
-    """Vectors as matrices of one column, or of one row where A is on their right."""
+    """View vectors as matrices of one column, or of one row if A is on their right."""
     axis = len(view.shape) if side == "left" else len(view.shape) - 1
     shape = (*view.shape[:axis], 1, *view.shape[axis:])
     strides = (*view.strides[:axis], 1, *view.strides[axis:])
@@ -425,7 +425,7 @@ def as_column(view: View, side: str) -> View:
 
 
 def lies(*views: View) -> tuple[Any, ...]:
-    """What plans are made for, of operands: their part of a key."""
+    """Return the part of a plan's key that describes its operands."""
     return tuple([(v.dtype, v.shape, v.strides, v.alignment) for v in views])
 
 

@@ -12,7 +12,7 @@ from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, Sh
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 
-#: When a matrix without a result is told.
+#: When an error about a matrix without a result is raised.
 CHECKS = ("late", "now")
 #: What ``trans=`` takes: SciPy's words and numbers.
 _TRANS = {"N": "N", "T": "T", "C": "C", 0: "N", 1: "T", 2: "C"}
@@ -61,9 +61,9 @@ def transposition(trans: Any) -> str:
 
 
 def solution_shape(a: Shape, b: Shape, side: str = "left", name: str = "a") -> Shape:
-    """Of X: b's, its batch axes broadcast with a's.  A ``b`` of one axis is a vector.
+    """Return the shape of X: that of b, with batch axes broadcast.
 
-    Errors call the matrix by ``name``.
+    A ``b`` of one axis is a vector.  ``name`` is the name of the matrix in messages.
 
     Raises:
         ShapeError: They do not fit.

@@ -1,4 +1,4 @@
-"""Cases of factorisations and solves: what they cost, their operands, variants and oracles."""
+"""Cases of factorisations and solves: cost, operands, variants and oracles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: The precisions of the products of float32.
 MANNERS = {"float32": PRECISIONS}
-#: Of NumPy's likes that lack a triangular solve, the library that has it for their arrays.
+#: The libraries with a triangular solve for the arrays of libraries like NumPy that lack it.
 _SOLVERS = {"numpy": "scipy.linalg", "cupy": "cupyx.scipy.linalg"}
 _TRANSPOSES = ("N", "T", "C")
 
@@ -44,13 +44,13 @@ def solve_of(case: Case) -> SolveProblem:
 
 
 def cholesky_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Of A."""
+    """The shape of A."""
     (n,) = case.extents
     return ((*_batch(case), n, n),)
 
 
 def solve_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Of A and of B."""
+    """The shapes of A and B."""
     n, m = case.extents
     return (*_batch(case), n, n), (*_batch(case), n, m)
 
@@ -61,23 +61,23 @@ def cholesky_options(case: Case) -> dict[str, Any]:
 
 
 def solve_options(case: Case) -> dict[str, Any]:
-    """The same, and what is solved."""
+    """The batch, the precision and the transpose."""
     return {"trans": case.trans or "N", **cholesky_options(case)}
 
 
 def cholesky_call(case: Case, _on_host: bool) -> PublicCall:
-    """The function, whose arrays say what the batch is."""
+    """The function; its arrays have the batch."""
     return PublicCall("linalg.cholesky", {"lower": True, "precision": case.precision})
 
 
 def solve_call(case: Case, _on_host: bool) -> PublicCall:
-    """The same of solves."""
-    options = {name: one for name, one in solve_options(case).items() if name != "batch"}
+    """The function of solves; its arrays have the batch."""
+    options = {name: value for name, value in solve_options(case).items() if name != "batch"}
     return PublicCall("linalg.solve_triangular", options)
 
 
 def solve_variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
-    """A lower triangle as it is, and transposed; conjugated too where that is asked for."""
+    """Yield the cases of a lower triangle, plain and transposed; conjugated too if requested."""
     known = _TRANSPOSES if variant else _TRANSPOSES[:2]
     yield from by_transposes(case, known, variant)
 
@@ -86,7 +86,7 @@ def solve_variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 
 def positive_definite(case: Case, inputs: Operands) -> Operands:
-    """Hermitian matrices of the same values, with ``3 sqrt(n)`` more on the diagonal.
+    """Make Hermitian matrices of the values, and add ``3 sqrt(n)`` to the diagonal.
 
     The eigenvalues of the random part are below ``1.2 sqrt(n)``: no pivot is near zero.
     """
@@ -98,7 +98,7 @@ def positive_definite(case: Case, inputs: Operands) -> Operands:
 
 
 def well_conditioned(case: Case, inputs: Operands) -> Operands:
-    """The same values, with ``3 sqrt(n)`` more on the diagonal of A: no solution grows."""
+    """Add ``3 sqrt(n)`` to the diagonal of A, so that solutions do not grow."""
     x, b = inputs
     n = x.shape[-1]
     a = x.copy()
@@ -107,7 +107,7 @@ def well_conditioned(case: Case, inputs: Operands) -> Operands:
 
 
 def warmed(a: Any, **options: Any) -> Any:
-    """The factor of a unit matrix where the values are NumPy's, and so are checked."""
+    """Factorise ``a``, or the identity if ``a`` is a NumPy array, for which errors are raised."""
     return cholesky(np.eye(len(a), dtype=a.dtype) if isinstance(a, np.ndarray) else a, **options)
 
 
@@ -117,7 +117,7 @@ def warmed(a: Any, **options: Any) -> Any:
 def cholesky_like_numpy(
     case: Case, arrays: Sequence[Any], library: Any
 ) -> Callable[[], Any] | None:
-    """By ``linalg.cholesky``; of PyTorch as ours does, with no look at what failed in the call."""
+    """Return the call of ``linalg.cholesky``; PyTorch's variant without a check in the call."""
     by_torch = getattr(library.linalg, "cholesky_ex", None)
     if by_torch is None:
         return partial(library.linalg.cholesky, *arrays)
@@ -125,7 +125,7 @@ def cholesky_like_numpy(
 
 
 def solve_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By ``linalg.solve_triangular``, of single matrices by SciPy's for NumPy's arrays."""
+    """Return the call of ``linalg.solve_triangular``; SciPy's for single NumPy matrices."""
     a, b = arrays
     by_torch = getattr(library.linalg, "solve_triangular", None)
     if by_torch is not None:
@@ -142,12 +142,12 @@ def solve_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callabl
 
 
 def cholesky_oracle(case: Case, inputs: Operands) -> Oracle:
-    """``A r`` against ``L (L^H r)`` for random vectors r, which sees every wrong element.
+    """Compare ``A r`` with ``L (L^H r)`` for random vectors r, which detects every wrong element.
 
     An element of ``A - L L^H`` is at most ``gamma(n + 3) |L| |L^H|``, and that at most
-    ``gamma(n + 3) sqrt(a_ii a_jj)`` (Higham, 2002, theorem 10.3 and problem 10.3); of roundings
-    that walk at random ``sqrt(n + 3)`` stands for ``n + 3`` (Higham and Mary, 2019).  The elements
-    of a row meet those of r, and add up as a walk does too.
+    ``gamma(n + 3) sqrt(a_ii a_jj)`` (Higham, 2002, theorem 10.3 and problem 10.3).  If roundings
+    are a random walk, ``sqrt(n + 3)`` replaces ``n + 3`` (Higham and Mary, 2019).  The products of
+    the elements of a row with those of r are a random walk, too.
     """
     (a,) = inputs
     n = a.shape[-1]
@@ -156,19 +156,19 @@ def cholesky_oracle(case: Case, inputs: Operands) -> Oracle:
     bound = _allowed(case, n) * size * np.linalg.norm(size * r, axis=-1)[..., None]
     expected = times(a, r)
 
-    def error(found: Array) -> float:
-        if found.shape != a.shape:
+    def error(result: Array) -> float:
+        if result.shape != a.shape:
             return np.inf
-        return worst(times(found, times(_adjoint(found), r)), expected, bound)
+        return worst(times(result, times(_adjoint(result), r)), expected, bound)
 
     return error
 
 
 def solve_oracle(case: Case, inputs: Operands) -> Oracle:
-    """``B r`` against ``op(A) (X r)`` for a random vector r.
+    """Compare ``B r`` with ``op(A) (X r)`` for a random vector r.
 
     An element of ``B - op(A) X`` is at most ``gamma(n + 2) |op(A)| |X|`` (Higham, 2002, theorem
-    8.5); its roundings, and the elements of a row, add up as those of a factorisation.
+    8.5); roundings and elements of a row are random walks as in :func:`cholesky_oracle`.
     """
     a, b = inputs
     n, m = b.shape[-2:]
@@ -178,18 +178,18 @@ def solve_oracle(case: Case, inputs: Operands) -> Oracle:
     r = np.random.default_rng(2).standard_normal(m)
     expected = times(b, r)
 
-    def error(found: Array) -> float:
-        if found.shape != b.shape:
+    def error(result: Array) -> float:
+        if result.shape != b.shape:
             return np.inf
-        rows = np.sqrt(times(np.abs(found) ** 2, r**2))
+        rows = np.sqrt(times(np.abs(result) ** 2, r**2))
         bound = _allowed(case, n) * times(np.abs(triangle), rows)
-        return worst(times(triangle, times(found, r)), expected, bound)
+        return worst(times(triangle, times(result, r)), expected, bound)
 
     return error
 
 
 def _allowed(case: Case, n: int) -> float:
-    """Of ``|L| |L^H|``: eight times what roundings come to, ours and the oracle's own."""
+    """The bound relative to ``|L| |L^H|``: eight times the roundings, with those of the oracle."""
     rounded = 8 * sqrt(n + 3) * (unit(dtype_of(case.dtype)) + 4 * unit(np.dtype(np.float64)))
     return rounded + 16 * LOST[case.precision]
 

@@ -1,4 +1,4 @@
-"""Factorisations and solves with no device at hand: typical kernels, and explanations."""
+"""Factorisations and solves without a device: typical kernels, and explanations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.factor import packed, ragged
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.plan import (
     CopyProblem,
     TiledProblem,
@@ -33,7 +33,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 DType = np.dtype[Any]
-#: What matrices may hold.
+#: The dtypes of matrices.
 DTYPES = ("float32", "float64", "complex64", "complex128")
 _SIDES = ("left", "right")
 _TRANS = ("N", "T", "C")
@@ -48,7 +48,7 @@ def cholesky_problem(
     overwrite: bool = False,
     precision: str = "ieee",
 ) -> CholeskyProblem:
-    """The factorisation of C-ordered matrices that start aligned."""
+    """The factorisation of C-ordered, aligned matrices."""
     matrix = Matrix(_contiguous((*batch, n, n), dtype), trans=not lower)
     extents, (a,) = stacked([matrix], batch)
     return CholeskyProblem(n, extents, a, a, overwrite, precision)
@@ -176,22 +176,21 @@ def cholesky_specializations(target: Target, dtype: DType) -> list[Specializatio
     ]
     by_halves = cholesky_problem(most, dtype)
     triangle = CopyProblem(most, most, (), by_halves.a, by_halves.l, triangle=True)
-    found = [copy_text(triangle, target)]
-    if Sizes.of(target, elem).tiled:
-        found += [
+    result = [copy_text(triangle, target)]
+    if BlockSizes.of(target, elem).tiled:
+        result += [
             tiles_text(TiledProblem(cholesky_problem(n, dtype, overwrite=overwrite)), target)
             for n, overwrite in ((1000, False), (1000, True), (4096, False))
         ]
     for problem in problems:
-        found += best_of(cholesky_variants(problem, target, table), target).texts()
-    return _unique(found)
+        result += best_of(cholesky_variants(problem, target, table), target).texts()
+    return _unique(result)
 
 
 def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """The kernels of the largest and the smallest block, with B along rows and along columns.
+    """List the kernels of the largest and the smallest block, with B along rows and columns.
 
-    With them those of tiles, of packed triangles, of matrices of different sizes and of the fronts
-    of sparse ones.
+    Also those of tiles, of packed triangles, of matrices of different sizes, and of fronts.
     """
     _check_compiled("solve_triangular", dtype)
     table = TuningTable.shipped()
@@ -199,20 +198,20 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
     block = SolvePolicy.default(target, elem).rows
     large = solve_problem(1000, 1000, dtype)
     inverse = CopyProblem(1000, 1000, (), large.l, large.b, inverse=block)
-    found = [copy_text(inverse, target), *packed.typical_texts(target, elem)]
-    found += [*ragged.typical_texts(target, elem), *fronts.typical_texts(target, elem)]
-    if Sizes.of(target, elem).tiled:
-        found += [tiles_text(TiledProblem(large, source), target) for source in (None, large.b)]
+    result = [copy_text(inverse, target), *packed.typical_texts(target, elem)]
+    result += [*ragged.typical_texts(target, elem), *fronts.typical_texts(target, elem)]
+    if BlockSizes.of(target, elem).tiled:
+        result += [tiles_text(TiledProblem(large, source), target) for source in (None, large.b)]
         for trans in ("N", "C"):
-            one = TiledProblem(solve_problem(1000, 1, dtype, trans=trans).forwards()[0])
-            found.append(vector_text(one, target))
+            tiled = TiledProblem(solve_problem(1000, 1, dtype, trans=trans).forwards()[0])
+            result.append(vector_text(tiled, target))
     for n, m, trans in ((block, 1000, "N"), (block, 16, "C"), (8, 16, "N")):
         for side in _SIDES:
             problem = solve_problem(n, m, dtype, (10,), side=side, trans=trans)
             reporting = replace(problem, reports="forwards")
             for p, source in ((problem, None), (reporting, problem.b)):
-                found += best_of(solve_variants(p, target, table, source), target).texts()
-    return _unique(found)
+                result += best_of(solve_variants(p, target, table, source), target).texts()
+    return _unique(result)
 
 
 def _check_dtype(operation: str, dtype: DType) -> None:
@@ -221,18 +220,18 @@ def _check_dtype(operation: str, dtype: DType) -> None:
 
 
 def _check_compiled(operation: str, dtype: DType) -> None:
-    """What is not compiled is unsupported, as of every family."""
+    """Raise UnsupportedError for a dtype that is not compiled."""
     if str(dtype) not in DTYPES:
         raise UnsupportedError(f"{operation} of {dtype}")
 
 
 def _batch(batch: Shape) -> Shape:
-    found = tuple(
+    extents = tuple(
         [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
     )
-    if min(found, default=1) < 1:
-        raise ArgumentError(f"batch is {found}; extents from 1 on would do")
-    return found
+    if min(extents, default=1) < 1:
+        raise ArgumentError(f"batch is {extents}; extents from 1 on would do")
+    return extents
 
 
 def _stack(batch: Shape) -> str:

@@ -38,11 +38,11 @@ def cholesky(
     def expected() -> Condition:
         a = wide(matrix())
 
-        def error(found: Array) -> float:
-            other = np.triu(found, 1) if lower else np.tril(found, -1)
+        def error(result: Array) -> float:
+            other = np.triu(result, 1) if lower else np.tril(result, -1)
             if other.any():
                 return np.inf
-            factor = wide(found) if lower else _adjoint(wide(found))
+            factor = wide(result) if lower else _adjoint(wide(result))
             size = np.abs(factor) @ np.abs(_adjoint(factor))
             return _worst(a - factor @ _adjoint(factor), _roundings(n + 3, dtype) * size)
 
@@ -64,13 +64,13 @@ def solve_triangular(
     side: str = "left",
     view: View = "numpy",
 ) -> Check:
-    """A check of ``solve_triangular``; what it does not read of A is NaN."""
+    """A check of ``solve_triangular``; the elements of A that it must not read are NaN."""
     dtype = np.dtype(dtype)
     values = Input(dtype, (*batch, n, n))
     b = Input(dtype, (*batch, *((n, m) if side == "left" else (m, n))), seed=1)
 
     def triangle() -> Array:
-        """With a diagonal that keeps solutions from growing."""
+        """Return triangles with a diagonal for which solutions do not grow."""
         x = values.host() / n
         x = np.tril(x, -1) if lower else np.triu(x, 1)
         return np.asarray(x + np.eye(n) * (1 if unit_diagonal else 2), dtype)
@@ -84,14 +84,14 @@ def solve_triangular(
         )  # fmt: skip
 
     def expected() -> Condition:
-        a, wanted = wide(triangle()), wide(b.host())
+        a, right_side = wide(triangle()), wide(b.host())
         a = a if trans == "N" else a.swapaxes(-1, -2) if trans == "T" else _adjoint(a)
 
-        def error(found: Array) -> float:
-            x = wide(found)
+        def error(result: Array) -> float:
+            x = wide(result)
             left, right = (a, x) if side == "left" else (x, a)
             size = np.abs(left) @ np.abs(right)
-            return _worst(wanted - left @ right, _roundings(n + 2, dtype) * size)
+            return _worst(right_side - left @ right, _roundings(n + 2, dtype) * size)
 
         return Condition(error, b.shape, dtype)
 
@@ -101,7 +101,7 @@ def solve_triangular(
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
-    """Small ones, stacks and halves in float32; a few in each other dtype."""
+    """Yield checks of small matrices, stacks and recursion in float32; a few in other dtypes."""
     for n in (1, 7, 65, 200):
         yield cholesky(n, "float32")
     yield cholesky(33, "float32", (5,), view="device")
@@ -130,7 +130,7 @@ def _adjoint(x: Array) -> Array:
 
 
 def _roundings(count: int, dtype: np.dtype[Any]) -> float:
-    """A complex product and its sum are two of each."""
+    """The bound of ``count`` roundings; a complex multiply-add has twice as many."""
     return gamma(2 * count if dtype.kind == "c" else count, unit(dtype))
 
 

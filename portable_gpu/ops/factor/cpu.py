@@ -1,4 +1,4 @@
-"""Factorisations and solves on a CPU by one launch: how, and bound to a device."""
+"""Factorisations and solves on a CPU by one launch: policy, texts and plans."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
 _LINE_BYTES = 64
-#: Work-items for each compute unit, so that all end at about the same time.
+#: Work-items for each compute unit, so that all units finish at about the same time.
 _ITEMS = 4
-#: Strips that a work-item solves once it has brought a triangle, which takes as long as one does.
+#: The least number of strips of a work-item: loading a triangle takes as long as solving a strip.
 _STRIPS = 16
 
 
 @dataclass(frozen=True)
 class CpuPolicy(Policy):
-    """Rows of a factor or a solution, made from those above; see ``cl_kernels/factor/_rows``.
+    """The register block of rows of a factor or a solution; see ``cl_kernels/factor/_rows``.
 
     Attributes:
         vector: Lanes of a vector.
-        rows: Rows that are made together.
-        vectors: Of a row, vectors that are made together.
+        rows: Rows of a register block.
+        vectors: Vectors of each row of a register block.
         block: Columns of the largest triangle.
     """
 
@@ -58,7 +58,7 @@ class CpuPolicy(Policy):
         return {"rows": (3, 4, 6, 8, 12), "vectors": (1, 2, 3), "block": (64, 128, 256)}
 
     def strip(self, elem: Element) -> int:
-        """Elements of a row that are made together."""
+        """Elements of a row of a register block."""
         return self.vectors * self.vector // elem.components
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -76,10 +76,10 @@ class CpuPolicy(Policy):
 
 
 class CpuCholeskyPlan(OneLaunch):
-    """A factorisation of small matrices, some by each work-item.
+    """A factorisation of small matrices, several by each work-item.
 
-    Operands: a, L and the report; L and the report alone where L replaces A.  The scalar is the
-    first column's number.
+    Operands: A unless L replaces it, L, and the report.  The scalar is the index of the first
+    column.
     """
 
     _scalars = (0,)
@@ -108,9 +108,9 @@ class CpuCholeskyPlan(OneLaunch):
 
 
 class CpuLanesPlan(OneLaunch):
-    """A factorisation of many small matrices, each in a lane of every vector.
+    """A factorisation of many small matrices, one in each lane of the vectors.
 
-    Operands and scalar: as of :class:`CpuCholeskyPlan`.
+    Operands and scalar: see :class:`CpuCholeskyPlan`.
     """
 
     _scalars = (0,)
@@ -141,9 +141,9 @@ class CpuLanesPlan(OneLaunch):
 
 
 class CpuSolvePlan(OneLaunch):
-    """A solve with small triangles, some by each work-item, or some columns of one.
+    """A solve with small triangles: a work-item has several, or some columns of one.
 
-    Operands: L, B where X is not to be in its place, and X.
+    Operands: L, B unless X overwrites it, and X.
     """
 
     def __init__(
@@ -156,10 +156,10 @@ class CpuSolvePlan(OneLaunch):
         """Build the kernel.
 
         Args:
-            engine: Whose device.
-            problem: What is computed; its triangles have at most ``policy.block`` columns.
-            policy: How.
-            source: B, if that is elsewhere.
+            engine: The engine.
+            problem: The problem; its triangles have at most ``policy.block`` columns.
+            policy: The policy.
+            source: B, if it is another array than X.
         """
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
@@ -190,7 +190,7 @@ class CpuSolvePlan(OneLaunch):
 def cholesky_text(
     problem: CholeskyProblem, policy: CpuPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
-    """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
+    """Render the kernel of small factorisations; ``ragged``: a table has sizes and offsets."""
     policy.check(target, problem.elem)
     return specialize(
         "factor/cpu_cholesky",
@@ -203,7 +203,7 @@ def cholesky_text(
 
 
 def by_lanes(problem: CholeskyProblem, policy: CpuPolicy) -> bool:
-    """Whether matrices of a stack are best made side by side: a block of them fits L1."""
+    """Whether each lane of a vector gets a matrix: such a block of matrices fits the L1 cache."""
     p = problem
     together = policy.vector // p.elem.components
     fits = p.n * p.n * together * p.elem.itemsize <= L1_BYTES
@@ -211,7 +211,7 @@ def by_lanes(problem: CholeskyProblem, policy: CpuPolicy) -> bool:
 
 
 def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:
-    """The kernel of factorisations side by side."""
+    """Render the kernel of factorisations with a matrix in each lane."""
     policy.check(target, problem.elem)
     return specialize(
         "factor/cpu_cholesky_lanes",
@@ -229,7 +229,7 @@ def solve_text(
     source: Operand | None = None,
     ragged: bool = False,
 ) -> Specialization:
-    """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
+    """Render the kernel of solves with small triangles; ``ragged``: a table has the sizes."""
     policy.check(target, problem.elem)
     return specialize(
         "factor/cpu_solve", target, problem=problem, policy=policy, source=source, ragged=ragged
@@ -237,33 +237,33 @@ def solve_text(
 
 
 def workers(count: int, target: Target) -> int:
-    """Work-items that share so many matrices."""
+    """The number of work-items among which ``count`` matrices are distributed."""
     return min(count, _ITEMS * target.compute_units)
 
 
 def shares(m: int, count: int, strip: int, target: Target) -> int:
-    """Work-items for each of so many pairs: each has some of the m columns."""
+    """The number of work-items of each of ``count`` pairs; each has some of the m columns."""
     units = target.compute_units
     items = max(units, min(_ITEMS * units, m // (_STRIPS * strip)))
     return max(1, min(items // count, -(-m // (2 * strip))))
 
 
 def cholesky_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
-    """Of a work-item that factorises n columns: elements from row to row, and of it all."""
+    """The scratch memory for factorising n columns: elements of a row, and in all."""
     line = _line(n + policy.strip(elem), elem)
     return line, _whole_lines((n + policy.rows) * (line + 1), elem)
 
 
 def solve_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
-    """Likewise of one that solves with n columns."""
+    """The scratch memory for solving with n columns: elements of a row, and in all."""
     line = _line(n + policy.rows, elem)
     return line, _whole_lines((n + policy.rows) * (line + policy.strip(elem) + 1), elem)
 
 
 def _line(n: int, elem: Element) -> int:
-    """Elements from a row of scratch to the next: an odd number of cache lines.
+    """Elements from one row of scratch memory to the next: an odd number of cache lines.
 
-    The rows of a strip then lie in different sets of the cache.
+    So the rows of a strip are in different sets of the cache.
     """
     return (-(-n * elem.itemsize // _LINE_BYTES) | 1) * _LINE_BYTES // elem.itemsize
 

@@ -1,4 +1,4 @@
-"""Estimates: what each way to factorise or to solve takes."""
+"""Estimates of the times of the variants of factorisations and solves."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Problem = CholeskyProblem | SolveProblem
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Which ways there are, by the columns of L.
+class BlockSizes:
+    """The sizes that decide which variants there are, in columns of L.
 
     Attributes:
-        small: Of the largest factorisation by one work-group.
-        small_solve: Of the largest triangle in local memory.
-        tiled: Whether groups may wait for each other, and so do all tiles in one launch.
-        block: Of the largest part of a factorisation by halves that is not halved again.
-        solved: The same of a solve.
+        small: Columns of the largest factorisation by one work-group.
+        small_solve: Columns of the largest triangle in local memory.
+        tiled: Whether groups may wait for each other, so that one launch can compute all tiles.
+        block: Columns of the largest factorisation that is not halved.
+        solved: Columns of the largest solve that is not halved.
     """
 
     small: int
@@ -40,8 +40,8 @@ class Sizes:
     solved: int
 
     @classmethod
-    def of(cls, target: Target, elem: Element) -> Sizes:
-        """Those of a target."""
+    def of(cls, target: Target, elem: Element) -> BlockSizes:
+        """Return the sizes for a target."""
         if target.is_cpu:
             block = CpuPolicy.default(target, elem).block
             return cls(block, block, False, block, block)
@@ -54,18 +54,18 @@ class Sizes:
 
 @dataclass(frozen=True)
 class FactorCosts(Costs):
-    """What factorisations and solves cost.
+    """The costs of factorisations and solves.
 
     Attributes:
-        step: Seconds for a column in a group's own matrix.
+        step: Seconds for a column of a matrix that one group holds.
         resident: Work-items of a compute unit that run at a time.
-        tile: Of ``cholesky``, ``solve`` and ``vector``: seconds that each tile of L's diagonal adds
-            to the longest chain of tiles that wait for each other.
-        efficiency: The same: of the rate of the best tiles of products, that they reach.
-        matrix: How many times as fast matrix units make those of float64.
-        products: Of the rate of the best tiles, that products in between reach.
-        matrix_products: The same factor of them.
-        block, solved: See :class:`Sizes`.
+        tile: For ``cholesky``, ``solve`` and ``vector``: the seconds that each tile of L's diagonal
+            adds to the longest chain of tiles that wait for each other.
+        efficiency: For each of these: the rate relative to that of the best tiles of products.
+        matrix: The factor by which matrix units are faster, for float64.
+        products: The rate of the products of recursive variants, relative to the best tiles.
+        matrix_products: The factor by which matrix units make these faster, for float64.
+        block, solved: See :class:`BlockSizes`.
     """
 
     step: float
@@ -88,12 +88,12 @@ def small(p: Problem, group_size: int, together: int, target: Target) -> float:
 
 
 def tiles(p: Problem, target: Target) -> float:
-    """Seconds of one launch for all tiles: the chain along the diagonal, beside all products."""
+    """Seconds of one launch for all tiles: the chain along the diagonal overlaps the products."""
     return tiles_of(p.flop, p, target)
 
 
 def vectors(p: Problem, m: int, target: Target) -> float:
-    """Seconds of one launch for few columns: the chain of blocks, beside reading L for each."""
+    """Seconds of one launch for few columns: the chain of blocks overlaps reading L."""
     device, costs = DeviceCosts.of("device", target), FactorCosts.of("factor", target)
     chain = -(-p.n // TILE) * costs.tile["vector"] * max(1.0, p.count / target.compute_units)
     moving = p.count * m * p.n * p.n / 2 * p.elem.itemsize
@@ -101,7 +101,7 @@ def vectors(p: Problem, m: int, target: Target) -> float:
 
 
 def tiles_of(flop: float, p: Problem, target: Target) -> float:
-    """The same of ``flop`` operations, some of them below the problem's."""
+    """Seconds of one launch for all tiles, with ``flop`` operations in all."""
     costs = FactorCosts.of("factor", target)
     kind = "cholesky" if isinstance(p, CholeskyProblem) else "solve"
     chain = -(-p.n // TILE) * costs.tile[kind] * max(1.0, p.count / target.compute_units)
@@ -109,8 +109,8 @@ def tiles_of(flop: float, p: Problem, target: Target) -> float:
     return overlapped(chain, _computing(flop, p, target, rate))
 
 
-def launches(p: Problem, sizes: Sizes) -> int:
-    """Launches of a way by halves."""
+def launches(p: Problem, sizes: BlockSizes) -> int:
+    """The number of launches of the recursive variant."""
     if isinstance(p, SolveProblem):
         return 2 * -(-p.n // sizes.solved) - 1
     if p.n <= sizes.block:
@@ -120,8 +120,8 @@ def launches(p: Problem, sizes: Sizes) -> int:
     return parts + 2 * -(-n1 // sizes.solved)
 
 
-def cholesky_by_halves(p: CholeskyProblem, sizes: Sizes, target: Target) -> float:
-    """Seconds of a factorisation by halves, launches apart."""
+def cholesky_by_halves(p: CholeskyProblem, sizes: BlockSizes, target: Target) -> float:
+    """Seconds of a factorisation by halves, without the launches."""
     if p.n <= sizes.block:
         return _leaf(p, sizes, target)
     n1 = half(p.n, sizes.block)
@@ -135,8 +135,8 @@ def cholesky_by_halves(p: CholeskyProblem, sizes: Sizes, target: Target) -> floa
     )
 
 
-def solve_by_halves(p: SolveProblem, sizes: Sizes, target: Target) -> float:
-    """Seconds of a solve by halves, launches apart."""
+def solve_by_halves(p: SolveProblem, sizes: BlockSizes, target: Target) -> float:
+    """Seconds of a solve by halves, without the launches."""
     if p.n <= sizes.solved:
         return _leaf(p, sizes, target)
     n1 = half(p.n, sizes.solved)
@@ -147,7 +147,7 @@ def solve_by_halves(p: SolveProblem, sizes: Sizes, target: Target) -> float:
     )
 
 
-def _leaf(p: Problem, sizes: Sizes, target: Target) -> float:
+def _leaf(p: Problem, sizes: BlockSizes, target: Target) -> float:
     return tiles(p, target) if sizes.tiled else small(p, 256, 1, target)
 
 

@@ -88,7 +88,7 @@ FACTOR = Family(
     kernels={
         "factor/cholesky": Compiled(shown="cholesky", fma_share=lambda policy: 0.0),
         "factor/solve": Compiled(shown="solve_triangular"),
-        # Vectors are read once, and what fronts gather lies at numbers out of tables times `count`.
+        # Vectors are read once, and fronts gather elements at indices from tables times `count`.
         **dict.fromkeys(
             (
                 "factor/vector",

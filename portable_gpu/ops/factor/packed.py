@@ -1,14 +1,13 @@
-"""Packed triangles: what they are, and what moves rectangles of them to dense memory and back.
+"""Packed triangles: their layout, and copies of rectangles to dense memory and back.
 
-A triangle of n rows takes n (n + 1) / 2 elements, cut into block rows of :data:`BLOCK` rows::
+A triangle of n rows takes n (n + 1) / 2 elements, in block rows of :data:`BLOCK` rows::
 
-    +--+.               block row I begins with row r0 = 128 I, at element r0 (r0 + 1) / 2:
-    +--+--+.            first a rectangle of rows x r0, by rows, which products take where it is;
+    +--+.               block row I starts with row r0 = 128 I, at element r0 (r0 + 1) / 2:
+    +--+--+.            first a rectangle of rows x r0, by rows, an operand of products;
     +-----+--+.         then the diagonal block's lower triangle, its row k at k (k + 1) / 2
     +--------+--+.
 
-Of at most 128 rows it is LAPACK's packed storage.  An upper triangle is its transpose in the same
-memory.
+Up to 128 rows this is LAPACK's packed storage.  An upper triangle is stored as its transpose.
 
 Source: Gustavson, Wasniewski, Dongarra & Langou, Rectangular full packed format, TOMS 37(2), 2010,
 for the aim; block rows as Andersen, Gunnels, Gustavson, Reid & Wasniewski, TOMS 31(2), 2005.
@@ -40,15 +39,15 @@ from portable_gpu.targets import Target
 #: Rows of a block row: part of the layout, on every device.
 BLOCK = 128
 _LINE, _LINES = 64, 8
-#: Work-items of a group that looks for zeros.
-SEARCHERS = 64
+#: Work-items of a group that checks diagonals for zeros.
+ZEROS_GROUP = 64
 
 
 def packed_size(n: int) -> int:
-    """Elements of a packed triangle of n rows.
+    """Return the number of elements of a packed triangle of n rows.
 
     Raises:
-        ArgumentTypeError: ``n`` is no integer.
+        ArgumentTypeError: ``n`` is not an integer.
         ArgumentError: It is negative.
     """
     rows = whole(n, "n")
@@ -58,24 +57,24 @@ def packed_size(n: int) -> int:
 
 
 def rows_of(size: int) -> int | None:
-    """Rows of a packed triangle of that many elements; ``None`` if there is none."""
+    """Return the rows of a packed triangle of ``size`` elements; ``None`` if there is none."""
     n = (math.isqrt(8 * size + 1) - 1) // 2
     return n if packed_size(n) == size else None
 
 
 def block_rows(n: int, first: int = 0) -> list[tuple[int, int]]:
-    """First row and end of the block rows from row ``first`` on, which begins one."""
+    """Return the first row and end of each block row from row ``first`` on."""
     return [(r, min(r + BLOCK, n)) for r in range(first, n, BLOCK)]
 
 
 def dense(elem: Element, shape: tuple[int, int], batch: Sequence[int]) -> Operand:
-    """A stack of matrices by rows, one after the other, as a temporary is."""
+    """Return the operand of a contiguous stack of matrices by rows, as in a temporary."""
     rows, columns = shape
     return aligned(Operand(elem, columns, 1, batch_steps(rows * columns, batch)))
 
 
 def batch_steps(size: int, batch: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a stack of things of ``size`` elements, one after the other."""
+    """Return the strides of a contiguous stack of matrices of ``size`` elements."""
     steps: list[int] = []
     for extent in reversed(batch):
         steps.append(size)
@@ -84,7 +83,7 @@ def batch_steps(size: int, batch: Sequence[int]) -> tuple[int, ...]:
 
 
 def aligned(operand: Operand, start: int = 16) -> Operand:
-    """The operand with its alignment, where its first element lies at a multiple of ``start``."""
+    """Return the operand with its alignment; its first byte is at a multiple of ``start``."""
     across = operand.row if abs(operand.col) == 1 else operand.col
     size = operand.elem.itemsize
     nbytes = math.gcd(start, 16, *(abs(step) * size for step in (across, *operand.batch)))
@@ -92,27 +91,27 @@ def aligned(operand: Operand, start: int = 16) -> Operand:
 
 
 def rectangle(packed: Operand, r0: int, col: int = 0) -> tuple[Operand, int]:
-    """The rectangle of the block row that begins with row r0, and how far on its column begins."""
-    found = replace(packed, row=r0, col=1)
-    return aligned(found, packed.aligned_bytes), packed_size(r0) + col
+    """Return the rectangle of the block row of row r0, and the offset of its column ``col``."""
+    operand = replace(packed, row=r0, col=1)
+    return aligned(operand, packed.aligned_bytes), packed_size(r0) + col
 
 
 @dataclass(frozen=True)
 class PackProblem:
-    """Part of a stack of packed triangles, and a dense one.
+    """A copy between a part of a stack of packed triangles and dense matrices.
 
     Attributes:
         n: Rows of the triangles.
         batch: Extents of the batch axes.
-        packed: The triangles; only the strides of its batch axes count.
-        dense: The rectangles.
-        rows, cols: Of the triangle, the first and the end; ``cols`` of ``diagonal`` counts from the
-            diagonal block's first column on.
+        packed: The triangles; only the strides of its batch axes are used.
+        dense: The dense rectangles.
+        rows, cols: The first and the end of the triangle's rows and columns; with ``diagonal``,
+            columns are counted from the first column of the diagonal block.
         what: ``unpack`` (dense = packed), ``pack`` (packed = dense) or ``add`` (packed = dense +
             beta packed).
-        diagonal: Whether it is of the diagonal blocks, one below the other.
-        above: What ``unpack`` puts above the diagonal: ``zero``, or ``conj``, the conjugates of
-            what lies across it.
+        diagonal: Whether the diagonal blocks are copied, which are stacked in ``dense``.
+        above: The elements that ``unpack`` writes above the diagonal: ``zero``, or ``conj``, the
+            conjugates of the elements below it.
     """
 
     n: int
@@ -127,18 +126,18 @@ class PackProblem:
 
     @property
     def count(self) -> int:
-        """Matrices."""
+        """The number of matrices."""
         return prod(self.batch)
 
     @property
     def bytes(self) -> int:
-        """Read and written, the whole rectangle counted."""
+        """Bytes that are read and written, counted for whole rectangles."""
         area = (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
         return 2 * self.count * area * self.packed.elem.itemsize
 
 
 class PackPlan(OneLaunch):
-    """Operands: the packed triangles and the dense rectangles, that which is written last.
+    """The plan of a copy; operands: packed triangles and dense matrices, the target last.
 
     The scalar of ``add`` is beta.
     """
@@ -170,7 +169,7 @@ class PackPlan(OneLaunch):
 
 
 class WithoutBeta(Plan):
-    """A product that does not read C, where the whole has a beta."""
+    """A product that does not read C, as a step of a plan whose scalars are alpha and beta."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -189,7 +188,7 @@ class WithoutBeta(Plan):
 
 
 class ZerosPlan(OneLaunch):
-    """Looks for zeros on the diagonals; operands: the triangles and the report."""
+    """A check of diagonals for zeros; operands: the triangles and the report."""
 
     def __init__(
         self,
@@ -200,22 +199,22 @@ class ZerosPlan(OneLaunch):
         layout: str = "packed",
     ) -> None:
         """Build the kernel; ``layout``: ``packed`` or ``dense``."""
-        size, count = 1 if engine.target.is_cpu else SEARCHERS, prod(batch)
-        own = lanes(n, engine.target) if layout == "dense" else size
+        size, count = 1 if engine.target.is_cpu else ZEROS_GROUP, prod(batch)
+        items = lanes(n, engine.target) if layout == "dense" else size
         self.bytes = count * n * triangle.elem.itemsize
         self._launch = engine.programs.launch(
-            zeros_text(batch, triangle, engine.target, layout, own),
+            zeros_text(batch, triangle, engine.target, layout, items),
             "zeros",
             {"n": n, "count": count, **strides({"triangle": triangle}), **extents(batch)},
             ["triangle", "report"],
             ["triangle_offset", "report_offset"],
-            (-(-count * own // size) * size,),
+            (-(-count * items // size) * size,),
             (size,),
         )
 
 
 def pack_text(problem: PackProblem, target: Target) -> Specialization:
-    """The kernel between packed and dense."""
+    """Render the kernel of copies between packed and dense storage."""
     return specialize(
         "factor/pack",
         target,
@@ -228,21 +227,21 @@ def pack_text(problem: PackProblem, target: Target) -> Specialization:
 
 
 def lanes(n: int, target: Target) -> int:
-    """Work-items that look for zeros on a diagonal of n; a group has several small ones."""
-    return 1 if target.is_cpu else min(SEARCHERS, ceil_power_of_two(n))
+    """Work-items that check a diagonal of n elements; a group has several small diagonals."""
+    return 1 if target.is_cpu else min(ZEROS_GROUP, ceil_power_of_two(n))
 
 
 def zeros_text(
-    batch: tuple[int, ...], triangle: Operand, target: Target, layout: str, own: int = 0
+    batch: tuple[int, ...], triangle: Operand, target: Target, layout: str, items: int = 0
 ) -> Specialization:
-    """The kernel that looks for zeros.
+    """Render the kernel that checks diagonals for zeros.
 
     Args:
-        batch, triangle, target: Which triangles, and where.
+        batch, triangle, target: The triangles, and the device.
         layout: ``dense``, ``packed`` or ``table``.
-        own: Work-items of a triangle; a group without it.
+        items: Work-items of a triangle; 0: a whole group.
     """
-    size = 1 if target.is_cpu else SEARCHERS
+    size = 1 if target.is_cpu else ZEROS_GROUP
     return specialize(
         "factor/zeros",
         target,
@@ -251,12 +250,12 @@ def zeros_text(
         layout=layout,
         block=BLOCK,
         size=size,
-        lanes=own or size,
+        lanes=items or size,
     )
 
 
 def typical_texts(target: Target, elem: Element) -> list[Specialization]:
-    """Kernels of each kind, with no device at hand."""
+    """Render a kernel of each kind without a device."""
     line, matrix = Operand(elem, 0, 1), Operand(elem, 1024, 1)
     whole = (0, 1024)
     moves = [

@@ -1,18 +1,19 @@
-"""Factorisations, solves and products on packed triangles, of dense ones and products.
+"""Factorisations, solves and products on packed triangles, by dense sub-plans and products.
 
-Cholesky goes from panel to panel: some columns, down to the last row, are unpacked to a dense
-workspace, factorised and solved there, packed back, and what is right of them is updated::
+Cholesky is right-looking: the columns of a panel, down to the last row, are unpacked into a dense
+workspace, factorised and solved there, packed again, and the trailing triangle is updated::
 
-    +--+.                    a panel's columns of all rows below   -> dense, factorised
-    |##+--+.                 what is right of it:
-    |##|  :  .                  rectangles of block rows           by products, where they lie
+    +--+.                    columns of the panel                  -> dense, factorised
+    |##+--+.                 trailing update:
+    |##|  :  .                  rectangles of block rows           by products, in place
     |##+--+--+.                 diagonal blocks                    a product into dense, then added
 
-A device with many compute units would have too few tiles in one block row.  There several block
+The tiles of one block row are too few for a device with many compute units.  There several block
 rows are multiplied into a dense slab, which is added to them.
 
-A solve takes the rectangles where they lie, a block row at a time, and the diagonal blocks out of a
-dense copy.  Where many columns and compute units ask for larger products, panels are unpacked.
+A solve uses the rectangles in place, one block row after another, and the diagonal blocks from a
+dense copy.  With many columns on a device with many compute units, panels are unpacked instead, so
+that products are larger.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from portable_gpu.ops.factor.packed import (
     rectangle,
 )
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.factor.recursive import Parts, cholesky_steps, solve_steps
+from portable_gpu.ops.factor.recursive import SubPlans, cholesky_steps, solve_steps
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.plan import Part, Plan, Step, Temporary
 from portable_gpu.targets import Target
@@ -41,14 +42,14 @@ Place = int | Temporary | Part
 
 
 @dataclass(frozen=True)
-class PackedWay:
-    """How the work on packed triangles is cut.
+class PackedPartition:
+    """The partition of the work on packed triangles.
 
     Attributes:
         panel: Columns of a panel; a multiple of :data:`BLOCK`.
-        slab: Rows that are multiplied at once into a dense workspace; 0: a block row at a time,
-            where it lies.
-        panels: Whether solves go by panels.
+        slab: Rows that are multiplied at once into a dense workspace; 0: one block row at a time,
+            in place.
+        panels: Whether solves unpack panels.
     """
 
     panel: int
@@ -56,13 +57,11 @@ class PackedWay:
     panels: bool
 
     @classmethod
-    def of(cls, n: int, m: int, target: Target) -> PackedWay:
-        """By panels of one block on a CPU, else of an eighth of the columns, at most four blocks.
+    def of(cls, n: int, m: int, target: Target) -> PackedPartition:
+        """Return panels of one block on a CPU, else of an eighth of n, at most four blocks.
 
-        Slabs there have as many rows, at least two blocks; no GPU has timed either yet.
-
-        On two threads of PoCL's, float64, panels of 128, 256 and 512 columns went at 2.6, 1.1 and
-        0.8 GFLOP/s (n = 1024), and 3.9, 2.0 and 1.2 (2048): the solves within panels took long.
+        On a CPU, solves within wider panels take longer (docs/experiments/linalg.md).  On a GPU,
+        the rows of a slab are those of a panel, at least two blocks; neither was tuned on a GPU.
 
         Args:
             n: Rows of the triangles.
@@ -76,29 +75,29 @@ class PackedWay:
 
 
 @dataclass(frozen=True)
-class PackedParts:
-    """What makes the plans of parts, each of them once.
+class PackedSubPlans:
+    """The factory of sub-plans for packed triangles, each of which is made once.
 
     Attributes:
-        parts: Of dense ones.
-        pack: Between packed and dense.
-        zeros: What looks for zeros on diagonals.
+        parts: The factory of dense sub-plans.
+        pack: Plans copies between packed and dense storage.
+        zeros: Plans the check of diagonals for zeros.
     """
 
-    parts: Parts
+    parts: SubPlans
     pack: Callable[[PackProblem], Plan]
     zeros: Callable[[int, tuple[int, ...], Operand], Plan]
 
 
 @dataclass(frozen=True)
 class PackedProblem:
-    """A stack of packed triangles, and how products are computed.
+    """A stack of packed triangles, and the precision of products.
 
     Attributes:
         n: Rows of a triangle, at least 1.
         batch: Extents of the batch axes.
         packed: The triangles.
-        precision, aligned: As of :class:`CholeskyProblem`.
+        precision, aligned: See :class:`CholeskyProblem`.
     """
 
     n: int
@@ -115,34 +114,34 @@ class PackedProblem:
     def product(
         self, m: int, n: int, k: int, a: Operand, b: Operand, c: Operand, reads: bool = True
     ) -> GemmProblem:
-        """A product of this one's batch."""
+        """Return a product with the batch axes of the triangles."""
         return GemmProblem(
             m=m, n=n, k=k, batch=self.batch, a=a, b=b, c=c, compute=self.elem, reads_c=reads,
             precision=self.precision, aligned=self.aligned,
         )  # fmt: skip
 
     def temporary(self, name: str, rows: int, columns: int) -> tuple[Temporary, Operand]:
-        """A dense matrix for each of those that differ, by rows."""
-        own = self.own
+        """Return a temporary with a dense matrix by rows for each distinct triangle."""
+        distinct = self.distinct
         size = self.elem.itemsize
-        found = dense(self.elem, (rows, columns), own)
+        matrices = dense(self.elem, (rows, columns), distinct)
         steps = [
             0 if broadcast else step
-            for broadcast, step in zip(self.broadcast, found.batch, strict=True)
+            for broadcast, step in zip(self.broadcast, matrices.batch, strict=True)
         ]
-        nbytes = prod(own) * rows * columns * size
-        return Temporary(name, nbytes, size), replace(found, batch=tuple(steps))
+        nbytes = prod(distinct) * rows * columns * size
+        return Temporary(name, nbytes, size), replace(matrices, batch=tuple(steps))
 
     @property
     def broadcast(self) -> list[bool]:
-        """Of each batch axis, whether all of it is one triangle."""
+        """Whether the triangles broadcast along each batch axis."""
         return [step == 0 for step in self.packed.batch]
 
     @property
-    def own(self) -> tuple[int, ...]:
-        """The extents of the batch axes, of the triangles that differ."""
+    def distinct(self) -> tuple[int, ...]:
+        """The extents of the batch axes, 1 for those along which triangles broadcast."""
         pairs = zip(self.batch, self.broadcast, strict=True)
-        return tuple(1 if one else extent for extent, one in pairs)
+        return tuple(1 if is_broadcast else extent for extent, is_broadcast in pairs)
 
     def move(
         self,
@@ -152,18 +151,18 @@ class PackedProblem:
         cols: tuple[int, int],
         diagonal: bool = False,
     ) -> PackProblem:
-        """Between the triangles and a dense matrix."""
-        return PackProblem(self.n, self.own, self.packed, other, rows, cols, what, diagonal)
+        """Return a copy between the triangles and dense matrices."""
+        return PackProblem(self.n, self.distinct, self.packed, other, rows, cols, what, diagonal)
 
 
 @dataclass(frozen=True)
-class Factor:
-    """The other operand of a product with itself.
+class RankKOperand:
+    """The matrix X of a rank-k update ``X X^T`` or ``X X^H``.
 
     Attributes:
-        operand: Its rows are those of the triangle from some row on.
-        place: Where it begins.
-        start: How many elements further on.
+        operand: X; its rows correspond to those of the triangle from some row on.
+        place: The index of the operand, or a temporary.
+        start: The offset of X there, in elements.
         k: Its columns.
         conj: Whether it is multiplied by its conjugate transpose.
     """
@@ -175,25 +174,26 @@ class Factor:
     conj: bool
 
     def rows(self, first: int) -> Part:
-        """From a row on."""
+        """Return the operand from a row on."""
         return Part(self.place, self.start + first * self.operand.row)
 
     @property
-    def across(self) -> Operand:
-        """What it is multiplied by."""
-        turned = transposed(self.operand)
+    def conjugate_transpose(self) -> Operand:
+        """The second factor of the product: its (conjugate) transpose."""
         conj = self.operand.elem.complex and self.operand.conj != self.conj
-        return replace(turned, conj=conj)
+        return replace(transposed(self.operand), conj=conj)
 
 
-def cholesky_packed(p: PackedProblem, parts: PackedParts, way: PackedWay) -> list[Step]:
+def cholesky_packed(
+    p: PackedProblem, parts: PackedSubPlans, partition: PackedPartition
+) -> list[Step]:
     """The steps of factorisations in place; operands: the triangles and the report."""
     steps: list[Step] = []
     n = p.n
-    width = way.panel if n > way.panel else -(-n // 4) * 4
+    width = partition.panel if n > partition.panel else -(-n // 4) * 4
     panel, x = p.temporary("panel", n, width)
-    for c0 in range(0, n, way.panel):
-        c1 = min(c0 + way.panel, n)
+    for c0 in range(0, n, partition.panel):
+        c1 = min(c0 + partition.panel, n)
         w = c1 - c0
         rows, cols = (c0, n), (c0, c1)
         steps.append(Step(parts.pack(p.move("unpack", x, rows, cols)), (0, panel)))
@@ -207,19 +207,19 @@ def cholesky_packed(p: PackedProblem, parts: PackedParts, way: PackedWay) -> lis
                 precision=p.precision, aligned=p.aligned,
             )  # fmt: skip
             steps.extend(placed(solve_steps(solve, parts.parts), (panel, Part(panel, w * x.row))))
-            below = Factor(x, panel, w * x.row, w, conj=True)
-            steps.extend(product_steps(p, below, c1, 0, parts, way, (-1.0, 1.0)))
+            below = RankKOperand(x, panel, w * x.row, w, conj=True)
+            steps.extend(product_steps(p, below, c1, 0, parts, partition, (-1.0, 1.0)))
         steps.append(Step(parts.pack(p.move("pack", x, rows, cols)), (panel, 0)))
     return steps
 
 
 def product_steps(
     p: PackedProblem,
-    x: Factor,
+    x: RankKOperand,
     first: int,
     target: int,
-    parts: PackedParts,
-    way: PackedWay,
+    parts: PackedSubPlans,
+    partition: PackedPartition,
     scalars: tuple[float, float] | None,
     reads: bool = True,
 ) -> list[Step]:
@@ -229,8 +229,8 @@ def product_steps(
         p: C's whole triangle.
         x: X, whose first row is that of row ``first``.
         first: A multiple of :data:`BLOCK`.
-        target: C's place among the operands.
-        parts, way: What makes the plans, and how it is cut.
+        target: The index of C among the operands.
+        parts, partition: The factory of sub-plans, and the partition.
         scalars: alpha and beta; ``None``: those of the call.
         reads: Whether beta is not 0.
     """
@@ -247,49 +247,51 @@ def product_steps(
     def put(problem: PackProblem, place: Place) -> None:
         steps.append(Step(parts.pack(problem), (place, target), takes, given))
 
-    if way.slab:
-        slab, d = p.temporary("slab", min(way.slab, p.n - first), -(-p.n // 4) * 4)
-        for s0 in range(first, p.n, way.slab):
-            s1 = min(s0 + way.slab, p.n)
+    if partition.slab:
+        slab, d = p.temporary("slab", min(partition.slab, p.n - first), -(-p.n // 4) * 4)
+        for s0 in range(first, p.n, partition.slab):
+            s1 = min(s0 + partition.slab, p.n)
             m, left = s1 - s0, s0 - first
             a = x.rows(left)
             if left:
-                product = p.product(m, left, x.k, x.operand, x.across, d, False)
+                product = p.product(m, left, x.k, x.operand, x.conjugate_transpose, d, False)
                 multiply(product, a, x.rows(0), slab)
-            square = p.product(m, m, x.k, x.operand, x.across, d, False)
+            square = p.product(m, m, x.k, x.operand, x.conjugate_transpose, d, False)
             multiply(replace(square, triangle="lower"), a, a, Part(slab, left))
             put(p.move(add, d, (s0, s1), (first, s1)), slab)
         return steps
     for r0, r1 in block_rows(p.n, first):
         if r0 > first:
             c, start = rectangle(p.packed, r0, first)
-            product = p.product(r1 - r0, r0 - first, x.k, x.operand, x.across, c, reads)
+            product = p.product(
+                r1 - r0, r0 - first, x.k, x.operand, x.conjugate_transpose, c, reads
+            )
             multiply(product, x.rows(r0 - first), x.rows(0), Part(target, start))
     blocks, d = p.temporary("blocks", p.n - first, BLOCK)
     whole = (p.n - first) // BLOCK
     if whole:
-        one = p.product(BLOCK, BLOCK, x.k, x.operand, x.across, d, False)
-        multiply(_stacked(one, whole), x.rows(0), x.rows(0), blocks)
+        block = p.product(BLOCK, BLOCK, x.k, x.operand, x.conjugate_transpose, d, False)
+        multiply(_stacked(block, whole), x.rows(0), x.rows(0), blocks)
     rest = p.n - first - whole * BLOCK
     if rest:
-        one = p.product(rest, rest, x.k, x.operand, x.across, d, False)
+        block = p.product(rest, rest, x.k, x.operand, x.conjugate_transpose, d, False)
         a = x.rows(whole * BLOCK)
-        multiply(one, a, a, Part(blocks, whole * BLOCK * BLOCK))
+        multiply(block, a, a, Part(blocks, whole * BLOCK * BLOCK))
     put(p.move(add, d, (first, p.n), (0, BLOCK), diagonal=True), blocks)
     return steps
 
 
-def _stacked(one: GemmProblem, count: int) -> GemmProblem:
-    """The products of diagonal blocks, one below the other."""
+def _stacked(block: GemmProblem, count: int) -> GemmProblem:
+    """Return the products of diagonal blocks, which are stacked in the dense workspace."""
     if count == 1:
-        return one
+        return block
 
     def stack(operand: Operand, step: int) -> Operand:
         start = operand.aligned_bytes
         return aligned(replace(operand, batch=(*operand.batch, BLOCK * step)), start)
 
-    a, b, c = stack(one.a, one.a.row), stack(one.b, one.b.col), stack(one.c, one.c.row)
-    return replace(one, batch=(*one.batch, count), a=a, b=b, c=c)
+    a, b, c = stack(block.a, block.a.row), stack(block.b, block.b.col), stack(block.c, block.c.row)
+    return replace(block, batch=(*block.batch, count), a=a, b=b, c=c)
 
 
 @dataclass(frozen=True)
@@ -297,11 +299,11 @@ class PackedSolve:
     """``X = op(L)^-1 B`` in place of B.
 
     Attributes:
-        triangle: L, of as many batch axes as B.
+        triangle: L, with the batch axes of B.
         m: Columns of B, at least 1.
         b: B.
-        transposed, conj: What ``op`` does.
-        unit: Whether L's diagonal is taken as ones.
+        transposed, conj: Whether ``op`` transposes, and conjugates.
+        unit: Whether the diagonal of L is assumed to be ones.
     """
 
     triangle: PackedProblem
@@ -318,18 +320,18 @@ class PackedSolve:
         return prod(t.batch) * t.n * t.n * self.m * (4 if t.elem.complex else 1)
 
 
-def zeros_step(p: PackedProblem, parts: PackedParts, report: int) -> Step:
-    """The step that looks for zeros on the diagonals of triangles that all differ."""
+def zeros_step(p: PackedProblem, parts: PackedSubPlans, report: int) -> Step:
+    """The step that checks the diagonals for zeros; no triangle may broadcast."""
     return Step(parts.zeros(p.n, p.batch, p.packed), (0, report))
 
 
-def solve_packed(p: PackedSolve, parts: PackedParts, way: PackedWay) -> list[Step]:
+def solve_packed(p: PackedSolve, parts: PackedSubPlans, partition: PackedPartition) -> list[Step]:
     """The steps of a solve; operands: the triangles and B."""
-    by_panels = way.panels and p.triangle.n > BLOCK
-    return _by_panels(p, parts, way) if by_panels else _by_block_rows(p, parts)
+    by_panels = partition.panels and p.triangle.n > BLOCK
+    return _by_panels(p, parts, partition) if by_panels else _by_block_rows(p, parts)
 
 
-def _by_block_rows(p: PackedSolve, parts: PackedParts) -> list[Step]:
+def _by_block_rows(p: PackedSolve, parts: PackedSubPlans) -> list[Step]:
     t, b = p.triangle, p.b
     blocks, x = t.temporary("blocks", t.n, BLOCK)
     unpack = parts.pack(t.move("unpack", x, (0, t.n), (0, BLOCK), diagonal=True))
@@ -352,11 +354,11 @@ def _by_block_rows(p: PackedSolve, parts: PackedParts) -> list[Step]:
     return steps
 
 
-def _by_panels(p: PackedSolve, parts: PackedParts, way: PackedWay) -> list[Step]:
+def _by_panels(p: PackedSolve, parts: PackedSubPlans, partition: PackedPartition) -> list[Step]:
     t, b = p.triangle, p.b
-    panel, x = t.temporary("panel", t.n, way.panel)
+    panel, x = t.temporary("panel", t.n, partition.panel)
     steps: list[Step] = []
-    columns = [(c, min(c + way.panel, t.n)) for c in range(0, t.n, way.panel)]
+    columns = [(c, min(c + partition.panel, t.n)) for c in range(0, t.n, partition.panel)]
     for c0, c1 in reversed(columns) if p.transposed else columns:
         w, rest = c1 - c0, t.n - c1
         here, below = Part(1, c0 * b.row), Part(1, c1 * b.row)
@@ -374,7 +376,7 @@ def _by_panels(p: PackedSolve, parts: PackedParts, way: PackedWay) -> list[Step]
     return steps
 
 
-def _dense_solve(p: PackedSolve, n: int, x: Operand, parts: PackedParts) -> list[Step]:
+def _dense_solve(p: PackedSolve, n: int, x: Operand, parts: PackedSubPlans) -> list[Step]:
     t = p.triangle
     problem = SolveProblem(
         n=n, m=p.m, batch=t.batch, l=_op(p, x), b=p.b, lower=not p.transposed, unit=p.unit,
@@ -384,13 +386,13 @@ def _dense_solve(p: PackedSolve, n: int, x: Operand, parts: PackedParts) -> list
 
 
 def _op(p: PackedSolve, operand: Operand) -> Operand:
-    found = transposed(operand) if p.transposed else operand
-    return replace(found, conj=p.conj and operand.elem.complex)
+    result = transposed(operand) if p.transposed else operand
+    return replace(result, conj=p.conj and operand.elem.complex)
 
 
 def placed(steps: Sequence[Step], places: Sequence[Place]) -> list[Step]:
-    """Steps whose operands are those at ``places``, or parts of them."""
-    return [replace(one, operands=tuple(_placed(o, places) for o in one.operands)) for one in steps]
+    """Return steps with their operands replaced by those of ``places``, or by parts of these."""
+    return [replace(x, operands=tuple(_placed(o, places) for o in x.operands)) for x in steps]
 
 
 def _placed(operand: Place, places: Sequence[Place]) -> Place:
@@ -404,10 +406,10 @@ def _placed(operand: Place, places: Sequence[Place]) -> Place:
 
 
 def transposed(operand: Operand) -> Operand:
-    """The same with rows and columns exchanged."""
+    """Return an operand with rows and columns exchanged."""
     return replace(operand, row=operand.col, col=operand.row)
 
 
 def conjugate(operand: Operand) -> Operand:
-    """The same with its elements conjugated."""
+    """Return an operand with its elements conjugated."""
     return replace(operand, conj=operand.elem.complex and not operand.conj)

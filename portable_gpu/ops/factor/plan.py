@@ -1,4 +1,4 @@
-"""Small factorisations and solves, and copies, bound to a device: one launch each."""
+"""The plans of factorisations, solves and copies that take one launch."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 _COPY_LINES, _COPY_LINE = 8, 64
-#: On CPUs, pieces of lines and their number: 64 KiB of float32 are read, and 64 are written.
+#: The tile of a copy on CPUs: 64 KiB of float32 are read, and 64 KiB are written.
 _CPU_TILE = 256, 64
 
 
 class CholeskyPlan(OneLaunch):
     """A factorisation by one work-group for each matrix.
 
-    Operands: a, L and the report; L and the report alone where L replaces A.  The scalar is the
-    first column's number.
+    Operands: A unless L replaces it, L, and the report.  The scalar is the index of the first
+    column.
     """
 
     _scalars = (0,)
@@ -60,7 +60,7 @@ class CholeskyPlan(OneLaunch):
 class SolvePlan(OneLaunch):
     """A solve with small triangles.
 
-    Operands: L, B where X is not to be in its place, X, and the report if there is one.
+    Operands: L, B unless X overwrites it, X, and the report if there is one.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class SolvePlan(OneLaunch):
 
 
 class TilesPlan(OneLaunch):
-    """A factorisation or a solve in one launch, a work-group for each tile.
+    """A factorisation or a solve in one launch with a work-group for each tile.
 
-    Operands and scalar: as of :class:`CholeskyPlan`; or L, B where X is not to be in its place, and
-    X, and no scalar.
+    Operands and scalar of a factorisation: see :class:`CholeskyPlan`.  Operands of a solve: L, B
+    unless X overwrites it, and X; it has no scalar.
     """
 
     def __init__(self, engine: Engine, problem: TiledProblem) -> None:
@@ -124,9 +124,9 @@ class TilesPlan(OneLaunch):
 
 
 class VectorPlan(OneLaunch):
-    """A solve for few columns in one launch, a work-group for each 64 rows and each column.
+    """A solve for few columns in one launch with a work-group for each 64 rows of each column.
 
-    Operands: as of :class:`TilesPlan`.
+    Operands: see :class:`TilesPlan`.
     """
 
     def __init__(self, engine: Engine, problem: TiledProblem) -> None:
@@ -156,7 +156,7 @@ class VectorPlan(OneLaunch):
 
 
 def cells_of(blocks: int, elem: Element) -> int:
-    """Cells by which blocks of :data:`TILE` elements are handed on: see ``factor/_vector``."""
+    """Cells through which groups pass blocks of :data:`TILE` elements: see ``factor/_vector``."""
     return blocks * TILE * elem.itemsize // 4
 
 
@@ -165,11 +165,11 @@ _TILE_GROUP = 256
 
 @dataclass(frozen=True)
 class TiledProblem:
-    """A factorisation, or a solve with a lower triangle, and where its input lies.
+    """A factorisation, or a solve with a lower triangle, by tiles.
 
     Attributes:
-        whole: The problem; of a solve X is in the place of B.
-        source: Of a solve, B where it lies elsewhere.
+        whole: The problem; in a solve X overwrites ``whole.b``.
+        source: B of a solve, if it is another array than X.
     """
 
     whole: CholeskyProblem | SolveProblem
@@ -182,9 +182,9 @@ class TiledProblem:
 
     @property
     def paired(self) -> bool:
-        """Whether a group has a tile of the diagonal, and the tile before it in its rows.
+        """Whether one group computes a diagonal tile and the tile to the left of it.
 
-        complex128 spills so: it takes 255 registers of NVIDIA's, and 148 bytes.
+        Not for complex128, for which this would spill registers.
         """
         return self.factorises and self.whole.elem.itemsize <= 8
 
@@ -202,7 +202,7 @@ class TiledProblem:
 
     @property
     def separate(self) -> bool:
-        """Whether the input is read elsewhere than the result is written."""
+        """Whether the input is another array than the result."""
         if isinstance(self.whole, CholeskyProblem):
             return not self.whole.in_place
         return self.source is not None
@@ -214,12 +214,12 @@ class TiledProblem:
 
     @property
     def m(self) -> int:
-        """Columns of what is computed."""
+        """Columns of the result."""
         return self.n if isinstance(self.whole, CholeskyProblem) else self.whole.m
 
     @property
     def operands(self) -> dict[str, Operand]:
-        """By their names in the kernel."""
+        """The operands by their names in the kernel."""
         p = self.whole
         if isinstance(p, CholeskyProblem):
             return {"l": p.l} if p.in_place else {"c": p.a, "l": p.l}
@@ -227,7 +227,7 @@ class TiledProblem:
 
     @property
     def order(self) -> list[str]:
-        """Their names in the order in which calls give them."""
+        """The names of the operands in the order of a call."""
         if self.factorises:
             return [*self.operands]
         return ["l", "c", "v"] if self.source else ["l", "v"]
@@ -239,10 +239,10 @@ class CopyProblem:
 
     Attributes:
         m, n, batch: Extents.
-        source, target: How they lie.
-        triangle: Whether only the lower triangle is read, and zeros stand above it.
-        inverse: Columns of the blocks along the diagonal of an inverse by halves, which begins with
-            ones on the diagonal, and the negative below the blocks; else 0.
+        source, target: Their strides.
+        triangle: Whether only the lower triangle is read, and zeros are written above it.
+        inverse: Columns of the diagonal blocks of an inverse by halves, for which diagonal blocks
+            are the identity and blocks below are negated; else 0.
     """
 
     m: int
@@ -255,12 +255,12 @@ class CopyProblem:
 
     @property
     def by_rows(self) -> bool:
-        """Whether neighbours along a row of the target are neighbours in memory."""
+        """Whether the elements of a row of the target are closer than those of a column."""
         return step(self.target.col, self.n) <= step(self.target.row, self.m)
 
 
 class CopyPlan(OneLaunch):
-    """A copy; operands: from and to."""
+    """A copy; operands: source and target."""
 
     def __init__(self, engine: Engine, problem: CopyProblem) -> None:
         """Build the kernel."""
@@ -288,7 +288,7 @@ class CopyPlan(OneLaunch):
 def cholesky_text(
     problem: CholeskyProblem, policy: CholeskyPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
-    """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
+    """Render the kernel of small factorisations; ``ragged``: a table has sizes and offsets."""
     policy.check(target, problem.elem)
     return specialize(
         "factor/cholesky",
@@ -308,12 +308,12 @@ def solve_text(
     ragged: bool = False,
     source: Operand | None = None,
 ) -> Specialization:
-    """The kernel of solves with small triangles.
+    """Render the kernel of solves with small triangles.
 
     Args:
-        problem, policy, target: What is solved, and how.
-        ragged: Whether a table has sizes and places.
-        source: How B lies, where X is not to be in its place.
+        problem, policy, target: The problem, its policy, and the device.
+        ragged: Whether a table has sizes and offsets.
+        source: B, if it is another array than X.
     """
     policy.check(target, problem.elem)
     b = problem.b
@@ -330,11 +330,11 @@ def solve_text(
 
 
 def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
-    """The kernel of factorisations and solves by tiles in one launch."""
+    """Render the kernel of factorisations and solves by tiles in one launch."""
     p = problem.whole
-    # Of the two panels: how far apart neighbours along k, and along the other axis, are.
+    # The layouts of the two panels decide along which axis neighbours read.
     v = p.l if isinstance(p, CholeskyProblem) else replace(p.b, row=p.b.col, col=p.b.row)
-    found = specialize(
+    spec = specialize(
         "factor/tiles",
         target,
         problem=p,
@@ -354,18 +354,18 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
     )
     crowded = problem.groups > _CROWDED * target.compute_units
     if not problem.paired or p.elem.itemsize > 4 or not crowded:
-        return found
+        return spec
     limit = target.register_limit(tile_registers(p.elem))
-    return replace(found, options=(*found.options, *limit))
+    return replace(spec, options=(*spec.options, *limit))
 
 
-#: Groups of a factorisation for each compute unit, from which on two had better run there at a time
-#: than one (H200, float32: 4096 columns in 1.75 ms and in 2.00, 2048 in 571 us and in 495).
+#: Groups of a factorisation for each compute unit above which two should be resident at a time.
+#: Measured: docs/experiments/linalg.md, "Constants".
 _CROWDED = 8
 
 
 def vector_text(problem: TiledProblem, target: Target) -> Specialization:
-    """The kernel of solves for few columns."""
+    """Render the kernel of solves for few columns."""
     p = problem.whole
     return specialize(
         "factor/vector",
@@ -381,7 +381,7 @@ def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:
 
 
 def copy_text(problem: CopyProblem, target: Target) -> Specialization:
-    """The kernel of copies."""
+    """Render the kernel of copies."""
     if _by_cpu_tiles(problem, target):
         piece, lines = _CPU_TILE
         return specialize(

@@ -1,4 +1,7 @@
-"""How the kernels of small matrices use a target."""
+"""The policies of the kernels of small matrices.
+
+The constants were measured: docs/experiments/linalg.md, "Constants".
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,15 @@ from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
-#: Rows and columns of a tile, where all tiles are computed in one launch.
+#: Rows and columns of a tile of the kernels that compute all tiles in one launch.
 TILE = 64
-#: Work-items of a group that has several small matrices.  H200, 10000 of them: solves of 4 x 4 in
-#: 3.8 us, by groups of 32 in 6.0; factors of 8 x 8 in float32 in 5.6 us, and 6.6.
+#: Work-items of a group that has several small matrices.
 _GROUP = 128
-#: Work-items along B, at least: more bring a triangle sooner.  Of a large triangle and one column
-#: twice as many (H200, 2000 of 64: 53.5 us of float64 and 24.1 of float32, with 4 76.5 and 36.6).
+#: The least number of work-items along B: more of them load a triangle faster.  A large triangle
+#: with one column takes twice as many.
 _LOADERS = 4
-#: Registers of pointers, places and counts, beside those of elements.
-_PLACES = 27
+#: Registers of pointers, indices and counts, in addition to those of elements.
+_INDEX_REGISTERS = 27
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class CholeskyPolicy(Policy):
 
     Attributes:
         side: Work-items along each side of the square.
-        item: Elements of a row, and of a column, that one of them holds.
+        item: Rows, and columns, of a work-item's square of elements.
         together: Matrices of a work-group.
     """
 
@@ -39,17 +41,17 @@ class CholeskyPolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> CholeskyPolicy:
-        """Of the largest matrices that one work-group takes."""
+        """Return the policy for the largest matrices that one work-group can factorise."""
         return cls.for_size(largest(target, elem), target, elem)
 
     @classmethod
     def for_size(cls, n: int, target: Target, elem: Element) -> CholeskyPolicy:
-        """Of matrices of n columns: squares of 4 x 4 elements up to 64, then larger ones."""
+        """Return the policy for n columns: 4 x 4 elements a work-item up to n = 64, then 8 x 8."""
         item = 2 if n <= 8 else 4 if n <= 64 else 8
         item = min(item, _most_items(target, elem))
         side = max(2, ceil_power_of_two(-(-n // item)))
-        lanes, most = side**2, min(_GROUP, target.max_work_group_size)
-        together = max(1, min(16, most // lanes)) if lanes <= target.subgroup_size else 1
+        items, max_group = side**2, min(_GROUP, target.max_work_group_size)
+        together = max(1, min(16, max_group // items)) if items <= target.subgroup_size else 1
         return cls(side, item, together)
 
     @classmethod
@@ -75,7 +77,7 @@ class CholeskyPolicy(Policy):
             f"{self.group_size} work-items are a work-group": (
                 self.group_size <= target.max_work_group_size
             ),
-            f"about {registers} registers are there": registers <= target.registers,
+            f"a work-item has about {registers} registers": registers <= target.registers,
             f"{columns} bytes of columns are in local memory": columns <= target.local_mem_size,
         }
 
@@ -89,8 +91,8 @@ class SolvePolicy(Policy):
     """Solves with small triangles in local memory; see ``cl_kernels/factor/solve``.
 
     Attributes:
-        side_m, side_n: Work-items down and along the part of B that is solved for together.
-        item_m, item_n: Rows and columns of it that one of them holds.
+        side_m, side_n: Work-items along the rows and columns of a group's part of B.
+        item_m, item_n: Rows and columns of a work-item's part of B.
         together: Matrices of a work-group.
     """
 
@@ -102,7 +104,7 @@ class SolvePolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> SolvePolicy:
-        """Of the largest triangles: as many columns as local memory holds, up to 64."""
+        """Return the policy for the largest triangles that local memory holds, up to 64 columns."""
         rows = 64
         while rows > 8 and _solve_bytes(rows, rows, elem) > target.local_mem_size:
             rows //= 2
@@ -112,19 +114,21 @@ class SolvePolicy(Policy):
     def for_size(
         cls, n: int, m: int, target: Target, elem: Element, most: int | None = None
     ) -> SolvePolicy:
-        """Of triangles of n columns, up to ``most``, and m columns of B."""
+        """Return the policy for triangles of n columns, up to ``most``, and m columns of B."""
         most = cls.default(target, elem).rows if most is None else most
         rows = max(4, min(ceil_power_of_two(n), most))
         columns = max(1, min(ceil_power_of_two(m), 64))
         item_m, item_n = _items(rows), _items(columns)
         if rows == columns == 16 and elem.itemsize == 4:
-            item_m = 4  # H200, 10000 of them: 13.1 us, with 2 16.9; of float64 nobody timed these
+            item_m = 4
         side_m = rows // item_m
-        # Work-items beyond the columns help to bring L.
+        # Work-items beyond the columns help to load L.
         loaders = 2 * _LOADERS if rows == 64 and columns == 1 else _LOADERS
         side_n = max(columns // item_n, loaders if rows > 4 else 1)
-        lanes, room = side_m * side_n, target.local_mem_size // _solve_bytes(rows, columns, elem)
-        together = max(1, min(16, min(_GROUP, target.max_work_group_size) // lanes, room))
+        items = side_m * side_n
+        in_local_memory = target.local_mem_size // _solve_bytes(rows, columns, elem)
+        in_group = min(_GROUP, target.max_work_group_size) // items
+        together = max(1, min(16, in_group, in_local_memory))
         return cls(side_m, item_m, side_n, item_n, together)
 
     @classmethod
@@ -163,7 +167,7 @@ class SolvePolicy(Policy):
 
 
 def _items(extent: int) -> int:
-    """Rows or columns of a small solve that a work-item holds (H200: of 8 two, not one)."""
+    """Rows or columns of a small solve for each work-item."""
     return 4 if extent >= 32 else 2 if extent >= 8 else 1
 
 
@@ -174,25 +178,25 @@ def largest(target: Target, elem: Element) -> int:
 
 
 def tile_registers(elem: Element) -> int:
-    """The most that a work-item of tiles in one launch needs, by AMD's and NVIDIA's compilers."""
+    """Registers of a work-item of the tile kernels, with AMD's and NVIDIA's compilers."""
     return 128 if elem.itemsize == 4 else 255
 
 
 def on_matrix_units(elem: Element, target: Target) -> bool:
-    """Whether tiles make their products by matrix instructions."""
+    """Whether tiles compute products by matrix instructions."""
     return elem.name == "f64" and target.matrix_units in ("mma", "wgmma") and not target.forced
 
 
 def panels(elem: Element, target: Target) -> int:
-    """How many panels of each operand of tiles are in local memory: with two, one barrier less."""
+    """Panels of each operand in local memory: with two (double buffering), one barrier less."""
     return 2 if elem.itemsize == 4 or on_matrix_units(elem, target) else 1
 
 
 def _most_items(target: Target, elem: Element) -> int:
-    """Squares each way that a work-item holds in registers.
+    """Rows and columns of elements that the registers of a work-item hold.
 
-    Eight take 73 to 80 registers for float32, 124 to 168 for elements of 8 bytes, which GPUs with
-    128 lack; and 254 of NVIDIA's 255 for complex128, whose four take 94 to 116.
+    8 x 8 take 73 to 80 registers for float32 and 124 to 168 for elements of 8 bytes; for complex128
+    4 x 4 take 94 to 116.
     """
     item = 8 if elem.itemsize <= 8 else 4
     while item > 1 and _registers(item, elem) > _available(target):
@@ -201,13 +205,13 @@ def _most_items(target: Target, elem: Element) -> int:
 
 
 def _registers(item: int, elem: Element) -> int:
-    """About what ``cl_kernels/factor/cholesky`` takes: elements, a row and a column, and places."""
+    """An estimate of the registers of ``cl_kernels/factor/cholesky``: elements, row, column."""
     elements = item * (item + 1) // 2 + 2 * item
-    return elements * _words(elem) + _PLACES
+    return elements * _words(elem) + _INDEX_REGISTERS
 
 
 def _available(target: Target) -> int:
-    """Registers that leave room for a second sub-group; a CPU's kernels keep nothing in them."""
+    """Registers with which two sub-groups fit a SIMD; on a CPU there is no such limit."""
     return 256 if target.is_cpu else target.resident_registers
 
 

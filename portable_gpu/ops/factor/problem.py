@@ -1,4 +1,4 @@
-"""What a factorisation or a triangular solve is, apart from how it is computed."""
+"""Problems of factorisations and triangular solves."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from portable_gpu.ops.gemm.problem import Operand
 
 @dataclass(frozen=True)
 class CholeskyProblem:
-    """``A = L L^H`` for a stack of matrices, of whose A the lower triangle is read.
+    """``A = L L^H`` for a stack of matrices; the lower triangle of A is read.
 
     An upper factor is the same problem on transposed strides: ``A^T = U^T conj(U)``.
 
     Attributes:
         n: Rows and columns of a matrix, at least 1.
         batch: Extents of the batch axes; ``()`` for a single matrix.
-        a: What is read; where L replaces A, the same as ``l``.
-        l: What is written: the lower triangle, and zeros above it unless L replaces A.
+        a: A; the same as ``l`` if L replaces A.
+        l: L: the lower triangle, with zeros above it unless L replaces A.
         in_place: Whether L replaces A.
-        precision: Of the products of float32 within.
+        precision: The precision of products of float32.
         aligned: Whether buffers start at multiples of 16 bytes.
     """
 
@@ -40,7 +40,7 @@ class CholeskyProblem:
 
     @property
     def count(self) -> int:
-        """Matrices."""
+        """The number of matrices."""
         return prod(self.batch)
 
     @property
@@ -52,7 +52,7 @@ class CholeskyProblem:
 
     @property
     def bytes(self) -> int:
-        """The least global traffic: the triangle read, and what is written."""
+        """The least global traffic: the triangle of A, and L."""
         triangle = self.n * (self.n + 1) // 2
         written = triangle if self.in_place else self.n * self.n
         return self.count * (triangle + written) * self.elem.itemsize
@@ -65,20 +65,20 @@ _REVERSED = {"": "", "forwards": "backwards", "backwards": "forwards"}
 class SolveProblem:
     """``X = L^-1 B`` in place of B, for a stack of triangles L.
 
-    A transposed solve is the same on exchanged strides, and ``X = B L^-1`` the transposed solve of
-    the transposed B.
+    A transposed solve is this problem with exchanged strides of L, and ``X = B L^-1`` is the
+    transposed solve with the transposed B.
 
     Attributes:
         n: Rows of L and B, at least 1.
         m: Columns of B, at least 1.
         batch: Extents of the batch axes; ``()`` for a single pair.
-        l: The triangle; what is on the other side of its diagonal is not read.
-        b: B, and X in its place.
+        l: The triangle; elements on the other side of its diagonal are not read.
+        b: B, overwritten by X.
         lower: Whether it is the lower triangle.
-        unit: Whether L's diagonal is taken as ones, and not read.
-        reports: From which end columns are counted, ``forwards`` or ``backwards``, where zeros on
-            the diagonal are told of, in a report that is one more operand; empty: they are not.
-        precision, aligned: As of :class:`CholeskyProblem`.
+        unit: Whether the diagonal of L is assumed to be ones, and not read.
+        reports: Whether zeros on the diagonal are reported, in one more operand: with columns
+            counted ``forwards`` or ``backwards``, or not (empty).
+        precision, aligned: See :class:`CholeskyProblem`.
     """
 
     n: int
@@ -98,9 +98,9 @@ class SolveProblem:
         return self.b.elem
 
     def forwards(self) -> tuple[SolveProblem, int, int]:
-        """The same with a lower triangle, and how many elements further L and B begin then.
+        """Rewrite with a lower triangle; return the problem, and the offsets of L and B.
 
-        An upper triangle is a lower one with its rows and columns in reverse order.
+        An upper triangle is a lower one with rows and columns in reverse order.
         """
         if self.lower:
             return self, 0, 0
@@ -117,7 +117,7 @@ class SolveProblem:
 
     @property
     def count(self) -> int:
-        """Pairs of matrices."""
+        """The number of pairs of matrices."""
         return prod(self.batch)
 
     @property

@@ -1,9 +1,9 @@
-"""Matrices of different sizes in one buffer: one launch for each class, the others by halves.
+"""Matrices of different sizes in one buffer: one launch for each class of sizes, others by halves.
 
-On a GPU sizes fall into the classes :data:`CLASSES`, so that a small matrix does not wait for a
-large one; on a CPU one launch takes all whose triangle fits scratch, dealt out by their sizes.  A
-kernel takes n, offset and strides of each of its matrices from a table in device memory, which a
-plan makes once: it then serves any values.
+On a GPU sizes are sorted into the classes :data:`CLASSES`, so that a small matrix does not wait for
+a large one.  On a CPU one launch computes all matrices whose triangle fits scratch memory, and
+distributes these by their sizes.  A kernel reads n, offset and strides of its matrices from a table
+in device memory, which is a part of the plan.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu
 from portable_gpu.ops.factor.cpu import CpuPolicy
-from portable_gpu.ops.factor.packed import SEARCHERS, aligned, zeros_text
+from portable_gpu.ops.factor.packed import ZEROS_GROUP, aligned, zeros_text
 from portable_gpu.ops.factor.plan import cholesky_text, solve_text
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.factor.recursive import Parts
+from portable_gpu.ops.factor.recursive import SubPlans
 from portable_gpu.ops.gemm.operands import offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
@@ -43,10 +43,10 @@ class RaggedMatrices:
 
     Attributes:
         elem: The element type.
-        rows, columns: Of each.
-        offsets: Where each begins, from where the buffer's view does.
-        leading: Elements from a row of each to the next.
-        start: What the address of the view is a multiple of, in bytes.
+        rows, columns: The extents of each matrix.
+        offsets: The first element of each, relative to the view of the buffer.
+        leading: Elements from one row to the next, of each matrix.
+        start: The alignment of the view, in bytes.
     """
 
     elem: Element
@@ -57,23 +57,23 @@ class RaggedMatrices:
     start: int
 
     def operand(self, which: int, transposed: bool = False, conj: bool = False) -> Operand:
-        """One of them."""
+        """Return the operand of one matrix."""
         ld = int(self.leading[which])
         row, col = (1, ld) if transposed else (ld, 1)
-        found = Operand(self.elem, row, col, conj=conj and self.elem.complex)
+        operand = Operand(self.elem, row, col, conj=conj and self.elem.complex)
         start = np.gcd(self.start, int(self.offsets[which]) * self.elem.itemsize)
-        return aligned(found, int(start))
+        return aligned(operand, int(start))
 
 
 @dataclass(frozen=True)
-class _Kernel:
-    """What reads a table, and how it is launched.
+class _TableKernel:
+    """A kernel that reads a table, and its launch.
 
     Attributes:
         text, name: The kernel.
-        constants: Arguments that stay.
+        constants: The constant arguments.
         groups, size: Work-groups, and work-items of each.
-        scratch: Bytes of workspace that each group needs.
+        scratch: Bytes of workspace for each group.
     """
 
     text: Specialization
@@ -85,18 +85,18 @@ class _Kernel:
 
 
 class _TablePlan(OneLaunch):
-    """A launch whose kernel reads a table, which the plan keeps on the device."""
+    """A launch whose kernel reads a table; the plan keeps the table on the device."""
 
     def __init__(
         self,
         engine: Engine,
-        kernel: _Kernel,
+        kernel: _TableKernel,
         table: _Table,
         names: Sequence[str],
         scalars: Sequence[str] = (),
         flop: int = 0,
     ) -> None:
-        """Build the kernel; ``names`` of its operands, ``scalars`` that calls may give."""
+        """Build the kernel; ``names``: its operands, ``scalars``: those that calls may pass."""
         self.flop, self.workspace_bytes = flop, kernel.groups * kernel.scratch
         self._table = engine.upload(table)
         self.kept_bytes = table.nbytes
@@ -112,11 +112,11 @@ class _TablePlan(OneLaunch):
 
 
 def ragged_cholesky(
-    engine: Engine, parts: Parts, block: int, a: RaggedMatrices, lower: bool, precision: str
+    engine: Engine, parts: SubPlans, block: int, a: RaggedMatrices, lower: bool, precision: str
 ) -> list[Step]:
     """The steps of factorisations in place; operands: the buffer and the report.
 
-    Up to ``block`` columns a work-group factorises a matrix, and on a CPU some.
+    A work-group factorises one matrix of up to ``block`` columns, on a CPU several.
     """
     target, elem = engine.target, a.elem
     steps: list[Step] = []
@@ -142,39 +142,39 @@ def ragged_cholesky(
     return steps
 
 
-def _cholesky(p: CholeskyProblem, count: int, target: Target) -> _Kernel:
-    """A work-group for each matrix, or for some together."""
+def _cholesky(p: CholeskyProblem, count: int, target: Target) -> _TableKernel:
+    """Return the kernel with a work-group for one matrix or several."""
     policy = CholeskyPolicy.for_size(p.n, target, p.elem)
     constants = {"most": p.n, "count": count, **strides({"l": p.l})}
     groups = -(-count // policy.together)
     text = cholesky_text(p, policy, target, ragged=True)
-    return _Kernel(text, "cholesky", constants, groups, policy.group_size)
+    return _TableKernel(text, "cholesky", constants, groups, policy.group_size)
 
 
-def _cholesky_on_cpu(p: CholeskyProblem, count: int, target: Target) -> _Kernel:
-    """A work-item for every so manieth matrix."""
+def _cholesky_on_cpu(p: CholeskyProblem, count: int, target: Target) -> _TableKernel:
+    """Return the kernel in which matrices are distributed over work-items in turn."""
     policy = CpuPolicy.default(target, p.elem)
     _, size = cpu.cholesky_scratch(p.n, policy, p.elem)
     constants = {"count": count, "size": size, **strides({"l": p.l})}
     groups = cpu.workers(count, target)
     text = cpu.cholesky_text(p, policy, target, ragged=True)
-    return _Kernel(text, "cholesky", constants, groups, 1, size * p.elem.itemsize)
+    return _TableKernel(text, "cholesky", constants, groups, 1, size * p.elem.itemsize)
 
 
 def ragged_zeros(engine: Engine, a: RaggedMatrices) -> Step:
-    """The step that looks for zeros on diagonals; operands: the triangles, ..., and the report."""
-    count, size = len(a.rows), 1 if engine.target.is_cpu else SEARCHERS
+    """The step that checks diagonals for zeros; operands: the triangles, ..., and the report."""
+    count, size = len(a.rows), 1 if engine.target.is_cpu else ZEROS_GROUP
     matrix = Operand(a.elem, 1, 1)
     text = zeros_text((), matrix, engine.target, "table")
     constants = {"count": count, **strides({"triangle": matrix})}
-    kernel = _Kernel(text, "zeros", constants, count, size)
+    kernel = _TableKernel(text, "zeros", constants, count, size)
     table = _matrices(a, np.arange(count), False)
     return Step(_TablePlan(engine, kernel, table, ["triangle", "report"]), (0, 2))
 
 
 def ragged_solve(
     engine: Engine,
-    parts: Parts,
+    parts: SubPlans,
     block: int,
     a: RaggedMatrices,
     b: RaggedMatrices,
@@ -186,21 +186,21 @@ def ragged_solve(
 ) -> list[Step]:
     """The steps of solves in place of B; operands: the triangles and B.
 
-    Up to ``block`` columns a work-group has a triangle, and on a CPU some.
+    A work-group has one triangle of up to ``block`` columns, on a CPU several.
     """
     target, elem = engine.target, a.elem
     steps: list[Step] = []
     forwards = lower != transposed
 
     def problem(which: _Table, n: int, most: int) -> SolveProblem:
-        """Of n rows of triangles of at most ``most``."""
+        """Return the solve with n rows of triangles of at most ``most`` rows."""
         m = int(b.columns[which].max())
         row, col = (1, most + 1) if transposed else (most + 1, 1)
-        found, _, _ = SolveProblem(
+        forward, _, _ = SolveProblem(
             n=n, m=m, batch=(), l=Operand(elem, row, col, conj=conj and elem.complex),
             b=Operand(elem, m + 1, 1), lower=forwards, unit=unit, precision=precision,
         ).forwards()  # fmt: skip
-        return found
+        return forward
 
     def small(which: _Table, most: int) -> None:
         products = a.rows[which].astype(float) ** 2 * b.columns[which]
@@ -227,39 +227,39 @@ def ragged_solve(
         places = (Part(0, int(a.offsets[which])), Part(1, int(b.offsets[which])))
         steps.append(Step(parts.solve(p), places))
 
-    some = np.flatnonzero((a.rows > 0) & (b.columns > 0))
-    most = block if target.is_cpu else max(block, CLASSES[-1])
-    _by_class(a.rows, some, _classes(target, most), small, large)
+    nonempty = np.flatnonzero((a.rows > 0) & (b.columns > 0))
+    largest = block if target.is_cpu else max(block, CLASSES[-1])
+    _by_class(a.rows, nonempty, _classes(target, largest), small, large)
     return steps
 
 
-def _solve(p: SolveProblem, count: int, target: Target) -> _Kernel:
-    """A work-group for some columns of a pair, or of some pairs."""
+def _solve(p: SolveProblem, count: int, target: Target) -> _TableKernel:
+    """Return the kernel with a work-group for some columns of one pair or of several."""
     policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
     across = -(-p.m // policy.columns)
     constants = {"most": p.n, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
     groups = across * -(-count // policy.together)
     text = solve_text(p, policy, target, ragged=True)
-    return _Kernel(text, "solve", constants, groups, policy.group_size)
+    return _TableKernel(text, "solve", constants, groups, policy.group_size)
 
 
-def _solve_on_cpu(p: SolveProblem, count: int, target: Target) -> _Kernel:
-    """A work-item for every so manieth pair, or for some of the columns of each of these."""
+def _solve_on_cpu(p: SolveProblem, count: int, target: Target) -> _TableKernel:
+    """Return the kernel in which pairs, and perhaps their columns, are distributed in turn."""
     policy = CpuPolicy.default(target, p.elem)
     _, size = cpu.solve_scratch(p.n, policy, p.elem)
     across = cpu.shares(p.m, count, policy.strip(p.elem), target)
     constants = {"size": size, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
     groups = across * cpu.workers(count, target)
     text = cpu.solve_text(p, policy, target, ragged=True)
-    return _Kernel(text, "solve", constants, groups, 1, size * p.elem.itemsize)
+    return _TableKernel(text, "solve", constants, groups, 1, size * p.elem.itemsize)
 
 
-def _update(p: SolveProblem, count: int, target: Target, k: int, along_rows: bool) -> _Kernel:
-    """What is left of a diagonal block is subtracted: k columns."""
+def _update(p: SolveProblem, count: int, target: Target, k: int, along_rows: bool) -> _TableKernel:
+    """Return the kernel that subtracts the product of the k columns left of a diagonal block."""
     across = -(-p.m // _UPDATERS)
     constants = {"k": k, "groups": across, **strides({"l": p.l, "b": p.b})}
     text = update_text(p, target, along_rows)
-    return _Kernel(text, "update", constants, across * count, _UPDATERS)
+    return _TableKernel(text, "update", constants, across * count, _UPDATERS)
 
 
 def _classes(target: Target, block: int) -> list[int]:
@@ -274,19 +274,19 @@ def _by_class(
     small: Callable[[_Table, int], None],
     large: Callable[[int], None],
 ) -> None:
-    """Call ``small`` for the matrices of each class that has any, and ``large`` for each other.
+    """Call ``small`` for the matrices of each nonempty class, and ``large`` for each larger one.
 
-    Those of a class come the largest first.
+    The matrices of a class are in descending order of size.
     """
     which = which[np.argsort(-sizes[which], kind="stable")]
-    least = -1
-    for most in classes:
-        found = which[(sizes[which] > least) & (sizes[which] <= most)]
-        if found.size:
-            small(found, max(1, int(sizes[found].max())))
-        least = most
-    for one in which[sizes[which] > least]:
-        large(int(one))
+    lower = -1
+    for upper in classes:
+        members = which[(sizes[which] > lower) & (sizes[which] <= upper)]
+        if members.size:
+            small(members, max(1, int(sizes[members].max())))
+        lower = upper
+    for index in which[sizes[which] > lower]:
+        large(int(index))
 
 
 def _matrices(a: RaggedMatrices, which: _Table, transposed: bool) -> _Table:
@@ -305,12 +305,12 @@ def _pairs(
     rows: tuple[int, int],
     left: bool = False,
 ) -> _Table:
-    """Rows of a table: n, m, and offset, row, col of L and of B; of upper ones from the end on.
+    """Rows of a table: n, m, and offset, row, col of L and of B; upper triangles are reversed.
 
     Args:
-        a, b, which, transposed, forwards: Which triangles, and how they are taken.
-        rows: Of the triangles, the first and the end.
-        left: Whether what is left of their diagonal block is meant, and B from its first row on.
+        a, b, which, transposed, forwards: The triangles, and their orientation.
+        rows: The first and the end of the triangles' rows.
+        left: Whether L is the rectangle left of the diagonal block, and B starts at its first row.
     """
     _, start, row, col, _ = _matrices(a, which, transposed).T
     n, m, begin, ld = a.rows[which], b.columns[which], b.offsets[which], b.leading[which]
@@ -324,7 +324,7 @@ def _pairs(
 
 
 def update_text(problem: SolveProblem, target: Target, along_rows: bool) -> Specialization:
-    """The kernel that subtracts the product of what is left of a diagonal block."""
+    """Render the kernel that subtracts the product of the columns left of a diagonal block."""
     return specialize(
         "factor/update", target, problem=problem, lanes=_UPDATERS, conj=problem.l.conj,
         along_rows=along_rows,
@@ -332,7 +332,7 @@ def update_text(problem: SolveProblem, target: Target, along_rows: bool) -> Spec
 
 
 def typical_texts(target: Target, elem: Element) -> list[Specialization]:
-    """Kernels of each kind, with no device at hand."""
+    """Render a kernel of each kind without a device."""
     matrix = Operand(elem, 1024, 1)
     n, m = 16, 64
     factor = CholeskyProblem(n, (), matrix, matrix, in_place=True)

@@ -1,4 +1,4 @@
-"""Large factorisations and solves, by halves: small ones along the diagonal, products elsewhere.
+"""Recursive factorisations and solves by halves: small blocks on the diagonal, products elsewhere.
 
 ::
 
@@ -8,8 +8,8 @@
     | 21  | 22  |                       L22 = cholesky(A22)
     +-----+-----+
 
-Halves are halved in turn, down to blocks that one launch takes.  The first half has the largest
-power of two of such blocks, so that few products of different shapes are made.
+Halves are halved again, down to blocks that one launch computes.  The number of blocks of the first
+half is the largest power of two, so that the products have few different shapes.
 
 Source: Gustavson, IBM J. Res. Dev. 41(6), 1997; Higham, Accuracy and Stability, 2002, 8.1, 10.1.
 """
@@ -28,11 +28,11 @@ _L, _B = 0, 1
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What makes the plans of parts, each of them once.
+class SubPlans:
+    """The factory of sub-plans, each of which is made once.
 
     Attributes:
-        cholesky, solve, product: Plans of problems that one launch takes, and of any product.
+        cholesky, solve, product: Plan a problem of one launch, or any product.
         block: Columns of the largest factorisation that is not halved.
         solved: Rows of the largest solve that is not halved.
     """
@@ -45,17 +45,17 @@ class Parts:
 
 
 def half(n: int, block: int) -> int:
-    """Where n columns are cut: the largest power of two of blocks that leaves some."""
+    """The columns of the first half of n: the largest power of two of blocks below n."""
     first = block
     while 2 * first < n:
         first *= 2
     return first
 
 
-def cholesky_steps(problem: CholeskyProblem, parts: Parts, origin: int = 0) -> list[Step]:
+def cholesky_steps(problem: CholeskyProblem, parts: SubPlans, origin: int = 0) -> list[Step]:
     """The steps of a factorisation in place; operands: L and the report.
 
-    ``origin`` is the column of a larger matrix at which these begin.
+    ``origin`` is the index of the first column in a larger matrix.
     """
     steps: list[Step] = []
 
@@ -90,17 +90,17 @@ def cholesky_steps(problem: CholeskyProblem, parts: Parts, origin: int = 0) -> l
     return steps
 
 
-def solve_steps(problem: SolveProblem, parts: Parts) -> list[Step]:
+def solve_steps(problem: SolveProblem, parts: SubPlans) -> list[Step]:
     """The steps of a solve; operands: L and B."""
     p = problem
     steps: list[Step] = []
 
     def solve(first: int, n: int) -> None:
         if n <= block:
-            one, at, rows = replace(p, n=n).forwards()
+            forward, at, rows = replace(p, n=n).forwards()
             block_of_l = Part(_L, at + first * diagonal)
             rows_of_b = Part(_B, rows + first * p.b.row)
-            steps.append(Step(parts.solve(one), (block_of_l, rows_of_b)))
+            steps.append(Step(parts.solve(forward), (block_of_l, rows_of_b)))
             return
         n1 = half(n, block)
         halves = ((first, n1), (first + n1, n - n1))
@@ -120,12 +120,12 @@ def solve_steps(problem: SolveProblem, parts: Parts) -> list[Step]:
     return steps
 
 
-def inverse_steps(problem: SolveProblem, parts: Parts) -> list[Step]:
+def inverse_steps(problem: SolveProblem, parts: SubPlans) -> list[Step]:
     """The steps of an inverse; operands: L and X.
 
-    X begins with ones on the diagonal, zeros in the rest of the blocks along it, and -L below them:
-    see ``cl_kernels/factor/copy``.  ``X21 = L22^-1 (-L21) L11^-1``, and the halves on the diagonal
-    follow likewise, so that every product is of a full block: n^3 / 3 flop.
+    The diagonal blocks of X are initialised with the identity, and the blocks below them with -L:
+    see ``cl_kernels/factor/copy``.  Then ``X21 = L22^-1 (-L21) L11^-1``, and the diagonal halves
+    are inverted recursively, so that every product is of full blocks: n^3 / 3 flop.
     """
     p = problem
     steps: list[Step] = []
@@ -133,8 +133,8 @@ def inverse_steps(problem: SolveProblem, parts: Parts) -> list[Step]:
     def invert(first: int, n: int) -> None:
         at, to = first * diagonal, first * (p.b.row + p.b.col)
         if n <= block:
-            one = parts.solve(replace(p, n=n, m=n))
-            steps.append(Step(one, (Part(_L, at), Part(_B, to))))
+            plan = parts.solve(replace(p, n=n, m=n))
+            steps.append(Step(plan, (Part(_L, at), Part(_B, to))))
             return
         n1 = half(n, block)
         n2 = n - n1
@@ -152,7 +152,7 @@ def inverse_steps(problem: SolveProblem, parts: Parts) -> list[Step]:
 
 
 def _within(steps: list[Step], *parts: Part) -> list[Step]:
-    """The steps of a solve whose operands are parts of those of the whole."""
+    """Return steps of a solve with its operands replaced by parts of larger ones."""
 
     def located(operand: int | Temporary | Part) -> int | Temporary | Part:
         if isinstance(operand, Part) and isinstance(operand.of, int):

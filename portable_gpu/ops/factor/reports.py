@@ -1,4 +1,4 @@
-"""What factorisations and solves tell of matrices without a result, in the call or later."""
+"""The deferred errors of factorisations and solves: matrices without a result."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from portable_gpu.errors import NotPositiveDefiniteError, SingularMatrixError
 from portable_gpu.runtime.report import DTYPE, FIELDS, ReportSpec
 from portable_gpu.runtime.views import Shape
 
-_Complain = Callable[[np.ndarray[Any, Any]], None]
+_Check = Callable[[np.ndarray[Any, Any]], None]
 
 
-def report_spec(batch: Shape, complain: _Complain) -> ReportSpec:
-    """Return what the kernels write about the matrices of a stack, and what checks it."""
-    return ReportSpec((int(np.prod(batch)), FIELDS), DTYPE, complain)
+def report_spec(batch: Shape, check: _Check) -> ReportSpec:
+    """Return the report of kernels about the matrices of a stack, and the check of its values."""
+    return ReportSpec((int(np.prod(batch)), FIELDS), DTYPE, check)
 
 
-def not_positive_definite(batch: Shape, dtype: np.dtype[Any]) -> _Complain:
-    """Of factorisations of a stack."""
+def not_positive_definite(batch: Shape, dtype: np.dtype[Any]) -> _Check:
+    """Return the check of the report of factorisations."""
 
-    def complain(values: np.ndarray[Any, Any]) -> None:
-        found = _first_told(values, batch)
-        if found is None:
+    def check(values: np.ndarray[Any, Any]) -> None:
+        failure = _first_failure(values, batch)
+        if failure is None:
             return
-        (column, bits), index, which = found
+        (column, bits), index, which = failure
         wide = element(dtype).needs_fp64
         pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
         several = np.count_nonzero(values[:, 0] >= 0)
@@ -39,36 +39,36 @@ def not_positive_definite(batch: Shape, dtype: np.dtype[Any]) -> _Complain:
             pivot,
         )
 
-    return complain
+    return check
 
 
-def singular(batch: Shape) -> _Complain:
-    """Of triangles of a stack."""
+def singular(batch: Shape) -> _Check:
+    """Return the check of the report of solves."""
 
-    def complain(values: np.ndarray[Any, Any]) -> None:
-        found = _first_told(values, batch)
-        if found is None:
+    def check(values: np.ndarray[Any, Any]) -> None:
+        failure = _first_failure(values, batch)
+        if failure is None:
             return
-        (column, _), index, which = found
+        (column, _), index, which = failure
         raise SingularMatrixError(
             f"{which} is singular: its diagonal is 0 at column {column}", index, column
         )
 
-    return complain
+    return check
 
 
-def _first_told(
+def _first_failure(
     values: np.ndarray[Any, Any], batch: Shape
 ) -> tuple[tuple[int, int], tuple[int, ...], str] | None:
-    """Of the first matrix that a report tells of: what it says, the index, and its name."""
+    """Return the fields of the first failure in a report, the matrix's index, and its name."""
     if (values.item(0) if len(values) == 1 else values[:, 0].max(initial=-1)) < 0:
         return None
-    found = np.flatnonzero(values[:, 0] >= 0)
-    column, bits = values[found[0]]
-    index = tuple(int(i) for i in np.unravel_index(found[0], batch)) if batch else ()
+    failures = np.flatnonzero(values[:, 0] >= 0)
+    column, bits = values[failures[0]]
+    index = tuple(int(i) for i in np.unravel_index(failures[0], batch)) if batch else ()
     return (int(column), int(bits)), index, matrix_at(index)
 
 
 def matrix_at(index: tuple[int, ...]) -> str:
-    """How messages call a matrix of a stack, or the only one."""
+    """Return the name of a matrix of a stack, or of the only one, in messages."""
     return f"matrix {index} of the stack" if index else "the matrix"

@@ -37,7 +37,7 @@ class Matrix:
         return steps[::-1] if self.trans else steps
 
     def operand(self, batch: Sequence[int]) -> Operand:
-        """How it lies, given the strides of the batch axes."""
+        """Return the operand, given the strides of the batch axes."""
         row, col = self._steps
         elem = element(self.view.dtype)
         return Operand(
@@ -54,34 +54,36 @@ class Matrix:
 
 
 def stacked(matrices: Sequence[Matrix], batch: Shape) -> tuple[Shape, list[Operand]]:
-    """Matrices whose batch axes broadcast to ``batch``, with as few batch axes as they need.
+    """Broadcast the batch axes of matrices to ``batch``, and merge these axes.
 
-    Axes of extent 1 go; neighbours that every matrix strides over as over one become one.
+    Axes of extent 1 are dropped; adjacent axes are merged if every matrix allows it.
 
     Returns:
-        The extents of the axes that are left, and the operands.
+        The extents of the merged axes, and the operands.
     """
-    strides = [_broadcast(one.view, batch) for one in matrices]
+    strides = [_broadcast(matrix.view, batch) for matrix in matrices]
     extents: list[int] = []
-    kept: list[list[int]] = [[] for _ in matrices]
+    merged: list[list[int]] = [[] for _ in matrices]
     for axis, extent in enumerate(batch):
         if extent == 1:
             continue
         follows = extents and all(
-            have[-1] == step[axis] * extent for have, step in zip(kept, strides, strict=True)
+            steps[-1] == step[axis] * extent for steps, step in zip(merged, strides, strict=True)
         )
         if follows:
             extents[-1] *= extent
         else:
             extents.append(extent)
-        for have, step in zip(kept, strides, strict=True):
-            have[-1 if follows else len(have) :] = [step[axis]]
-    return tuple(extents), [one.operand(have) for one, have in zip(matrices, kept, strict=True)]
+        for steps, step in zip(merged, strides, strict=True):
+            steps[-1 if follows else len(steps) :] = [step[axis]]
+    return tuple(extents), [
+        matrix.operand(steps) for matrix, steps in zip(matrices, merged, strict=True)
+    ]
 
 
 def _broadcast(view: View, batch: Shape) -> list[int]:
-    own, strides = view.shape[:-2], view.strides[:-2]
-    missing = len(batch) - len(own)
+    batch_extents, strides = view.shape[:-2], view.strides[:-2]
+    missing = len(batch) - len(batch_extents)
     return [0] * missing + [
-        0 if extent == 1 else step for extent, step in zip(own, strides, strict=True)
+        0 if extent == 1 else step for extent, step in zip(batch_extents, strides, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Every way to factorise and to solve, and the plan of the best."""
+"""The variants of factorisations and triangular solves, and the plan of the best."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu, estimates
 from portable_gpu.ops.factor.cpu import CpuCholeskyPlan, CpuLanesPlan, CpuPolicy, CpuSolvePlan
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.packed import PackPlan, ZerosPlan, lanes, zeros_text
-from portable_gpu.ops.factor.packed_steps import PackedParts
+from portable_gpu.ops.factor.packed_steps import PackedSubPlans
 from portable_gpu.ops.factor.plan import (
     CholeskyPlan,
     CopyPlan,
@@ -33,7 +33,7 @@ from portable_gpu.ops.factor.plan import (
 from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.ragged import RaggedMatrices, ragged_cholesky, ragged_solve
-from portable_gpu.ops.factor.recursive import Parts, cholesky_steps, inverse_steps, solve_steps
+from portable_gpu.ops.factor.recursive import SubPlans, cholesky_steps, inverse_steps, solve_steps
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.variants import make_plan as make_product
 from portable_gpu.ops.gemm.variants import variants as products
@@ -44,40 +44,40 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
-#: Columns of the largest solve that has a way for vectors.
+#: Columns of the largest solve for which there is a variant for vectors.
 FEW = 4
 _P = TypeVar("_P", CholeskyProblem, SolveProblem, GemmProblem)
 
 
 def make_cholesky(engine: Engine, problem: CholeskyProblem) -> Plan:
-    """The plan of a factorisation; operands: a where L is not to be in its place, L, the report."""
+    """Plan a factorisation; operands: A unless L overwrites it, L, the report."""
     return bind_best(engine, cholesky_variants(problem, engine.target, engine.table))
 
 
 def make_solve(engine: Engine, problem: SolveProblem, source: Operand | None) -> Plan:
-    """The plan of a solve; operands: L, B where it lies at ``source``, and X."""
+    """Plan a solve; operands: L, B if there is a ``source``, and X."""
     return bind_best(engine, solve_variants(problem, engine.target, engine.table, source))
 
 
 def make_inverse(engine: Engine, problem: SolveProblem) -> Plan:
-    """The plan of the inverse X of a lower triangle L; operands: L and X."""
-    p, sizes = problem, Sizes.of(engine.target, problem.elem)
+    """Plan the inverse X of a lower triangle L; operands: L and X."""
+    p, sizes = problem, BlockSizes.of(engine.target, problem.elem)
     start = CopyProblem(p.n, p.n, p.batch, p.l, p.b, inverse=sizes.solved)
     steps = Steps(inverse_steps(p, parts(engine, sizes)))
     return Steps([Step(CopyPlan(engine, start), (0, 1)), Step(steps, (0, 1))])
 
 
 def cholesky_variants(
-    problem: CholeskyProblem, target: Target, table: TuningTable, sizes: Sizes | None = None
+    problem: CholeskyProblem, target: Target, table: TuningTable, sizes: BlockSizes | None = None
 ) -> list[Variant]:
-    """Every way to factorise: by one work-group, by tiles in one launch, by halves."""
-    p, sizes = problem, sizes or Sizes.of(target, problem.elem)
+    """List the variants: one work-group per matrix, tiles in one launch, recursion by halves."""
+    p, sizes = problem, sizes or BlockSizes.of(target, problem.elem)
     if target.is_cpu and p.n <= sizes.small:
         return [_cholesky_on_cpu(p, target)]
-    found = []
+    result = []
     if p.n <= sizes.small:
         policy = CholeskyPolicy.for_size(p.n, target, p.elem)
-        found.append(
+        result.append(
             Variant(
                 path="small",
                 name="small",
@@ -93,9 +93,9 @@ def cholesky_variants(
             )
         )
     if sizes.tiled:
-        found.append(_tiles(TiledProblem(p), target))
+        result.append(_tiles(TiledProblem(p), target))
     if p.n > sizes.block:
-        found.append(
+        result.append(
             Variant(
                 path="by halves",
                 name="by halves",
@@ -108,7 +108,7 @@ def cholesky_variants(
                 details={"block": sizes.block},
             )
         )
-    return found
+    return result
 
 
 def solve_variants(
@@ -116,31 +116,33 @@ def solve_variants(
     target: Target,
     table: TuningTable,
     source: Operand | None = None,
-    sizes: Sizes | None = None,
+    sizes: BlockSizes | None = None,
 ) -> list[Variant]:
-    """Every way to solve: by one launch for small triangles, by tiles in one launch, by halves.
+    """List the variants: one launch for small triangles, tiles in one launch, recursion by halves.
 
-    Small triangles are looked at for zeros where they are solved with, others by a launch before.
+    Zeros on the diagonal are detected by the kernel of small solves, else by a launch before.
     """
-    p, sizes = problem, sizes or Sizes.of(target, problem.elem)
+    p, sizes = problem, sizes or BlockSizes.of(target, problem.elem)
     if p.reports:
         silent = solve_variants(replace(p, reports=""), target, table, source, sizes)
         small = not target.is_cpu and p.n <= sizes.small_solve
-        found = [_small_solve(p, source, target)] if small else []
-        return found + [
-            _searched(one, p, source, target) for one in silent if not small or one.path != "small"
+        own_check = [_small_solve(p, source, target)] if small else []
+        return own_check + [
+            _with_zero_check(variant, p, source, target)
+            for variant in silent
+            if not small or variant.path != "small"
         ]
     if target.is_cpu and p.n <= sizes.small_solve:
         return [_solve_on_cpu(p, target, source)]
-    found = []
+    result = []
     if p.n <= sizes.small_solve:
-        found.append(_small_solve(p, source, target))
+        result.append(_small_solve(p, source, target))
     if sizes.tiled:
-        found.append(_tiled_solve(_tiles, p, source, target))
+        result.append(_tiled_solve(_tiles, p, source, target))
     if sizes.tiled and p.m <= FEW:
-        found.append(_tiled_solve(_vectors, p, source, target))
+        result.append(_tiled_solve(_vectors, p, source, target))
     if p.n > sizes.solved:
-        found.append(
+        result.append(
             Variant(
                 path="by halves",
                 name="by halves",
@@ -153,11 +155,11 @@ def solve_variants(
                 details={"block": sizes.solved},
             )
         )
-    return found
+    return result
 
 
 def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
-    """One launch: matrices side by side in the lanes of vectors, or one after the other."""
+    """One launch: each lane of a vector has a matrix, or matrices are factorised in turn."""
     policy = CpuPolicy.default(target, p.elem)
     lanes = cpu.by_lanes(p, policy)
     return Variant(
@@ -180,8 +182,8 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
 
 
 def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Variant:
-    """One launch, which reads B where it lies."""
-    forwards, turned, starts = _forwards(p, source)
+    """One launch, which reads B from ``source``."""
+    forwards, reversed_source, starts = _as_forward_solve(p, source)
     starts += (0,) if p.reports else ()
     policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
     return Variant(
@@ -191,34 +193,41 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Var
         estimate=estimates.small(p, policy.group_size, policy.together, target),
         launches=1,
         why=f"local memory holds {policy.rows} columns of L",
-        texts=lambda: [solve_text(forwards, policy, target, source=turned)],
-        bind=lambda engine: _begun(SolvePlan(engine, forwards, policy, turned), starts),
+        texts=lambda: [solve_text(forwards, policy, target, source=reversed_source)],
+        bind=lambda engine: _with_offsets(
+            SolvePlan(engine, forwards, policy, reversed_source), starts
+        ),
         policy=policy,
         origin="SolvePolicy.for_size",
         details={"group size": policy.group_size},
     )
 
 
-def _searched(one: Variant, p: SolveProblem, source: Operand | None, target: Target) -> Variant:
-    """A way to solve, after a launch that looks for zeros on the diagonals."""
+def _with_zero_check(
+    variant: Variant, p: SolveProblem, source: Operand | None, target: Target
+) -> Variant:
+    """Return a variant that first checks the diagonals for zeros by another launch."""
     operands = (0, 1) if source is None else (0, 1, 2)
 
     def bind(engine: Engine) -> Plan:
         zeros = ZerosPlan(engine, p.n, p.batch, p.l, "dense")
-        return Steps([Step(zeros, (0, len(operands))), Step(one.bind(engine), operands)])
+        return Steps([Step(zeros, (0, len(operands))), Step(variant.bind(engine), operands)])
 
     return replace(
-        one,
-        launches=1 + one.launches,
-        texts=lambda: [zeros_text(p.batch, p.l, target, "dense", lanes(p.n, target)), *one.texts()],
+        variant,
+        launches=1 + variant.launches,
+        texts=lambda: [
+            zeros_text(p.batch, p.l, target, "dense", lanes(p.n, target)),
+            *variant.texts(),
+        ],
         bind=bind,
     )
 
 
 def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Variant:
-    """One launch, which reads B where it lies."""
+    """One launch, which reads B from ``source``."""
     policy = CpuPolicy.default(target, p.elem)
-    forwards, turned, starts = _forwards(p, source)
+    forwards, reversed_source, starts = _as_forward_solve(p, source)
     return Variant(
         path="small",
         name="small",
@@ -226,8 +235,10 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
         estimate=estimates.small(p, 1, 1, target),
         launches=1,
         why=f"a triangle of {p.n} columns fits half of the second cache",
-        texts=lambda: [cpu.solve_text(forwards, policy, target, turned)],
-        bind=lambda engine: _begun(CpuSolvePlan(engine, forwards, policy, turned), starts),
+        texts=lambda: [cpu.solve_text(forwards, policy, target, reversed_source)],
+        bind=lambda engine: _with_offsets(
+            CpuSolvePlan(engine, forwards, policy, reversed_source), starts
+        ),
         policy=policy,
         origin="CpuPolicy.default",
         details={"block": policy.block},
@@ -235,7 +246,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Va
 
 
 def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Variant:
-    """One launch for all tiles; ``starts``: how many elements further on the operands begin."""
+    """One launch for all tiles; ``starts``: the offsets of the operands, in elements."""
     return Variant(
         path="tiles",
         name="tiles",
@@ -244,13 +255,13 @@ def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) 
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
         texts=lambda: [tiles_text(problem, target)],
-        bind=lambda engine: _begun(TilesPlan(engine, problem), starts),
+        bind=lambda engine: _with_offsets(TilesPlan(engine, problem), starts),
         details={"tile": TILE},
     )
 
 
 def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Variant:
-    """One launch for few columns; ``starts``: as of :func:`_tiles`."""
+    """One launch for few columns; ``starts``: see :func:`_tiles`."""
     return Variant(
         path="vectors",
         name="vectors",
@@ -259,32 +270,32 @@ def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()
         launches=1,
         why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
         texts=lambda: [vector_text(problem, target)],
-        bind=lambda engine: _begun(VectorPlan(engine, problem), starts),
+        bind=lambda engine: _with_offsets(VectorPlan(engine, problem), starts),
         details={"rows": TILE},
     )
 
 
-def _begun(plan: Plan, starts: tuple[int, ...]) -> Plan:
-    """A plan whose operands begin so many elements further on."""
+def _with_offsets(plan: Plan, starts: tuple[int, ...]) -> Plan:
+    """Add offsets, in elements, to the operands of a plan."""
     if not any(starts):
         return plan
     return Steps([Step(plan, tuple(Part(at, start) for at, start in enumerate(starts)))])
 
 
 def _tiled_solve(
-    way: Callable[[TiledProblem, Target, tuple[int, ...]], Variant],
+    variant: Callable[[TiledProblem, Target, tuple[int, ...]], Variant],
     p: SolveProblem,
     source: Operand | None,
     target: Target,
 ) -> Variant:
-    forwards, turned, starts = _forwards(p, source)
-    return way(TiledProblem(forwards, turned), target, starts)
+    forwards, reversed_source, starts = _as_forward_solve(p, source)
+    return variant(TiledProblem(forwards, reversed_source), target, starts)
 
 
-def _forwards(
+def _as_forward_solve(
     p: SolveProblem, source: Operand | None
 ) -> tuple[SolveProblem, Operand | None, tuple[int, ...]]:
-    """The same with a lower triangle, B where it lies, and how much further on operands begin."""
+    """Rewrite as a solve with a lower triangle: the problem, B, and the operands' offsets."""
     forwards, lower, rows = p.forwards()
     if source is None:
         return forwards, None, (lower, rows)
@@ -293,8 +304,8 @@ def _forwards(
     return forwards, replace(source, row=-source.row), (lower, (p.n - 1) * source.row, rows)
 
 
-def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: Sizes) -> Plan:
-    """Operands: a, L and the report; L and the report where L replaces A."""
+def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: BlockSizes) -> Plan:
+    """Plan a factorisation by halves; operands: A unless L replaces it, L, and the report."""
     p = replace(problem, a=problem.l, in_place=True)
     if problem.in_place:
         return Steps(cholesky_steps(p, parts(engine, sizes)))
@@ -304,9 +315,9 @@ def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: Sizes) 
 
 
 def _solve_by_halves(
-    engine: Engine, problem: SolveProblem, sizes: Sizes, source: Operand | None
+    engine: Engine, problem: SolveProblem, sizes: BlockSizes, source: Operand | None
 ) -> Plan:
-    """Operands: L, B where X is not to be in its place, and X."""
+    """Plan a solve by halves; operands: L, B unless X overwrites it, and X."""
     if source is None:
         return Steps(solve_steps(problem, parts(engine, sizes)))
     copy = CopyPlan(engine, _moved(problem, source))
@@ -314,8 +325,8 @@ def _solve_by_halves(
     return Steps([Step(copy, (1, 2)), Step(Steps(steps), (0, 2))])
 
 
-def parts(engine: Engine, sizes: Sizes) -> Parts:
-    """What makes plans of parts on an engine, each of them once."""
+def parts(engine: Engine, sizes: BlockSizes) -> SubPlans:
+    """Return the factory of sub-plans on an engine, each of which is made once."""
     target, table = engine.target, engine.table
 
     def cholesky(p: CholeskyProblem) -> Plan:
@@ -328,7 +339,7 @@ def parts(engine: Engine, sizes: Sizes) -> Parts:
             ("part", p), lambda: bind_best(engine, solve_variants(p, target, table, None, sizes))
         )
 
-    return Parts(
+    return SubPlans(
         cholesky=cholesky,
         solve=solve,
         product=lambda p: engine.plan(("part", p), lambda: make_product(engine, p)),
@@ -338,26 +349,26 @@ def parts(engine: Engine, sizes: Sizes) -> Parts:
 
 
 def _cholesky_texts(
-    problem: CholeskyProblem, sizes: Sizes, target: Target, table: TuningTable
+    problem: CholeskyProblem, sizes: BlockSizes, target: Target, table: TuningTable
 ) -> Sequence[Specialization]:
     p = replace(problem, a=problem.l, in_place=True)
     copies = [] if problem.in_place else [copy_text(_triangle(problem), target)]
-    return [*copies, *_noted(partial(cholesky_steps, p), sizes, target, table)]
+    return [*copies, *_collected_texts(partial(cholesky_steps, p), sizes, target, table)]
 
 
 def _solve_texts(
     problem: SolveProblem,
-    sizes: Sizes,
+    sizes: BlockSizes,
     source: Operand | None,
     target: Target,
     table: TuningTable,
 ) -> Sequence[Specialization]:
     copies = [] if source is None else [copy_text(_moved(problem, source), target)]
-    return [*copies, *_noted(partial(solve_steps, problem), sizes, target, table)]
+    return [*copies, *_collected_texts(partial(solve_steps, problem), sizes, target, table)]
 
 
 class _Unbound(Plan):
-    """Stands for a plan where steps are only looked at."""
+    """The place holder of plans when only the texts of steps are listed."""
 
     def enqueue(
         self,
@@ -371,25 +382,25 @@ class _Unbound(Plan):
         raise NotImplementedError
 
 
-def _noted(
-    steps: Callable[[Parts], list[Step]], sizes: Sizes, target: Target, table: TuningTable
+def _collected_texts(
+    steps: Callable[[SubPlans], list[Step]], sizes: BlockSizes, target: Target, table: TuningTable
 ) -> list[Specialization]:
-    """The texts of steps, each of them once: where it is launched last."""
+    """Return the texts of steps without repetition, in the order of their last launches."""
     texts: dict[str, Specialization] = {}
     plan = _Unbound()
 
-    def noting(variants: Callable[[_P], list[Variant]]) -> Callable[[_P], Plan]:
+    def collecting(variants: Callable[[_P], list[Variant]]) -> Callable[[_P], Plan]:
         @cache
         def rendered(problem: _P) -> Sequence[Specialization]:
             return best_of(variants(problem), target).texts()
 
-        def note(problem: _P) -> Plan:
+        def collect(problem: _P) -> Plan:
             for spec in rendered(problem):
                 texts.pop(spec.key, None)
                 texts[spec.key] = spec
             return plan
 
-        return note
+        return collect
 
     def cholesky(p: CholeskyProblem) -> list[Variant]:
         return cholesky_variants(p, target, table, sizes)
@@ -401,10 +412,10 @@ def _noted(
         return products(p, target, table)
 
     steps(
-        Parts(
-            cholesky=noting(cholesky),
-            solve=noting(solve),
-            product=noting(product),
+        SubPlans(
+            cholesky=collecting(cholesky),
+            solve=collecting(solve),
+            product=collecting(product),
             block=sizes.block,
             solved=sizes.solved,
         )
@@ -420,15 +431,15 @@ def _moved(p: SolveProblem, source: Operand) -> CopyProblem:
     return CopyProblem(p.n, p.m, p.batch, source, p.b)
 
 
-def packed_parts(engine: Engine, elem: Element) -> PackedParts:
-    """What makes plans of parts of work on packed triangles, each of them once."""
+def packed_parts(engine: Engine, elem: Element) -> PackedSubPlans:
+    """Return the factory of sub-plans for packed triangles, each of which is made once."""
 
     def zeros(n: int, batch: tuple[int, ...], packed: Operand) -> Plan:
         key = ("zeros", n, batch, packed)
         return engine.plan(key, lambda: ZerosPlan(engine, n, batch, packed))
 
-    return PackedParts(
-        parts=parts(engine, Sizes.of(engine.target, elem)),
+    return PackedSubPlans(
+        parts=parts(engine, BlockSizes.of(engine.target, elem)),
         pack=lambda p: engine.plan(("pack", p), lambda: PackPlan(engine, p)),
         zeros=zeros,
     )
@@ -438,7 +449,7 @@ def make_ragged_cholesky(
     engine: Engine, a: RaggedMatrices, lower: bool, precision: str
 ) -> list[Step]:
     """The steps of factorisations of different sizes in place."""
-    sizes = Sizes.of(engine.target, a.elem)
+    sizes = BlockSizes.of(engine.target, a.elem)
     return ragged_cholesky(engine, parts(engine, sizes), sizes.small, a, lower, precision)
 
 
@@ -453,7 +464,7 @@ def make_ragged_solve(
     precision: str,
 ) -> list[Step]:
     """The steps of solves of different sizes in place of B."""
-    sizes = Sizes.of(engine.target, a.elem)
+    sizes = BlockSizes.of(engine.target, a.elem)
     return ragged_solve(
         engine, parts(engine, sizes), sizes.small_solve, a, b, lower, transposed, conj, unit,
         precision,

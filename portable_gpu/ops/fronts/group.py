@@ -9,7 +9,7 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import estimates
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.variants import cholesky_variants, parts, solve_variants
@@ -61,7 +61,7 @@ def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     which = which[size > min_size]
     if not which.size:
         return steps
-    sizes = Sizes.of(target, elem)
+    sizes = BlockSizes.of(target, elem)
     is_large = np.array([_is_large(device, int(front), sizes) for front in which])
     middle, large = which[~is_large], which[is_large]
     if middle.size:
@@ -94,7 +94,7 @@ def flop_of(device: DeviceFronts, which: _Table | _Int64) -> int:
     return int(real) * (4 if device.elem.complex else 1)
 
 
-def _is_large(device: DeviceFronts, front: int, sizes: Sizes) -> bool:
+def _is_large(device: DeviceFronts, front: int, sizes: BlockSizes) -> bool:
     """Return whether separate plans take less time for a front than tiles in one launch."""
     if not sizes.tiled:
         return True

@@ -22,7 +22,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.packed import aligned
 from portable_gpu.ops.factor.problem import SolveProblem
 from portable_gpu.ops.factor.variants import make_inverse, make_solve, parts
@@ -149,7 +149,7 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
     )
     invert = engine.plan(("inverse of a front", block), lambda: make_inverse(engine, block))
     steps = [Step(invert, (Part(FACTOR, panel), x))]
-    product = parts(engine, Sizes.of(engine.target, elem)).product
+    product = parts(engine, BlockSizes.of(engine.target, elem)).product
 
     def multiply(
         rows: int, columns: int, inner: int, a: Operand, b: Operand, to: Operand, adds: bool,

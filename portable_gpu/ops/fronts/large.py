@@ -7,13 +7,13 @@ from math import gcd
 
 from portable_gpu.ops.factor.packed import aligned
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.factor.recursive import Parts
+from portable_gpu.ops.factor.recursive import SubPlans
 from portable_gpu.ops.fronts.device import ARENA, FACTOR, PIVOT_STATUS, DeviceFronts
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.plan import Part, Step
 
 
-def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
+def front_steps(parts: SubPlans, device: DeviceFronts, number: int) -> list[Step]:
     """Return the steps of one front: a factorisation, a solve, and three products.
 
     ::

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.variants import parts
 from portable_gpu.ops.fronts.cpu import assembly_step
 from portable_gpu.ops.fronts.device import PIVOT_STATUS, REPORT, DeviceFronts
@@ -29,7 +29,7 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
     engine = device.engine
     if not engine.target.is_cpu:
         return group_steps(device, which)
-    made = parts(engine, Sizes.of(engine.target, device.elem))
+    made = parts(engine, BlockSizes.of(engine.target, device.elem))
     steps = []
     for s in which.tolist():
         steps += [assembly_step(device, s), *front_steps(made, device, s)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.plan import cells_of
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.fronts.device import DeviceFronts, ElementOf, FrontsPlan
@@ -55,7 +55,7 @@ def backward_stage(
 
 def supports_stages(target: Target, elem: Element) -> bool:
     """Return whether a target supports these kernels, whose work-groups wait for each other."""
-    return not target.is_cpu and Sizes.of(target, elem).tiled
+    return not target.is_cpu and BlockSizes.of(target, elem).tiled
 
 
 def _stage(
