@@ -54,7 +54,7 @@ def extremes(cls: type[Policy], target: Target) -> Iterator[Policy]:
     default = cls.default(target, element(np.float32))
     for name, hint in _hints(cls).items():
         (bounds,) = hint.__metadata__
-        for value in {bounds.least, 7, bounds.most}:
+        for value in {bounds.minimum, 7, bounds.maximum}:
             policy = replace(default, **{name: value})
             try:
                 policy.check(target, element(np.float32))

@@ -122,7 +122,8 @@ def test_bounds_are_small() -> None:
     for cls in policies():
         for name, hint in _hints(cls).items():
             for bounds in getattr(hint, "__metadata__", ()):
-                assert bounds.most <= (1 << 30 if name in ("grain", "work_per_group") else 1 << 18)
+                limit = 1 << 30 if name in ("grain", "work_per_group") else 1 << 18
+                assert bounds.maximum <= limit
 
 
 def test_rows_outside_cost_a_warning_and_are_ignored(tmp_path: Path) -> None:
