@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sys
+from dataclasses import replace
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,9 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from random_problems import TABLE, problems
+from random_problems import TABLE, drawn, problems
 from recorded_devices import RECORDED
+from recorder import Recorder as PlanRecorder
 
 from portable_gpu.codegen.signature import arguments
 from portable_gpu.ops.explanation import explanation
@@ -70,6 +72,31 @@ def test_the_best_is_built(device: str) -> None:
         assert set(engine.names) == set(told.kernels), name
         assert engine.names[-1] == told.kernels[-1], name
         assert next(iter(told.estimates)) == ranked(every, DeviceCosts.of("device", target))[0].name
+
+
+def test_no_variant_waits_without_forward_progress() -> None:
+    """Templates that wait cannot be rendered then."""
+    h200 = detect(RECORDED["H200"][0])
+    stuck = replace(h200, forward_progress=False)
+    left_out = set[str]()
+    for problem in drawn("progress", h200, 4):
+        if problem.family in ("reduce", "gemv", "elementwise"):
+            continue
+        variants = problem.variants(stuck)
+        names = {one.name for one in variants}
+        left_out |= {one.name for one in problem.variants(h200)} - names
+        for one in sample_of_kinds(variants):
+            assert all(spec.text for spec in one.texts())
+        if not variants:
+            problem.bind(PlanRecorder(stuck))
+    assert left_out == {"tiles", "vectors"}
+    product = contiguous(1000, 2000, 3000, np.float16)
+    shared, own = (
+        {one.name for one in gemm_variants(product, target, TABLE) if "shares" in one.name}
+        for target in (h200, stuck)
+    )
+    assert shared
+    assert not own
 
 
 @pytest.mark.parametrize(

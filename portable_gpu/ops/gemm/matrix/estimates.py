@@ -155,6 +155,8 @@ def estimates(
                 running=running,
             )
             for cut in _cuts(computed, policy, work, form, gathered > 0):
+                if cut.shares and not target.forward_progress:
+                    continue  # groups that share a tile wait for each other
                 choice = GemmChoice(
                     path=f"{kernel}, split-k" if cut.is_cut else kernel,
                     policy=replace(policy, band=cut.band) if cut.band else policy,
