@@ -22,10 +22,10 @@ from portable_gpu.ops.elementwise.variants import variants as elementwise_varian
 from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
 from portable_gpu.ops.factor.packed import aligned, batch_steps, packed_size
 from portable_gpu.ops.factor.packed_steps import (
-    Factor,
     PackedPartition,
     PackedProblem,
     PackedSolve,
+    RankKOperand,
     cholesky_packed,
     product_steps,
     solve_packed,
@@ -325,7 +325,7 @@ def _packed(engine: Any, data: Data) -> Taken:
         if data["what"] == "cholesky":
             cholesky_packed(problem, parts, way)
         else:
-            rows = Factor(stacks(m, n * m), 0, 0, m, data["trans"])
+            rows = RankKOperand(stacks(m, n * m), 0, 0, m, data["trans"])
             product_steps(problem, rows, 0, 1, parts, way, None, data["flag"])
     return f"packed {data['what']}", "", asdict(way)
 
