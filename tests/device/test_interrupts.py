@@ -205,7 +205,7 @@ def test_templates_compiled_in_the_midst_of_templates() -> None:
 
     want, seen, rng = texts(), [], np.random.default_rng(4)
     with handler(lambda *_: seen.append(texts() == want)):
-        for _ in range(12):
+        for _ in range(6):
             source._templates._compiled.clear()
             signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.1))
             assert texts() == want

@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import weakref
@@ -150,7 +149,7 @@ def test_the_default_engine_is_closed_again_and_again(
     assert not wrong
 
 
-def test_three_thousand_queues(engine: Engine) -> None:
+def test_a_thousand_queues(engine: Engine) -> None:
     x = np.ones(100, np.float32)
 
     def use(count: int) -> None:
@@ -161,12 +160,12 @@ def test_three_thousand_queues(engine: Engine) -> None:
 
     use(200)
     before = resident()
-    use(3000)
-    assert resident() - before < 32 << 20
+    use(1000)
+    assert resident() - before < 11 << 20
 
 
 @needs_proc
-def test_a_hundred_engines(engine: Engine) -> None:
+def test_fifty_engines(engine: Engine) -> None:
     """Dropped and closed ones; every tenth with a context and a queue of the user's."""
     x = np.ones(100, np.float32)
 
@@ -182,11 +181,11 @@ def test_a_hundred_engines(engine: Engine) -> None:
             if turn % 2:
                 own.close()
 
-    use(30)
+    use(20)
     before, count = resident(), alive(Engine)
-    use(100)
-    assert resident() - before < 42 << 20
-    assert alive(Engine) < count + 40
+    use(50)
+    assert resident() - before < 21 << 20
+    assert alive(Engine) < count + 20
 
 
 def test_a_closed_engine(engine: Engine) -> None:
@@ -229,25 +228,21 @@ def test_arrays_without_a_queue(engine: Engine) -> None:
 
 # -- forks
 
-FORKS = {
-    "multiprocessing": """
-        with multiprocessing.get_context("fork").Pool(1) as pool:
-            print(pool.apply_async(work).get(60))
-    """,
-    "futures": """
-        with concurrent.futures.ProcessPoolExecutor(
-            1, mp_context=multiprocessing.get_context("fork")
-        ) as pool:
-            print(pool.submit(work).result(60))
-    """,
-    "os.fork": """
-        child = os.fork()
-        if child == 0:
-            print(work(), flush=True)
-            sys.exit(7)  # the interpreter ends as ever: destructors are run
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    """,
-}
+FORKS = """
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    print("multiprocessing", pool.apply_async(work).get(60))
+
+with concurrent.futures.ProcessPoolExecutor(
+    1, mp_context=multiprocessing.get_context("fork")
+) as pool:
+    print("futures", pool.submit(work).result(60), flush=True)
+
+child = os.fork()
+if child == 0:
+    print("os.fork", work(), flush=True)
+    sys.exit(7)  # the interpreter ends as ever: destructors are run
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
 SCRIPT = """
 import concurrent.futures, multiprocessing, os, pickle, sys
 import numpy as np
@@ -288,8 +283,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system doe
 
 
 @needs_fork
-@pytest.mark.parametrize("way", FORKS)
-def test_a_forked_child_is_told(way: str) -> None:
+def test_a_forked_child_is_told() -> None:
     use = """
 import pyopencl.array as cla
 engine = pg.default_engine()
@@ -300,9 +294,10 @@ ours = pg.asarray(x)
 for _ in range(2):
     pg.sum(x), pg.gemv(x, x[0]), pg.matmul(x, x), plan(x, x), pg.sum(on_device)
 """
-    done = run(SCRIPT + use + textwrap.dedent(FORKS[way]) + "\nassert pg.sum(x) == 16\n")
+    done = run(SCRIPT + use + FORKS + "\nassert pg.sum(x) == 16\n")
     assert done.returncode == 0, done.stderr
-    assert "23 of 23" in done.stdout
+    for way in ("multiprocessing", "futures", "os.fork"):
+        assert f"{way} 23 of 23" in done.stdout
 
 
 @needs_fork
