@@ -42,6 +42,19 @@ def one_of(value: Any, known: Iterable[str], name: str) -> str:
     raise error(f"{name} is {shown(value)}; known are {', '.join(words)}")
 
 
+def only_one(value: T | None, name: str, alias: T | None, its_name: str) -> T | None:
+    """Return the value of an argument that has two names.
+
+    Raises:
+        ArgumentError: It is given by both.
+    """
+    if alias is None:
+        return value
+    if value is None:
+        return alias
+    raise ArgumentError(f"{name} and {its_name} are two names of one argument; give one of them")
+
+
 def whole(value: Any, name: str) -> int:
     """``value`` as an int, if it is an integer of any kind (``__index__``).
 

@@ -21,6 +21,7 @@ def ifft(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -32,7 +33,7 @@ def ifft(
     check_for_scipy(plan, workers)
     return transform(
         "c2c", x, one_length(n), one_axis(axis), norm, inverse=True,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
 
@@ -45,6 +46,7 @@ def fft2(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -55,7 +57,7 @@ def fft2(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, engine=engine,
+        "c2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -69,6 +71,7 @@ def ifft2(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -79,7 +82,7 @@ def ifft2(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, engine=engine,
+        "c2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -93,6 +96,7 @@ def fftn(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -104,7 +108,7 @@ def fftn(
         s: Length of the transform along each of the axes.  Default, also for -1:
             the extent of ``x``.
         axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
-        norm, overwrite_x, workers, plan, engine, queue, wait_for: See :func:`fft`.
+        norm, overwrite_x, workers, plan, out, engine, queue, wait_for: See :func:`fft`.
 
     Returns:
         See :func:`fft`.
@@ -117,7 +121,7 @@ def fftn(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, engine=engine,
+        "c2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -131,6 +135,7 @@ def ifftn(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -141,6 +146,6 @@ def ifftn(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, engine=engine,
+        "c2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip

@@ -13,11 +13,12 @@ from portable_gpu.arguments import flag, of_kind, one_of, shown
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.linalg.views import joined, parts
+from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.fft.api import (
     NORMS,
     axes_and_lengths,
     dtype_of_transforms,
-    fits,
+    placed,
     whole_numbers,
 )
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
@@ -28,7 +29,7 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import View, as_array
+from portable_gpu.runtime.views import View, as_array, check_output
 
 
 def dct(
@@ -41,6 +42,7 @@ def dct(
     workers: int | None = None,
     orthogonalize: bool | None = None,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -71,6 +73,7 @@ def dct(
             orthogonal (except for a factor): x[0] of type 3 and x[0], x[N-1] of type 1 by sqrt(2),
             y[0] of type 2 and y[0], y[N-1] of type 1 by sqrt(1/2).  Default: whether ``norm`` is
             ``"ortho"``.
+        out: The array for the result, of its shape and dtype; it may be ``x`` itself.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
@@ -81,7 +84,10 @@ def dct(
     Raises:
         ArgumentError: n < 1 (n < 2 of type 1), an unknown ``type`` or ``norm``.
         AxisError: ``axis`` is out of range.
-        DTypeError: The elements of ``x`` are not numbers, or are long doubles.
+        ShapeError: ``out`` has another shape.
+        DTypeError: The elements of ``x`` are not numbers, or are long doubles; ``out`` has another
+            dtype.
+        OverlapError: ``out`` shares memory with ``x``, and is not ``x``.
         UnsupportedError: Double precision on a device without it.
         DeviceMemoryError: The result or the workspace cannot be allocated.
 
@@ -94,7 +100,7 @@ def dct(
     check_for_scipy(None, workers)
     return _transform(
         x, type, one_length(n), one_axis(axis), norm, False, False, overwrite_x,
-        orthogonalize, engine, queue, wait_for,
+        orthogonalize, out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -108,6 +114,7 @@ def idct(
     workers: int | None = None,
     orthogonalize: bool | None = None,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -119,7 +126,7 @@ def idct(
     check_for_scipy(None, workers)
     return _transform(
         x, type, one_length(n), one_axis(axis), norm, False, True, overwrite_x,
-        orthogonalize, engine, queue, wait_for,
+        orthogonalize, out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -133,6 +140,7 @@ def dst(
     workers: int | None = None,
     orthogonalize: bool | None = None,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -152,7 +160,7 @@ def dst(
     check_for_scipy(None, workers)
     return _transform(
         x, type, one_length(n), one_axis(axis), norm, True, False, overwrite_x,
-        orthogonalize, engine, queue, wait_for,
+        orthogonalize, out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -166,6 +174,7 @@ def idst(
     workers: int | None = None,
     orthogonalize: bool | None = None,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -177,7 +186,7 @@ def idst(
     check_for_scipy(None, workers)
     return _transform(
         x, type, one_length(n), one_axis(axis), norm, True, True, overwrite_x,
-        orthogonalize, engine, queue, wait_for,
+        orthogonalize, out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -191,6 +200,7 @@ def dctn(
     workers: int | None = None,
     *,
     orthogonalize: bool | None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -201,7 +211,8 @@ def dctn(
         x, type: See :func:`dct`.
         s: Length of the transform along each of the axes.  Default: the extent of ``x``.
         axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
-        norm, overwrite_x, workers, orthogonalize, engine, queue, wait_for: See :func:`dct`.
+        norm, overwrite_x, workers, orthogonalize, out, engine, queue, wait_for: See
+            :func:`dct`.
 
     Returns:
         See :func:`dct`.
@@ -215,7 +226,7 @@ def dctn(
     check_for_scipy(None, workers)
     return _transform(
         x, type, s, axes, norm, False, False, overwrite_x, orthogonalize,
-        engine, queue, wait_for,
+        out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -229,6 +240,7 @@ def idctn(
     workers: int | None = None,
     *,
     orthogonalize: bool | None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -240,7 +252,7 @@ def idctn(
     check_for_scipy(None, workers)
     return _transform(
         x, type, s, axes, norm, False, True, overwrite_x, orthogonalize,
-        engine, queue, wait_for,
+        out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -254,6 +266,7 @@ def dstn(
     workers: int | None = None,
     *,
     orthogonalize: bool | None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -265,7 +278,7 @@ def dstn(
     check_for_scipy(None, workers)
     return _transform(
         x, type, s, axes, norm, True, False, overwrite_x, orthogonalize,
-        engine, queue, wait_for,
+        out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -279,6 +292,7 @@ def idstn(
     workers: int | None = None,
     *,
     orthogonalize: bool | None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -290,7 +304,7 @@ def idstn(
     check_for_scipy(None, workers)
     return _transform(
         x, type, s, axes, norm, True, True, overwrite_x, orthogonalize,
-        engine, queue, wait_for,
+        out, engine, queue, wait_for,
     )  # fmt: skip
 
 
@@ -304,6 +318,7 @@ def _transform(
     inverse: bool,
     overwrite_x: bool,
     orthogonalize: bool | None,
+    out: Any,
     engine: Engine | Planning | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
@@ -323,14 +338,26 @@ def _transform(
         x = as_array(x, "x")
     if requested_axes == () or not x.shape:  # there is nothing to transform
         _normalise(CallArguments((x,), options, None, ()))
-        return x
+        if out is None:
+            return x
+        place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
+        return elementwise("x", x=x, dtype=x.dtype, out=out, **place)
     if x.dtype.kind == "c":
         places, lengths = axes_and_lengths(
             as_array(x, "x"), requested_lengths, requested_axes, "c2c"
         )
         options = kind, lengths, places, norm, sine, inverse, orthogonalize, False
-        return joined(_COSINE.call((parts(x),), options, None, (), engine, queue, wait_for))
-    return _COSINE.call((x,), options, None, (), engine, queue, wait_for)
+        if out is None:
+            return joined(_COSINE.call((parts(x),), options, None, (), engine, queue, wait_for))
+        shape = list(x.shape)
+        for axis, n in zip(places, lengths, strict=True):
+            shape[axis] = n
+        check_output(out, tuple(shape), x.dtype, "out", isinstance(x, np.ndarray))
+        pairs = parts(x)
+        result = pairs if out is x else parts(out)
+        _COSINE.call((pairs,), options, result, (), engine, queue, wait_for)
+        return out
+    return _COSINE.call((x,), options, out, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
@@ -357,7 +384,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         )  # fmt: skip
         return engine.plan(problem, lambda: make_cosine_plan(engine, problem))
 
-    overwritten = overwrite_x and fits(array, tuple(shape), dtype)
+    out, out_name, overwritten = placed(arguments, array, tuple(shape), dtype, overwrite_x)
     return Invocation(
         inputs=(array,),
         names=("x",),
@@ -366,10 +393,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
         plan=plan,
         flop=8 * prod(shape) * 20,
         scalars=(scale,),
-        out=array if overwritten else None,
-        out_name="x",
+        out=out,
+        out_name=out_name,
         reads_out=overwritten,
-        in_place=True,
+        in_place=overwritten,
         convert=None if array.dtype == dtype else converter(dtype),
     )
 

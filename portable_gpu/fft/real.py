@@ -21,6 +21,7 @@ def irfft(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -34,7 +35,7 @@ def irfft(
     check_for_scipy(plan, workers)
     return transform(
         "c2r", x, one_length(n), one_axis(axis), norm, inverse=True,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
 
@@ -47,6 +48,7 @@ def hfft(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -58,7 +60,7 @@ def hfft(
     check_for_scipy(plan, workers)
     return transform(
         "c2r", x, one_length(n), one_axis(axis), norm, inverse=False,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
 
@@ -71,6 +73,7 @@ def ihfft(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -82,7 +85,7 @@ def ihfft(
     check_for_scipy(plan, workers)
     return transform(
         "r2c", x, one_length(n), one_axis(axis), norm, inverse=True,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
 
@@ -95,6 +98,7 @@ def rfft2(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -105,7 +109,7 @@ def rfft2(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, engine=engine,
+        "r2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -119,6 +123,7 @@ def irfft2(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -129,7 +134,7 @@ def irfft2(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, engine=engine,
+        "c2r", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -143,6 +148,7 @@ def rfftn(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -153,7 +159,7 @@ def rfftn(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, engine=engine,
+        "r2c", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -167,6 +173,7 @@ def irfftn(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -177,7 +184,7 @@ def irfftn(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, engine=engine,
+        "c2r", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -191,6 +198,7 @@ def hfft2(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -201,7 +209,7 @@ def hfft2(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, engine=engine,
+        "c2r", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -215,6 +223,7 @@ def ihfft2(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -225,7 +234,7 @@ def ihfft2(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, engine=engine,
+        "r2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -239,6 +248,7 @@ def hfftn(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -249,7 +259,7 @@ def hfftn(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, engine=engine,
+        "c2r", x, s, axes, norm, inverse=False, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -263,6 +273,7 @@ def ihfftn(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -273,6 +284,6 @@ def ihfftn(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, engine=engine,
+        "r2c", x, s, axes, norm, inverse=True, overwrite_x=overwrite_x, out=out, engine=engine,
         queue=queue, wait_for=wait_for,
     )  # fmt: skip

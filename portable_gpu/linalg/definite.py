@@ -17,10 +17,11 @@ from portable_gpu.linalg.place import Place, on_common_device, with_reports
 from portable_gpu.linalg.refinement import corrections, refined
 from portable_gpu.linalg.views import diagonal
 from portable_gpu.ops.factor import cholesky
-from portable_gpu.ops.factor.api import solve_with_factor
+from portable_gpu.ops.factor.api import in_its_place, solve_with_factor
 from portable_gpu.ops.factor.arguments import CHECKS, common_dtype, solution_shape, square
 from portable_gpu.ops.reduce import reduce
 from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 
@@ -37,6 +38,7 @@ def cho_factor(
     lower: bool = False,
     overwrite_a: bool = False,
     *,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -49,6 +51,7 @@ def cho_factor(
         a, check, precision: As in :func:`cholesky`.
         lower: Whether the factor is L; else U.
         overwrite_a: Store the factor in the triangle of ``a``.
+        out: The array for the factor.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
@@ -58,8 +61,8 @@ def cho_factor(
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
     factor = cholesky(
-        a, lower=lower, overwrite_a=overwrite, check=check, precision=precision, engine=engine,
-        queue=queue, wait_for=wait_for,
+        a, lower=lower, overwrite_a=overwrite, out=out, check=check, precision=precision,
+        engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
     return factor, lower
 
@@ -69,6 +72,7 @@ def cho_solve(
     b: AnyArray,
     overwrite_b: bool = False,
     *,
+    out: AnyArray | None = None,
     lower: bool | None = None,
     a: AnyArray | None = None,
     refine: str | int | None = None,
@@ -85,6 +89,7 @@ def cho_solve(
             which only the triangle is read.
         b: Shape (..., n, m), or (n,): one vector for each factor; batch axes broadcast.
         overwrite_b: Store X in ``b``, and return that; not with ``refine``.
+        out: The array for X.
         lower: Whether a factor that is passed alone is L; else (and by default) it is U.
         a: The matrix A, of which both triangles are read; with ``refine`` only.
         refine: Corrections ``X += A^-1 (B - A X)``, with residuals in the common dtype of ``a`` and
@@ -95,7 +100,7 @@ def cho_solve(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        X: ``b``, or a fresh array of its shape, broadcast.
+        X: ``b``, ``out`` or a fresh array of its shape, broadcast.
 
     ``"auto"`` checks the backward error of each column, ``|B - A X| / (|A| |X| + |B|)`` in the
     maximum norm (``|A|``: the maximum of row sums), before each correction.  It stops when all are
@@ -125,12 +130,12 @@ def cho_solve(
     refine = corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
-    solution_shape(c.shape, b.shape, name="the factor of c_and_lower")
+    shape = solution_shape(c.shape, b.shape, name="the factor of c_and_lower")
     dtype = common_dtype(c.dtype, b.dtype)
     if (a is None) != (refine is None):
         raise ArgumentError("a and refine must be given together: the residual is that of a")
-    if refine is None and overwrite:
-        return _solved(c, lower, b, True, place, check)
+    if refine is None and (overwrite or out is not None):
+        return _solved(c, lower, b, overwrite, place, check, out)
     if refine is None:
         return on_common_device(
             lambda c, b: _solved(c, lower, b, False, place), (c, b), place, check
@@ -141,6 +146,7 @@ def cho_solve(
     if a.shape != c.shape:
         raise ShapeError(f"a has shape {a.shape} and its factor {c.shape}")
     dtype = np.result_type(a.dtype, dtype)
+    check_out(out, shape, dtype, c, a, b)
 
     def work(c: Any, a: Any, b: Any) -> Any:
         a, b = _in(dtype, place, a, b)
@@ -149,14 +155,18 @@ def cho_solve(
             return x
         return _solved(cholesky(a, lower=lower, **place.of_products), lower, b, False, place)
 
-    return on_common_device(work, (c, a, b), place, check)
+    x = on_common_device(work, (c, a, b), place, check)
+    return stored(x, out, engine, queue)
 
 
 def solve(
     a: AnyArray,
     b: AnyArray,
     lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
     *,
+    out: AnyArray | None = None,
     assume_a: str | None = None,
     refine: str | int | None = None,
     check: str = "late",
@@ -172,6 +182,9 @@ def solve(
             the one that ``lower`` selects.
         b: Shape (..., n, m), or (n,): one vector for each ``a``; batch axes broadcast.
         lower: Which triangle of A is factorised.
+        overwrite_a: Whether the factor may take the place of ``a``, which saves memory.
+        overwrite_b: Store X in ``b``, and return that.
+        out: The array for X.
         assume_a: ``"pos"``, which must be passed, because SciPy has other values too.
         refine: ``None`` factorises in the dtype of ``a`` and ``b``.  ``"auto"`` factorises float64
             in float32 (complex128 in complex64), and corrects X in float64 until its backward error
@@ -185,7 +198,7 @@ def solve(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        X: a fresh array of ``b``'s shape, broadcast.
+        X: ``b``, ``out`` or a fresh array of ``b``'s shape, broadcast.
 
     Corrections help if ``n 2^-24 cond(A)`` is well below 1 and no element exceeds the range of
     float32.  If they fail, ``"auto"`` costs one factorisation in float32 more than ``None``.
@@ -194,7 +207,8 @@ def solve(
         NotPositiveDefiniteError: As :func:`cholesky`; with a number of corrections, also of a
             matrix that has no factor in float32.
         ArgumentError: Another ``assume_a``, ``refine`` or ``check``.
-        ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As :func:`solve_triangular`.
+        ShapeError, DTypeError, ReadOnlyError, UnsupportedError, DeviceMemoryError: As
+            :func:`solve_triangular`.
 
     Cost: ``n^3 / 3`` flop and the cost of :func:`cho_solve`.  Memory: a factor (with ``refine``, in
         the narrower dtype), and the workspace of :func:`cho_solve`.
@@ -207,13 +221,18 @@ def solve(
     lower, refine = flag(lower, "lower"), corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
-    a, b = square(as_array(a, "a"), "a"), as_array(b, "b")
-    solution_shape(a.shape, b.shape)
+    over_a, over_b = flag(overwrite_a, "overwrite_a"), flag(overwrite_b, "overwrite_b")
+    if over_b:
+        _, out = in_its_place(b, out, "overwrite_b")
+    a, b = square(as_array(a, "a", over_a), "a"), as_array(b, "b", over_b)
+    shape = solution_shape(a.shape, b.shape)
     dtype = common_dtype(a.dtype, b.dtype)
+    check_out(out, shape, dtype, a, b)
     narrow = None if refine is None else _NARROW.get(dtype)
 
     def plain(a: Any, b: Any) -> Any:
-        return _solved(cholesky(a, lower=lower, **place.of_products), lower, b, False, place)
+        factor = cholesky(a, lower=lower, overwrite_a=over_a, **place.of_products)
+        return _solved(factor, lower, b, False, place)
 
     def work(a: Any, b: Any) -> Any:
         a, b = _in(dtype, place, a, b)
@@ -230,13 +249,14 @@ def solve(
             return plain(a, b)
         return with_reports(x, c) if is_good else plain(a, b)
 
-    return on_common_device(work, (a, b), place, check)
+    return stored(on_common_device(work, (a, b), place, check), out, engine, queue)
 
 
 def logdet(
     a: tuple[AnyArray, bool] | AnyArray,
     lower: bool = False,
     *,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -249,11 +269,13 @@ def logdet(
         a: Shape (..., n, n), as in :func:`cholesky`; or the result of :func:`cho_factor`, of which
             only the diagonal is read.
         lower: Which triangle of a matrix is read.
+        out: The array for the result.
         check, precision: As in :func:`cholesky`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        Shape (...,), of the real dtype; a scalar for a single NumPy matrix.
+        ``out``, or a fresh array of shape (...,) and the real dtype; a scalar for a single NumPy
+        matrix.
 
     Raises:
         As :func:`cholesky`.
@@ -267,6 +289,7 @@ def logdet(
     is_factor = isinstance(a, tuple)
     lower = flag(lower, "lower")
     matrix = _factor(a, None, "a")[0] if is_factor else square(as_array(a, "a"), "a")
+    check_out(out, matrix.shape[:-2], np.empty(0, matrix.dtype).real.dtype, matrix)
 
     def work(x: Any) -> Any:
         c = x if is_factor else cholesky(x, lower=lower, check=check, **place.of_products)
@@ -274,15 +297,23 @@ def logdet(
             reduce(diagonal(c), _ADD, map="2 * log(x)", axis=-1, **place.options), c
         )
 
-    return on_common_device(work, (matrix,), place, check)
+    return stored(on_common_device(work, (matrix,), place, check), out, engine, queue)
 
 
 # -- parts of these functions
 
 
-def _solved(c: Any, lower: bool, b: Any, overwrite: bool, place: Place, check: str = "late") -> Any:
+def _solved(
+    c: Any,
+    lower: bool,
+    b: Any,
+    overwrite: bool,
+    place: Place,
+    check: str = "late",
+    out: Any = None,
+) -> Any:
     where = place.precision, place.engine, place.queue, place.wait_for
-    return solve_with_factor(c, b, lower, overwrite, check, *where)
+    return solve_with_factor(c, b, lower, overwrite, out, check, *where)
 
 
 def _with_factor(c: Any, lower: bool, b: Any, place: Place) -> Any:

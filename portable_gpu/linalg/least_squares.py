@@ -19,6 +19,7 @@ from portable_gpu.ops.factor import cholesky
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, common_dtype
 from portable_gpu.ops.factor.reports import matrix_at
 from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.report import Report
@@ -32,6 +33,7 @@ def lstsq(
     a: AnyArray,
     b: AnyArray,
     *,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -46,13 +48,14 @@ def lstsq(
         a: Shape (..., m, n), of at least as many rows as columns, which are independent; any
             strides.  float32, float64, complex64 or complex128.
         b: Shape (..., m, k), or (m,): one vector for each ``a``; batch axes broadcast.
+        out: The array for X.
         check: As :func:`cholesky` takes it.
         precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        X, of shape (..., n, k) or (..., n), and nothing else: SciPy's residues are
-        ``nrm2(a @ x - b, axis=-2) ** 2``, and singular values are not computed.
+        X: ``out`` or a fresh array of shape (..., n, k) or (..., n).  Nothing else is returned:
+        SciPy's residues are ``nrm2(a @ x - b, axis=-2) ** 2``, and there are no singular values.
 
     If ``max(m, n) u cond(A)^2`` is well below 1 (cond(A) below 1e7 in float64, below 1e3 in
     float32, with some margin), X is as accurate as by a QR factorisation.  For larger condition
@@ -81,6 +84,8 @@ def lstsq(
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _checked_shape(a, b)
     dtype = common_dtype(a.dtype, b.dtype)
+    result_shape = (*shape[:-2], a.shape[-1], *(shape[-1:] if b.ndim > 1 else ()))
+    check_out(out, result_shape, dtype, a, b)
 
     def work(a: Any, b: Any) -> Any:
         a = a if a.dtype == dtype else converted(a, dtype, **place.options)
@@ -89,7 +94,7 @@ def lstsq(
         x = _solved(a, matrix, place)
         return vectors(x) if b.ndim == 1 else x
 
-    return on_common_device(work, (a, b), place, check)
+    return stored(on_common_device(work, (a, b), place, check), out, engine, queue)
 
 
 def _solved(a: Any, b: Any, place: Place) -> Any:

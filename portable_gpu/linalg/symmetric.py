@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, one_of
+from portable_gpu.arguments import flag, one_of, only_one
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
@@ -30,6 +30,7 @@ def syrk(
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
+    out: AnyArray | None = None,
     c: AnyArray | None = None,
     trans: str = "N",
     lower: bool = False,
@@ -45,30 +46,32 @@ def syrk(
             bfloat16, float32, float64, complex64 or complex128 (not conjugated: see
             :func:`herk`).
         alpha: Factor of the product; with 0, ``a`` is not read.
-        beta: Factor of ``c``; with 0, ``c`` is written and not read.
-        c: Shape (..., n, n), updated in place and returned.  Its dtype is that of ``a``, or
+        beta: Factor of C; with 0, C is written and not read.
+        out: C, of shape (..., n, n), updated in place and returned.  Its dtype is that of ``a``, or
             float32 for 16-bit floats.  Only the triangle is read and written; the other one stays
             unchanged.  Default: a fresh array, whose other triangle is 0, as in
             ``scipy.linalg.blas``.
+        c: Another name of ``out``, that of BLAS.
         trans: ``N``, or ``T`` for ``A^T @ A``; of real dtypes ``C`` is the same.
         lower: Which triangle: ``col <= row``, or ``col >= row``.
         precision: Of products of float32, as :func:`portable_gpu.gemm` takes it.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``c`` or a fresh array: NumPy's for NumPy arguments (done),
+        ``out`` or a fresh array: NumPy's for NumPy arguments (done),
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.gemm`.
-        ArgumentError: An unknown ``trans`` or precision, or ``beta`` without ``c``.
+        ArgumentError: An unknown ``trans`` or precision, or ``beta`` without ``out``.
 
     Cost: ``n * (n + 1) * k`` flop (4 times as many complex); at least ``(n*k + n*(n+1)/2) *
         itemsize`` bytes.
     Accuracy, Order: as :func:`portable_gpu.gemm`: ``|error| <= gamma(k) |alpha| |A| @ |A|^T``.
     """
-    return _rank_k("syrk", a, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+    out = only_one(out, "out", c, "c")
+    return _rank_k("syrk", a, alpha, beta, out, trans, lower, precision, engine, queue, wait_for)
 
 
 def herk(
@@ -76,6 +79,7 @@ def herk(
     *,
     alpha: float = 1.0,
     beta: float = 0.0,
+    out: AnyArray | None = None,
     c: AnyArray | None = None,
     trans: str = "N",
     lower: bool = False,
@@ -89,13 +93,13 @@ def herk(
     Args:
         a: Shape (..., n, k), or (..., k, n) transposed; of real dtypes this is :func:`syrk`.
         alpha, beta: Real factors.
-        c: Shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal are not read,
-            and are set to 0.
+        out, c: C, of shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal
+            are not read, and are set to 0.
         trans: ``N``, or ``C`` for ``A^H @ A``; of real dtypes ``T`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
-        ``c`` or a fresh array, whose other triangle is 0.
+        ``out`` or a fresh array, whose other triangle is 0.
 
     Raises:
         DTypeError: ``alpha`` or ``beta`` is complex; else as :func:`syrk`.
@@ -103,7 +107,8 @@ def herk(
     Cost, Accuracy, Order: as :func:`syrk`.
     """
     _check_real(alpha=alpha, beta=beta)
-    return _rank_k("herk", a, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+    out = only_one(out, "out", c, "c")
+    return _rank_k("herk", a, alpha, beta, out, trans, lower, precision, engine, queue, wait_for)
 
 
 def syr2k(
@@ -112,6 +117,7 @@ def syr2k(
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
+    out: AnyArray | None = None,
     c: AnyArray | None = None,
     trans: str = "N",
     lower: bool = False,
@@ -124,12 +130,12 @@ def syr2k(
 
     Args:
         a, b: Shape (..., n, k), or (..., k, n) transposed; batch axes broadcast.
-        alpha, beta, c: As in :func:`syrk`.
+        alpha, beta, out, c: As in :func:`syrk`.
         trans: ``N``, or ``T`` for ``A^T @ B`` and ``B^T @ A``; of real dtypes ``C`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
-        ``c`` or a fresh array, whose other triangle is 0.
+        ``out`` or a fresh array, whose other triangle is 0.
 
     Raises:
         As :func:`syrk`.
@@ -137,10 +143,13 @@ def syr2k(
     Cost: ``2 * n * (n + 1) * k`` flop (4 times as many complex); two products, so the triangle
         of C is written twice and read once more.
     Accuracy: ``|error| <= gamma(2k) |alpha| (|A| @ |B|^T + |B| @ |A|^T)``; 16-bit results are
-        rounded after the first product too (give a float32 ``c`` where that matters).
+        rounded after the first product too (give a float32 ``out`` where that matters).
     Order: as :func:`syrk`.
     """
-    return _rank_2k("syr2k", a, b, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+    out = only_one(out, "out", c, "c")
+    return _rank_2k(
+        "syr2k", a, b, alpha, beta, out, trans, lower, precision, engine, queue, wait_for
+    )
 
 
 def her2k(
@@ -149,6 +158,7 @@ def her2k(
     *,
     alpha: complex = 1.0,
     beta: float = 0.0,
+    out: AnyArray | None = None,
     c: AnyArray | None = None,
     trans: str = "N",
     lower: bool = False,
@@ -164,13 +174,13 @@ def her2k(
             dtypes this is :func:`syr2k`.
         alpha: A complex factor.
         beta: A real factor.
-        c: As in :func:`herk`.
+        out, c: As in :func:`herk`.
         trans: ``N``, or ``C`` for ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``; of real
             dtypes ``T`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
-        ``c`` or a fresh array, whose other triangle is 0.
+        ``out`` or a fresh array, whose other triangle is 0.
 
     Raises:
         DTypeError: ``beta`` is complex; else as :func:`syrk`.
@@ -178,7 +188,10 @@ def her2k(
     Cost, Accuracy, Order: as :func:`syr2k`.
     """
     _check_real(beta=beta)
-    return _rank_2k("her2k", a, b, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+    out = only_one(out, "out", c, "c")
+    return _rank_2k(
+        "her2k", a, b, alpha, beta, out, trans, lower, precision, engine, queue, wait_for
+    )
 
 
 def _rank_k(
@@ -283,7 +296,7 @@ def _triangle(
     compute = compute_element(a.dtype, b.dtype)
     alpha, beta = factor(alpha, "alpha", compute), factor(beta, "beta", compute)
     if beta != 0 and c is None:
-        raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
+        raise ArgumentError(f"beta is {beta} and there is no out (c); pass out=")
     hermitian = name in ("herk", "her2k")
     transpose = "C" if hermitian else "T"
     if trans not in ("N", transpose) and compute.complex:
@@ -292,7 +305,7 @@ def _triangle(
         )
     trans_a, trans_b = ("N", transpose) if trans == "N" else (transpose, "N")
     return Product(
-        a, b, c, "c", shape, out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
+        a, b, c, "out (c)", shape, out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
         _REAL_DIAGONAL if hermitian and compute.complex else _PLAIN, precision,
         triangle="lower" if lower else "upper",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.fft.convolve import OutputRegion, convolved, window
 from portable_gpu.ops.reduce.run import in_dtype
+from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
@@ -37,6 +38,7 @@ def fftconvolve(
     mode: str = "full",
     axes: int | Sequence[int] | None = None,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -49,11 +51,12 @@ def fftconvolve(
         mode: ``"full"``: all results, n + m - 1 along an axis; ``"same"``: the centre of these, of
             the shape of ``in1``; ``"valid"``: the results that depend on no padding.
         axes: The convolved axes; the others broadcast.  Default: all.
+        out: The array for the result; it may share memory with the inputs.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        Array in the common dtype of the inputs: a NumPy array (finished) for NumPy inputs, a device
-        array (enqueued) for device arrays; empty if an input is empty.
+        ``out``, or a fresh array in the common dtype of the inputs: a NumPy array (finished) for
+        NumPy inputs, a device array (enqueued) for device arrays; empty if an input is empty.
 
     Raises:
         ShapeError: Different numbers of axes; other axes do not broadcast; with ``"valid"``,
@@ -74,13 +77,13 @@ def fftconvolve(
     """
     a, b = _pair(in1, in2)
     if a.ndim and b.ndim and not (a.size and b.size) and a.ndim == b.ndim:
-        return _nothing(a, b, engine, queue)
+        return _nothing(a, b, out, engine, queue)
     region = output_region(a.shape, b.shape, mode, axes if a.ndim else None)
     place = {"engine": engine, "queue": queue, "wait_for": events_of(wait_for)}
     if not region.axes:
-        dtype = np.result_type(a, b)
-        return _by_sums(a, b, region, dtype, False, place)
-    return _by_transforms(a, b, region, False, None, place)
+        return _products(a, b, region, out, place)
+    check_out(out, region.shape, _common_transformed(a, b), a, b)
+    return stored(_by_transforms(a, b, region, False, None, place), out, engine, queue)
 
 
 def oaconvolve(
@@ -89,6 +92,7 @@ def oaconvolve(
     mode: str = "full",
     axes: int | Sequence[int] | None = None,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -108,18 +112,19 @@ def oaconvolve(
     """
     a, b = _pair(in1, in2)
     if a.ndim and b.ndim and not (a.size and b.size) and a.ndim == b.ndim:
-        return _nothing(a, b, engine, queue)
+        return _nothing(a, b, out, engine, queue)
     region = output_region(a.shape, b.shape, mode, axes if a.ndim else None)
     place = {"engine": engine, "queue": queue, "wait_for": events_of(wait_for)}
     if not region.axes:
-        return _by_sums(a, b, region, np.result_type(a, b), False, place)
+        return _products(a, b, region, out, place)
+    check_out(out, region.shape, _common_transformed(a, b), a, b)
     axis = max(region.axes, key=lambda k: _ratio(a.shape[k], b.shape[k]))
     n, m = a.shape[axis], b.shape[axis]
     if _ratio(n, m) < 4 or window(max(n, m), min(n, m)) >= max(n, m):
-        return _by_transforms(a, b, region, False, None, place)
+        return stored(_by_transforms(a, b, region, False, None, place), out, engine, queue)
     if m > n:
         a, b = b, a
-    return _by_transforms(a, b, region, False, axis, place)
+    return stored(_by_transforms(a, b, region, False, axis, place), out, engine, queue)
 
 
 def convolve(
@@ -128,6 +133,7 @@ def convolve(
     mode: str = "full",
     method: str = "auto",
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -140,7 +146,7 @@ def convolve(
         method: ``"direct"``: by sums, exact for integers; ``"fft"``: by FFTs, rounded for
             integers; ``"auto"``: sums for small inputs, FFTs for large ones; FFTs of integers
             only if they are exact after rounding.
-        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+        out, engine, queue, wait_for: See :func:`fftconvolve`.
 
     Returns:
         See :func:`fftconvolve`; in the inputs' common dtype.
@@ -154,7 +160,7 @@ def convolve(
     Accuracy: by sums, one rounding for each product; float16 is summed in float32.
     Order: the same bits for one target, policy, shape and alignment.
     """
-    return _of_method(in1, in2, mode, method, False, engine, queue, wait_for)
+    return _of_method(in1, in2, mode, method, False, out, engine, queue, wait_for)
 
 
 def correlate(
@@ -163,6 +169,7 @@ def correlate(
     mode: str = "full",
     method: str = "auto",
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -173,7 +180,7 @@ def correlate(
 
     Arguments, result, errors, cost and accuracy: see :func:`convolve`.
     """
-    return _of_method(in1, in2, mode, method, True, engine, queue, wait_for)
+    return _of_method(in1, in2, mode, method, True, out, engine, queue, wait_for)
 
 
 def _of_method(
@@ -182,6 +189,7 @@ def _of_method(
     mode: str,
     method: str,
     correlated: bool,
+    out: Any,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
@@ -194,13 +202,14 @@ def _of_method(
     dtype = np.result_type(a, b)
     place = {"engine": engine, "queue": queue, "wait_for": events_of(wait_for)}
     if not (a.size and b.size):
-        return _nothing(a, b, engine, queue, dtype)
+        return _nothing(a, b, out, engine, queue, dtype)
+    check_out(out, region.shape, dtype, a, b)
     # If an input has extent 1 along an axis, SciPy's full and same results are products.
     by_sums = not region.axes or method == "direct"
     if method == "auto" and not by_sums:
         by_sums = _sums_are_better(a, b, region, dtype)
     if by_sums:
-        return _by_sums(a, b, region, dtype, correlated, place)
+        return stored(_by_sums(a, b, region, dtype, correlated, place), out, engine, queue)
     result = _by_transforms(a, b, region, correlated, None, place)
     if isinstance(result, np.ndarray) and not np.isfinite(result.flat[0]):
         warnings.warn(
@@ -210,8 +219,8 @@ def _of_method(
             stacklevel=3,
         )
     if dtype.kind in "iub":
-        return _rounded(result, dtype, engine, queue)
-    return in_dtype(result, dtype, engine, queue)
+        result = _rounded(result, dtype, engine, queue)
+    return stored(in_dtype(result, dtype, engine, queue), out, engine, queue)
 
 
 def _sums_are_better(a: Any, b: Any, region: OutputRegion, dtype: np.dtype[Any]) -> bool:
@@ -231,6 +240,19 @@ def _largest(array: Any) -> float:
         if array.dtype.kind == "b"
         else float(-np.iinfo(array.dtype).min or np.iinfo(array.dtype).max)
     )
+
+
+def _products(a: Any, b: Any, region: OutputRegion, out: Any, place: dict[str, Any]) -> Any:
+    """Return the result along no axes: the product of inputs that broadcast."""
+    dtype = np.result_type(a, b)
+    check_out(out, region.shape, dtype, a, b)
+    result = _by_sums(a, b, region, dtype, False, place)
+    return stored(result, out, place["engine"], place["queue"])
+
+
+def _common_transformed(a: Any, b: Any) -> np.dtype[Any]:
+    """Return the dtype of a convolution by transforms."""
+    return np.result_type(_transformed(a.dtype), _transformed(b.dtype))
 
 
 def _by_sums(
@@ -319,9 +341,12 @@ def _pair(in1: Any, in2: Any) -> tuple[Any, Any]:
     return pair
 
 
-def _nothing(a: Any, b: Any, engine: Any, queue: Any, dtype: Any = np.float64) -> Any:
-    """Return SciPy's result for empty inputs: an array of shape (0,)."""
+def _nothing(a: Any, b: Any, out: Any, engine: Any, queue: Any, dtype: Any = np.float64) -> Any:
+    """Return SciPy's result for empty inputs: ``out`` or an array, of shape (0,)."""
     shape: Shape = (0,)
+    check_out(out, shape, np.dtype(dtype), a, b)
+    if out is not None:
+        return out
     empty = np.empty(shape, dtype)
     device = [operand for operand in (a, b) if isinstance(operand, DEVICE_KINDS)]
     if not device:

@@ -112,6 +112,7 @@ def spsolve(
     triangle: str | None = None,
     dtype: Any = None,
     refine: str | int | None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Any:
@@ -125,6 +126,7 @@ def spsolve(
         dtype: The dtype of the factor; by default NumPy's dtype of ``A @ b``.
         refine: As for :meth:`Factor.solve`.  With ``auto``, a `dtype` of lower precision than `A`
             costs no accuracy; if that factor does not exist, the precision of `A` is used.
+        out: As for :meth:`Factor.solve`.
         engine, queue: The engine, or queue, of the solution.
 
     Returns:
@@ -157,4 +159,4 @@ def spsolve(
     factor = factor_for(
         A, kind or common, refine, triangle=triangle, symbolic=symbolic, engine=engine, queue=queue
     )
-    return factor.solve(right, refine=refine)
+    return factor.solve(right, refine=refine, out=out)

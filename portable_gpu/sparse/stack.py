@@ -23,7 +23,7 @@ from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import AnyArray, as_array
+from portable_gpu.runtime.views import AnyArray, as_array, check_output
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import Pattern
 from portable_gpu.sparse.stats import Stats
@@ -114,16 +114,24 @@ class FactorStack(Closing):
         """Wait for the factorisation, and raise its error, if there is one."""
         self._blocks.check()
 
-    def solve(self, b: AnyArray, system: str = "A", *, refine: str | int | None = None) -> Any:
+    def solve(
+        self,
+        b: AnyArray,
+        system: str = "A",
+        *,
+        refine: str | int | None = None,
+        out: AnyArray | None = None,
+    ) -> Any:
         """Solve ``A_i X_i = B_i`` for every i, or with a part of the factorisations.
 
         Args:
             b: Shape (count, n) or (count, n, k): a NumPy array, or a device array in C order.
             system: As for :meth:`Factor.solve`.
             refine: As for :meth:`Factor.solve`; ``auto`` continues until all columns are accurate.
+            out: The array for the solutions, in C order.
 
         Returns:
-            The solutions, of ``b``'s shape and kind.
+            ``out``, or the solutions as a fresh array, of ``b``'s shape and kind.
 
         Raises:
             NotPositiveDefiniteError: A matrix has no factor.
@@ -136,8 +144,15 @@ class FactorStack(Closing):
                 f"b has the shape {tuple(b.shape)}; {(self.count, n)} or ({self.count}, {n}, k) is "
                 "wanted"
             )
-        solution = self._blocks.solve(_joined(b, "b"), system, refine=refine)
-        return solution.reshape(b.shape)
+        joined = None
+        if out is not None:
+            dtype = getattr(out, "dtype", self._blocks.dtype)  # the factor checks it
+            check_output(out, tuple(b.shape), dtype, "out", isinstance(b, np.ndarray))
+            if not out.flags.c_contiguous:
+                raise ArgumentError("out is not in C order; pass an array that is")
+            joined = _joined(out, "out")
+        solution = self._blocks.solve(_joined(b, "b"), system, refine=refine, out=joined)
+        return solution.reshape(b.shape) if out is None else out
 
     def logdet(self) -> np.ndarray[Any, Any]:
         """Compute the natural logarithms of the determinants, shape (count,).

@@ -300,22 +300,30 @@ def test_refuses(engine: Engine) -> None:
         (ShapeError, "a has shape", lambda: gemv(x, x, engine=engine)),
         (ShapeError, "x must have 6", lambda: gemv(a, y, engine=engine)),
         (ShapeError, "x must have 4", lambda: gemv(a, x, trans="T", engine=engine)),
-        (ShapeError, "y has shape", lambda: gemv(a, x, y=x.copy(), engine=engine)),
+        (ShapeError, r"out \(y\) has shape", lambda: gemv(a, x, y=x.copy(), engine=engine)),
         (ArgumentError, "trans is 'H'", lambda: gemv(a, x, trans="H", engine=engine)),
-        (ArgumentError, "no y", lambda: gemv(a, x, beta=1, engine=engine)),
+        (ArgumentError, r"no out \(y\)", lambda: gemv(a, x, beta=1, engine=engine)),
         (DTypeError, "bool", lambda: gemv(a > 0, x > 0, engine=engine)),
         (DTypeError, "alpha is", lambda: gemv(a, x, alpha=1j, engine=engine)),
         (ArgumentTypeError, "alpha is", lambda: gemv(a, x, alpha="2", engine=engine)),  # type: ignore[arg-type]
         (DTypeError, "integer", lambda: gemv(a.astype(int), x.astype(int), alpha=0.5)),
-        (DTypeError, "y has dtype", lambda: gemv(a, x, y=y.astype(np.float64), engine=engine)),
+        (
+            DTypeError,
+            r"out \(y\) has dtype",
+            lambda: gemv(a, x, y=y.astype(np.float64), engine=engine),
+        ),
         (ReadOnlyError, "read-only", lambda: gemv(a, x, y=frozen, engine=engine)),
-        (OverlapError, "y shares", lambda: gemv(a, x, y=x[:4], engine=engine)),
+        (OverlapError, r"out \(y\) shares", lambda: gemv(a, x, y=x[:4], engine=engine)),
         (
             OverlapError,
-            "y shares",
+            r"out \(y\) shares",
             lambda: gemv(whole[:24].reshape(4, 6), x, y=whole[20:24], engine=engine),
         ),
-        (ArgumentError, "y is", lambda: gemv(on_device(engine, a), on_device(engine, x), y=y)),
+        (
+            ArgumentError,
+            r"out \(y\) is",
+            lambda: gemv(on_device(engine, a), on_device(engine, x), y=y),
+        ),
     ]
     for error, text, call in cases:
         before = [v.copy() for v in (a, x, y, whole)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent, in_line, packed_array
-from portable_gpu.ops.factor.api import as_column, lies
+from portable_gpu.ops.factor.api import as_column, in_its_place, lies
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
     common_dtype,
@@ -34,6 +35,7 @@ from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
@@ -43,6 +45,7 @@ def cholesky(
     ap: AnyArray,
     overwrite_ap: bool = False,
     *,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -57,10 +60,11 @@ def cholesky(
     Args:
         ap: Shape (..., n (n + 1) / 2): the packed triangles.
         overwrite_ap: Store the factors in ``ap``, and return it.
+        out: The array for the factors, in which elements of a triangle are adjacent.
         check, precision, engine, queue, wait_for: As :func:`portable_gpu.linalg.cholesky`.
 
     Returns:
-        ``ap``, or a fresh array of its shape.
+        ``ap``, ``out`` or a fresh array of its shape.
 
     Raises:
         NotPositiveDefiniteError: As :func:`portable_gpu.linalg.cholesky`.
@@ -77,7 +81,7 @@ def cholesky(
     """
     overwrite = flag(overwrite_ap, "overwrite_ap")
     one_of(check, CHECKS, "check")
-    inputs, out = ((), ap) if overwrite else ((ap,), None)
+    inputs, out = in_its_place(ap, out, "overwrite_ap") if overwrite else ((ap,), out)
     return _CHOLESKY.call(inputs, (check, precision), out, (), engine, queue, wait_for)
 
 
@@ -88,6 +92,8 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
     ap, n = packed_array(out if overwrite else arguments.inputs[0], overwrite)
     if overwrite:
         check_adjacent(ap, "ap")
+    elif isinstance(out, (np.ndarray, *DEVICE_KINDS)):
+        check_adjacent(out, "out")
     if precision is not None:
         check_precision(precision)
     batch, dtype = ap.shape[:-1], ap.dtype
@@ -113,7 +119,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
         plan=plan,
         flop=int(ap.size) * 2 * n // 3 * element(dtype).components ** 2,
         out=out,
-        out_name="ap",
+        out_name="ap" if overwrite else "out",
         reads_out=overwrite,
         report=report_spec(batch, not_positive_definite(batch, dtype)),
         check=check,
@@ -132,6 +138,7 @@ def solve_triangular(
     *,
     side: str = "left",
     overwrite_b: bool = False,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -144,11 +151,11 @@ def solve_triangular(
         ap: Shape (..., n (n + 1) / 2): the triangles.
         b: As :func:`portable_gpu.linalg.solve_triangular` takes it.
         lower: Whether A is a lower triangle, before ``op``.
-        trans, unit_diagonal, side, overwrite_b, check, precision, engine, queue, wait_for: As
-            :func:`portable_gpu.linalg.solve_triangular`.
+        trans, unit_diagonal, side, overwrite_b, out, check, precision, engine, queue, wait_for:
+            As :func:`portable_gpu.linalg.solve_triangular`.
 
     Returns:
-        X: ``b``, or a fresh array of its shape, broadcast.
+        X: ``b``, ``out`` or a fresh array of its shape, broadcast.
 
     Raises:
         As :func:`portable_gpu.linalg.solve_triangular`.
@@ -161,7 +168,7 @@ def solve_triangular(
     unit = flag(unit_diagonal, "unit_diagonal")
     # A's memory holds a lower triangle: an upper A is its transpose.
     solves = (((op != "N") != (not lower), op == "C", unit),)
-    return _solve(ap, b, solves, side, overwrite_b, check, precision, engine, queue, wait_for)
+    return _solve(ap, b, solves, side, overwrite_b, out, check, precision, engine, queue, wait_for)
 
 
 def cho_solve(
@@ -170,6 +177,7 @@ def cho_solve(
     lower: bool = False,
     *,
     overwrite_b: bool = False,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -182,10 +190,10 @@ def cho_solve(
         ap: Shape (..., n (n + 1) / 2): the result of :func:`cholesky`.
         b: Shape (n,), or (..., n, m).
         lower: Whether ``ap`` held lower triangles of A; it matters only for complex matrices.
-        overwrite_b, check, precision, engine, queue, wait_for: As :func:`solve_triangular`.
+        overwrite_b, out, check, precision, engine, queue, wait_for: As :func:`solve_triangular`.
 
     Returns:
-        X: ``b``, or a fresh array of its shape, broadcast.
+        X: ``b``, ``out`` or a fresh array of its shape, broadcast.
 
     Raises:
         As :func:`solve_triangular`.
@@ -197,7 +205,9 @@ def cho_solve(
     lower = flag(lower, "lower")
     # L L^H; or, with the memory's M = U^T, U^H U = conj(M) M^T.
     solves = ((False, not lower, False), (True, lower, False))
-    return _solve(ap, b, solves, "left", overwrite_b, check, precision, engine, queue, wait_for)
+    return _solve(
+        ap, b, solves, "left", overwrite_b, out, check, precision, engine, queue, wait_for
+    )
 
 
 # -- shared parts
@@ -209,6 +219,7 @@ def _solve(
     solves: tuple[tuple[bool, bool, bool], ...],
     side: str,
     overwrite_b: bool,
+    out: Any,
     check: str,
     precision: str | None,
     engine: Engine | None,
@@ -222,7 +233,10 @@ def _solve(
     overwrite = flag(overwrite_b, "overwrite_b")
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
-    inputs, out = ((ap,), b) if overwrite else ((ap, b), None)
+    inputs: tuple[Any, ...] = (ap, b)
+    if overwrite:
+        _, out = in_its_place(b, out, "overwrite_b")
+        inputs = (ap,)
     options = solves, side, check, precision
     return _SOLVE.call(inputs, options, out, (), engine, queue, wait_for)
 
@@ -256,7 +270,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
         dtype=dtype,
         plan=plan,
         out=out,
-        out_name="b",
+        out_name="b" if overwrite else "out",
         reads_out=overwrite,
         convert=None if ap.dtype == b.dtype else converter(dtype),
         report=None if unit else report_spec(batch, singular(batch)),

@@ -16,6 +16,7 @@ from portable_gpu.ops.factor.packed import PackProblem, packed_size, rows_of
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, View, as_array
@@ -25,6 +26,7 @@ def pack(
     a: AnyArray,
     lower: bool = False,
     *,
+    out: AnyArray | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -35,17 +37,18 @@ def pack(
         a: Shape (..., n, n), any strides.  float32, float64, complex64 or complex128.
         lower: Whether the lower triangle is copied; else the upper one, of which the transpose is
             stored.
+        out: The array for the result, in which elements of a triangle are adjacent.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        Shape (..., n (n + 1) / 2): NumPy's for NumPy arguments (done),
+        ``out`` or a fresh array of shape (..., n (n + 1) / 2): NumPy's for NumPy arguments (done),
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.cholesky`.
     """
-    return _PACK.call((a,), (flag(lower, "lower"),), None, (), engine, queue, wait_for)
+    return _PACK.call((a,), (flag(lower, "lower"),), out, (), engine, queue, wait_for)
 
 
 def unpack(
@@ -53,6 +56,7 @@ def unpack(
     lower: bool = False,
     symmetric: bool = False,
     *,
+    out: AnyArray | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -64,28 +68,32 @@ def unpack(
         lower: Whether they are lower triangles.
         symmetric: Fill the other triangle too, as in a symmetric or Hermitian matrix; else it is
             zero.
+        out: The array for the result.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        Shape (..., n, n).
+        ``out`` or a fresh array of shape (..., n, n).
 
     Raises:
         ShapeError: The length of the last axis is not n (n + 1) / 2.
         DTypeError, UnsupportedError, DeviceMemoryError: As in :func:`pack`.
     """
     options = flag(lower, "lower"), flag(symmetric, "symmetric")
-    return _UNPACK.call((ap,), options, None, (), engine, queue, wait_for)
+    return _UNPACK.call((ap,), options, out, (), engine, queue, wait_for)
 
 
 def _normalise_pack(arguments: CallArguments) -> Invocation:
     (lower,) = arguments.options
     a = square(as_array(arguments.inputs[0], "a"), "a")
-    n = a.shape[-1]
+    n, out = a.shape[-1], arguments.out
+    if isinstance(out, (np.ndarray, *DEVICE_KINDS)):
+        check_adjacent(out, "out")
     return Invocation(
         inputs=(a,),
         names=("a",),
         shape=(*a.shape[:-2], packed_size(n)),
         dtype=a.dtype,
+        out=out,
         plan=lambda engine, views: _plan(engine, views, n, "pack", lower, "zero"),
     )
 
@@ -99,6 +107,7 @@ def _normalise_unpack(arguments: CallArguments) -> Invocation:
         names=("ap",),
         shape=(*ap.shape[:-1], n, n),
         dtype=ap.dtype,
+        out=arguments.out,
         plan=lambda engine, views: _plan(engine, views, n, "unpack", lower, above),
     )
 

@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
 from portable_gpu.dtypes import check_precision, element
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
     common_dtype,
@@ -37,6 +38,7 @@ def cholesky(
     lower: bool = False,
     overwrite_a: bool = False,
     *,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -54,6 +56,7 @@ def cholesky(
         lower: Whether the factor is L; else U.
         overwrite_a: Store the factor in the triangle of ``a``, and return ``a``; its other triangle
             is unchanged.
+        out: The array for the factor, with zeros in the other triangle.
         check: When the error for a matrix that is not positive definite is raised.  ``late``: when
             the values of a device array's result are first copied to the host (``get``,
             ``asnumpy``, ``float``, DLPack), so the call does not wait; ``now``: in the call, which
@@ -63,7 +66,7 @@ def cholesky(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``a`` or a fresh array of its shape, with zeros in the other triangle: NumPy's for
+        ``a``, ``out`` or a fresh array of its shape, with zeros in the other triangle: NumPy's for
         NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
@@ -85,7 +88,7 @@ def cholesky(
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
     one_of(check, CHECKS, "check")
-    inputs, out = ((), a) if overwrite else ((a,), None)
+    inputs, out = in_its_place(a, out, "overwrite_a") if overwrite else ((a,), out)
     return _CHOLESKY.call(inputs, (lower, check, precision), out, (), engine, queue, wait_for)
 
 
@@ -114,7 +117,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
         plan=plan,
         flop=_cholesky_flop(a),
         out=out,
-        out_name="a",
+        out_name="a" if overwrite else "out",
         reads_out=overwrite,
         report=report_spec(batch, not_positive_definite(batch, a.dtype)),
         check=check,
@@ -133,6 +136,7 @@ def solve_triangular(
     *,
     side: str = "left",
     overwrite_b: bool = False,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -151,12 +155,13 @@ def solve_triangular(
         unit_diagonal: Assume that the diagonal of A is ones, and do not read it.
         side: ``left`` or ``right``.
         overwrite_b: Store X in ``b``, and return that.
+        out: The array for X.
         check: When the error for a zero on the diagonal is raised, as in :func:`cholesky`.
         precision: The precision of products of float32, as in :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        X: ``b``, or a fresh array of its shape, broadcast.
+        X: ``b``, ``out`` or a fresh array of its shape, broadcast.
 
     Raises:
         SingularMatrixError: A zero on the diagonal, with its ``index`` and ``column``: of several
@@ -175,8 +180,9 @@ def solve_triangular(
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
     return _solve(
-        a, b, (trans,), lower, unit, side, overwrite, check, precision, engine, queue, wait_for
-    )
+        a, b, (trans,), lower, unit, side, overwrite, out, check, precision, engine, queue,
+        wait_for,
+    )  # fmt: skip
 
 
 def solve_with_factor(
@@ -184,6 +190,7 @@ def solve_with_factor(
     b: AnyArray,
     lower: bool,
     overwrite: bool,
+    out: AnyArray | None,
     check: str,
     precision: str | None,
     engine: Engine | None,
@@ -196,8 +203,9 @@ def solve_with_factor(
     """
     solves = ("N", "C") if lower else ("C", "N")
     return _solve(
-        c, b, solves, lower, False, "left", overwrite, check, precision, engine, queue, wait_for
-    )
+        c, b, solves, lower, False, "left", overwrite, out, check, precision, engine, queue,
+        wait_for,
+    )  # fmt: skip
 
 
 def _solve(
@@ -208,6 +216,7 @@ def _solve(
     unit: bool,
     side: str,
     overwrite: bool,
+    out: AnyArray | None,
     check: str,
     precision: str | None,
     engine: Engine | None,
@@ -215,7 +224,10 @@ def _solve(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     """Solves by one triangle, one after the other, each with another ``op``."""
-    inputs, out = ((a,), b) if overwrite else ((a, b), None)
+    inputs: tuple[Any, ...] = (a, b)
+    if overwrite:
+        _, out = in_its_place(b, out, "overwrite_b")
+        inputs = (a,)
     options = solves, lower, unit, side, check, precision
     return _SOLVE.call(inputs, options, out, (), engine, queue, wait_for)
 
@@ -248,7 +260,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
         plan=plan,
         flop=len(solves) * int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2,
         out=out,
-        out_name="b",
+        out_name="b" if overwrite else "out",
         reads_out=overwrite,
         convert=None if a.dtype == b.dtype else converter(dtype),
         report=None if unit else report_spec(batch, singular(batch)),
@@ -264,6 +276,7 @@ def inv_triangular(
     lower: bool = False,
     unit_diagonal: bool = False,
     *,
+    out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
     engine: Engine | None = None,
@@ -277,11 +290,12 @@ def inv_triangular(
             float64, complex64 or complex128.
         lower: Whether A is a lower triangle.
         unit_diagonal: Take A's diagonal as ones, and do not read it.
+        out: The array for the inverse.
         check, precision: As :func:`solve_triangular` takes them.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        A fresh array of ``a``'s shape, with zeros in the other triangle.
+        ``out`` or a fresh array of ``a``'s shape, with zeros in the other triangle.
 
     Raises:
         As :func:`solve_triangular`.
@@ -295,7 +309,7 @@ def inv_triangular(
     """
     lower, unit = flag(lower, "lower"), flag(unit_diagonal, "unit_diagonal")
     one_of(check, CHECKS, "check")
-    return _INVERSE.call((a,), (lower, unit, check, precision), None, (), engine, queue, wait_for)
+    return _INVERSE.call((a,), (lower, unit, check, precision), out, (), engine, queue, wait_for)
 
 
 def _normalise_inverse(arguments: CallArguments) -> Invocation:
@@ -317,12 +331,24 @@ def _normalise_inverse(arguments: CallArguments) -> Invocation:
         dtype=a.dtype,
         plan=plan,
         flop=_cholesky_flop(a),
+        out=arguments.out,
         report=None if unit else report_spec(batch, singular(batch)),
         check=check,
     )
 
 
 _INVERSE = Operation("triangular inverse", _normalise_inverse)
+
+
+def in_its_place(array: Any, out: Any, option: str) -> tuple[tuple[Any, ...], Any]:
+    """Return the inputs and the result's array of a call that overwrites its input.
+
+    Raises:
+        ArgumentError: There is another array for the result.
+    """
+    if out is not None and out is not array:
+        raise ArgumentError(f"{option} is True and out is given; the result has one place")
+    return (), array
 
 
 # -- plans

@@ -35,6 +35,7 @@ def transform(
     *,
     inverse: bool = False,
     overwrite_x: bool = False,
+    out: Any = None,
     engine: Engine | Planning | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -49,6 +50,7 @@ def transform(
         norm: One of :data:`NORMS`; ``None`` for the first.
         inverse: Whether exponents are positive, and the scale is that of an inverse.
         overwrite_x: Whether the result may be stored in ``x``.
+        out: The array for the result.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Raises:
@@ -60,7 +62,7 @@ def transform(
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     in_place = flag(overwrite_x, "overwrite_x")
     options = kind, inverse, requested_lengths, requested_axes, mode, in_place
-    return _FFT.call((x,), options, None, (), engine, queue, wait_for)
+    return _FFT.call((x,), options, out, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
@@ -86,7 +88,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         )  # fmt: skip
         return engine.plan(problem, lambda: make_plan(engine, problem))
 
-    overwritten = in_place and fits(array, tuple(shape), dtype)
+    out, out_name, overwritten = placed(arguments, array, tuple(shape), dtype, in_place)
     return Invocation(
         inputs=(array,),
         names=("x",),
@@ -95,10 +97,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
         plan=plan,
         flop=3 * prod(shape) * max(1, prod(lengths).bit_length()),
         scalars=(scale,),
-        out=array if overwritten else None,
-        out_name="x",
+        out=out,
+        out_name=out_name,
         reads_out=overwritten,
-        in_place=True,
+        in_place=overwritten,
         convert=None if array.dtype == input_dtype else converter(input_dtype),
     )
 
@@ -189,6 +191,23 @@ def _scale(mode: str, lengths: Sequence[int], inverse: bool) -> float:
     if mode == "ortho":
         return 1 / sqrt(points)
     return 1 / points if (mode == "backward") == inverse else 1.0
+
+
+def placed(
+    arguments: CallArguments, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], overwrite: bool
+) -> tuple[Any, str, bool]:
+    """Return the array for the result, its name in messages, and whether it is ``x``.
+
+    Args:
+        arguments: Those of the call, whose input is ``x`` before it was an array.
+        x, shape, dtype: The input, and the shape and dtype of the result.
+        overwrite: Whether ``x`` may be overwritten.
+    """
+    out = arguments.out
+    if out is None:
+        overwritten = overwrite and fits(x, shape, dtype)
+        return (x if overwritten else None), "x", overwritten
+    return out, "out", out is arguments.inputs[0] and fits(x, shape, dtype)
 
 
 def fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

@@ -27,6 +27,7 @@ def fft(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -45,6 +46,7 @@ def fft(
             result, the result is stored in its memory.
         workers: Accepted for compatibility with SciPy, and ignored.
         plan: Accepted for compatibility with SciPy; must be ``None``.
+        out: The array for the result, of its shape and dtype; it may be ``x`` itself.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
@@ -55,7 +57,10 @@ def fft(
     Raises:
         ArgumentError: n < 1, or an unknown ``norm``.
         AxisError: ``axis`` is out of range.
-        DTypeError: The elements of ``x`` are not numbers, or are long doubles.
+        ShapeError: ``out`` has another shape.
+        DTypeError: The elements of ``x`` are not numbers, or are long doubles; ``out`` has another
+            dtype.
+        OverlapError: ``out`` shares memory with ``x``, and is not ``x``.
         UnsupportedError: Double precision on a device without it.
         DeviceMemoryError: The result or the workspace cannot be allocated.
 
@@ -69,7 +74,7 @@ def fft(
     check_for_scipy(plan, workers)
     return transform(
         "c2c", x, one_length(n), one_axis(axis), norm, inverse=False,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
 
@@ -82,6 +87,7 @@ def rfft(
     workers: int | None = None,
     *,
     plan: None = None,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -102,7 +108,7 @@ def rfft(
     check_for_scipy(plan, workers)
     return transform(
         "r2c", x, one_length(n), one_axis(axis), norm, inverse=False,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import of_kind, one_of
+from portable_gpu.arguments import of_kind, one_of, only_one
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
@@ -33,6 +33,7 @@ def gemm(
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
+    out: AnyArray | None = None,
     c: AnyArray | None = None,
     trans_a: str = "N",
     trans_b: str = "N",
@@ -50,9 +51,10 @@ def gemm(
         b: Shape (k, n), or (n, k) transposed.  A dtype that differs from ``a``'s is converted on
             the way in.
         alpha: Factor of the product; with 0, ``a`` and ``b`` are not read.
-        beta: Factor of ``c``; with 0, ``c`` is written and not read (NaN in it does not spread).
-        c: Shape (m, n), updated in place and returned.  Its dtype is NumPy's of ``a @ b``, or
-            float32 for 16-bit floats.  Without it the result is a fresh array.
+        beta: Factor of C; with 0, C is written and not read (NaN in it does not spread).
+        out: C, of shape (m, n), updated in place and returned.  Its dtype is NumPy's of
+            ``a @ b``, or float32 for 16-bit floats.  Without it the result is a fresh array.
+        c: Another name of ``out``, that of BLAS.
         trans_a, trans_b: ``N``, ``T`` (transpose) or ``C`` (conjugate transpose).
         precision: Of products of float32: ``ieee`` computes and sums them in float32.  The others
             let matrix units do it, where the device has them: ``tf32`` keeps 11 bits of each
@@ -63,14 +65,14 @@ def gemm(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``c`` or a fresh array of shape (m, n): NumPy's for NumPy arguments (done),
+        ``out`` or a fresh array of shape (m, n): NumPy's for NumPy arguments (done),
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError: The shapes do not fit each other.
         DTypeError: A dtype is not supported, or ``alpha`` is complex for a real product.
-        ArgumentError: An unknown option, or ``beta`` without ``c``.
-        OverlapError: ``c`` shares memory with an input.
+        ArgumentError: An unknown option, or ``beta`` without ``out``.
+        OverlapError: ``out`` shares memory with an input.
         UnsupportedError: float64 on a device without it.
         DeviceMemoryError: The device lacks room for the result or for partial sums.
 
@@ -94,7 +96,9 @@ def gemm(
     same = same_memory(a, b) and not isinstance(engine, Planning)
     inputs, stages = _with_epilogue(a, b, epilogue)
     options = alpha, beta, trans_a, trans_b, precision, stages, same
-    return _GEMM.call(inputs, options, c, (), engine, queue, wait_for)
+    if c is not None:
+        out = only_one(out, "out", c, "c")
+    return _GEMM.call(inputs, options, out, (), engine, queue, wait_for)
 
 
 def matmul(
@@ -146,7 +150,7 @@ def _with_epilogue(
 
 
 def _normalise_gemm(arguments: CallArguments) -> Invocation:
-    c = arguments.out
+    out = arguments.out
     alpha, beta, trans_a, trans_b, precision, stages, same = arguments.options
     if precision is not None:
         check_precision(precision)
@@ -167,10 +171,10 @@ def _normalise_gemm(arguments: CallArguments) -> Invocation:
         raise DTypeError(f"gemm of {a.dtype} and {b.dtype}; floating dtypes (see matmul)")
     compute = compute_element(a.dtype, b.dtype)
     alpha, beta = factor(alpha, "alpha", compute), factor(beta, "beta", compute)
-    if beta != 0 and c is None:
-        raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
+    if beta != 0 and out is None:
+        raise ArgumentError(f"beta is {beta} and there is no out (c); pass out=")
     product = Product(
-        a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
+        a, b, out, "out (c)", (m, n), out_dtype(dtype, out), trans_a, trans_b, alpha, beta,
         Epilogue(stages, arguments.inputs[2:]), precision, same=same,
     )  # fmt: skip
     return invocation(product)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import one_of
+from portable_gpu.arguments import one_of, only_one
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
@@ -28,6 +28,7 @@ def gemv(
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
+    out: AnyArray | None = None,
     y: AnyArray | None = None,
     trans: str = "N",
     engine: Engine | None = None,
@@ -42,22 +43,23 @@ def gemv(
         x: Shape (n,).  A dtype that differs from ``a``'s: both become NumPy's common dtype first,
             by a copy.
         alpha: Factor of the product; with 0, ``a`` and ``x`` are not read.
-        beta: Factor of ``y``; with 0, ``y`` is written and not read (NaN in it does not spread).
-        y: Shape (m,), of the common dtype, updated in place and returned; a fresh array
+        beta: Factor of Y; with 0, it is written and not read (NaN in it does not spread).
+        out: Y, of shape (m,) and of the common dtype, updated in place and returned; a fresh array
             without it.
+        y: Another name of ``out``, that of BLAS.
         trans: ``N``, ``T`` (transpose) or ``C`` (conjugate transpose).
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``y`` or a fresh array of shape (m,): NumPy's for NumPy arguments (done),
+        ``out`` or a fresh array of shape (m,): NumPy's for NumPy arguments (done),
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError: ``a`` is no matrix, ``x`` no vector, or their sizes differ.
         DTypeError: A dtype is not supported (bool neither), or a factor is not of the kind.
-        ArgumentError: An unknown ``trans``, or ``beta`` without ``y``.
-        OverlapError: ``y`` shares memory with ``a`` or ``x``, or with itself.
-        ReadOnlyError: ``y`` cannot be written.
+        ArgumentError: An unknown ``trans``, or ``beta`` without ``out``.
+        OverlapError: ``out`` shares memory with ``a`` or ``x``, or with itself.
+        ReadOnlyError: ``out`` cannot be written.
         UnsupportedError: Double precision on a device without it.
         DeviceMemoryError: The device lacks room.
 
@@ -71,12 +73,14 @@ def gemv(
     """
     if type(alpha) not in PLAIN or type(beta) not in PLAIN:
         alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
-    return _GEMV.call((a, x), (alpha, beta, trans), y, (), engine, queue, wait_for)
+    if y is not None:
+        out = only_one(out, "out", y, "y")
+    return _GEMV.call((a, x), (alpha, beta, trans), out, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
     (a, x), (alpha, beta, trans) = arguments.inputs, arguments.options
-    return normalise_gemv(a, x, alpha, beta, trans, arguments.out, "y")
+    return normalise_gemv(a, x, alpha, beta, trans, arguments.out, "out (y)")
 
 
 _GEMV = Operation("gemv", _normalise)
@@ -101,7 +105,7 @@ def normalise_gemv(
         raise DTypeError("a and x are bool; convert them, for instance by astype('int32')")
     alpha, beta = factor(alpha, "alpha", elem), factor(beta, "beta", elem)
     if out is None and beta:
-        raise ArgumentError(f"beta is {beta} and there is no y; pass y=")
+        raise ArgumentError(f"beta is {beta} and there is no out (y); pass out=")
     return Invocation(
         inputs=(a, x),
         names=("a", "x"),

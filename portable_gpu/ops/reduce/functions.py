@@ -256,6 +256,7 @@ def count_nonzero(
     x: Any,
     axis: Axes = None,
     *,
+    out: Any = None,
     keepdims: bool = False,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -263,7 +264,7 @@ def count_nonzero(
 ) -> Any:
     """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
     request = rules.count_nonzero
-    return run("count_nonzero", (x,), _X, request, axis, keepdims, None, engine, queue, wait_for)
+    return run("count_nonzero", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 def dot(
@@ -306,6 +307,7 @@ def vdot(
     a: Any,
     b: Any,
     *,
+    out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
@@ -315,13 +317,14 @@ def vdot(
     Otherwise as :func:`dot`.  NumPy flattens arrays of different shapes; here shapes must agree.
     """
     a, b = _arrays(a, b)
-    return _inner("vdot", a, b, None, engine, queue, wait_for)
+    return _inner("vdot", a, b, out, engine, queue, wait_for)
 
 
 def asum(
     x: Any,
     axis: Axes = None,
     *,
+    out: Any = None,
     keepdims: bool = False,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -331,13 +334,14 @@ def asum(
 
     The result is real; otherwise as :func:`sum`.
     """
-    return run("asum", (x,), _X, rules.asum, axis, keepdims, None, engine, queue, wait_for)
+    return run("asum", (x,), _X, rules.asum, axis, keepdims, out, engine, queue, wait_for)
 
 
 def nrm2(
     x: Any,
     axis: Axes = None,
     *,
+    out: Any = None,
     keepdims: bool = False,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -352,7 +356,7 @@ def nrm2(
     Order: as :func:`sum`.
     Source: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
     """
-    return run("nrm2", (x,), _X, rules.nrm2, axis, keepdims, None, engine, queue, wait_for)
+    return run("nrm2", (x,), _X, rules.nrm2, axis, keepdims, out, engine, queue, wait_for)
 
 
 def reduce(
