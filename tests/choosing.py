@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemv.plan import variants as gemv_variants
+from portable_gpu.ops.gemm.tiling import Tiling
+from portable_gpu.ops.gemv.kernels import GemvKernel, kernels
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.gemv.route import Route as GemvRoute
-from portable_gpu.ops.gemv.route import routes
-from portable_gpu.ops.reduce.plan import Route as ReduceRoute
+from portable_gpu.ops.gemv.variants import variants as gemv_variants
+from portable_gpu.ops.reduce.plan import ReduceKernel
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
 from portable_gpu.ops.variant import best_of
@@ -20,20 +19,20 @@ from portable_gpu.tuning.table import TuningTable
 NO_ROWS = TuningTable([])
 
 
-def least(estimates: Iterable[tuple[float, GemmChoice]]) -> GemmChoice:
+def least(estimates: Iterable[tuple[float, Tiling]]) -> Tiling:
     """The choice with the least estimate; the first of equals."""
     return min(estimates, key=lambda pair: pair[0])[1]
 
 
-def gemv_route(problem: GemvProblem, target: Target, table: TuningTable = NO_ROWS) -> GemvRoute:
-    """The route that a matrix-vector product takes."""
+def gemv_kernel(problem: GemvProblem, target: Target, table: TuningTable = NO_ROWS) -> GemvKernel:
+    """The kernel that a matrix-vector product takes."""
     way = best_of(gemv_variants(problem, target, table), target).name
-    return next(one for one in routes(problem.forwards(), target, table) if one.kernel == way)
+    return next(one for one in kernels(problem.forwards(), target, table) if one.template == way)
 
 
-def reduce_route(problem: Problem, target: Target) -> ReduceRoute:
-    """The route that a reduction of one kernel takes by formula."""
+def reduce_kernel(problem: Problem, target: Target) -> ReduceKernel:
+    """The kernel that a reduction of one kernel takes by formula."""
     bind = best_of(reduce_variants(problem, target, NO_ROWS), target).bind
     assert isinstance(bind, partial)
-    route: ReduceRoute = bind.keywords["route"]
-    return route
+    kernel: ReduceKernel = bind.keywords["kernel"]
+    return kernel

@@ -47,8 +47,8 @@ from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
-from portable_gpu.ops.gemv.plan import variants as gemv_variants
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.gemv.variants import variants as gemv_variants
 from portable_gpu.ops.operation import CallArguments
 from portable_gpu.ops.reduce.catalogue import problem as reduction_of
 from portable_gpu.ops.reduce.variants import variants as reduce_variants

@@ -15,7 +15,7 @@ from portable_gpu.errors import ArgumentError, PolicyError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 
 def parse_changes(text: str) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class AlteredTable(TuningTable):
         elem: Any,
         shape_class: str = "any",
         default: Any = None,
-    ) -> Choice[Any]:
+    ) -> PolicyRow[Any]:
         """See :meth:`TuningTable.choose`.
 
         Raises:

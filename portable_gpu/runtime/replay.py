@@ -63,7 +63,7 @@ class Recording(QueueState):
         return self.rooms[-1]
 
     def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:
-        """See :meth:`QueueState.fold_space`."""
+        """See :meth:`QueueState.counters_and_partials`."""
         return self._state.counters_and_partials(counters, nbytes)
 
     @classmethod

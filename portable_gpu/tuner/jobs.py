@@ -16,7 +16,7 @@ from portable_gpu.ops.registry import FAMILIES
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
-from portable_gpu.tuning.table import Choice, RowKey, TuningTable, tuned_key
+from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable, tuned_key
 
 #: What can be tuned, and how: the families that have policies.
 TUNED: dict[str, Tuning] = {
@@ -134,13 +134,13 @@ class _Asked(TuningTable):
         elem: Element,
         shape_class: str = "any",
         default: Any = None,
-    ) -> Choice[Any]:
+    ) -> PolicyRow[Any]:
         """See :meth:`TuningTable.choose`."""
         key = RowKey(kernel, tuned_key(target), elem.name, shape_class)
         formula = policy_type.default(target, elem) if default is None else default
         current = self._table.choose(kernel, policy_type, target, elem, shape_class, formula)
         self.keys.append((key, elem, formula, current.policy))
-        return Choice(current.policy, str(len(self.keys) - 1))
+        return PolicyRow(current.policy, str(len(self.keys) - 1))
 
 
 def _job(case: Case, target: Target, table: TuningTable) -> TuningJob | None:

@@ -24,7 +24,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuner.edges import edge_checks
 from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuning.policy import Policy
-from portable_gpu.tuning.table import Choice, RowKey, TuningTable
+from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable
 
 #: Who takes this many times the other's time in as many turns is not timed any further.
 _HOPELESS, _LOOK = 1.5, 2
@@ -117,14 +117,14 @@ class Pinned(TuningTable):
         elem: Any,
         shape_class: str = "any",
         default: Any = None,
-    ) -> Choice[Any]:
+    ) -> PolicyRow[Any]:
         """See :meth:`TuningTable.choose`."""
         asked = kernel, elem.name, shape_class
         if asked != (self._key.kernel, self._key.element, self._key.shape_class):
             return self._table.choose(kernel, policy_type, target, elem, shape_class, default)
         self.used = True
         self._policy.check(target, elem)
-        return Choice(self._policy, "the tuner")
+        return PolicyRow(self._policy, "the tuner")
 
 
 class Referee:

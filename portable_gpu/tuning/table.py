@@ -89,8 +89,8 @@ def user_file() -> Path | None:
 
 
 @dataclass(frozen=True)
-class Choice(Generic[P]):
-    """A policy and where it came from."""
+class PolicyRow(Generic[P]):
+    """A policy, its origin, and the measurements that it rests on."""
 
     policy: P
     origin: str
@@ -136,7 +136,7 @@ class TuningTable:
         elem: Element,
         shape_class: str = "any",
         default: P | None = None,
-    ) -> Choice[P]:
+    ) -> PolicyRow[P]:
         """The best known policy: the row of the device, of its kind, of its class, or the default.
 
         A row of the shape class precedes a row for ``any`` shape.
@@ -157,10 +157,10 @@ class TuningTable:
             except PolicyError as error:
                 warnings.warn(f"{path}: row for {kernel} ignored: {error}", stacklevel=2)
                 continue
-            return Choice(policy, f"row {device} of {path}", row.get("evidence", {}))
+            return PolicyRow(policy, f"row {device} of {path}", row.get("evidence", {}))
         if default is None:
             default = policy_type.default(target, elem)
-        return Choice(default, f"{policy_type.__name__}.default")
+        return PolicyRow(default, f"{policy_type.__name__}.default")
 
 
 def _shipped() -> list[Path]:

@@ -29,7 +29,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.ops.elementwise.catalogue import problem as problem_of
-from portable_gpu.ops.elementwise.plan import settle
+from portable_gpu.ops.elementwise.plan import kernel_of
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
@@ -482,5 +482,5 @@ def test_tiles(shape: tuple[int, ...], layout: tuple[Any, ...]) -> None:
     problem = problem_of(
         "x + y", np.dtype(np.float32), shape, {"y": (0,) * (len(shape) - 1) + (1,)}
     )
-    found = settle(problem, example_target("nvidia-sm90"), TuningTable([])).layout
+    found = kernel_of(problem, example_target("nvidia-sm90"), TuningTable([])).form
     assert (found.lanes, found.vector, found.across, found.down, found.wide) == layout

@@ -30,7 +30,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from portable_gpu.ops.gemm import Epilogue, GemmChoice, GemmPolicy, gemm
+from portable_gpu.ops.gemm import Epilogue, GemmPolicy, Tiling, gemm
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.runtime.call import Call
@@ -298,12 +298,12 @@ def test_complex_scale(engine: Engine) -> None:
 # -- every rung of the ladder, forced
 
 BLOCK = GemmPolicy(16, 16, 16, 1, 1, 4, 4)
-RUNGS: dict[str, GemmChoice] = {
-    "naive": GemmChoice("direct"),
-    "lanes": GemmChoice("direct", splits=4),
-    "block tile": GemmChoice("tiled", BLOCK),
-    "1-D tile": GemmChoice("tiled", replace(BLOCK, tile_m=32, item_m=4)),
-    "2-D tile": GemmChoice("tiled", replace(BLOCK, tile_m=32, tile_n=32, item_m=4, item_n=4)),
+RUNGS: dict[str, Tiling] = {
+    "naive": Tiling("direct"),
+    "lanes": Tiling("direct", splits=4),
+    "block tile": Tiling("tiled", BLOCK),
+    "1-D tile": Tiling("tiled", replace(BLOCK, tile_m=32, item_m=4)),
+    "2-D tile": Tiling("tiled", replace(BLOCK, tile_m=32, tile_n=32, item_m=4, item_n=4)),
 }
 VECTORS = GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4)
 LADDER = {
@@ -316,17 +316,17 @@ LADDER = {
     "interleave": replace(VECTORS, prefetch=True, interleave=True),
     "warps": GemmPolicy(64, 32, 8, 8, 2, 4, 2, vector=2, prefetch=True, band=2),
 }
-RUNGS |= {name: GemmChoice("tiled", policy) for name, policy in LADDER.items()}
+RUNGS |= {name: Tiling("tiled", policy) for name, policy in LADDER.items()}
 RUNGS |= {
-    "split k": GemmChoice("split-k", VECTORS, splits=3),
-    "split k of some tiles": GemmChoice("split-k", replace(VECTORS, tile_k=4), splits=2, whole=1),
-    "transposed": GemmChoice("tiled", VECTORS, transposed=True),
+    "split k": Tiling("split-k", VECTORS, splits=3),
+    "split k of some tiles": Tiling("split-k", replace(VECTORS, tile_k=4), splits=2, whole=1),
+    "transposed": Tiling("tiled", VECTORS, transposed=True),
 }
 
 
 def run_forced(
     engine: Engine,
-    choice: GemmChoice,
+    choice: Tiling,
     a: Any,
     b: Any,
     c: Any,
@@ -419,7 +419,7 @@ def test_rung_with_epilogue_transposed_and_split(unoptimised: Engine) -> None:
 def test_more_products_than_a_grid_is_deep(unoptimised: Engine) -> None:
     policy = GemmPolicy(4, 4, 4, 1, 1, 4, 4)
     a, b = random((66_000, 2, 3)), random((66_000, 3, 2))
-    for choice in (GemmChoice("tiled", policy), GemmChoice("split-k", policy, splits=1)):
+    for choice in (Tiling("tiled", policy), Tiling("split-k", policy, splits=1)):
         c = np.full((66_000, 2, 2), np.nan, np.float32)
         run_forced(unoptimised, choice, a, b, c, 1, 0)
         np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
@@ -432,7 +432,7 @@ def test_a_policy_that_does_not_fit_is_refused(unoptimised: Engine) -> None:
         replace(VECTORS, item_m=0), replace(VECTORS, tile_k=1 << 16),
     ):  # fmt: skip
         with pytest.raises(PolicyError):
-            run_forced(unoptimised, GemmChoice("tiled", wrong), c, c, c.copy(), 1, 0)
+            run_forced(unoptimised, Tiling("tiled", wrong), c, c, c.copy(), 1, 0)
 
 
 # -- calls

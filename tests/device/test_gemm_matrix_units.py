@@ -14,7 +14,7 @@ from sampling import dealt
 from portable_gpu import Engine, Epilogue, gemm, matmul
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, element
 from portable_gpu.ops.gemm.matrix import check as matrix_check
-from portable_gpu.ops.gemm.matrix.format import Format, format_of
+from portable_gpu.ops.gemm.matrix.format import MatrixFormat, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -244,7 +244,7 @@ def check_repacked(
     assert lost == 0 or error.max() > 0 or precision == "bf16x6"
 
 
-def form_dtype(form: Format) -> Any:
+def form_dtype(form: MatrixFormat) -> Any:
     """How NumPy holds the elements of a format."""
     return {"f16": np.float16, "bf16": np.uint16, "tf32": np.float32, "f64": np.float64}[form.kind]
 

@@ -21,11 +21,11 @@ from sampling import compile_fast, dealt
 
 from portable_gpu import Engine
 from portable_gpu.dtypes import BFLOAT16, element
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix.format import format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import MFMA_CLASSES, MfmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.tiling import Tiling
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 #: A dtype and the generation whose instruction takes it; gfx942 has those of gfx90a.
@@ -74,7 +74,7 @@ def problem(m: int, n: int, k: int, dtype: Any, trans: str = "NN") -> GemmProble
     return GemmProblem(m, n, k, (), a, b, operand(m, n, compute), element(compute))
 
 
-def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice) -> Any:
+def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: Tiling) -> Any:
     """The product of a problem over contiguous arrays, into memory that held NaN."""
     path = MatrixPlan(engine, p, choice)
     orders = ["C" if x.col == 1 else "F" for x in (p.a, p.b)]
@@ -88,7 +88,7 @@ def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice)
     return out.get()
 
 
-def check(engine: Engine, p: GemmProblem, dtype: Any, choice: GemmChoice) -> None:
+def check(engine: Engine, p: GemmProblem, dtype: Any, choice: Tiling) -> None:
     a, b = random((p.m, p.k), dtype), random((p.k, p.n), dtype, 1)
     bound = product_bound(a, b, DOUBLE if dtype == DOUBLE else SINGLE)
     assert_within(multiply(engine, p, a, b, choice), wider(a) @ wider(b), bound)
@@ -100,7 +100,7 @@ def test_transposes_with_a_tail(engines: dict[str, Engine], generation: str, dty
     """Each operand both ways; test_gemm_matrix_units.py has all four of them in each dtype."""
     turn = INSTRUCTIONS.index((generation, dtype))
     for trans in dealt(("NN", "TT", "NT", "TN"), turn, 2):
-        check(engines[generation], problem(72, 48, 88, dtype, trans), dtype, GemmChoice("", LEAST))
+        check(engines[generation], problem(72, 48, 88, dtype, trans), dtype, Tiling("", LEAST))
 
 
 @pytest.mark.parametrize(("generation", "dtype"), INSTRUCTIONS, ids=str)
@@ -109,7 +109,7 @@ def test_nothing_is_aligned(engines: dict[str, Engine], generation: str, dtype: 
         pytest.skip("no room for the first pass")
     p = problem(33, 65, 131, dtype)
     p = replace(p, a=replace(p.a, aligned_bytes=2), b=replace(p.b, aligned_bytes=2))
-    check(engines[generation], p, dtype, GemmChoice("", LEAST))
+    check(engines[generation], p, dtype, Tiling("", LEAST))
 
 
 @pytest.mark.usefixtures("forced")
@@ -124,20 +124,18 @@ def test_policies(engines: dict[str, Engine], generation: str, dtype: Any) -> No
         if all(policy.limits(engine.target, element(dtype)).values())
     ]
     for policy, trans in dealt(cases, INSTRUCTIONS.index((generation, dtype)), 3):
-        check(engine, problem(200, 136, 264, dtype, trans), dtype, GemmChoice("", policy))
+        check(engine, problem(200, 136, 264, dtype, trans), dtype, Tiling("", policy))
 
 
 def test_parts_of_k(engines: dict[str, Engine]) -> None:
     for dtype in (SINGLE, DOUBLE):
-        check(
-            engines["gfx90a"], problem(40, 48, 300, dtype), dtype, GemmChoice("", LEAST, splits=3)
-        )
+        check(engines["gfx90a"], problem(40, 48, 300, dtype), dtype, Tiling("", LEAST, splits=3))
 
 
 def test_subnormal_halves_count(engines: dict[str, Engine]) -> None:
     half = np.dtype(np.float16)
     a, b = np.full((32, 64), 2.0**-24, half), np.ones((64, 32), half)
-    got = multiply(engines["gfx90a"], problem(32, 32, 64, half), a, b, GemmChoice("", LEAST))
+    got = multiply(engines["gfx90a"], problem(32, 32, 64, half), a, b, Tiling("", LEAST))
     np.testing.assert_array_equal(got, np.full((32, 32), 2.0**-18, np.float32))
 
 
@@ -153,4 +151,4 @@ def test_each_generation_has_its_instruction(engines: dict[str, Engine]) -> None
 
 @pytest.mark.tiny
 def test_one_tile(engines: dict[str, Engine]) -> None:
-    check(engines["gfx908"], problem(9, 12, 40, SINGLE, "TN"), SINGLE, GemmChoice("", LEAST))
+    check(engines["gfx908"], problem(9, 12, 40, SINGLE, "TN"), SINGLE, Tiling("", LEAST))

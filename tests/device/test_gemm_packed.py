@@ -14,9 +14,9 @@ from sampling import dealt
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import BFLOAT16, element, is_float16_like
 from portable_gpu.ops.gemm import matmul
-from portable_gpu.ops.gemm.packed import choice, lanes, policy
+from portable_gpu.ops.gemm.packed import forms, lanes, policy
 from portable_gpu.ops.gemm.packed import plan as packed
-from portable_gpu.ops.gemm.packed.choice import choose_packed
+from portable_gpu.ops.gemm.packed.forms import preferred_form
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -94,7 +94,7 @@ def product(
         operand(views[0], rank, conj[0]), operand(views[1], rank, conj[1]), operand(into, rank),
         element(mixed), beta != 0, stages, tuple(operand(e, rank) for e in views[2:]),
     )  # fmt: skip
-    gemm = PackedPlan(engine, problem, choose_packed(problem, engine.target, engine.table))
+    gemm = PackedPlan(engine, problem, preferred_form(problem, engine.target, engine.table))
     call.run(gemm, (*views, into), (alpha, beta))
     return gemm
 
@@ -162,11 +162,11 @@ def test_edges_of_tiles(
     cpu: Engine, dtype: Any, forced: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes around the register tile and the depth, by slabs and by one work-item."""
-    monkeypatch.setattr(choice, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
-    monkeypatch.setattr(choice, "LONE_FLOP", 0)
-    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
-    monkeypatch.setattr(choice, "SLAB_USES", 0)  # reading in place has tests of its own
-    monkeypatch.setattr(choice, "WHOLE_USES", 0)
+    monkeypatch.setattr(forms, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
+    monkeypatch.setattr(forms, "LONE_FLOP", 0)
+    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    monkeypatch.setattr(forms, "SLAB_USES", 0)  # reading in place has tests of its own
+    monkeypatch.setattr(forms, "WHOLE_USES", 0)
     policy = PackedPolicy.default(cpu.target, element(dtype))
     monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: self)
     rng = np.random.default_rng(2)
@@ -182,7 +182,7 @@ def test_edges_of_tiles(
             a, b = values(rng, (m, k), dtype), values(rng, (k, n), dtype)
             for la, lb in layouts:
                 gemm = run_and_check(cpu, laid_out(a, la), laid_out(b, lb), dtype)
-                assert gemm.choice.whole == (forced == "whole") or m * n * k > 100_000
+                assert gemm.form.whole == (forced == "whole") or m * n * k > 100_000
 
 
 @pytest.mark.tiny
@@ -196,9 +196,9 @@ def test_tiny(cpu: Engine, shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.tiny
 def test_tiny_in_parallel(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(choice, "LONE_FLOP", 0)
-    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
+    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(forms, "LONE_FLOP", 0)
+    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
     rng = np.random.default_rng(4)
     a, b = values(rng, (14, 9), np.float32), values(rng, (9, 35), np.float32)
     run_and_check(cpu, laid_out(a, "F"), laid_out(b, "F"), np.float32, 2, 3)
@@ -237,19 +237,19 @@ def test_operands_of_few_tiles_are_read_in_place(
     forced: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(choice, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
-    monkeypatch.setattr(choice, "LONE_FLOP", 0)
-    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
-    for module in (choice, policy):
+    monkeypatch.setattr(forms, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
+    monkeypatch.setattr(forms, "LONE_FLOP", 0)
+    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    for module in (forms, policy):
         monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 30)
-    monkeypatch.setattr(choice, "WHOLE_USES", 1 << 30)
+    monkeypatch.setattr(forms, "WHOLE_USES", 1 << 30)
     m, n, k = shape
     rng = np.random.default_rng(6)
     a = laid_out(values(rng, (m, k), np.float32), layouts[0])
     b = laid_out(values(rng, (k, n), np.float32), layouts[1])
     gemm = run_and_check(cpu, a, b, np.float32)
-    assert gemm.choice.whole == (forced == "whole")
-    assert not (gemm.choice.a_packed and gemm.choice.b_packed)
+    assert gemm.form.whole == (forced == "whole")
+    assert not (gemm.form.a_packed and gemm.form.b_packed)
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ def test_strips(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Work-items that pack the columns that they multiply, of one product and of a batch."""
-    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(choice, "LONE_FLOP", 0)
-    monkeypatch.setattr(choice, "WHOLE_USES", 0)
+    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(forms, "LONE_FLOP", 0)
+    monkeypatch.setattr(forms, "WHOLE_USES", 0)
     tile = PackedPolicy.of_tile(4, 6, 2, element(dtype))
     monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: tile)
     m, n, k = shape
@@ -278,7 +278,7 @@ def test_strips(
     for layouts in ("CC", "FF", "CF"):
         x, y = laid_out(a, layouts[0]), laid_out(b, layouts[1])
         gemm = run_and_check(cpu, x, y, dtype, 2, 3, layout=layouts[0])
-        assert gemm.choice.strip
+        assert gemm.form.strip
         run_and_check(cpu, x, y, dtype, layout=layouts[0])
 
 
@@ -292,9 +292,9 @@ def test_deep_products_split_k(cpu: Engine, dtype: Any) -> None:
 
 def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORKSPACE", 3 * 40_000)
-    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(choice, "LONE_FLOP", 0)
-    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
+    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(forms, "LONE_FLOP", 0)
+    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
     rng = np.random.default_rng(9)
     for shape in ((), (3,)):
         a, b = values(rng, (*shape, 130, 700), np.float32), values(rng, (700, 170), np.float32)
@@ -302,16 +302,16 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
         assert gemm.workspace_bytes <= 3 * 70_000
     a, b = values(rng, (8, 300), np.float32), values(rng, (300, 2001), np.float32)
     gemm = run_and_check(cpu, a, b, np.float32)
-    assert not gemm.choice.b_packed
+    assert not gemm.form.b_packed
     assert gemm.workspace_bytes <= 3 * 70_000
 
 
 @pytest.mark.parametrize("forced", ["parallel", "whole"])
 def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(choice, "LONE_FLOP", 0)
-    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
-    for module in (choice, policy):
+    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(forms, "LONE_FLOP", 0)
+    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    for module in (forms, policy):
         monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 20)
     rng = np.random.default_rng(10)
     cases = [((37,), (37,)), ((37,), ()), ((), (37,)), ((3, 5), (5,)), ((4, 1), (1, 9))]
@@ -319,7 +319,7 @@ def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> N
         a = values(rng, (*batch_a, 33, 31), np.float32)
         b = values(rng, (*batch_b, 31, 35), np.float32)
         gemm = run_and_check(cpu, a, laid_out(b, "F"), np.float32, 1, 1)
-        assert gemm.choice.whole == (forced == "whole")
+        assert gemm.form.whole == (forced == "whole")
     bias = values(rng, (37, 33, 1), np.float32)
     a, b = values(rng, (37, 33, 31), np.float32), values(rng, (37, 31, 35), np.float32)
     c = np.empty((37, 33, 35), np.float32)

@@ -19,7 +19,7 @@ from sampling import compile_fast, in_pairs
 
 from portable_gpu import Engine, gemm
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
+from portable_gpu.ops.gemm import GemmPolicy, Tiling
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
@@ -69,7 +69,7 @@ def problem(m: int, n: int, k: int, trans: str = "NN", aligned: int = 16) -> Gem
     return GemmProblem(m, n, k, (), a, b, c, element(SINGLE))
 
 
-def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice) -> Any:
+def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: Tiling) -> Any:
     """The product of contiguous arrays, into memory that held NaN."""
     path = TiledPlan(engine, p, choice, pairs=True)
     orders = ["C" if x.col == 1 else "F" for x in (p.a, p.b)]
@@ -82,7 +82,7 @@ def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice)
     return out.get()
 
 
-def check(engine: Engine, p: GemmProblem, choice: GemmChoice) -> None:
+def check(engine: Engine, p: GemmProblem, choice: Tiling) -> None:
     a, b = numbers((p.m, p.k)), numbers((p.k, p.n), 1)
     expected = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_array_equal(multiply(engine, p, a, b, choice), expected)
@@ -101,44 +101,44 @@ def test_policies(
 ) -> None:
     policy = POLICIES[name]
     policy.check(paired.target, element(SINGLE))
-    check(paired, problem(*shape, left + right), GemmChoice("tiled", policy))
+    check(paired, problem(*shape, left + right), Tiling("tiled", policy))
 
 
 @pytest.mark.parametrize("trans", ["NN", "TT"])
 @pytest.mark.parametrize("k", [1, 2, 15, 16, 17, 33])
 def test_nothing_is_aligned(paired: Engine, k: int, trans: str) -> None:
-    check(paired, problem(37, 41, k, trans, aligned=2), GemmChoice("tiled", VECTORS))
+    check(paired, problem(37, 41, k, trans, aligned=2), Tiling("tiled", VECTORS))
 
 
 @pytest.mark.parametrize("k", [100, 104, 128])
 def test_parts_of_k(paired: Engine, k: int) -> None:
     # Parts are whole tiles of 8 steps, panels of 16: a part may end with half a panel.
     for trans in ("NN", "TT"):
-        check(paired, problem(40, 48, k, trans), GemmChoice("split-k", VECTORS, splits=3))
+        check(paired, problem(40, 48, k, trans), Tiling("split-k", VECTORS, splits=3))
 
 
 @pytest.mark.tiny
 def test_one_tile(paired: Engine) -> None:
-    check(paired, problem(9, 12, 13, "NT"), GemmChoice("tiled", LEAST))
-    check(paired, problem(8, 16, 24), GemmChoice("tiled", LEAST))
+    check(paired, problem(9, 12, 13, "NT"), Tiling("tiled", LEAST))
+    check(paired, problem(8, 16, 24), Tiling("tiled", LEAST))
 
 
 def test_bound(paired: Engine) -> None:
     a, b = random((50, 300)), random((300, 60), 1)
-    got = multiply(paired, problem(50, 60, 300), a, b, GemmChoice("tiled", VECTORS))
+    got = multiply(paired, problem(50, 60, 300), a, b, Tiling("tiled", VECTORS))
     assert_within(got, wider(a) @ wider(b), product_bound(a, b, SINGLE))
 
 
 def test_subnormal_halves_count(paired: Engine) -> None:
     a, b = np.full((32, 64), 2.0**-24, HALF), np.ones((64, 32), HALF)
-    got = multiply(paired, problem(32, 32, 64), a, b, GemmChoice("tiled", VECTORS))
+    got = multiply(paired, problem(32, 32, 64), a, b, Tiling("tiled", VECTORS))
     np.testing.assert_array_equal(got, np.full((32, 32), 2.0**-18, np.float32))
 
 
 def test_nan_and_infinity(paired: Engine) -> None:
     a, b = np.ones((32, 40), HALF), np.ones((40, 32), HALF)
     a[3, 39], a[5, 0], b[7, 11] = np.nan, np.inf, -np.inf
-    got = multiply(paired, problem(32, 32, 40), a, b, GemmChoice("tiled", VECTORS))
+    got = multiply(paired, problem(32, 32, 40), a, b, Tiling("tiled", VECTORS))
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(got, a.astype(np.float64) @ b.astype(np.float64))
 

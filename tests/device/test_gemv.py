@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from choosing import gemv_route
+from choosing import gemv_kernel
 from device_arrays import from_device, on_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,9 +27,9 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.ops.gemv import explain, gemv, specializations
+from portable_gpu.ops.gemv.kernels import GemvKernel
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.gemv.route import Route
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuning.table import TuningTable
 
@@ -358,10 +358,10 @@ def test_few_long_rows_are_split(engine: Engine) -> None:
     elem = element(np.dtype(np.float32))
     for m, n, a_out, a_sum in ((2, 1 << 22, 1 << 22, 1), (2, 1 << 22, 1, 2)):
         problem = GemvProblem(elem, m, n, a_out, a_sum, 1, 1)
-        route = gemv_route(problem, engine.target)
+        kernel = gemv_kernel(problem, engine.target)
         alone = engine.target.is_cpu and engine.target.compute_units == 1
-        assert (route.parts == 1) if alone else (route.parts > 1)
-        assert route.part_size * (route.parts - 1) < n <= route.part_size * route.parts
+        assert (kernel.parts == 1) if alone else (kernel.parts > 1)
+        assert kernel.part_size * (kernel.parts - 1) < n <= kernel.part_size * kernel.parts
 
 
 def test_cpu_walks_short_rows_in_order(engine: Engine) -> None:
@@ -369,16 +369,16 @@ def test_cpu_walks_short_rows_in_order(engine: Engine) -> None:
     from portable_gpu.dtypes import element
 
     if not engine.target.is_cpu:
-        pytest.skip("a route of CPUs")
+        pytest.skip("a kernel of CPUs")
     elem = element(np.dtype(np.float32))
 
-    def route(m: int, n: int, *, trans: bool = False) -> Route:
+    def kernel(m: int, n: int, *, trans: bool = False) -> GemvKernel:
         strides = (1, m) if trans else (n, 1)
-        return gemv_route(GemvProblem(elem, m, n, *strides, 1, 1), engine.target)
+        return gemv_kernel(GemvProblem(elem, m, n, *strides, 1, 1), engine.target)
 
     for n, side_by_side in ((16, False), (1024, False), (1025, True), (1 << 20, True)):
-        assert route(4096, n).context["side_by_side"] is side_by_side
-    assert route(4096, 16).context["whole"] == 16 // route(4096, 16).context["V"]
-    assert route(4096, 1024).context["whole"] == 0
+        assert kernel(4096, n).context["side_by_side"] is side_by_side
+    assert kernel(4096, 16).context["whole"] == 16 // kernel(4096, 16).context["V"]
+    assert kernel(4096, 1024).context["whole"] == 0
     for m, together in ((16, True), (1024, False), (1025, True)):
-        assert (route(m, 4096, trans=True).context["R"] > 1) is together
+        assert (kernel(m, 4096, trans=True).context["R"] > 1) is together

@@ -19,7 +19,7 @@ from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, _hints
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 A = np.random.default_rng(4).integers(-3, 4, (130, 517)).astype(np.float32)
 X = np.random.default_rng(5).integers(-3, 4, 517).astype(np.float32)
@@ -42,11 +42,11 @@ class Only(TuningTable):
         elem: Any,
         shape_class: str = "any",
         default: Any = None,
-    ) -> Choice[Any]:
+    ) -> PolicyRow[Any]:
         if policy_type is not type(self.policy):
             return super().choose(kernel, policy_type, target, elem, shape_class, default)
         self.used = True
-        return Choice(self.policy, "a test")
+        return PolicyRow(self.policy, "a test")
 
 
 def extremes(cls: type[Policy], target: Target) -> Iterator[Policy]:

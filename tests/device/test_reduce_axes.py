@@ -26,8 +26,8 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.ops.reduce.forms import kernel_forms
 from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.layout import lay_out
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View
@@ -183,7 +183,7 @@ def test_vector_loads_need_aligned_rows() -> None:
     def vector(shape: Any, strides: Any, reduced: set[int], alignment: int = 128) -> int:
         kept = tuple(range(len(shape) - len(reduced)))  # the result's strides do not matter
         geometry = analyse(shape, frozenset(reduced), [strides], kept, False)
-        layout, _ = lay_out(policy, target, fold, geometry, alignment)[-1]
+        layout, _ = kernel_forms(policy, target, fold, geometry, alignment)[-1]
         assert layout.aligned == (layout.vector > 1)
         return PEELED if layout.peel else layout.vector
 

@@ -15,7 +15,7 @@ from sampling import compile_fast, in_pairs, needs
 
 from portable_gpu import Engine, gemm, gemv
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
+from portable_gpu.ops.gemm import GemmPolicy, Tiling
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.runtime.call import Call
@@ -45,7 +45,7 @@ def rows(count: int, length: int, seed: int = 0, dtype: Any = np.float32) -> Any
     return whole[:, :length]
 
 
-def multiply(engine: Engine, a: Any, b: Any, choice: GemmChoice) -> Any:
+def multiply(engine: Engine, a: Any, b: Any, choice: Tiling) -> Any:
     """A product by a given path, into memory that held NaN."""
     c = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype)
     call = Call((a, b, c), engine, None)
@@ -68,13 +68,13 @@ def test_tiles(staggered: Engine, name: str, k: int, path: str, upright: bool) -
     a, b = rows(150, k), rows(70, k, 1).T
     if upright:  # only A's rows begin at one channel
         b = np.ascontiguousarray(b)
-    choice = GemmChoice(path, POLICIES[name], splits=2 if path == "split-k" else 1)
+    choice = Tiling(path, POLICIES[name], splits=2 if path == "split-k" else 1)
     np.testing.assert_array_equal(multiply(staggered, a, b, choice), a @ b)
 
 
 @pytest.mark.tiny
 def test_tiny(staggered: Engine) -> None:
-    choice = GemmChoice("tiled", GemmPolicy(4, 8, 4, 2, 4, 2, 1, vector=4))
+    choice = Tiling("tiled", GemmPolicy(4, 8, 4, 2, 4, 2, 1, vector=4))
     a, b = rows(9, 138), rows(10, 138, 1).T
     np.testing.assert_array_equal(multiply(staggered, a, b, choice), a @ b)
     a, x = rows(12, 600), rows(1, 600, 1)[0]

@@ -145,9 +145,9 @@ def plant(monkeypatch: pytest.MonkeyPatch, wrong: Policy, wrongly: Callable[[Any
     """Let the kernel of one policy compute wrongly."""
     made = GemvPlan.__init__
 
-    def init(self: Any, engine: Engine, problem: Any, route: Any) -> None:
-        made(self, engine, problem, route)
-        if self.route.policy.policy == wrong:
+    def init(self: Any, engine: Engine, problem: Any, kernel: Any) -> None:
+        made(self, engine, problem, kernel)
+        if self.kernel.row.policy == wrong:
             wrongly(self)
 
     monkeypatch.setattr(GemvPlan, "__init__", init)

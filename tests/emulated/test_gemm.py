@@ -17,7 +17,6 @@ from sampling import in_pairs
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import BF16, Element, element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import (
@@ -28,10 +27,11 @@ from portable_gpu.ops.gemm.matrix.policy import (
     is_odd,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
+from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
 from portable_gpu.ops.gemm.skinny.vectors import variants
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.runtime.plan import Plan
 
 missing = find_compilers().missing.get("NVIDIA")
@@ -131,11 +131,11 @@ def by_matrix_units(
     return MatrixPlan(gpu, p, cut(policy, splits, transposed=transposed))  # type: ignore[arg-type]
 
 
-def cut(policy: Any, parts: int, **fields: Any) -> GemmChoice:
+def cut(policy: Any, parts: int, **fields: Any) -> Tiling:
     """A choice that cuts k: each tile's, or of warpgroups' tiles the steps of all, into shares."""
     if isinstance(policy, WgmmaPolicy):
-        return GemmChoice("", policy, shares=parts if parts > 1 else 0, **fields)
-    return GemmChoice("", policy, parts, **fields)
+        return Tiling("", policy, shares=parts if parts > 1 else 0, **fields)
+    return Tiling("", policy, parts, **fields)
 
 
 @pytest.fixture(params=COPIES, ids=["lines", "boxes"])
@@ -218,7 +218,7 @@ def test_rows_of_c_off_the_grid_know_their_places(
     a, b, c = (whole_numbers(x, i) for i, x in enumerate([(m, k), (k, n), (m, n)]))
     memory = c.astype(other.dtype)
     buffers = [stored(a, elem, "N"), stored(b, elem, "N"), other, memory]
-    choice = GemmChoice("", policy, transposed=transposed, gather=True)
+    choice = Tiling("", policy, transposed=transposed, gather=True)
     path = MatrixPlan(gpu, p, choice)  # type: ignore[arg-type]
     path.enqueue(gpu, buffers, (0, 0, 0, 0), (2.0, 3.0))  # type: ignore[arg-type]
     rows = np.arange(m)[:, None]
@@ -430,7 +430,7 @@ def test_wgmma_shares_of_steps(
         "some tiles whole": {"shares": max(2, tiles // 4), "whole": tiles // 4 * 2},
     }[shares]
     band = 1 if shares == "a row" else 16
-    choice = GemmChoice("", replace(policy, band=band), **fields)  # type: ignore[arg-type]
+    choice = Tiling("", replace(policy, band=band), **fields)  # type: ignore[arg-type]
     path = MatrixPlan(either, p, choice)  # type: ignore[arg-type]
     for _ in range(2):
         check(path, either, p, "NT")
@@ -556,7 +556,7 @@ def test_mma_with_some_tiles_cut(gpu: Emulator, triangle: str) -> None:
     """The last ones, of a product whose first ones fill the compute units."""
     policy = MmaPolicy.for_shape_class("small")
     p = replace(problem(130, 130, 200, F64, "NT"), triangle=triangle)
-    choice = GemmChoice("", policy, 3, whole=4)
+    choice = Tiling("", policy, 3, whole=4)
     check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
 
 
@@ -579,7 +579,7 @@ def test_register_tiles(gpu: Emulator, name: str, cut: tuple[str, int, int], ele
     trans, splits, whole = cut
     p = problem(140, 76, 72, elem, trans)
     policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
-    choice = GemmChoice("", policy, splits, whole)
+    choice = Tiling("", policy, splits, whole)
     check(TiledPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
 
 
@@ -587,7 +587,7 @@ def test_a_barrier_left_out_is_seen(gpu: Emulator) -> None:
     gpu.races, gpu.edit = True, partial(re.sub, r"bar\.sync\s+0;", "")
     p = problem(70, 75, 300, F32)
     policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
-    choice = GemmChoice("", policy)
+    choice = Tiling("", policy)
     with pytest.raises(Fault, match="a warp reads what another has written"):
         check(TiledPlan(gpu, p, choice), gpu, p, "NN")  # type: ignore[arg-type]
 
@@ -598,7 +598,7 @@ def test_few_columns(gpu: Emulator, trans: str) -> None:
     for m, n, k in [(264, 8, 512), (136, 1, 1000), (40, 3, 4096), (17, 16, 48)]:
         p = problem(m, n, k, F16, trans)
         if trans[0] == "N" or m % 8 == 0:
-            path = SkinnyPlan(gpu, p, choose(p, gpu.target, gpu.table))  # type: ignore[arg-type]
+            path = SkinnyPlan(gpu, p, kernel_of(p, gpu.target, gpu.table))  # type: ignore[arg-type]
             check(path, gpu, p, trans)
 
 

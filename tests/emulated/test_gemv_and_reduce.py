@@ -11,8 +11,8 @@ from sampling import in_pairs
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.gemv.plan import variants
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.gemv.variants import variants
 from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.variants import make_plan

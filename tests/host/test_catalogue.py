@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choosing import reduce_route
+from choosing import reduce_kernel
 
 import portable_gpu as pg
 from portable_gpu import linalg
@@ -209,8 +209,8 @@ def test_rows_have_a_sub_group_each_where_there_are_many(
     target = example_target("nvidia-sm90")
     assert target.compute_units == 132
     dtype = np.dtype(np.float32)
-    route = reduce_route(problem("sum", (rows, length), 1, dtype, target), target)
-    assert (route.layout.lanes, route.deal.parts) == (lanes, parts)
+    kernel = reduce_kernel(problem("sum", (rows, length), 1, dtype, target), target)
+    assert (kernel.form.lanes, kernel.partition.parts) == (lanes, parts)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_rows_have_a_sub_group_each_where_there_are_many(
 )  # fmt: skip
 def test_lanes_of_columns_off_the_grid(dtype: str, columns: int, lanes: int) -> None:
     target = example_target("nvidia-sm90")
-    route = reduce_route(problem("sum", (29638, columns), 0, np.dtype(dtype), target), target)
-    assert route.layout.lanes == lanes
+    kernel = reduce_kernel(problem("sum", (29638, columns), 0, np.dtype(dtype), target), target)
+    assert kernel.form.lanes == lanes
 
 
 @pytest.mark.parametrize(
@@ -234,5 +234,5 @@ def test_columns_of_few_rows_are_not_shared(
 ) -> None:
     dtype = np.dtype(np.float32)
     target = example_target("nvidia-sm90")
-    route = reduce_route(problem("sum", (rows, columns), 0, dtype, target), target)
-    assert (route.layout.lanes, route.deal.parts) == (lanes, parts)
+    kernel = reduce_kernel(problem("sum", (rows, columns), 0, dtype, target), target)
+    assert (kernel.form.lanes, kernel.partition.parts) == (lanes, parts)

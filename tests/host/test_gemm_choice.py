@@ -81,7 +81,7 @@ def test_warps_of_skinny_products(
 ) -> None:
     few = upright(problem(m, k, n, "float16", trans))
     assert fragments.takes(few, H200)
-    policy = fragments.choose(few, H200, SHIPPED).policy.policy
+    policy = fragments.kernel_of(few, H200, SHIPPED).row.policy
     assert (policy.warps, policy.blocks) == (warps, blocks)
 
 

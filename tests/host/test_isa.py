@@ -29,8 +29,8 @@ from portable_gpu.isa.mix import Instruction, Kind
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.isa import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
+from portable_gpu.ops.reduce.forms import kernel_forms, render_form
 from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.layout import lay_out, render_layout
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.targets import example_target
 
@@ -182,8 +182,8 @@ class TestPtx:
         policy = replace(ReducePolicy.default(NVIDIA, FLOAT), group_size=size)
         geometry = analyse((1 << 24,), frozenset({0}), [(1,)], (), False)
         fold = reduction(Request("sum", FLOAT, FLOAT, FLOAT))
-        ((layout, _),) = lay_out(policy, NVIDIA, fold, geometry, 128)
-        spec = render_layout(NVIDIA, fold, layout)
+        ((layout, _),) = kernel_forms(policy, NVIDIA, fold, geometry, 128)
+        spec = render_form(NVIDIA, fold, layout)
         assert group_size_of(spec) == size
         assert is_bound(spec) == bound
 

@@ -14,7 +14,6 @@ import portable_gpu as pg
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
 from portable_gpu.ops.gemm import explain, variants
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.estimates import estimates, fitting
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
@@ -29,6 +28,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     is_odd,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.runtime.retarget import is_marked, retarget
 from portable_gpu.targets import class_names, detect, example_target
 from portable_gpu.tuning.table import TuningTable
@@ -242,9 +242,9 @@ def test_wavefronts_read_operands_as_they_lie() -> None:
     for elem in (F16, BF16, F32, F64):
         for trans in ("NN", "NT", "TN", "TT"):
             assert not arrange(
-                problem(4096, 4096, 64, elem, trans), GemmChoice("", policy), target
+                problem(4096, 4096, 64, elem, trans), Tiling("", policy), target
             ).repacks
-    odd = arrange(problem(65, 64, 61, F32), GemmChoice("", policy), target)
+    odd = arrange(problem(65, 64, 61, F32), Tiling("", policy), target)
     assert set(odd.repacks) == {"a"}
     assert odd.repacks["a"].elem == F32
 
@@ -317,22 +317,22 @@ def test_widths_that_leave_no_registers_for_a() -> None:
 
 def test_arrangement_repacks_what_it_must() -> None:
     policy = WgmmaPolicy.for_shape_class("small")
-    assert not arrange(problem(64, 64, 64, F16, "TN"), GemmChoice("", policy), HOPPER).repacks
+    assert not arrange(problem(64, 64, 64, F16, "TN"), Tiling("", policy), HOPPER).repacks
     with pytest.raises(PolicyError, match="pieces take a multiple of 3, 6"):
         arrange(
             problem(64, 64, 64, F32, "NT", "bf16x6"),
-            GemmChoice("", replace(policy, stages=4)),
+            Tiling("", replace(policy, stages=4)),
             HOPPER,
         )
-    odd = arrange(problem(65, 63, 61, F16), GemmChoice("", policy), HOPPER)
+    odd = arrange(problem(65, 63, 61, F16), Tiling("", policy), HOPPER)
     assert set(odd.repacks) == {"a", "b"}
     assert odd.problem.a.row % 8 == 0
     assert odd.starts["b"] == odd.repacks["a"].elements
-    tf32 = arrange(problem(64, 64, 64, F32, "NN", "tf32"), GemmChoice("", policy), HOPPER)
+    tf32 = arrange(problem(64, 64, 64, F32, "NN", "tf32"), Tiling("", policy), HOPPER)
     assert set(tf32.repacks) == {"b"}
     split = arrange(
         problem(64, 64, 61, F32, "NN", "bf16x6"),
-        GemmChoice("", WgmmaPolicy.for_shape_class("small", 3)),
+        Tiling("", WgmmaPolicy.for_shape_class("small", 3)),
         HOPPER,
     )
     assert (split.repacks["a"].parts, split.problem.a.row) == (3, 3 * 64)
@@ -354,7 +354,7 @@ def test_tiles_of_a_triangle_are_counted(triangle: str) -> None:
 
 
 def test_boxes_have_no_more_lines_than_their_operand() -> None:
-    choice = GemmChoice("", WgmmaPolicy.for_shape_class("small"))
+    choice = Tiling("", WgmmaPolicy.for_shape_class("small"))
     few = arrange(problem(22, 400, 64, F16, "NT"), choice, HOPPER)
     assert [(one.box_lines, one.box_bytes) for one in few.maps] == [(22, 22 * 128), (128, 1 << 14)]
     across = arrange(problem(24, 64, 40, F16, "TN"), choice, HOPPER)
@@ -366,7 +366,7 @@ def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> No
     """Emulated instructions have barriers of their own, so no run on a CPU would miss one."""
     policy = MfmaPolicy(2, 2, 64, 64, buffers)
     text = arrange(
-        problem(512, 512, 512, F32), GemmChoice("", policy), example_target("gcn-gfx90a")
+        problem(512, 512, 512, F32), Tiling("", policy), example_target("gcn-gfx90a")
     ).spec.text
     names = {
         "S": r"\w_local\[[^;]*\] = ",

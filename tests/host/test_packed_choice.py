@@ -8,23 +8,23 @@ from portable_gpu.bench.dispatch import random_cases
 from portable_gpu.ops.explain import explain
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.contested import product_of
-from portable_gpu.ops.gemm.packed.choice import PackedChoice, choose_packed, packed_choices
+from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_forms, preferred_form
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
 
 CPU, TABLE = example_target("cpu"), TuningTable([])
 
 
-def choice(m: int, n: int, k: int, trans: str, dtype: str = "float32") -> PackedChoice:
-    return choose_packed(contiguous(m, n, k, dtype, (), *trans), CPU, TABLE)
+def choice(m: int, n: int, k: int, trans: str, dtype: str = "float32") -> PackedForm:
+    return preferred_form(contiguous(m, n, k, dtype, (), *trans), CPU, TABLE)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "complex64"])
 def test_the_choice_is_one_of_those_that_can_be_forced(dtype: str) -> None:
     for case in random_cases("gemm", 300, dtype, 5, on_cpu=True):
         problem = product_of(case)
-        every = list(packed_choices(problem, CPU, TABLE))
-        assert choose_packed(problem, CPU, TABLE) in every, case
+        every = list(packed_forms(problem, CPU, TABLE))
+        assert preferred_form(problem, CPU, TABLE) in every, case
         assert len(set(every)) == len(every)
 
 

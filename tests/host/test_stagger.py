@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from choosing import gemv_route
+from choosing import gemv_kernel
 
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
+from portable_gpu.ops.gemm import GemmPolicy, Tiling
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiled.plan import specialization_of
 from portable_gpu.ops.gemv.problem import GemvProblem
@@ -64,18 +64,18 @@ def test_products(trans: str, k: int, by: str) -> None:
 
     a, b = operand(64, k, trans[0] == "T"), operand(k, 64, trans[1] == "T")
     problem = GemmProblem(64, 64, k, (), a, b, operand(64, 64, False), FLOAT)
-    spec = specialization_of(problem, GemmChoice("tiled", POLICY), GCN)
+    spec = specialization_of(problem, Tiling("tiled", POLICY), GCN)
     assert ("start" in spec.text) == bool(by)
     assert f"(int)({by}) % 16 * 8 % tiles;" in spec.text or not by
-    plain = specialization_of(problem, GemmChoice("tiled", POLICY), example_target("nvidia"))
+    plain = specialization_of(problem, Tiling("tiled", POLICY), example_target("nvidia"))
     assert "start" not in plain.text
 
 
 @pytest.mark.parametrize(("pitch", "expected"), [(1024, Stagger(3, 1)), (1000, None)])
 def test_gemv_by_rows(pitch: int, expected: Stagger | None) -> None:
     problem = GemvProblem(FLOAT, 1 << 16, 1000, pitch, 1, 1, 1)
-    route = gemv_route(problem, GCN, TuningTable.shipped())
-    assert route.kernel == "dot_rows"
-    assert route.context["stagger"] == expected
-    across = gemv_route(replace(problem, a_sum=2), GCN, TuningTable.shipped())
+    kernel = gemv_kernel(problem, GCN, TuningTable.shipped())
+    assert kernel.template == "dot_rows"
+    assert kernel.context["stagger"] == expected
+    across = gemv_kernel(replace(problem, a_sum=2), GCN, TuningTable.shipped())
     assert across.context["stagger"] is None

@@ -1,4 +1,4 @@
-"""Elementwise plans: the axes of all arrays, how they are dealt out, and the kernel."""
+"""Elementwise plans: the axes of all arrays, the kernel, and the partition of its work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _MOST_INT = (1 << 31) - 1
 #: C's types of parameters for numbers of narrow types.
@@ -129,8 +129,8 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a kernel is rendered for, besides the expression.
+class ElementwiseForm:
+    """The form of a kernel: all that its text depends on, except the expression.
 
     Attributes:
         group_size: Work-items of a group.
@@ -154,8 +154,8 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Deal:
-    """How work is dealt out.
+class ElementwisePartition:
+    """The partition of the work over work-groups.
 
     Attributes:
         groups: Work-groups.
@@ -170,19 +170,19 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Route:
-    """All that a plan settles before a kernel is built.
+class ElementwiseKernel:
+    """A kernel for one expression, and the partition of its work.
 
     Attributes:
         axes: Merged, the output's last one running fastest.
-        choice: The policy, and where it came from.
-        layout, deal: The kernel, and how work is dealt out to its groups.
+        row: The policy, and its origin.
+        form, partition: The form of the kernel, and the partition of its work.
     """
 
     axes: tuple[Axis, ...]
-    choice: Choice[ElementwisePolicy]
-    layout: Layout
-    deal: Deal
+    row: PolicyRow[ElementwisePolicy]
+    form: ElementwiseForm
+    partition: ElementwisePartition
 
     @property
     def rows(self) -> int:
@@ -190,18 +190,18 @@ class Route:
         return prod(axis.size for axis in self.axes[:-1])
 
 
-def settle(problem: Problem, target: Target, table: TuningTable) -> Route:
-    """Merge the axes, and choose the kernel's form."""
+def kernel_of(problem: Problem, target: Target, table: TuningTable) -> ElementwiseKernel:
+    """Merge the axes, and return the kernel by the policy of the table."""
     every = [
         Axis(size, tuple(strides[k] for strides in problem.strides))
         for k, size in enumerate(problem.shape)
     ]
     every.sort(key=lambda axis: -abs(axis.strides[-1]))
     axes = tuple(merged(every)) or (Axis(1, (1,) * len(problem.strides)),)
-    choice = table.choose("elementwise", ElementwisePolicy, target, problem.result)
-    lay_out = _runs if target.is_cpu else _tiles
-    layout, deal = lay_out(choice.policy, target, problem, axes)
-    return Route(axes, choice, layout, deal)
+    row = table.choose("elementwise", ElementwisePolicy, target, problem.result)
+    form_of = _runs if target.is_cpu else _tiles
+    form, partition = form_of(row.policy, target, problem, axes)
+    return ElementwiseKernel(axes, row, form, partition)
 
 
 def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
@@ -210,7 +210,7 @@ def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
 
 def _runs(
     policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
-) -> tuple[Layout, Deal]:
+) -> tuple[ElementwiseForm, ElementwisePartition]:
     """A CPU: runs of rows, or of parts of them, one work-item each."""
     n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     function = problem.function(target)
@@ -230,8 +230,8 @@ def _runs(
     span = -(-n // max(1, wanted // blocks))
     span = min(n, -(-span // _RUN) * _RUN)
     parts = -(-n // span)
-    layout = Layout(1, 1, vector, 1, 1, _steps(axes), len(axes) - 1, True)
-    return layout, Deal(blocks * parts, parts, rows_each, span)
+    form = ElementwiseForm(1, 1, vector, 1, 1, _steps(axes), len(axes) - 1, True)
+    return form, ElementwisePartition(blocks * parts, parts, rows_each, span)
 
 
 #: Elements that the parts of a row are multiples of: whole vectors and lines of the cache.
@@ -240,7 +240,7 @@ _RUN = 64
 
 def _tiles(
     policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
-) -> tuple[Layout, Deal]:
+) -> tuple[ElementwiseForm, ElementwisePartition]:
     """A GPU: tiles, a group each, whose work-items go side by side along both axes."""
     n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     steps, size = _steps(axes), policy.group_size
@@ -277,8 +277,8 @@ def _tiles(
         for k in range(len(steps))
     )
     wide = max(reach, blocks * parts, blocks * high, parts * long) > _MOST_INT
-    layout = Layout(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
-    return layout, Deal(blocks * parts, parts, high, long)
+    form = ElementwiseForm(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
+    return form, ElementwisePartition(blocks * parts, parts, high, long)
 
 
 def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
@@ -293,28 +293,28 @@ def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
     return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))
 
 
-def render_route(problem: Problem, target: Target, route: Route) -> Specialization:
+def render(problem: Problem, target: Target, kernel: ElementwiseKernel) -> Specialization:
     """The OpenCL text of a problem's kernel."""
     arrays = [f"a{k}" for k in range(len(problem.inputs))]
-    layout, function = route.layout, problem.function(target)
+    form, function = kernel.form, problem.function(target)
     return specialize(
         f"elementwise/{'runs' if target.is_cpu else 'tiles'}",
         target,
         f=function,
-        helpers=helper_texts(function.helpers(layout.vector)),
+        helpers=helper_texts(function.helpers(form.vector)),
         inputs=dict(zip(arrays, problem.inputs, strict=True)),
         updated=len(problem.updated),
         scalars=[f"{problem.real} {part}" for part in problem.parts],
         numbers=problem.numbers,
         result=problem.result,
-        steps=dict(zip((*arrays, "out"), layout.steps, strict=True)),
-        outer=layout.outer,
-        V=layout.vector,
-        G=layout.group_size,
-        LX=layout.lanes,
-        X=layout.across,
-        Y=layout.down,
-        index="long" if layout.wide else "int",
+        steps=dict(zip((*arrays, "out"), form.steps, strict=True)),
+        outer=form.outer,
+        V=form.vector,
+        G=form.group_size,
+        LX=form.lanes,
+        X=form.across,
+        Y=form.down,
+        index="long" if form.wide else "int",
     )
 
 
@@ -322,10 +322,10 @@ class ElementwisePlan(Plan):
     """An expression bound to shapes and strides, built and ready to launch from any thread.
 
     Attributes:
-        route: The kernel's form, and how the work is dealt out.
+        kernel: The kernel, and the partition of its work.
     """
 
-    def __init__(self, engine: Engine, problem: Problem, route: Route) -> None:
+    def __init__(self, engine: Engine, problem: Problem, kernel: ElementwiseKernel) -> None:
         """Build the kernel.
 
         Raises:
@@ -338,14 +338,14 @@ class ElementwisePlan(Plan):
                 f"elementwise needs double precision, which {target.facts.name} lacks (no "
                 "cl_khr_fp64); use arrays of float32, or scalars of Python's"
             )
-        self.route = route
+        self.kernel = kernel
         self.flop = prod(problem.shape) * max(1, problem.names_read - 1)
         self.bytes = problem.nbytes
-        deal, layout, axes = self.route.deal, self.route.layout, self.route.axes
+        partition, form, axes = self.kernel.partition, self.kernel.form, self.kernel.axes
         names = [*(f"a{k}" for k in range(len(problem.inputs))), "out"]
         constants = {
-            "parts": deal.parts, "rows_each": deal.rows, "columns_each": deal.columns,
-            "rows": self.route.rows, "columns": axes[-1].size,
+            "parts": partition.parts, "rows_each": partition.rows,
+            "columns_each": partition.columns, "rows": self.kernel.rows, "columns": axes[-1].size,
         }  # fmt: skip
         for k, axis in enumerate(axes[:-1]):
             constants[f"outer{k}_size"] = axis.size
@@ -355,13 +355,13 @@ class ElementwisePlan(Plan):
             constants[f"{name}_stride"] = step
         self._bits = Packing(problem.compute, problem.scalars)
         self._launch = engine.programs.launch(
-            render_route(problem, target, self.route),
+            render(problem, target, self.kernel),
             "elementwise",
             constants,
             [f"{name}_in" for name in names],
             [*(f"{name}_offset" for name in names), *problem.parts],
-            (deal.groups * layout.group_size,),
-            (layout.group_size,),
+            (partition.groups * form.group_size,),
+            (form.group_size,),
             as_bits=problem.parts,
         )
 

@@ -1,4 +1,4 @@
-"""The ways to compute an elementwise expression: each kind of device has one."""
+"""The variants of elementwise expressions: each kind of device has one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from functools import partial
 from math import prod
 
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.elementwise.plan import ElementwisePlan, Problem, Route, render_route, settle
+from portable_gpu.ops.elementwise.plan import (
+    ElementwiseKernel,
+    ElementwisePlan,
+    Problem,
+    kernel_of,
+    render,
+)
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -30,9 +36,9 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
 
 
 def variants(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:
-    """One way: runs of elements on a CPU, tiles elsewhere."""
-    route = settle(problem, target, table)
-    layout, deal = route.layout, route.deal
+    """Return the only variant: runs of elements on a CPU, tiles elsewhere."""
+    kernel = kernel_of(problem, target, table)
+    form, partition = kernel.form, kernel.partition
     costs, units = DeviceCosts.of("device", target), target.compute_units
     computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
     way = "runs" if target.is_cpu else "tiles"
@@ -43,26 +49,26 @@ def variants(problem: Problem, target: Target, table: TuningTable) -> list[Varia
             kind=way,
             estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
-            why=_why(target, route),
-            texts=lambda: [render_route(problem, target, route)],
-            bind=partial(ElementwisePlan, problem=problem, route=route),
-            policy=route.choice.policy,
-            origin=route.choice.origin,
-            evidence=route.choice.evidence,
+            why=_why(target, kernel),
+            texts=lambda: [render(problem, target, kernel)],
+            bind=partial(ElementwisePlan, problem=problem, kernel=kernel),
+            policy=kernel.row.policy,
+            origin=kernel.row.origin,
+            evidence=kernel.row.evidence,
             details={
-                "groups": deal.groups,
-                "group size": layout.group_size,
-                "vector": layout.vector,
-                "rows": deal.rows,
-                "columns": deal.columns,
+                "groups": partition.groups,
+                "group size": form.group_size,
+                "vector": form.vector,
+                "rows": partition.rows,
+                "columns": partition.columns,
             },
         )
     ]
 
 
-def _why(target: Target, route: Route) -> str:
+def _why(target: Target, kernel: ElementwiseKernel) -> str:
     if not target.is_cpu:
         return "each group has a tile of the rows and columns that the axes merge to"
-    if route.layout.vector > 1:
+    if kernel.form.vector > 1:
         return "each work-item has a run of elements, which are computed as vectors"
     return "each work-item has a run of elements, a loop that the compiler makes vectors of"

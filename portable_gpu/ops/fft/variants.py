@@ -23,7 +23,7 @@ from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 #: An array that a step reads or writes: an input, the output, or a temporary.
 _Operand: TypeAlias = int | Temporary | Part
@@ -40,7 +40,7 @@ def one_pass_plan(engine: Engine, line: Line, factors: Table) -> Plan | None:
     if not kernels.orders:
         return None
     elem = element(dtype_of("complex128" if line.real.needs_fp64 else "complex64"))
-    choice: Choice[FftPolicy] = engine.table.choose(
+    choice: PolicyRow[FftPolicy] = engine.table.choose(
         kernels.name, kernels.policy, engine.target, elem
     )
     listed = decompositions(line, choice.policy.pass_limits, (f"between{k}" for k in count()))
@@ -67,7 +67,7 @@ def variants(
     """List the variants: all for a single axis; for several axes, the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     kernels = pass_kernels(target)
-    choice: Choice[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
+    choice: PolicyRow[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
     costs = DeviceCosts.of("device", target)
     names = (f"between{k}" for k in count())
     axes = _lines(problem)
@@ -115,7 +115,7 @@ def _variant(
     problem: FftProblem | ConvolutionProblem,
     chosen: tuple[Decomposition, ...],
     operands: list[tuple[_Operand, ...]],
-    choice: Choice[FftPolicy],
+    choice: PolicyRow[FftPolicy],
     seconds: float,
     target: Target,
 ) -> Variant:

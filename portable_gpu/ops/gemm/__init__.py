@@ -5,15 +5,15 @@ from __future__ import annotations
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.catalogue import explain, specializations
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
+from portable_gpu.ops.gemm.tiling import Tiling
 
 __all__ = [
     "Epilogue",
-    "GemmChoice",
     "GemmPolicy",
     "PackedPolicy",
+    "Tiling",
     "explain",
     "gemm",
     "matmul",

@@ -15,7 +15,6 @@ from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.gemm.binding import compute_element
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
 from portable_gpu.ops.gemm.matrix.format import format_of
@@ -23,7 +22,7 @@ from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_odd
 from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
 from portable_gpu.ops.gemm.packed import lanes
 from portable_gpu.ops.gemm.packed import plan as packed
-from portable_gpu.ops.gemm.packed.choice import PackedChoice
+from portable_gpu.ops.gemm.packed.forms import PackedForm
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
@@ -32,8 +31,9 @@ from portable_gpu.ops.gemm.tiled.estimates import direct_estimates
 from portable_gpu.ops.gemm.tiled.plan import specialization_of
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.gemm.variants import variants
-from portable_gpu.ops.gemv import plan as gemv
+from portable_gpu.ops.gemv.catalogue import specialization_of as gemv_text
 from portable_gpu.ops.gemv.problem import TRANSPOSES
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -123,24 +123,24 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     mirror = mirrored_text(replace(problem, triangle="lower", fills="mirror"), target)
     if target.is_cpu:
         vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
-        by_gemv = [gemv.specialization_of(as_gemv(one), target) for one in vectors]
+        by_gemv = [gemv_text(as_gemv(one), target) for one in vectors]
         return [*_packed(problem, target), *_side_by_side(dtype, target), *by_gemv, mirror]
-    choices = [choice for _, choice in direct_estimates(problem, target)]
+    tilings = [tiling for _, tiling in direct_estimates(problem, target)]
     shipped = TuningTable.shipped()
     for name in SHAPE_CLASSES:
         policy = GemmPolicy.for_shape_class(target, problem.compute, name)
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
         for one in (policy, row.policy):
-            choices.append(GemmChoice("tiled", one, shape_class=name))
+            tilings.append(Tiling("tiled", one, shape_class=name))
     if value_bytes(problem.compute) >= 4:
-        choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
+        tilings.append(Tiling("split-k", tilings[1].policy, splits=2))
     pairs = takes_pairs(problem, target)
-    found = [specialization_of(problem, choice, target, pairs=pairs) for choice in choices]
+    found = [specialization_of(problem, tiling, target, pairs=pairs) for tiling in tilings]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
         if fragments.takes(few, target):
-            found.append(fragments.choose(few, target, shipped).spec)
+            found.append(fragments.kernel_of(few, target, shipped).spec)
         else:
-            found.append(gemv.specialization_of(as_gemv(few), target))
+            found.append(gemv_text(as_gemv(few), target))
     found += [*_matrix_specializations(problem, dtype, target), mirror]
     return list({spec.key: spec for spec in found}.values())
 
@@ -172,17 +172,17 @@ def _matrix_specializations(
                     cuts = ({},)
                 turned = form.transposes(p) or (trans == "NT" and odd)
                 ways = [(way, cut) for way in (False, True)[: 1 + turned] for cut in cuts]
-                choices = [
-                    GemmChoice(form.kernel, row.policy, transposed=transposed, **cut)
+                tilings = [
+                    Tiling(form.kernel, row.policy, transposed=transposed, **cut)
                     for transposed, cut in ways
                 ]
                 if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
                     by_lines = replace(row.policy, bulk=False)
-                    choices += [replace(choice, policy=by_lines) for choice in choices]
-                for choice in choices:
-                    found += matrix.specializations_of(p, choice, target)
+                    tilings += [replace(tiling, policy=by_lines) for tiling in tilings]
+                for tiling in tilings:
+                    found += matrix.specializations_of(p, tiling, target)
                 if form.gathers(p.a, "a") is not None and not is_odd(row.policy):
-                    gathered = replace(choices[-1], splits=1, shares=0, gather=True)
+                    gathered = replace(tilings[-1], splits=1, shares=0, gather=True)
                     found += matrix.specializations_of(_off_the_grid(p), gathered, target)
     return found
 
@@ -195,8 +195,8 @@ def _off_the_grid(p: GemmProblem) -> GemmProblem:
 
 def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
     policy = PackedPolicy.default(target, problem.compute)
-    choices = [PackedChoice(policy, False, whole, True, True) for whole in (False, True)]
-    return [packed.specialization_of(problem, choice, target) for choice in choices]
+    tilings = [PackedForm(policy, False, whole, True, True) for whole in (False, True)]
+    return [packed.specialization_of(problem, tiling, target) for tiling in tilings]
 
 
 def _side_by_side(dtype: np.dtype[Any], target: Target) -> list[Specialization]:

@@ -11,9 +11,9 @@ import pyopencl.array as cla
 
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.gemm.binding import bind
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy, value_words
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.ladder import Ladder, Rung, climbing_engine
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View, places
@@ -98,7 +98,7 @@ def _fitted(target: Target, dtype: str, policy: GemmPolicy) -> GemmPolicy:
 
 
 def _rung(engine: Engine, name: str, policy: GemmPolicy | None) -> Rung:
-    choice = GemmChoice("direct" if policy is None else "tiled", policy)
+    tiling = Tiling("direct" if policy is None else "tiled", policy)
 
     def bound(arrays: Sequence[Any]) -> Callable[[], Any]:
         a, b = arrays
@@ -108,7 +108,7 @@ def _rung(engine: Engine, name: str, policy: GemmPolicy | None) -> Rung:
             engine.target, *views, trans_a="N", trans_b="N", stages=(), extras=(),
             multiplies=True, reads_c=False,
         )  # fmt: skip
-        plan = TiledPlan(engine, problem, choice)
+        plan = TiledPlan(engine, problem, tiling)
         enqueue = partial(plan.enqueue, engine.state(), *places(views), (1.0, 0.0))
 
         def call() -> Any:

@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import estimates as matrix_estimates
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.check import works, works_in_pairs
-from portable_gpu.ops.gemm.matrix.format import Format, format_of
+from portable_gpu.ops.gemm.matrix.format import MatrixFormat, format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
 from portable_gpu.ops.gemm.mirror import filled
 from portable_gpu.ops.gemm.packed import lanes
-from portable_gpu.ops.gemm.packed.choice import (
-    PackedChoice,
-    choose_packed,
-    packed_choices,
+from portable_gpu.ops.gemm.packed.forms import (
+    PackedForm,
+    packed_forms,
     packed_seconds,
+    preferred_form,
     row_of,
     shape_class,
 )
@@ -34,13 +33,14 @@ from portable_gpu.ops.gemm.skinny import vectors as skinny
 from portable_gpu.ops.gemm.tiled import estimates as tiles
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 
 def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
@@ -126,16 +126,16 @@ def _groups(problem: GemmProblem, target: Target, table: TuningTable) -> Iterato
 
 def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
     """Return the forms of the packed product, of which a rule prefers one."""
-    choice = choose_packed(problem, target, table)
-    preferred = _packed_variant(problem, choice, target)
+    form = preferred_form(problem, target, table)
+    preferred = _packed_variant(problem, form, target)
     others = [
-        _packed_variant(problem, form, target)
-        for form in packed_choices(problem, target, table)
-        if form != choice
+        _packed_variant(problem, other, target)
+        for other in packed_forms(problem, target, table)
+        if other != form
     ]
     row = row_of(problem, target, table)
     if lanes.takes(problem, row.policy):
-        gain = lanes.gain(problem, row.policy, choice, target)
+        gain = lanes.gain(problem, row.policy, form, target)
         side_by_side = _side_by_side(problem, row, preferred.estimate / gain, target)
         if gain > lanes.LEAST_GAIN:
             others = [preferred, *others]
@@ -146,35 +146,35 @@ def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> list[Va
     return by_rule("form of the packed product", [preferred], others, costs)
 
 
-def _packed_variant(problem: GemmProblem, choice: PackedChoice, target: Target) -> Variant:
+def _packed_variant(problem: GemmProblem, form: PackedForm, target: Target) -> Variant:
     path, why = "packed", "a CPU: panels packed in memory, no local memory"
-    if choice.strip:
+    if form.strip:
         path += ", strips"
         why += "; each work-item packs the columns that it multiplies"
-    elif choice.whole:
+    elif form.whole:
         path += ", whole"
         why += "; each product is small enough for one work-item"
     return Variant(
         path=path,
-        name=choice.name,
-        kind=choice.name,
+        name=form.name,
+        kind=form.name,
         estimate=packed_seconds(problem, target),
-        launches=choice.launches,
+        launches=form.launches,
         why=why,
-        texts=lambda: [packed_text(problem, choice, target)],
-        bind=partial(PackedPlan, problem=problem, choice=choice),
-        policy=choice.policy,
-        origin=choice.origin,
-        evidence=choice.evidence,
+        texts=lambda: [packed_text(problem, form, target)],
+        bind=partial(PackedPlan, problem=problem, form=form),
+        policy=form.policy,
+        origin=form.origin,
+        evidence=form.evidence,
         details={
-            "shape class": shape_class(problem), "transposed": choice.transposed,
+            "shape class": shape_class(problem), "transposed": form.transposed,
             **_costs(problem),
         },
     )  # fmt: skip
 
 
 def _side_by_side(
-    problem: GemmProblem, row: Choice[PackedPolicy], seconds: float, target: Target
+    problem: GemmProblem, row: PolicyRow[PackedPolicy], seconds: float, target: Target
 ) -> Variant:
     """Return small products side by side, each in a lane of a CPU's vectors."""
     return Variant(
@@ -194,21 +194,21 @@ def _side_by_side(
 
 
 def _tiled(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
-    for seconds, choice in tiles.estimates(problem, target, table):
-        details = _details(problem, choice)
+    for seconds, tiling in tiles.estimates(problem, target, table):
+        details = _details(problem, tiling)
         if takes_pairs(problem, target):
             details["steps of k an instruction"] = 2
-        yield _simt(problem, choice, target, seconds, details)
+        yield _simt(problem, tiling, target, seconds, details)
 
 
 def _direct(problem: GemmProblem, target: Target) -> Iterator[Variant]:
-    for seconds, choice in tiles.direct_estimates(problem, target):
-        yield _simt(problem, choice, target, seconds, _costs(problem))
+    for seconds, tiling in tiles.direct_estimates(problem, target):
+        yield _simt(problem, tiling, target, seconds, _costs(problem))
 
 
 def _simt(
     problem: GemmProblem,
-    choice: GemmChoice,
+    tiling: Tiling,
     target: Target,
     seconds: float,
     details: dict[str, Any],
@@ -217,25 +217,25 @@ def _simt(
 
     def bind(engine: Engine) -> Plan:
         pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
-        return TiledPlan(engine, problem, choice, pairs=pairs)
+        return TiledPlan(engine, problem, tiling, pairs=pairs)
 
     def texts() -> list[Specialization]:
-        computed = problem.transpose() if choice.transposed else problem
+        computed = problem.transpose() if tiling.transposed else problem
         pairs = takes_pairs(problem, target)
-        return [specialization_of(computed, choice, target, pairs=pairs)]
+        return [specialization_of(computed, tiling, target, pairs=pairs)]
 
     return Variant(
-        path=choice.path,
-        name=choice.name,
-        kind=choice.name if choice.policy is None else f"{choice.path}, {choice.shape_class}",
+        path=tiling.path,
+        name=tiling.name,
+        kind=tiling.name if tiling.policy is None else f"{tiling.path}, {tiling.shape_class}",
         estimate=seconds,
         launches=1,
-        why=choice.why,
+        why=tiling.why,
         texts=texts,
         bind=bind,
-        policy=choice.policy,
-        origin=choice.origin,
-        evidence=choice.evidence,
+        policy=tiling.policy,
+        origin=tiling.origin,
+        evidence=tiling.evidence,
         details=details,
     )
 
@@ -244,68 +244,68 @@ def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -
     """Yield the tiles of matrix units, if the target has them."""
     form = format_of(problem, target)
     if form is not None:
-        for seconds, choice in matrix_estimates.estimates(problem, target, table):
-            yield _Group(seconds, partial(_copied, problem, choice, form, target, seconds))
+        for seconds, tiling in matrix_estimates.estimates(problem, target, table):
+            yield _Group(seconds, partial(_copied, problem, tiling, form, target, seconds))
 
 
 def _copied(
-    problem: GemmProblem, choice: GemmChoice, form: Format, target: Target, seconds: float
+    problem: GemmProblem, tiling: Tiling, form: MatrixFormat, target: Target, seconds: float
 ) -> Iterator[Variant]:
     """Yield a variant of matrix units by each way to copy its tiles to local memory.
 
     By a rule, copies by work-items come after those of the copy engine: they are slower, and serve
     a driver that does not have the engine's instructions.
     """
-    variant = _on_matrix_units(problem, choice, form, target, seconds)
-    if not (isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk):
+    variant = _on_matrix_units(problem, tiling, form, target, seconds)
+    if not (isinstance(tiling.policy, WgmmaPolicy) and tiling.policy.bulk):
         yield variant
         return
-    policy = replace(choice.policy, bulk=False)
-    computed = problem.transpose() if choice.transposed else problem
+    policy = replace(tiling.policy, bulk=False)
+    computed = problem.transpose() if tiling.transposed else problem
     if not matrix_estimates.takes(policy, computed, form):
         yield variant
         return
     decision = f"copies of {variant.name}"
-    by_items = _on_matrix_units(problem, replace(choice, policy=policy), form, target, seconds)
+    by_items = _on_matrix_units(problem, replace(tiling, policy=policy), form, target, seconds)
     yield replace(variant, decision=decision)
     yield replace(by_items, decision=decision)
 
 
 def _on_matrix_units(
-    problem: GemmProblem, choice: GemmChoice, form: Format, target: Target, seconds: float
+    problem: GemmProblem, tiling: Tiling, form: MatrixFormat, target: Target, seconds: float
 ) -> Variant:
-    policy = choice.policy
+    policy = tiling.policy
     bulk = isinstance(policy, WgmmaPolicy) and policy.bulk
-    computed = problem.transpose() if choice.transposed else problem
-    passes = matrix.repacked_bytes(computed, form, bulk, choice.gather)
+    computed = problem.transpose() if tiling.transposed else problem
+    passes = matrix.repacked_bytes(computed, form, bulk, tiling.gather)
     by_items = isinstance(policy, WgmmaPolicy) and not policy.bulk
-    by = ", gathered" if choice.gather else ", by work-items" if by_items else ""
+    by = ", gathered" if tiling.gather else ", by work-items" if by_items else ""
     return Variant(
-        path=choice.path,
-        name=f"{choice.name}{by}",
-        kind=f"{choice.path}, {choice.shape_class}{by}",
+        path=tiling.path,
+        name=f"{tiling.name}{by}",
+        kind=f"{tiling.path}, {tiling.shape_class}{by}",
         estimate=seconds + matrix_estimates.repack_seconds(passes, target),
         launches=1 + len(passes),
-        why=choice.why,
-        texts=partial(matrix.specializations_of, problem, choice, target),
-        bind=partial(matrix.MatrixPlan, problem=problem, choice=choice),
-        works=partial(works, problem=problem, bulk=bulk, gather=choice.gather),
+        why=tiling.why,
+        texts=partial(matrix.specializations_of, problem, tiling, target),
+        bind=partial(matrix.MatrixPlan, problem=problem, tiling=tiling),
+        works=partial(works, problem=problem, bulk=bulk, gather=tiling.gather),
         policy=policy,
-        origin=choice.origin,
-        evidence=choice.evidence,
-        details=_details(problem, choice),
+        origin=tiling.origin,
+        evidence=tiling.evidence,
+        details=_details(problem, tiling),
     )
 
 
-def _details(problem: GemmProblem, choice: GemmChoice) -> dict[str, Any]:
-    assert choice.policy is not None
+def _details(problem: GemmProblem, tiling: Tiling) -> dict[str, Any]:
+    assert tiling.policy is not None
     return {
-        "shape class": choice.shape_class,
-        "splits of k": choice.splits,
-        **({"groups that share k": choice.shares} if choice.shares else {}),
-        "transposed": choice.transposed,
-        "group size": choice.policy.group_size,
-        "local memory": choice.policy.local_bytes(problem.compute),
+        "shape class": tiling.shape_class,
+        "splits of k": tiling.splits,
+        **({"groups that share k": tiling.shares} if tiling.shares else {}),
+        "transposed": tiling.transposed,
+        "group size": tiling.policy.group_size,
+        "local memory": tiling.policy.local_bytes(problem.compute),
         **_costs(problem),
     }
 

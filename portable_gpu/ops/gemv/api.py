@@ -12,8 +12,8 @@ from portable_gpu.arguments import one_of, only_one
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
-from portable_gpu.ops.gemv.plan import variants
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
+from portable_gpu.ops.gemv.variants import variants
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter
 from portable_gpu.ops.variant import bind_best

@@ -14,10 +14,10 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.gemv import cases
 from portable_gpu.ops.gemv.api import gemv
+from portable_gpu.ops.gemv.catalogue import explain, specializations
 from portable_gpu.ops.gemv.checks import checks
 from portable_gpu.ops.gemv.edges import edge_checks
 from portable_gpu.ops.gemv.ladder import ladders
-from portable_gpu.ops.gemv.plan import explain, specializations
 from portable_gpu.ops.gemv.random_sizes import RANDOM
 
 _GEMV = OperationRecord(

@@ -10,7 +10,7 @@ from portable_gpu.ops.gemv.api import gemv
 from portable_gpu.ops.gemv.policy import RowPolicy
 from portable_gpu.ops.ladder import Ladder, Rung, climbing_engine
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 
 class _Table(TuningTable):
@@ -24,7 +24,7 @@ class _Table(TuningTable):
         """The policy, if it is of the type."""
         if isinstance(self._policy, policy_type):
             self._policy.check(target, elem)
-            return Choice(self._policy, "a rung of the ladder")
+            return PolicyRow(self._policy, "a rung of the ladder")
         return super().choose(kernel, policy_type, target, elem, *rest)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portable_gpu.codegen.reductions import Reduction
-from portable_gpu.ops.reduce.deal import Deal, Layout, cut
 from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition, split_elements
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.vectors import aligned_vector, doubled, fits, in_flight, widest_vector
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
@@ -36,7 +36,7 @@ def gpu_columns(
     geometry: Geometry,
     alignment: int,
     wanted: int,
-) -> tuple[Layout, Deal]:
+) -> tuple[ReduceForm, ReducePartition]:
     """Groups that have blocks of columns, or a part of one."""
     columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
     vector, widest, aligned = 1, 1, False
@@ -87,13 +87,13 @@ def gpu_columns(
     # Of 528 x 31997 float64 an H200 makes one part each in 36 us, and two in 66.
     shared = count >= _LEAST_STEPS * step and 2 * wanted > 3 * tiles
     parts = -(-wanted // tiles) if shared else 1
-    inner, outer, inner_span, outer_span = cut(parts, geometry, step)
+    inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)
     kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
     split = inner * outer > 1
-    layout = Layout(
+    form = ReduceForm(
         "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
     )
-    return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
+    return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, 1)
 
 
 def _lanes_of_many(

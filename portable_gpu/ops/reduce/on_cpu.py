@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from portable_gpu.codegen.reductions import Reduction
-from portable_gpu.ops.reduce.deal import Deal, Layout, cut
 from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition, split_elements
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.vectors import widest_vector
 
@@ -19,7 +19,7 @@ _CPU_ROWS = 8
 
 def cpu_rows(
     policy: ReducePolicy, reduction: Reduction, geometry: Geometry, wanted: int, unit: bool
-) -> tuple[Layout, Deal]:
+) -> tuple[ReduceForm, ReducePartition]:
     """Rows on a CPU: short ones a vector's lane each, others one after the other."""
     n, rows = geometry.inner.size, geometry.rows
     strides = geometry.inner.strides[: len(reduction.streamed)]
@@ -29,33 +29,33 @@ def cpu_rows(
     side_by_side = short and set(strides) == {1} and 1 < together <= rows
     # Each step waits for the one before, and where nothing is lifted there are more side by side.
     unroll = policy.unroll * (1 if reduction.block else 2)
-    layout = Layout(
+    form = ReduceForm(
         "rows", 1, 1, together if side_by_side else vector, 1, unroll, False, unit,
         not side_by_side, max(1, len(geometry.kept)), len(geometry.outer),
         side_by_side=side_by_side,
     )  # fmt: skip
     least = together if side_by_side else 1
     parts = 1 if side_by_side else -(-wanted // max(1, rows))
-    inner, outer, inner_span, outer_span = cut(parts, geometry, vector * unroll)
+    inner, outer, inner_span, outer_span = split_elements(parts, geometry, vector * unroll)
     if inner * outer > 1:
-        return layout, Deal(rows, inner, outer, inner_span, outer_span, 1)
+        return form, ReducePartition(rows, inner, outer, inner_span, outer_span, 1)
     each = -(-rows // (wanted * least)) * least
-    return layout, Deal(-(-rows // each), 1, 1, inner_span, outer_span, each)
+    return form, ReducePartition(-(-rows // each), 1, 1, inner_span, outer_span, each)
 
 
 def cpu_columns(
     policy: ReducePolicy, reduction: Reduction, geometry: Geometry, wanted: int
-) -> tuple[Layout, Deal]:
+) -> tuple[ReduceForm, ReducePartition]:
     """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
     columns = geometry.kept[-1].size
     vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
     vector = vector if vector <= columns else 1
     most = min(_CPU_COLUMNS, policy.column_bytes // reduction.inputs[0].itemsize)
     unroll = min(_CPU_ROWS, reduction.block or _CPU_ROWS)
-    layout = Layout(
+    form = ReduceForm(
         "columns", 1, 1, vector, max(1, most // vector), unroll, False, False, True,
         len(geometry.kept) - 1, len(geometry.outer),
     )  # fmt: skip
-    tiles = -(-columns // layout.block) * (geometry.rows // columns)
-    inner, outer, inner_span, outer_span = cut(-(-wanted // tiles), geometry, unroll)
-    return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
+    tiles = -(-columns // form.block) * (geometry.rows // columns)
+    inner, outer, inner_span, outer_span = split_elements(-(-wanted // tiles), geometry, unroll)
+    return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, 1)

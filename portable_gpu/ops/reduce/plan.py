@@ -13,33 +13,33 @@ from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.reduce.deal import Deal, Layout
+from portable_gpu.ops.reduce.forms import is_unit, kernel_forms, render_form
 from portable_gpu.ops.reduce.geometry import Geometry
-from portable_gpu.ops.reduce.layout import is_unit, lay_out, render_layout
+from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 
 @dataclass(frozen=True)
-class Route:
-    """The way of one reduction.
+class ReduceKernel:
+    """A kernel for one reduction, and the partition of its work.
 
     Attributes:
         reduction: What is computed.
         geometry: On which axes.
-        choice: The policy, and where it came from.
-        layout, deal: The kernel's form, and how the work is dealt out.
+        row: The policy, and its origin.
+        form, partition: The form of the kernel, and the partition of the work.
     """
 
     reduction: Reduction
     geometry: Geometry
-    choice: Choice[ReducePolicy]
-    layout: Layout
-    deal: Deal
+    row: PolicyRow[ReducePolicy]
+    form: ReduceForm
+    partition: ReducePartition
 
     @property
     def unit(self) -> bool:
@@ -55,7 +55,7 @@ class Route:
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
-        return render_layout(target, self.reduction, self.layout)
+        return render_form(target, self.reduction, self.form)
 
 
 def reduction_for(request: Request, target: Target) -> Reduction:
@@ -73,39 +73,39 @@ class ReducePlan(Plan):
     """A reduction bound to shapes and strides, built and ready to launch from any thread.
 
     Attributes:
-        route: The way.
-        layout: The kernel's form.
+        kernel: The kernel and the partition of its work.
+        form: The form of the kernel.
     """
 
-    def __init__(self, engine: Engine, route: Route) -> None:
+    def __init__(self, engine: Engine, kernel: ReduceKernel) -> None:
         """Build the kernel.
 
         Raises:
             BuildError: The driver refused the kernel.
         """
-        target, self.route = engine.target, route
-        reduction, geometry, self.layout, deal = (
-            route.reduction, route.geometry, route.layout, route.deal,
+        target, self.kernel = engine.target, kernel
+        reduction, geometry, self.form, partition = (
+            kernel.reduction, kernel.geometry, kernel.form, kernel.partition,
         )  # fmt: skip
         self.flop = geometry.rows * geometry.count  # about one operation for each element
-        self.bytes = route.bytes
+        self.bytes = kernel.bytes
         arrays = [*(f"{name}_in" for name in reduction.names), "out"]
-        self._parts = deal.parts
-        space = ["counters", "partial"] * (deal.parts > 1)
+        self._parts = partition.parts
+        space = ["counters", "partial"] * (partition.parts > 1)
         # How far turned axes move the offset of each input.
         self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
-        self._counters = deal.tiles
-        block = self.layout.block if self.layout.kind == "columns" else 1
-        self._partial_bytes = deal.tiles * deal.parts * block * reduction.acc.bytes
-        self.workspace_bytes = self._partial_bytes if deal.parts > 1 else 0
+        self._counters = partition.tiles
+        block = self.form.block if self.form.kind == "columns" else 1
+        self._partial_bytes = partition.tiles * partition.parts * block * reduction.acc.bytes
+        self.workspace_bytes = self._partial_bytes if partition.parts > 1 else 0
         self._launch = engine.programs.launch(
-            route.specialization(target),
-            f"reduce_{self.layout.kind}",
-            _constants(self.layout, deal, geometry, reduction.names),
+            kernel.specialization(target),
+            f"reduce_{self.form.kind}",
+            _constants(self.form, partition, geometry, reduction.names),
             [*arrays, *space],
             [f"{name}_offset" for name in (*reduction.names, "out")],
-            (deal.tiles * deal.parts * self.layout.group_size,),
-            (self.layout.group_size,),
+            (partition.tiles * partition.parts * self.form.group_size,),
+            (self.form.group_size,),
         )
 
     def enqueue(
@@ -124,14 +124,14 @@ class ReducePlan(Plan):
         return self._launch(state, buffers, offsets, wait_for)
 
 
-def routes(
+def kernels(
     reduction: Reduction,
     geometry: Geometry,
     alignment: int,
     target: Target,
     table: TuningTable,
-) -> list[Route]:
-    """Every route of a reduction: along the rows that it folds, or beside them.
+) -> list[ReduceKernel]:
+    """Return the kernels of a reduction: along the rows that it folds, or across them.
 
     Args:
         reduction: What.
@@ -139,42 +139,42 @@ def routes(
         alignment: A power of two that divides the address of each input's first element.
         target, table: For what device, and by which policies.
     """
-    choice = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
-    ways = lay_out(choice.policy, target, reduction, geometry, alignment)
-    return [Route(reduction, geometry, choice, layout, deal) for layout, deal in ways]
+    row = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
+    forms = kernel_forms(row.policy, target, reduction, geometry, alignment)
+    return [ReduceKernel(reduction, geometry, row, form, partition) for form, partition in forms]
 
 
 def _constants(
-    layout: Layout, deal: Deal, geometry: Geometry, names: Sequence[str]
+    form: ReduceForm, partition: ReducePartition, geometry: Geometry, names: Sequence[str]
 ) -> dict[str, int | None]:
     """The kernel's scalars that stay: see ``cl_kernels/reduce/_part.cl.mako``."""
     found: dict[str, int | None] = {
         "outer_count": geometry.outer_count,
-        "outer_span": deal.outer_span,
+        "outer_span": partition.outer_span,
         "n": geometry.inner.size,
-        "span": deal.inner_span,
+        "span": partition.inner_span,
         "count": geometry.count,
     }
-    if layout.split:
-        found["inner_parts"] = deal.inner_parts
-        if deal.parts == 1:
+    if form.split:
+        found["inner_parts"] = partition.inner_parts
+        if partition.parts == 1:
             found |= {"counters": None, "partial": None}
-    if layout.split or layout.kind == "columns":
-        found["parts"] = deal.parts
+    if form.split or form.kind == "columns":
+        found["parts"] = partition.parts
     arrays = (*names, "out")
     kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a CPU's kernel has one at least
     for kind, axes, those in (
-        ("kept", kept[: layout.kept], arrays),
+        ("kept", kept[: form.kept], arrays),
         ("outer", geometry.outer, names),
     ):
         for k, axis in enumerate(axes):
             found[f"{kind}{k}_size"] = axis.size
             found |= _strides(those, f"{kind}{k}", axis)
-    if layout.kind == "columns":
+    if form.kind == "columns":
         found["columns"] = geometry.kept[-1].size
         found |= _strides(arrays, "column", geometry.kept[-1])
     else:
-        found |= {"rows": geometry.rows, "rows_per_group": deal.rows_per_group}
+        found |= {"rows": geometry.rows, "rows_per_group": partition.rows_per_group}
     inner = geometry.inner.strides[: len(names)]
     return found | {f"{name}_stride": step for name, step in zip(names, inner, strict=True)}
 

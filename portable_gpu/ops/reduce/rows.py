@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portable_gpu.codegen.reductions import Reduction
-from portable_gpu.ops.reduce.deal import Deal, Layout, cut
 from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition, split_elements
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.vectors import aligned_vector, fits, unrolled, widest_vector
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
@@ -42,7 +42,7 @@ def gpu_rows(
     alignment: int,
     wanted: int,
     unit: bool,
-) -> tuple[Layout, Deal]:
+) -> tuple[ReduceForm, ReducePartition]:
     """Sub-groups or groups that have a row each, or groups that share one."""
     elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
     vector, aligned, peel = 1, False, False
@@ -60,7 +60,7 @@ def gpu_rows(
         unroll = unrolled(own, target, reduction, vector, n // (lanes * vector))
     group_rows = size // lanes
     parts = _row_parts(policy, target, reduction, geometry, wanted) if lanes == size else 1
-    inner, outer, inner_span, outer_span = cut(parts, geometry, lanes * vector * unroll)
+    inner, outer, inner_span, outer_span = split_elements(parts, geometry, lanes * vector * unroll)
     if inner * outer > 1:
         tiles, rows_per_group = rows, 1
     else:
@@ -68,11 +68,11 @@ def gpu_rows(
         groups = max(1, min(most, -(-rows // group_rows)))
         rows_per_group = -(-rows // (groups * group_rows)) * group_rows
         tiles = -(-rows // rows_per_group)
-    layout = Layout(
+    form = ReduceForm(
         "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1,
         len(geometry.kept), len(geometry.outer), peel=peel,
     )  # fmt: skip
-    return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
+    return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, rows_per_group)
 
 
 def _row_vector(

@@ -9,7 +9,13 @@ from math import prod
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
 from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.plan import ReducePlan, Route, reduction_for, require_fp64, routes
+from portable_gpu.ops.reduce.plan import (
+    ReduceKernel,
+    ReducePlan,
+    kernels,
+    reduction_for,
+    require_fp64,
+)
 from portable_gpu.ops.reduce.problem import Problem, centre_dtype
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
@@ -76,35 +82,35 @@ def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Varian
         problem.shape, problem.reduced, list(problem.strides), problem.out_strides,
         reduction.indexed,
     )  # fmt: skip
-    rows, *columns = routes(reduction, geometry, problem.alignment, target, table)
-    first, others = [_variant(rows, target)], [_variant(route, target) for route in columns]
+    rows, *columns = kernels(reduction, geometry, problem.alignment, target, table)
+    first, others = [_variant(rows, target)], [_variant(kernel, target) for kernel in columns]
     if columns and not rows.unit:
         first, others = others, first
     costs = DeviceCosts.of("device", target)
     return by_rule("the axis along which work-items read", first, others, costs)
 
 
-def _variant(route: Route, target: Target) -> Variant:
-    costs, layout, deal = DeviceCosts.of("device", target), route.layout, route.deal
-    slowdown = _slowdown(route)
+def _variant(kernel: ReduceKernel, target: Target) -> Variant:
+    costs, form, partition = DeviceCosts.of("device", target), kernel.form, kernel.partition
+    slowdown = _slowdown(kernel)
     return Variant(
-        path=f"{layout.kind}{', split' if deal.parts > 1 else ''}",
-        name=layout.kind,
-        kind=layout.kind,
-        estimate=route.bytes / (costs.bandwidth * target.compute_units) * slowdown,
+        path=f"{form.kind}{', split' if partition.parts > 1 else ''}",
+        name=form.kind,
+        kind=form.kind,
+        estimate=kernel.bytes / (costs.bandwidth * target.compute_units) * slowdown,
         launches=1,
-        why=_why(route, target),
-        texts=lambda: [route.specialization(target)],
-        bind=partial(ReducePlan, route=route),
-        policy=route.choice.policy,
-        origin=route.choice.origin,
-        evidence=route.choice.evidence,
+        why=_why(kernel, target),
+        texts=lambda: [kernel.specialization(target)],
+        bind=partial(ReducePlan, kernel=kernel),
+        policy=kernel.row.policy,
+        origin=kernel.row.origin,
+        evidence=kernel.row.evidence,
         details={
-            "groups": deal.tiles * deal.parts,
-            "group size": layout.group_size,
-            "parts of a result": deal.parts,
-            "vector": layout.vector,
-            "unroll": layout.unroll,
+            "groups": partition.tiles * partition.parts,
+            "group size": form.group_size,
+            "parts of a result": partition.parts,
+            "vector": form.vector,
+            "unroll": form.unroll,
             "lanes": target.exchange,
         },
     )
@@ -147,30 +153,30 @@ def _one_pass(squares: Variant) -> Variant:
     )
 
 
-def _slowdown(route: Route) -> float:
+def _slowdown(kernel: ReduceKernel) -> float:
     """Return the factor of the time of a kernel that is due to the strides along its axis."""
-    if route.layout.kind == "columns" or route.unit:
+    if kernel.form.kind == "columns" or kernel.unit:
         return 1.0
-    return stride_waste(route.geometry.inner.strides[0])
+    return stride_waste(kernel.geometry.inner.strides[0])
 
 
-def _why(route: Route, target: Target) -> str:
-    layout, deal, rows = route.layout, route.deal, route.geometry.rows
-    if layout.kind == "columns":
+def _why(kernel: ReduceKernel, target: Target) -> str:
+    form, partition, rows = kernel.form, kernel.partition, kernel.geometry.rows
+    if form.kind == "columns":
         why = "results lie next to each other and the folded axis does not"
         why += ", so work-items go side by side along the results"
     else:
         why = "work-items stream along the folded axis"
-        if layout.side_by_side:
-            why += f", {layout.vector} short rows at a time"
-        if layout.lanes < layout.group_size:
-            why += f", {layout.lanes} to a row, {layout.block} rows to a group"
+        if form.side_by_side:
+            why += f", {form.vector} short rows at a time"
+        if form.lanes < form.group_size:
+            why += f", {form.lanes} to a row, {form.block} rows to a group"
     results = "one result" if rows == 1 else f"{rows} results"
-    if deal.parts > 1:
+    if partition.parts > 1:
         why += (
             f"; {results} would leave some of {target.compute_units} compute units idle, so each "
-            f"is cut into {deal.parts} parts, and the last group to finish folds them in order"
+            f"is cut into {partition.parts} parts, and the last group to finish folds them in order"
         )
-    elif layout.kind == "rows" and rows == 1:
+    elif form.kind == "rows" and rows == 1:
         why += "; too small to share among work-groups"
     return why

@@ -11,14 +11,14 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix.format import F64, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import POLICIES, WgmmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
+from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
@@ -46,8 +46,8 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool
 
     def bind(small: GemmProblem) -> Plan:
         transposed = whole_tf32 and form.transposes(small)
-        choice = GemmChoice("", policy, transposed=transposed, gather=gather)
-        return MatrixPlan(engine, small, choice)
+        tiling = Tiling("", policy, transposed=transposed, gather=gather)
+        return MatrixPlan(engine, small, tiling)
 
     key = ("matrix units work", form.kind, whole_tf32, bulk, gather)
     what = "bulk copies" if bulk else "matrix units"
@@ -61,7 +61,7 @@ def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
     key = ("matrix units work", "few columns", problem.a.elem.name)
 
     def bind(small: GemmProblem) -> Plan:
-        return SkinnyPlan(engine, small, choose(small, engine.target, engine.table))
+        return SkinnyPlan(engine, small, kernel_of(small, engine.target, engine.table))
 
     return engine.plan(key, lambda: _check(engine, problem, _FEW_COLUMNS, bind))
 
@@ -71,7 +71,7 @@ def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
     policy = GemmPolicy.for_shape_class(engine.target, problem.compute, "small")
 
     def bind(small: GemmProblem) -> Plan:
-        return TiledPlan(engine, small, GemmChoice("tiled", policy), pairs=True)
+        return TiledPlan(engine, small, Tiling("tiled", policy), pairs=True)
 
     key = ("products of pairs work",)
     return engine.plan(key, lambda: _check(engine, problem, _SIZES, bind, "products of pairs"))

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
-from portable_gpu.ops.gemm.matrix.format import SIDES, Format, Layout, format_of
+from portable_gpu.ops.gemm.matrix.format import SIDES, MatrixFormat, OperandLayout, format_of
 from portable_gpu.ops.gemm.matrix.policy import (
     POLICIES,
     MatrixPolicy,
@@ -17,9 +16,10 @@ from portable_gpu.ops.gemm.matrix.policy import (
 )
 from portable_gpu.ops.gemm.matrix.stores import by_lines, off_the_grid, with_room
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 MOST_BATCH = 65535
 # C of 3065 x 64 x 3833 float16 on an H200, beside 3840 columns: stored by warps, and by elements.
@@ -66,8 +66,8 @@ class MatrixCosts(Costs):
 
 
 @dataclass(frozen=True)
-class Cut:
-    """How k is cut: see :class:`GemmChoice`.
+class KPartition:
+    """A partition of k over work-groups: see :class:`Tiling`.
 
     Attributes:
         splits, whole, shares, lanes: As there.
@@ -119,7 +119,7 @@ class Work:
 
 def estimates(
     problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[tuple[float, GemmChoice]]:
+) -> Iterator[tuple[float, Tiling]]:
     """Every class of tiles and cut of k, with its seconds; none where matrix units do not apply."""
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
@@ -130,7 +130,7 @@ def estimates(
     device = DeviceCosts.of("device", target)
     moving = p.moving(device, units, costs.stores)
     transposes = cache(partial(form.transposes, p))
-    gathering: dict[bool, list[Layout]] = {}
+    gathering: dict[bool, list[OperandLayout]] = {}
     for shape_class, row in fitting(p, form, target, table):
         efficiency = costs.efficiency[shape_class]
         transposed = transposes(is_odd(row.policy))
@@ -157,7 +157,7 @@ def estimates(
             for cut in _cuts(computed, policy, work, form, gathered > 0):
                 if cut.shares and not target.forward_progress:
                     continue  # groups that share a tile wait for each other
-                choice = GemmChoice(
+                tiling = Tiling(
                     path=f"{kernel}, split-k" if cut.is_cut else kernel,
                     policy=replace(policy, band=cut.band) if cut.band else policy,
                     splits=cut.splits,
@@ -177,7 +177,7 @@ def estimates(
                 else:
                     time, after = _of_tiles(cut, work, costs, costs.alone.get(shape_class, 1.0)), 0
                 seconds = overlapped(time * costs.step, moving) + after * costs.step + costs.start
-                yield seconds, choice
+                yield seconds, tiling
 
 
 def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: MatrixCosts) -> float:
@@ -188,7 +188,7 @@ def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: Matrix
     return costs.turned if turned else 1.0
 
 
-def _of_warpgroups(cut: Cut, work: Work, costs: MatrixCosts) -> tuple[float, float]:
+def _of_warpgroups(cut: KPartition, work: Work, costs: MatrixCosts) -> tuple[float, float]:
     """What persistent groups take while they multiply, and after the last step."""
     w, storing = work, work.storing
     if cut.shares:
@@ -206,7 +206,7 @@ def _of_warpgroups(cut: Cut, work: Work, costs: MatrixCosts) -> tuple[float, flo
     return overlapped(time, w.tiles * w.steps * w.lines * costs.line), after
 
 
-def _of_tiles(cut: Cut, work: Work, costs: MatrixCosts, alone: float) -> float:
+def _of_tiles(cut: KPartition, work: Work, costs: MatrixCosts, alone: float) -> float:
     """What groups of a tile each, or of a part of one, take."""
     w = work
     turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
@@ -221,7 +221,10 @@ def _of_tiles(cut: Cut, work: Work, costs: MatrixCosts, alone: float) -> float:
 
 
 def _ways_of_copying(
-    policy: MatrixPolicy, computed: GemmProblem, form: Format, gathering: Sequence[Layout]
+    policy: MatrixPolicy,
+    computed: GemmProblem,
+    form: MatrixFormat,
+    gathering: Sequence[OperandLayout],
 ) -> Iterator[tuple[MatrixPolicy, int]]:
     """The policy with what has to be repacked; and without, where that can be gathered.
 
@@ -235,7 +238,9 @@ def _ways_of_copying(
         yield by_items, gathered
 
 
-def takes(policy: MatrixPolicy, computed: GemmProblem, form: Format, gather: bool = False) -> bool:
+def takes(
+    policy: MatrixPolicy, computed: GemmProblem, form: MatrixFormat, gather: bool = False
+) -> bool:
     """Whether tiles can take B as it comes: narrow ones have no lines across k.
 
     Args:
@@ -274,8 +279,8 @@ def repack_seconds(nbytes: list[int], target: Target) -> float:
 
 
 def fitting(
-    problem: GemmProblem, form: Format, target: Target, table: TuningTable
-) -> Iterator[tuple[str, Choice[MatrixPolicy]]]:
+    problem: GemmProblem, form: MatrixFormat, target: Target, table: TuningTable
+) -> Iterator[tuple[str, PolicyRow[MatrixPolicy]]]:
     """The kinds of product that have policies which fit the target, and their rows of the table.
 
     Raises:
@@ -310,15 +315,15 @@ def _cuts(
     p: GemmProblem,
     policy: MatrixPolicy,
     work: Work,
-    form: Format,
+    form: MatrixFormat,
     gathered: bool,
-) -> Iterator[Cut]:
+) -> Iterator[KPartition]:
     """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times.
 
     ``p`` is the problem the way round in which it is computed.
     """
     units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
-    yield Cut()
+    yield KPartition()
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
@@ -331,15 +336,15 @@ def _cuts(
                 yield cut
         return
     for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
-        yield Cut(splits)
+        yield KPartition(splits)
     whole = tiles // units * units
     if form.kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
         left = tiles - whole
         for splits in _splits(steps, left, left * size, units)[1:]:
-            yield Cut(splits, whole)
+            yield KPartition(splits, whole)
 
 
-def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
+def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:
     """Whether registers are left for shares.
 
     Of 4-byte elements ptxas spills 16 to 32 bytes where they are 64 or fewer: of tf32 in tiles of
@@ -348,7 +353,7 @@ def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
     return form.elem.itemsize == 2 or policy.registers - policy.sums > 64
 
 
-def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[Cut]:
+def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[KPartition]:
     """How groups share the steps of tiles.
 
     Some groups for each tile; or one for each compute unit.  Then groups with the same share have
@@ -360,7 +365,7 @@ def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[Cut]:
         if parts * tiles > work.running:
             break
         if -(-steps // -(-steps // parts)) == parts:
-            yield Cut(shares=parts * tiles, lanes=tiles)
+            yield KPartition(shares=parts * tiles, lanes=tiles)
     few = min(rows, cols)
     lanes = few if few <= _FEW and not p.triangle else 1
     shares = units // lanes * lanes
@@ -370,7 +375,9 @@ def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[Cut]:
     few_turns = whole <= _MOST_TURNS * shares
     if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
         beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
-        yield Cut(shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1)
+        yield KPartition(
+            shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1
+        )
 
 
 #: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns

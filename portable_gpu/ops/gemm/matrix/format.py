@@ -28,7 +28,7 @@ _PRODUCTS = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class OperandLayout:
     """How an operand comes to local memory.
 
     Attributes:
@@ -44,7 +44,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Format:
+class MatrixFormat:
     """What the matrix unit multiplies, and by which main loop.
 
     Attributes:
@@ -113,7 +113,7 @@ class Format:
 
     def layout(
         self, problem: GemmProblem, side: Side, bulk: bool = False, gather: bool = False
-    ) -> Layout:
+    ) -> OperandLayout:
         """How an operand is to be read.
 
         Beyond what has to be, a first pass pays for operands of which each element is used in
@@ -135,18 +135,18 @@ class Format:
         if lies is None and gather:
             by_elements = self.gathers(operand, side)
             if by_elements is not None:
-                return Layout(by_elements, gathered=True)
+                return OperandLayout(by_elements, gathered=True)
         if self.kernel == "mfma":
-            return Layout(bool(lies), repacked=lies is None)
+            return OperandLayout(bool(lies), repacked=lies is None)
         if self.kernel == "mma":
             wanted = side == "a" if lies is None else lies and (side == "a" or uses < 4096)
-            return Layout(wanted, repacked=lies != wanted)
+            return OperandLayout(wanted, repacked=lies != wanted)
         along_extent, along_k = strides(operand, side)
         pitch, lines = (along_k, problem.k) if lies else (along_extent, extent)
         if lies is None or (bulk and lines > 1 and pitch < 1):  # the engine knows no way back
-            return Layout(False, repacked=True)
+            return OperandLayout(False, repacked=True)
         ragged = pitch * self.elem.itemsize % LINE != 0
-        return Layout(lies, repacked=ragged and uses >= 2048 and not bulk)
+        return OperandLayout(lies, repacked=ragged and uses >= 2048 and not bulk)
 
     def transposes(self, p: GemmProblem, narrow: bool = False) -> bool:
         """Whether the transposed product is computed: as C lies, unless operands lie better.
@@ -177,7 +177,7 @@ def strides(operand: Operand, side: Side) -> tuple[int, int]:
     return (operand.row, operand.col) if side == "a" else (operand.col, operand.row)
 
 
-def format_of(problem: GemmProblem, target: Target) -> Format | None:
+def format_of(problem: GemmProblem, target: Target) -> MatrixFormat | None:
     """The format in which a target's matrix units compute a problem to its precision, if any can.
 
     Where they multiply float32 itself, that serves every precision.
@@ -200,13 +200,15 @@ def format_of(problem: GemmProblem, target: Target) -> Format | None:
 
 def _of_kind(
     kind: Literal["f16", "bf16", "f32", "tf32", "f64"], elem: Element, target: Target
-) -> Format | None:
+) -> MatrixFormat | None:
     """The format of values as they are, by the main loop that the target has for them."""
     if target.matrix_units == "mfma":
         instruction = instruction_of(kind, target)
         return (
-            None if instruction is None else Format("mfma", kind, elem, (((0, 0),),), instruction)
+            None
+            if instruction is None
+            else MatrixFormat("mfma", kind, elem, (((0, 0),),), instruction)
         )
     if kind == "f64" and target.matrix_units:
-        return Format("mma", kind, elem)
-    return Format("wgmma", kind, elem) if target.matrix_units == "wgmma" else None
+        return MatrixFormat("mma", kind, elem)
+    return MatrixFormat("wgmma", kind, elem) if target.matrix_units == "wgmma" else None

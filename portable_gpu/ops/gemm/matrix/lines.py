@@ -7,7 +7,7 @@ from math import gcd
 from typing import Literal
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.matrix.format import Layout, Side, strides
+from portable_gpu.ops.gemm.matrix.format import OperandLayout, Side, strides
 from portable_gpu.ops.gemm.matrix.policy import LINE
 from portable_gpu.ops.gemm.problem import Operand
 
@@ -35,7 +35,9 @@ class Lines:
     gathered: bool
 
     @classmethod
-    def of(cls, name: Side, operand: Operand, extent: int, layout: Layout, copiers: int) -> Lines:
+    def of(
+        cls, name: Side, operand: Operand, extent: int, layout: OperandLayout, copiers: int
+    ) -> Lines:
         """The lines of an operand that is read as it lies."""
         steps, itemsize = strides(operand, name), operand.elem.itemsize
         near = max(steps) * max(extent, LINE // itemsize) * itemsize < 1 << 31

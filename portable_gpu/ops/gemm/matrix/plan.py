@@ -10,9 +10,8 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.errors import PolicyError
-from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.matrix import stores
-from portable_gpu.ops.gemm.matrix.format import Format, Side, format_of
+from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
 from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy, is_odd
 from portable_gpu.ops.gemm.matrix.repack import Repack
@@ -27,6 +26,7 @@ from portable_gpu.ops.gemm.operands import (
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.split_k import SplitSpace
+from portable_gpu.ops.gemm.tiling import Tiling, split_length
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -41,29 +41,29 @@ class MatrixPlan(Plan):
         choice: By which path and policy, and why.
     """
 
-    def __init__(self, engine: Engine, problem: GemmProblem, choice: GemmChoice) -> None:
+    def __init__(self, engine: Engine, problem: GemmProblem, tiling: Tiling) -> None:
         """Build the kernels of a choice.
 
         Raises:
             PolicyError: The choice's policy does not fit the device.
             BuildError: The driver refused a kernel.
         """
-        policy = choice.policy
+        policy = tiling.policy
         assert isinstance(policy, MatrixPolicy)
         policy.check(engine.target, problem.compute)
-        if choice.transposed:
+        if tiling.transposed:
             problem = problem.transpose()
-        self.problem, self.choice = problem, choice
-        plan = arrange(problem, choice, engine.target)
+        self.problem, self.tiling = problem, tiling
+        plan = arrange(problem, tiling, engine.target)
         self._maps = [tensor_map.made(engine) for tensor_map in plan.maps]
         self._repacks = {side: repack.launch(engine) for side, repack in plan.repacks.items()}
         self._starts, self._repacked_bytes = plan.starts, plan.nbytes
-        p, splits = plan.problem, choice.splits
+        p, splits = plan.problem, tiling.splits
         self.flop, self.bytes = problem.flop, problem.bytes
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         tiles = p.tiles(policy.tile_m, policy.tile_n)
-        units = p.batch_size * (choice.whole + splits * (tiles - choice.whole))
-        if choice.shares:
+        units = p.batch_size * (tiling.whole + splits * (tiles - tiling.whole))
+        if tiling.shares:
             units = p.batch_size * tiles
         length = split_length(p.k, splits, plan.depth)
         operands = {"a": p.a, "b": p.b, "c": p.c, **extras(p)}
@@ -73,26 +73,26 @@ class MatrixPlan(Plan):
             **({"box_bytes": sum(one.box_bytes for one in plan.maps)} if plan.maps else {}),
             **strides(operands), **extents(p.batch), **triangle_tiles(p, tiles),
         }  # fmt: skip
-        given = as_given(operands, choice.transposed)
+        given = as_given(operands, tiling.transposed)
         self._places: dict[Side, int] = {"a": given.index("a"), "b": given.index("b")}
         buffers = [*(["a_map", "b_map"] if self._maps else []), *given]
         self._space: SplitSpace | None = None
         area = policy.tile_m * policy.tile_n
         if splits > 1:
-            cut = p.batch_size * (tiles - choice.whole)
+            cut = p.batch_size * (tiles - tiling.whole)
             self._space = SplitSpace.of(cut, cut * splits, area, p.compute)
-            constants |= {} if isinstance(policy, MfmaPolicy) else {"whole": choice.whole}
-        if choice.shares:
-            steps = (units - choice.whole) // choice.lanes * -(-p.k // plan.depth)
-            share, longer = divmod(steps, choice.shares // choice.lanes)
-            self._space = SplitSpace.of(1 + choice.shares, choice.shares, area, p.compute)
+            constants |= {} if isinstance(policy, MfmaPolicy) else {"whole": tiling.whole}
+        if tiling.shares:
+            steps = (units - tiling.whole) // tiling.lanes * -(-p.k // plan.depth)
+            share, longer = divmod(steps, tiling.shares // tiling.lanes)
+            self._space = SplitSpace.of(1 + tiling.shares, tiling.shares, area, p.compute)
             constants |= {
-                "whole": choice.whole, "share": share, "longer": longer, "lanes": choice.lanes,
+                "whole": tiling.whole, "share": share, "longer": longer, "lanes": tiling.lanes,
             }  # fmt: skip
         if self._space is not None:
             buffers = ["partial", "counters", *buffers]
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
-        groups = choice.shares or units
+        groups = tiling.shares or units
         if self._space is None:
             groups = min(units, policy.groups(engine.target))
         self._product = engine.programs.launch(
@@ -131,8 +131,8 @@ class MatrixPlan(Plan):
 
 
 @dataclass(frozen=True)
-class Arrangement:
-    """A problem as the matrix unit gets it: each operand as it lies, or repacked.
+class ArrangedProduct:
+    """A product as the matrix unit computes it: each operand in its own layout, or repacked.
 
     Attributes:
         problem: Over the operands that the unit reads.
@@ -153,7 +153,7 @@ class Arrangement:
     spec: Specialization
 
 
-def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrangement:
+def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedProduct:
     """Arrange a problem that :func:`format_of` has a format for.
 
     Args:
@@ -165,7 +165,7 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         PolicyError: The stages of the policy do not hold whole steps of a value's pieces, or its
             tiles are too narrow for B.
     """
-    form, policy = format_of(problem, target), choice.policy
+    form, policy = format_of(problem, target), tiling.policy
     assert form is not None
     assert isinstance(policy, MatrixPolicy)
     if isinstance(policy, WgmmaPolicy):
@@ -181,7 +181,7 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         ("b", problem.n, policy.tile_n),
     )
     for side, extent, tile in sides:
-        layout = form.layout(problem, side, by_engine, choice.gather)
+        layout = form.layout(problem, side, by_engine, tiling.gather)
         if side == "b" and layout.across and is_odd(policy):
             raise PolicyError(f"{policy} takes B with k along its lines: tile_n % 64 is not 0")
         if layout.repacked:
@@ -197,7 +197,7 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
     types = {side: f"const {operands[side].elem.name}_t" for side in ("a", "b")}
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
-    registers = form.through_registers(problem, by_engine, choice.gather)
+    registers = form.through_registers(problem, by_engine, tiling.gather)
     wide = stores.wide(problem)
     if wide == "columns" and (form.kernel != "wgmma" or registers):
         wide = ""
@@ -214,7 +214,7 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         parts=form.parts,
         products=form.products,
         flush=policy.flush,
-        split=choice.is_cut,
+        split=tiling.is_cut,
         tail=problem.k % form.depth != 0,
         pair=stores.pairs(problem, two_rows),
         wide=wide,
@@ -223,11 +223,11 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         types=types,
     )
     nbytes = elements * form.elem.itemsize
-    return Arrangement(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
+    return ArrangedProduct(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
 
 
 def repacked_bytes(
-    problem: GemmProblem, form: Format, bulk: bool, gather: bool = False
+    problem: GemmProblem, form: MatrixFormat, bulk: bool, gather: bool = False
 ) -> list[int]:
     """What each first pass over an operand reads and writes, in a problem as it is computed."""
     p, found = problem, []
@@ -241,10 +241,10 @@ def repacked_bytes(
 
 
 def specializations_of(
-    problem: GemmProblem, choice: GemmChoice, target: Target
+    problem: GemmProblem, tiling: Tiling, target: Target
 ) -> list[Specialization]:
     """The texts of a choice, for a problem as it is asked for."""
-    problem = problem.transpose() if choice.transposed else problem
-    plan = arrange(problem, choice, target)
+    problem = problem.transpose() if tiling.transposed else problem
+    plan = arrange(problem, tiling, target)
     maps, repacks = plan.maps, plan.repacks.values()
     return [*(one.spec for one in maps), *(one.spec for one in repacks), plan.spec]

@@ -8,7 +8,7 @@ from math import prod
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm import operands
-from portable_gpu.ops.gemm.matrix.format import Format, Side, strides
+from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
@@ -47,7 +47,7 @@ class Repack:
         problem: GemmProblem,
         side: Side,
         extent: int,
-        form: Format,
+        form: MatrixFormat,
         across: bool,
         target: Target,
     ) -> Repack:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L1_BYTES
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
-from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place
+from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.one_launch import OneLaunch
@@ -69,17 +69,17 @@ class SmallCosts(Costs):
         blocks = -(-p.batch_size // vector)
         return blocks * (_elements(p) * vector * each + tiles * self.tile)
 
-    def one_by_one(self, p: GemmProblem, choice: PackedChoice) -> float:
+    def one_by_one(self, p: GemmProblem, form: PackedForm) -> float:
         """Seconds of the same by ``gemm/packed_whole``."""
-        core, policy = p.transpose() if choice.transposed else p, choice.policy
+        core, policy = p.transpose() if form.transposed else p, form.policy
         vectors = policy.item_m * policy.item_n // policy.vector
         steps = core.k * core.tiles(policy.item_m, policy.item_n) * vectors * self.step
         stored = core.m * -(-core.n // policy.vector) * self.row
-        packed = choice.b_packed * core.k * core.n * self.packed
+        packed = form.b_packed * core.k * core.n * self.packed
         return p.batch_size * (self.product + steps + stored + packed)
 
 
-def gain(problem: GemmProblem, policy: PackedPolicy, other: PackedChoice, target: Target) -> float:
+def gain(problem: GemmProblem, policy: PackedPolicy, other: PackedForm, target: Target) -> float:
     """Return the estimated gain of products side by side over those one after the other."""
     costs = SmallCosts.of("gemm_small", target)
     one_by_one = costs.one_by_one(problem, other)

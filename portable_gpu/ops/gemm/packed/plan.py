@@ -12,7 +12,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import PAGE_BYTES
 from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
-from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place, is_small
+from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place, is_small
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
@@ -53,16 +53,16 @@ def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
     return found
 
 
-def specialization_of(problem: GemmProblem, choice: PackedChoice, target: Target) -> Specialization:
+def specialization_of(problem: GemmProblem, form: PackedForm, target: Target) -> Specialization:
     """The text of a choice, for a problem as it is asked for."""
-    core = problem.transpose() if choice.transposed else problem
-    name = "gemm/packed_whole" if choice.whole else "gemm/packed"
+    core = problem.transpose() if form.transposed else problem
+    name = "gemm/packed_whole" if form.whole else "gemm/packed"
     return specialize(
         name,
         target,
         problem=core,
-        policy=choice.policy,
-        loads=loads(core, choice.policy),
+        policy=form.policy,
+        loads=loads(core, form.policy),
         pieces=pieces,
         direct=[x for x, one in (("a", core.a), ("b", core.b)) if in_place(one, core.compute)],
     )
@@ -103,20 +103,20 @@ class PackedPlan(Plan):
         choice: How.
     """
 
-    def __init__(self, engine: Engine, problem: GemmProblem, choice: PackedChoice) -> None:
+    def __init__(self, engine: Engine, problem: GemmProblem, form: PackedForm) -> None:
         """Build the kernels of a choice."""
-        self.problem, self.choice = problem, choice
+        self.problem, self.form = problem, form
         self.flop, self.bytes = problem.flop, problem.bytes
-        self._core = core = problem.transpose() if choice.transposed else problem
+        self._core = core = problem.transpose() if form.transposed else problem
         self._units = engine.target.compute_units
-        policy = choice.policy
+        policy = form.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         self._programs = engine.programs
-        self._spec = specialization_of(problem, choice, engine.target)
-        self._strip = choice.strip or self._panels_b
-        if self.choice.whole:
+        self._spec = specialization_of(problem, form, engine.target)
+        self._strip = form.strip or self._panels_b
+        if self.form.whole:
             self._whole = self._bind_whole()
             strips = -(-self._panels_b // self._strip)
             self.workspace_bytes = self._whole_items()[0] * strips * self._whole_bytes()
@@ -137,9 +137,9 @@ class PackedPlan(Plan):
         a, b, *extras, c = buffers
         at_a, at_b, *at_extras, at_c = offsets
         out, at_out = (c, *extras), (at_c, *at_extras)
-        if self.choice.transposed:
+        if self.form.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
-        if self.choice.whole:
+        if self.form.whole:
             scratch = state.workspace(self.workspace_bytes)
             return self._whole(
                 state, (scratch, a, b, *out), (*scalars, at_a, at_b, *at_out), wait_for
@@ -164,31 +164,29 @@ class PackedPlan(Plan):
 
     def _whole_bytes(self) -> int:
         """Scratch of a work-item that makes a whole product, or a strip of it."""
-        choice, policy = self.choice, self.choice.policy
-        lanes = choice.a_packed * self._panels_a * policy.item_m
-        lanes += choice.b_packed * self._strip * policy.item_n
+        form, policy = self.form, self.form.policy
+        lanes = form.a_packed * self._panels_a * policy.item_m
+        lanes += form.b_packed * self._strip * policy.item_n
         return max(64, lanes * self._core.k * self._core.compute.itemsize)
 
     def _whole_items(self) -> tuple[int, int]:
         """Work-items along the batch, and products of each."""
         core = self._core
         items = (
-            1
-            if is_small(core) and not self.choice.strip
-            else min(core.batch_size, 64 * self._units)
+            1 if is_small(core) and not self.form.strip else min(core.batch_size, 64 * self._units)
         )
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
 
     def _block_up(self) -> None:
         """Cut the product into slabs that fit the workspace, and k into shares."""
-        core, choice, policy = self._core, self.choice, self.choice.policy
+        core, form, policy = self._core, self.form, self.form.policy
         lane = core.compute.itemsize
         tiles = core.tiles(policy.item_m, policy.item_n) * core.batch_size
         wanted = -(-4 * self._units // tiles)
         self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
         third = WORKSPACE // 3
-        if choice.b_packed:
+        if form.b_packed:
             worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
             most = max(64, third // (lane * max(policy.item_m, policy.item_n)))
             depth = min(most, max(policy.depth, min(4 * policy.depth, worth)))
@@ -197,26 +195,26 @@ class PackedPlan(Plan):
         whole = core.k <= splits * min(most, 2 * depth)
         rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
-        self._visit = share if choice.b_packed else min(share, VISIT)
+        self._visit = share if form.b_packed else min(share, VISIT)
         fits = most // share
         if core.m * core.n * lane <= third:
             # Whole rows and columns: fewer, larger launches than of deep, small slabs.
-            sides = (core.m * choice.a_packed, core.n * choice.b_packed)
+            sides = (core.m * form.a_packed, core.n * form.b_packed)
             fits = third // max(1, lane * max(sides)) // share
         self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
         slab_k = share * shares
         multiple = share < core.k or self._visit < share
         rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
         cols = max(1, third // (slab_k * lane * policy.item_n)) * policy.item_n
-        rows = core.m if not choice.a_packed else min(rows, core.m)
-        cols = core.n if not choice.b_packed else min(cols, core.n)
+        rows = core.m if not form.a_packed else min(rows, core.m)
+        cols = core.n if not form.b_packed else min(cols, core.n)
         if multiple:
             most = third // (splits * lane * policy.item_m * policy.item_n)
             cols = min(cols, max(1, most) * policy.item_n)
             most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
             rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
         rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
-        each = slab_k * lane * max(rows * choice.a_packed, cols * choice.b_packed)
+        each = slab_k * lane * max(rows * form.a_packed, cols * form.b_packed)
         if multiple:
             each = max(each, splits * lane * rows * cols)
         products = max(1, third // max(1, each)) if (rows, cols) == (core.m, core.n) else 1
@@ -229,10 +227,10 @@ class PackedPlan(Plan):
         panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
         self._bytes_a = panels_a * policy.item_m * slab_k * lane * (
             1 if self._once_a else products
-        ) * choice.a_packed  # fmt: skip
+        ) * form.a_packed  # fmt: skip
         self._bytes_b = panels_b * policy.item_n * slab_k * lane * (
             1 if self._once_b else products
-        ) * choice.b_packed  # fmt: skip
+        ) * form.b_packed  # fmt: skip
         self._bytes_sums = (
             splits * products * panels_a * panels_b * policy.item_m * policy.item_n * lane
             if multiple
@@ -240,7 +238,7 @@ class PackedPlan(Plan):
         )
         flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
         run = max(1, ITEM_FLOP // max(1, flop_of_tile))
-        if not choice.b_packed:
+        if not form.b_packed:
             run = max(run, RUN_BYTES // (policy.item_n * lane))
         run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
         self._run = -(
@@ -298,10 +296,10 @@ class PackedPlan(Plan):
 
     def _bind_slab(self, slab: Slab) -> Iterator[Step]:
         """Pack its panels, multiply them, and add up the shares of k if there are several."""
-        core, choice = self._core, self.choice
+        core, form = self._core, self.form
         move_a = slab.row * core.a.row + slab.step * core.a.col
         move_b = slab.col * core.b.col + slab.step * core.b.row
-        if slab.steps > 0 and (choice.a_packed or choice.b_packed):
+        if slab.steps > 0 and (form.a_packed or form.b_packed):
             yield Step(self._bind_pack(slab), True, move_a, move_b)
         last = slab.step + slab.steps >= core.k
         if self.splits > 1:
@@ -322,9 +320,9 @@ class PackedPlan(Plan):
             yield Step(tiles, False, move_a, move_b)
 
     def _bind_pack(self, slab: Slab) -> Launch:
-        core, choice, policy = self._core, self.choice, self.choice.policy
-        panels_a = -(-slab.rows // policy.item_m) * choice.a_packed
-        panels_b = -(-slab.cols // policy.item_n) * choice.b_packed
+        core, form, policy = self._core, self.form, self.form.policy
+        panels_a = -(-slab.rows // policy.item_m) * form.a_packed
+        panels_b = -(-slab.cols // policy.item_n) * form.b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
         constants = self._of_slab(slab) | {
             "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
@@ -342,7 +340,7 @@ class PackedPlan(Plan):
     def _bind_tiles(
         self, slab: Slab, share0: int, together: int, parts: int, finish: bool
     ) -> Launch:
-        policy = self.choice.policy
+        policy = self.form.policy
         panels_a, panels_b = -(-slab.rows // policy.item_m), -(-slab.cols // policy.item_n)
         blocks = -(-panels_a // policy.block_m)
         block = -(-panels_a // blocks)
@@ -363,7 +361,7 @@ class PackedPlan(Plan):
         }  # fmt: skip
 
     def _packed(self) -> dict[str, int]:
-        return {"a_packed": self.choice.a_packed, "b_packed": self.choice.b_packed}
+        return {"a_packed": self.form.a_packed, "b_packed": self.form.b_packed}
 
     def _bind(
         self, name: str, constants: dict[str, int], scratch: list[str], size: tuple[int, ...]

@@ -20,7 +20,7 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts
 from portable_gpu.tuning.policy import Policy, Range
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 #: The most rows, or columns, of C.
 MOST_VECTORS = 16
@@ -88,20 +88,21 @@ SKINNY_CLASSES = {"along": (8, 4, 1, 1), "across": (16, 2, 4, 1), "across, few r
 
 
 @dataclass(frozen=True)
-class SkinnyRoute:
-    """The way of one product: of ``m`` rows, ``n`` columns (few) and depth ``k``.
+class SkinnyKernel:
+    """The kernel of a product with few columns, and the partition of its work.
 
     Attributes:
-        spec: The kernel.
-        policy: Where its numbers come from.
-        blocks, parts: Blocks of rows, and groups that share one, each with a part of k.
+        spec: The text of the kernel.
+        row: The policy, and its origin.
+        blocks, parts: The number of blocks of rows, and of groups that share a block, each with a
+            part of k.
         part_size: Steps of k of a part.
         partial_bytes: Workspace for the sums of parts.
         across: Whether k runs across A's lines.
     """
 
     spec: Specialization
-    policy: Choice[SkinnyPolicy]
+    row: PolicyRow[SkinnyPolicy]
     blocks: int
     parts: int
     part_size: int
@@ -149,7 +150,7 @@ def finish(problem: GemmProblem) -> Finish | None:
     return Finish(p.compute, p.epilogue, p.extras, p.transposed) if p.epilogue else None
 
 
-def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRoute:
+def kernel_of(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyKernel:
     """The route of a product that the path :func:`takes`."""
     p = problem
     across, units = p.a.row == 1, target.compute_units
@@ -192,16 +193,16 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
         finish=finish(p),
     )
     partial = parts * p.m * p.n * 4 if parts > 1 else 0
-    return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)
+    return SkinnyKernel(spec, row, blocks, parts, part_size, partial, across)
 
 
 def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant:
     """The way of an upright product that the path :func:`takes`."""
-    route = choose(problem, target, table)
-    p, policy = problem, route.policy.policy
+    kernel = kernel_of(problem, target, table)
+    p, policy = problem, kernel.row.policy
     costs = FewColumnsCosts.of("few columns", target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
-    again = route.blocks * p.n * p.k * p.b.elem.itemsize
+    again = kernel.blocks * p.n * p.k * p.b.elem.itemsize
     return Variant(
         path="skinny",
         name="skinny",
@@ -209,47 +210,47 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
         estimate=p.bytes / bandwidth + again * costs.again + costs.start,
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
-        texts=lambda: [route.spec],
-        bind=lambda engine: SkinnyPlan(engine, p, route),
+        texts=lambda: [kernel.spec],
+        bind=lambda engine: SkinnyPlan(engine, p, kernel),
         policy=policy,
-        origin=route.policy.origin,
+        origin=kernel.row.origin,
         details={
             "group size": policy.group_size,
-            "blocks": route.blocks,
-            "parts": route.parts,
+            "blocks": kernel.blocks,
+            "parts": kernel.parts,
             "flop": p.flop,
             "bytes": p.bytes,
         },
-        evidence=route.policy.evidence,
+        evidence=kernel.row.evidence,
     )
 
 
 class SkinnyPlan(Plan):
     """One launch that reads the large operand once."""
 
-    def __init__(self, engine: Engine, problem: GemmProblem, route: SkinnyRoute) -> None:
+    def __init__(self, engine: Engine, problem: GemmProblem, kernel: SkinnyKernel) -> None:
         """Build the kernel of an upright product that the path :func:`takes`."""
         p = problem
-        self._route = route
-        self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, route.partial_bytes
+        self._kernel = kernel
+        self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, kernel.partial_bytes
         arrays = extras(p)
         constants = {
-            "w_pitch": p.a.col if route.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
+            "w_pitch": p.a.col if kernel.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
             "y_step": p.c.row, "y_pitch": p.c.col, "m": p.m, **strides(arrays),
         }  # fmt: skip
         given = as_given(("w", "x", "y", *arrays))
         buffers = list(given)
-        if route.parts > 1:
-            constants |= {"parts": route.parts, "part_size": route.part_size}
+        if kernel.parts > 1:
+            constants |= {"parts": kernel.parts, "part_size": kernel.part_size}
             buffers += ["partial", "counters"]
-        size = route.policy.policy.group_size
+        size = kernel.row.policy.group_size
         self._launch = engine.programs.launch(
-            route.spec,
+            kernel.spec,
             "gemm_skinny",
             constants,
             buffers,
             [*offsets(given), "n", "alpha", "beta", "reads_y"],
-            (route.blocks * route.parts * size,),
+            (kernel.blocks * kernel.parts * size,),
             (size,),
         )
         self._k = p.k
@@ -263,9 +264,9 @@ class SkinnyPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, by alpha and beta."""
-        route, (alpha, beta) = self._route, scalars
+        kernel, (alpha, beta) = self._kernel, scalars
         scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
-        if route.parts > 1:
-            counters, partial = state.counters_and_partials(route.blocks, route.partial_bytes)
+        if kernel.parts > 1:
+            counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
             buffers = (*buffers, partial, counters)
         return self._launch(state, buffers, scalars, wait_for)

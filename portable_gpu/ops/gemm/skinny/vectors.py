@@ -13,7 +13,7 @@ from portable_gpu.ops.gemm.matrix.check import works_on_few_columns
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.fragments import finish
-from portable_gpu.ops.gemv import plan as gemv
+from portable_gpu.ops.gemv import variants as gemv
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.plan import Plan

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
 from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
+from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
@@ -57,7 +57,7 @@ class TileCosts(Costs):
 
 def estimates(
     problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[tuple[float, GemmChoice]]:
+) -> Iterator[tuple[float, Tiling]]:
     """Every class of tiles, way round and cut of k, with its seconds on the device.
 
     The groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
@@ -98,7 +98,7 @@ def estimates(
                 if splits > 1:
                     sums = (splits + rounds) * policy.tile_m * policy.tile_n
                     time += costs.sum * sums * value_words(p.compute)
-                choice = GemmChoice(
+                tiling = Tiling(
                     path="tiled" if splits == 1 else "split-k",
                     policy=used,
                     splits=splits,
@@ -114,7 +114,7 @@ def estimates(
                 at_once = units * used.resident(target, p.compute)
                 others = max(0, -(-(whole + (groups - whole) * splits) // at_once) - 1)
                 seconds = overlapped(computing, moving) + costs.start + others * costs.group
-                yield seconds, choice.fit(p.k)
+                yield seconds, tiling.fit(p.k)
 
 
 def least_seconds(problem: GemmProblem, target: Target) -> float:
@@ -160,17 +160,17 @@ LANES = 16
 _STEPS = 8
 
 
-def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[float, GemmChoice]]:
+def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[float, Tiling]]:
     """One work-item for each element of C, or a few, with its seconds on the device."""
     if not problem.k:
-        yield 0.0, GemmChoice("direct", why="k is 0: nothing is multiplied")
+        yield 0.0, Tiling("direct", why="k is 0: nothing is multiplied")
         return
     why = "a work-item for each element of C: too little work for tiles"
-    yield _direct_seconds(problem, target, 1), GemmChoice("direct", why=why)
+    yield _direct_seconds(problem, target, 1), Tiling("direct", why=why)
     if problem.compute.floating and problem.k > LANES <= target.subgroup_size:
         why = f"{LANES} work-items for each element of C: they are few, and k is long"
-        choice = GemmChoice("direct", splits=LANES, why=why)
-        yield _direct_seconds(problem, target, LANES), choice
+        tiling = Tiling("direct", splits=LANES, why=why)
+        yield _direct_seconds(problem, target, LANES), tiling
 
 
 def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:

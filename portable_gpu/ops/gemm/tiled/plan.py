@@ -9,7 +9,6 @@ import pyopencl as cl
 
 from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, split_length
 from portable_gpu.ops.gemm.operands import (
     as_given,
     extents,
@@ -22,6 +21,7 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.gemm.tiled.tile import Panel, group_stagger, panels, register_tile
+from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling, split_length
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import Launch
@@ -45,7 +45,7 @@ class TiledPlan(Plan):
         self,
         engine: Engine,
         problem: GemmProblem,
-        choice: GemmChoice,
+        tiling: Tiling,
         pairs: bool = False,
     ) -> None:
         """Build the kernel of a choice.
@@ -59,28 +59,28 @@ class TiledPlan(Plan):
         Raises:
             PolicyError: The given choice's policy does not fit the device.
         """
-        choice = choice.fit(problem.k)
-        if choice.transposed:
+        tiling = tiling.fit(problem.k)
+        if tiling.transposed:
             problem = problem.transpose()
         self.problem = problem
-        self.choice = choice
+        self.tiling = tiling
         self.pairs = pairs
         self.flop, self.bytes = problem.flop, problem.bytes
-        self._spec = specialization_of(problem, choice, engine.target, pairs=pairs)
+        self._spec = specialization_of(problem, tiling, engine.target, pairs=pairs)
         operands = {"a": problem.a, "b": problem.b, "c": problem.c, **extras(problem)}
         self._constants = {
             "m": problem.m, "n": problem.n, "k": problem.k,
             **strides(operands), **extents(problem.batch),
         }  # fmt: skip
-        self._buffers = as_given(operands, choice.transposed)
+        self._buffers = as_given(operands, tiling.transposed)
         self._scalars = [*offsets(self._buffers), "alpha", "beta"]
         self._space: SplitSpace | None = None
         self._launches: list[Launch] = []
-        if choice.policy is None:
+        if tiling.policy is None:
             self._direct(engine)
         else:
-            assert isinstance(choice.policy, GemmPolicy)
-            self._tiled(engine, choice.policy)
+            assert isinstance(tiling.policy, GemmPolicy)
+            self._tiled(engine, tiling.policy)
 
     def enqueue(
         self,
@@ -104,7 +104,7 @@ class TiledPlan(Plan):
         """One work-item for each element of C."""
         p = self.problem
         count, group = p.batch_size * p.m * p.n, direct_group_size(engine.target)
-        lanes, most = self.choice.splits, _ELEMENTS // self.choice.splits
+        lanes, most = self.tiling.splits, _ELEMENTS // self.tiling.splits
         for first in range(0, count, most):
             size = _round_up(lanes * min(most, count - first), group)
             constants = {**self._constants, "count": count, "first": first}
@@ -116,20 +116,20 @@ class TiledPlan(Plan):
 
     def _tiled(self, engine: Engine, policy: GemmPolicy) -> None:
         """Tiles of C, a part of the batch at a time."""
-        p, choice = self.problem, self.choice
+        p, tiling = self.problem, self.tiling
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         units, chunk = p.tiles(policy.tile_m, policy.tile_n), min(p.batch_size, _GRID)
         constants, split = {**self._constants, "tiles_m": tiles_m, "tiles_n": tiles_n}, []
         constants |= triangle_tiles(p, units)
-        if choice.splits > 1:
-            cut, area = units - choice.whole, policy.tile_m * policy.tile_n
-            one = SplitSpace.of(cut, cut * choice.splits, area, p.compute)
+        if tiling.splits > 1:
+            cut, area = units - tiling.whole, policy.tile_m * policy.tile_n
+            one = SplitSpace.of(cut, cut * tiling.splits, area, p.compute)
             chunk = max(1, min(chunk, WORKSPACE // one.nbytes))
-            self._space = SplitSpace.of(chunk * cut, chunk * cut * choice.splits, area, p.compute)
+            self._space = SplitSpace.of(chunk * cut, chunk * cut * tiling.splits, area, p.compute)
             self.workspace_bytes = self._space.nbytes
-            units += cut * (choice.splits - 1)
-            length = split_length(p.k, choice.splits, policy.tile_k)
-            constants |= {"k_split": length, "whole": choice.whole, "splits": choice.splits}
+            units += cut * (tiling.splits - 1)
+            length = split_length(p.k, tiling.splits, policy.tile_k)
+            constants |= {"k_split": length, "whole": tiling.whole, "splits": tiling.splits}
             split = ["partial", "counters"]
         for first in range(0, p.batch_size, chunk):
             self._launches.append(
@@ -147,7 +147,7 @@ class TiledPlan(Plan):
 
 def specialization_of(
     problem: GemmProblem,
-    choice: GemmChoice,
+    tiling: Tiling,
     target: Target,
     pairs: bool = False,
 ) -> Specialization:
@@ -163,7 +163,7 @@ def specialization_of(
         PolicyError: The policy does not fit the target.
     """
     group = direct_group_size(target)
-    policy = choice.policy
+    policy = tiling.policy
     if policy is None:
         small = problem.batch_size * problem.m * problem.n < 1 << 31
         index = "uint" if small else "long"
@@ -172,7 +172,7 @@ def specialization_of(
             target,
             problem=problem,
             group_size=group,
-            lanes=choice.splits,
+            lanes=tiling.splits,
             index=index,
             acc=sum_accumulator(problem.compute.real, problem.compute.complex),
         )
@@ -181,7 +181,7 @@ def specialization_of(
     aligned = problem.aligned
     a, b = panels(problem, policy, target, aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)
-    length = split_length(problem.k, choice.splits, policy.tile_k)
+    length = split_length(problem.k, tiling.splits, policy.tile_k)
     # A guard of the last steps that finds them whole costs next to nothing, a second program more;
     # but not where registers are short.
     ends_whole = problem.k % a.steps == 0 and length % a.steps == 0
@@ -195,7 +195,7 @@ def specialization_of(
         b=b,
         tile=tile,
         stagger=group_stagger(problem, target, a, b, length),
-        split=choice.splits > 1,
+        split=tiling.splits > 1,
         tail=not (ends_whole and policy.is_tight(target, problem.compute)),
         store=_store_width(problem, tile.width_n, aligned),
         loads=_vector_loads(a, b),

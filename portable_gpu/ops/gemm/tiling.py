@@ -1,4 +1,4 @@
-"""How tiles go about a product: by which policy, which way round, and how k is cut."""
+"""Tilings of products: a policy, an orientation and a partition of k."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 
 
 @dataclass(frozen=True)
-class GemmChoice:
-    """A path, its policy, and the reasons.
+class Tiling:
+    """The tiles of a product: their policy, the orientation, and the partition of k.
 
     Attributes:
         path: ``wgmma``, ``mma`` or ``mfma`` (matrix units; ``wgmma, split-k``), ``tiled``,
@@ -26,7 +26,7 @@ class GemmChoice:
             or more of them; 0 where tiles are whole, or cut into ``splits``.
         lanes: Of these groups, how many have the same share, each of another tile.
         transposed: Whether ``C' = B' A'`` is computed.
-        gather: Whether operands that matrix units cannot take as they lie are copied element by
+        gather: Whether operands whose layout matrix units do not read are copied element by
             element, rather than repacked by a first pass.
         shape_class: Of :data:`SHAPE_CLASSES`; what rows of the tuning table go by.
         origin: Where the policy came from.
@@ -65,7 +65,7 @@ class GemmChoice:
         """Whether parts of tiles meet."""
         return self.splits > 1 or self.shares > 0
 
-    def fit(self, k: int) -> GemmChoice:
+    def fit(self, k: int) -> Tiling:
         """The same with as few splits as its parts need: none is empty."""
         if not isinstance(self.policy, GemmPolicy) or self.splits == 1:
             return self

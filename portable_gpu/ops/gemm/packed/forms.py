@@ -1,4 +1,4 @@
-"""Which form of the packed gemm a product takes: the way round, whole or shared, what is packed."""
+"""Forms of the packed product: its orientation, its partition, and which operands are packed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped, stride_waste
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 #: An operand that is used by no more tiles than this is read where it lies: in slabs (packing
 #: costs a pass over memory), and where one work-item makes whole products (a pass over the cache).
@@ -52,8 +52,8 @@ def shape_class(problem: GemmProblem) -> str:
 
 
 @dataclass(frozen=True)
-class PackedChoice:
-    """How the packed gemm goes about a product.
+class PackedForm:
+    """A form of the packed product.
 
     Attributes:
         policy: Fitted to the extents of what is computed.
@@ -88,8 +88,8 @@ class PackedChoice:
         return ", ".join(parts)
 
 
-def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
-    """The row of the table, the product's extents and its strides decide."""
+def preferred_form(problem: GemmProblem, target: Target, table: TuningTable) -> PackedForm:
+    """Return the form that the rules prefer, by the policy, the extents and the strides."""
     row = row_of(problem, target, table)
     transposed = prefers_transpose(problem, row.policy, target.compute_units)
     core = problem.transpose() if transposed else problem
@@ -100,15 +100,13 @@ def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> P
     strip = 0 if whole else _strip(core, policy, units, b_packed)
     if strip:
         whole, a_packed, b_packed = True, False, True
-    return PackedChoice(
+    return PackedForm(
         policy, transposed, whole, a_packed, b_packed, strip, row.origin, row.evidence
     )
 
 
-def packed_choices(
-    problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[PackedChoice]:
-    """Every choice that the kernels can carry out with the table's policy."""
+def packed_forms(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[PackedForm]:
+    """Yield every form that the kernels have for the policy of the table."""
     row = row_of(problem, target, table)
     for transposed in (False, True):
         core = problem.transpose() if transposed else problem
@@ -119,18 +117,16 @@ def packed_choices(
         for whole, a_packed, b_packed in product(
             (False, True) if fits else (False,), a_ways, b_ways
         ):
-            yield PackedChoice(
+            yield PackedForm(
                 policy, transposed, whole, a_packed, b_packed, 0, row.origin, row.evidence
             )
         strip = strip_of(core, policy, target.compute_units)
         if _fits_strips(core, policy, strip):
-            yield PackedChoice(
-                policy, transposed, True, False, True, strip, row.origin, row.evidence
-            )
+            yield PackedForm(policy, transposed, True, False, True, strip, row.origin, row.evidence)
 
 
 def packed_seconds(problem: GemmProblem, target: Target) -> float:
-    """Seconds of the best choice, estimated."""
+    """Return the estimated seconds of the preferred form."""
     costs = DeviceCosts.of("device", target)
     p, units = problem, target.compute_units
     products = p.batch_size * p.area * p.k * multiply_adds(p.compute)
@@ -139,7 +135,7 @@ def packed_seconds(problem: GemmProblem, target: Target) -> float:
     return overlapped(computing, waste * p.moving(costs, units))
 
 
-def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
+def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> PolicyRow[PackedPolicy]:
     """The policy before it is fitted to the extents."""
     return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
 

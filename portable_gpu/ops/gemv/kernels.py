@@ -1,4 +1,4 @@
-"""Which kernel a product takes, how it is rendered, and how its work is dealt out."""
+"""The kernels of matrix-vector products: what they are rendered with, and their partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from portable_gpu.ops.stagger import stagger
 from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import MOST_WASTE, stride_waste
-from portable_gpu.tuning.table import Choice, TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _MOST_PARTS = 4096
 # CPU.  Rows within a page are read one after the other: side by side, the hardware sees no stream
@@ -39,11 +39,11 @@ _MOST_SHARED = 16  # steps of lanes that share vectors
 
 
 @dataclass(frozen=True)
-class Route:
-    """The way of one product.
+class GemvKernel:
+    """A kernel for one product, and the partition of its work.
 
     Attributes:
-        kernel: Name of the template; the kernel function is ``gemv_`` and this.
+        template: The name of the template; the kernel function is ``gemv_`` and this name.
         context: What the template is rendered with.
         group_size: Work-items of a group.
         blocks: Blocks of outputs.
@@ -51,14 +51,14 @@ class Route:
         part_size: Summed elements of a part.
         block_size: Outputs of a block.
         partial_bytes: Workspace for the sums of parts (0 without several parts).
-        policy: Where the numbers started from.
+        row: The policy from which the numbers follow, and its origin.
         why: A sentence.
         slowdown: Its time over that of moving each operand once, estimated.
         loads: How many times a work-item waits for elements of A, estimated; 0 on a CPU.
         folds: The weight of adding the work-items' sums, fitted to measurements; 0 on a CPU.
     """
 
-    kernel: str
+    template: str
     context: Mapping[str, Any]
     group_size: int
     blocks: int
@@ -66,7 +66,7 @@ class Route:
     part_size: int
     block_size: int
     partial_bytes: int
-    policy: Choice[Any]
+    row: PolicyRow[Any]
     why: str
     slowdown: float
     loads: int = 0
@@ -75,15 +75,15 @@ class Route:
     @property
     def by_rows(self) -> bool:
         """Whether work-items go along the summed axis, and not along the outputs."""
-        return self.kernel in ("dot_rows", "long_rows", "cpu_rows")
+        return self.template in ("dot_rows", "long_rows", "cpu_rows")
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
-        return specialize(f"gemv/{self.kernel}", target, **self.context)
+        return specialize(f"gemv/{self.template}", target, **self.context)
 
 
-def routes(problem: GemvProblem, target: Target, table: TuningTable) -> list[Route]:
-    """Every route of a product that is not empty; the problem runs forwards."""
+def kernels(problem: GemvProblem, target: Target, table: TuningTable) -> list[GemvKernel]:
+    """Return every kernel of a product that is not empty; the problem runs forwards."""
     p = problem
     kind = "eight" if p.padded_vectors == 8 else "any"  # vectors, whose sums take the registers
     rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
@@ -106,9 +106,9 @@ def _slowdown(p: GemvProblem, *, by_rows: bool) -> float:
     return stride_waste(p.a_sum if by_rows else p.a_out)
 
 
-def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Iterator[Route]:
+def _long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iterator[GemvKernel]:
     """A whole work-group on each of few, long rows."""
-    policy, units, unit = choice.policy, target.compute_units, p.a_sum == 1
+    policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, most = _row_vectors(p, policy, target)
     R = min(most, 2, p.m) if p.m < 2 * units else 1
     size = _fitting(policy.long_group_size, R, p, target)
@@ -124,8 +124,8 @@ def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Ite
     }  # fmt: skip
     nbytes = blocks * parts * acc.bytes if parts > 1 else 0
     slowdown = 1.0 if _are_long(p, policy, V) else _SHORT_BY_GROUPS
-    yield Route(
-        "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
+    yield GemvKernel(
+        "long_rows", context, size, blocks, parts, part_size, R, nbytes, row,
         f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
         slowdown * _slowdown(p, by_rows=True),
         _ceil(part_size, size * V), 5 * R * p.padded_vectors,
@@ -144,11 +144,11 @@ def _row_vectors(p: GemvProblem, policy: RowPolicy, target: Target) -> tuple[int
     return _fit_vectors(p, V, policy.rows, target)
 
 
-def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+def _dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvKernel:
     """Lanes of a sub-group on each row."""
-    if _are_shared(p, target, choice.policy):
-        return _shared_rows(p, target, choice)
-    policy, units, unit = choice.policy, target.compute_units, p.a_sum == 1
+    if _are_shared(p, target, row.policy):
+        return _shared_rows(p, target, row)
+    policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
     slowdown = _LONG_BY_LANES if _are_long(p, policy, V) else 1.0
     few = max(1, policy.lanes // 4)
@@ -164,20 +164,20 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
         ) if unit else None,
     }  # fmt: skip
     block = size // lanes * R
-    return Route(
-        "dot_rows", context, size, _ceil(p.m, block), 1, p.n, block, 0, choice,
+    return GemvKernel(
+        "dot_rows", context, size, _ceil(p.m, block), 1, p.n, block, 0, row,
         f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
         f"loads of {V} element(s)", slowdown * _slowdown(p, by_rows=True),
         _ceil(p.n, lanes * V), R * p.padded_vectors,
     )  # fmt: skip
 
 
-def _shared_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+def _shared_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvKernel:
     """Lanes on each row that have a pair of its vectors each: a load of x is then one piece.
 
     A lane with all of them would take them out of a line of memory of its own.
     """
-    policy, two = choice.policy, replace(p, vectors=2)
+    policy, two = row.policy, replace(p, vectors=2)
     pairs, lanes = p.vectors // 2, max(1, policy.lanes // 4)
     _, R = _fit_vectors(two, 1, policy.rows, target)
     size = _fitting(policy.group_size, R, two, target)
@@ -188,8 +188,8 @@ def _shared_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> R
         "x_together": 2, "acc": _row_sums(two, R), "shared": True, "stagger": None,
     }  # fmt: skip
     blocks = _ceil(pairs * _ceil(p.m, R), size // lanes)
-    return Route(
-        "dot_rows", context, size, blocks, 1, p.n, size // lanes * R // pairs, 0, choice,
+    return GemvKernel(
+        "dot_rows", context, size, blocks, 1, p.n, size // lanes * R // pairs, 0, row,
         f"A lies along the summed axis: {lanes} lanes a row and two vectors, {R} row(s) each",
         _slowdown(p, by_rows=True), _ceil(p.n, 4 * lanes), 2 * R,
     )  # fmt: skip
@@ -222,13 +222,13 @@ def _fitting(size: int, rows: int, p: GemvProblem, target: Target) -> int:
     return size
 
 
-def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Route:
+def _columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -> GemvKernel:
     """Work-items own adjacent outputs and walk along the summed axis.
 
     Several vectors and 16-bit floats want shorter loads, narrower blocks and fewer parts, for each
     part is added by one group at the end (docs/experiments/gemm_skinny.md).
     """
-    policy = choice.policy
+    policy = row.policy
     unit = p.a_out == 1
     several = 2 if p.vectors > 2 else 1
     most = max(1, policy.vector // 2) if p.elem.itemsize < 4 or p.vectors > 2 else policy.vector
@@ -252,17 +252,17 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     nbytes = (
         parts * p.padded_vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     )
-    return Route(
-        "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
+    return GemvKernel(
+        "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, row,
         f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
         f"{deep} share an output, in {parts} part(s)", _slowdown(p, by_rows=False),
         2 * _ceil(part_size, deep * U), (deep.bit_length() - 1) * p.padded_vectors,
     )  # fmt: skip
 
 
-def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+def _cpu_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvKernel:
     """Rows in the order of memory; short and long ones side by side, to share the loads of x."""
-    policy = choice.policy
+    policy = row.policy
     unit = p.a_sum == 1
     V, R = policy.vector if unit else 1, policy.rows
     wanted = _groups(p, target, policy)
@@ -282,16 +282,16 @@ def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     order = "side by side" if side_by_side else "one after the other"
-    return Route(
-        "cpu_rows", context, 1, blocks, parts, part_size, block, nbytes, choice,
+    return GemvKernel(
+        "cpu_rows", context, 1, blocks, parts, part_size, block, nbytes, row,
         f"a CPU, and A lies along the summed axis: {R} row(s) {order}, vectors of {V}, "
         f"{blocks} block(s) of rows in {parts} part(s)", _slowdown(p, by_rows=True),
     )  # fmt: skip
 
 
-def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Route:
+def _cpu_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -> GemvKernel:
     """Blocks of outputs as wide as L1 holds their sums, for A is best read in long pieces."""
-    policy = choice.policy
+    policy = row.policy
     unit = p.a_out == 1
     V, U, R = (policy.vector, policy.unroll, policy.rows) if unit else (1, 1, policy.rows)
     if unit and p.m > U * V and p.m * p.elem.itemsize <= PAGE_BYTES:
@@ -310,8 +310,8 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
         "widths": [V >> k for k in range(V.bit_length())], "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
-    return Route(
-        "cpu_columns", context, 1, blocks, parts, part_size, block, nbytes, choice,
+    return GemvKernel(
+        "cpu_columns", context, 1, blocks, parts, part_size, block, nbytes, row,
         f"a CPU, and A lies along the outputs: {R} row(s) of A at a time, {U} vector(s) of {V}, "
         f"{blocks} block(s) of outputs in {parts} part(s)", _slowdown(p, by_rows=False),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How rows or columns are dealt out to work-groups."""
+"""The form of a kernel, and the partition of its rows or columns over work-groups."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from portable_gpu.ops.reduce.geometry import Geometry
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a kernel is rendered for, besides the reduction.
+class ReduceForm:
+    """The form of a kernel: all that its text depends on, except the reduction.
 
     Attributes:
         kind: ``rows`` or ``columns``.
@@ -58,8 +58,8 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Deal:
-    """How the work is dealt out: groups, and the parts into which each result is cut."""
+class ReducePartition:
+    """The partition of a reduction: work-groups, and the parts of each result."""
 
     tiles: int  # groups, or groups of parts
     inner_parts: int
@@ -74,7 +74,7 @@ class Deal:
         return self.inner_parts * self.outer_parts
 
 
-def cut(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, int]:
+def split_elements(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, int]:
     """Cut a result's elements into about ``parts``: outer positions first, then the inner axis."""
     n, outer = max(1, geometry.inner.size), max(1, geometry.outer_count)
     outer_span = -(-outer // min(outer, max(1, parts)))

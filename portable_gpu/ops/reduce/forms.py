@@ -1,4 +1,4 @@
-"""The kernel that a reduction takes, by rows and by columns, and its text."""
+"""The forms of the kernels of a reduction, by rows and by columns, and their texts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.reduce.columns import gpu_columns
-from portable_gpu.ops.reduce.deal import Deal, Layout
 from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.ops.reduce.on_cpu import cpu_columns, cpu_rows
+from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.rows import gpu_rows
 from portable_gpu.targets import Target
 
 
-def lay_out(
+def kernel_forms(
     policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, alignment: int
-) -> list[tuple[Layout, Deal]]:
-    """Rows, and where results lie next to each other columns: the kernel's form by each."""
+) -> list[tuple[ReduceForm, ReducePartition]]:
+    """Return the form and the partition by rows, and those by columns if results are adjacent."""
     elem, streamed = reduction.inputs[0], len(reduction.streamed)
     if target.is_cpu and geometry.inner.size == 1:  # no text of its own for single elements
         geometry = replace(geometry, inner=Axis(1, (1,) * len(reduction.inputs)))
@@ -32,23 +32,23 @@ def lay_out(
         along = cpu_rows(policy, reduction, geometry, wanted, unit)
     else:
         along = gpu_rows(policy, target, reduction, geometry, alignment, wanted, unit)
-    ways = [_with_spread(reduction, geometry.inner, *along)]
+    forms = [_with_spread(reduction, geometry.inner, *along)]
     if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
         if target.is_cpu:
             beside = cpu_columns(policy, reduction, geometry, wanted)
         else:
             beside = gpu_columns(policy, target, reduction, geometry, alignment, wanted)
-        ways.append(_with_spread(reduction, geometry.kept[-1], *beside))
-    return ways
+        forms.append(_with_spread(reduction, geometry.kept[-1], *beside))
+    return forms
 
 
 def _with_spread(
-    reduction: Reduction, along: Axis, layout: Layout, deal: Deal
-) -> tuple[Layout, Deal]:
-    """A form whose layout names the inputs that are one element along an axis."""
+    reduction: Reduction, along: Axis, form: ReduceForm, partition: ReducePartition
+) -> tuple[ReduceForm, ReducePartition]:
+    """Return a form that names the inputs which have one element along an axis."""
     strides = along.strides[: len(reduction.streamed)]
     one = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
-    return replace(layout, spread=one), deal
+    return replace(form, spread=one), partition
 
 
 def is_unit(strides: tuple[int, ...]) -> bool:
@@ -56,40 +56,40 @@ def is_unit(strides: tuple[int, ...]) -> bool:
     return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
-def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Specialization:
+def render_form(target: Target, reduction: Reduction, form: ReduceForm) -> Specialization:
     """The OpenCL text of one kernel."""
     common: dict[str, Any] = {
         "r": reduction,
-        "V": layout.vector,
-        "U": layout.unroll,
-        "aligned": layout.aligned,
-        "split": layout.split,
-        "kept": layout.kept,
-        "outer": layout.outer,
-        "spread": layout.spread,
+        "V": form.vector,
+        "U": form.unroll,
+        "aligned": form.aligned,
+        "split": form.split,
+        "kept": form.kept,
+        "outer": form.outer,
+        "spread": form.spread,
     }
-    if layout.side_by_side:
+    if form.side_by_side:
         return specialize("reduce/cpu_short_rows", target, **common)
-    if target.is_cpu and layout.kind == "rows":
-        return specialize("reduce/cpu_rows", target, unit=layout.unit, **common)
-    if layout.kind == "rows":
+    if target.is_cpu and form.kind == "rows":
+        return specialize("reduce/cpu_rows", target, unit=form.unit, **common)
+    if form.kind == "rows":
         return specialize(
             "reduce/rows",
             target,
-            G=layout.group_size,
-            L=layout.lanes,
+            G=form.group_size,
+            L=form.lanes,
             S=target.subgroup_size,
-            unit=layout.unit,
-            peel=layout.peel,
+            unit=form.unit,
+            peel=form.peel,
             **common,
         )
     if target.is_cpu:
-        return specialize("reduce/cpu_columns", target, COLUMNS=layout.block, **common)
+        return specialize("reduce/cpu_columns", target, COLUMNS=form.block, **common)
     return specialize(
         "reduce/columns",
         target,
-        CX=layout.lanes,
-        CY=layout.group_size // layout.lanes,
-        C=layout.vectors,
+        CX=form.lanes,
+        CY=form.group_size // form.lanes,
+        C=form.vectors,
         **common,
     )

@@ -1,0 +1,83 @@
+"""Every way to compute a matrix-vector product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portable_gpu.ops.gemv.kernels import GemvKernel, kernels
+from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.gemv.policy import real_bytes
+from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.variant import Variant, by_rule
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.table import TuningTable
+
+
+@dataclass(frozen=True)
+class GemvCosts(Costs):
+    """What a product costs beside its traffic.
+
+    Attributes:
+        start: Seconds of a product of next to nothing.
+        efficiency: Of the rate of the best tiles, that multiply-adds with several vectors reach.
+        load: Seconds that a work-item waits for the elements that it loads at once.
+        wide: That of elements of 64 bits, over that of others.
+        fold: Seconds in which one sum gets from a work-item to another.
+        apart: Of several vectors whose elements lanes take out of a line of memory each: a factor
+            of the time.
+        interleaved: The same where lanes take an element of each vector out of one line.
+    """
+
+    start: float
+    efficiency: float
+    load: float
+    wide: float
+    fold: float
+    apart: float
+    interleaved: float
+
+
+def variants(problem: GemvProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """Every way to compute a product that is not empty."""
+    p = problem.forwards()
+    if not target.is_cpu:
+        return [_variant(p, kernel, target) for kernel in kernels(p, target, table)]
+    # A rule of CPUs, whose estimates know strides and no latency.
+    along: list[Variant] = []  # kernels that go along the axis where A is more contiguous
+    across: list[Variant] = []
+    for kernel in kernels(p, target, table):
+        (along if kernel.by_rows == p.by_rows else across).append(_variant(p, kernel, target))
+    costs = DeviceCosts.of("device", target)
+    return by_rule("the axis along which A is read", along, across, costs)
+
+
+def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
+    # A group alone moves as much as two of those that fill the device.
+    units = target.compute_units
+    busy = min(units, max(units // 4, 2 * kernel.blocks * kernel.parts, 1))
+    device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)
+    products = p.m * p.n * p.padded_vectors * multiply_adds(p.elem)
+    computing = products / (units * device.multiply_adds * costs.efficiency)
+    moving = p.bytes / (device.bandwidth * busy) * kernel.slowdown
+    waiting = kernel.loads * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
+    summing = overlapped(overlapped(computing, moving), waiting)
+    return Variant(
+        path=kernel.template,
+        name=kernel.template,
+        kind=kernel.template,
+        estimate=summing + costs.start + kernel.folds * costs.fold,
+        launches=1,
+        why=kernel.why,
+        texts=lambda: [kernel.specialization(target)],
+        bind=lambda engine: GemvPlan(engine, p, kernel),
+        policy=kernel.row.policy,
+        origin=kernel.row.origin,
+        evidence=kernel.row.evidence,
+        details={
+            "vector": kernel.context["V"],
+            "group size": kernel.group_size,
+            "blocks": kernel.blocks,
+            "parts": kernel.parts,
+        },
+    )
