@@ -265,7 +265,7 @@ def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
     for part in ("portable_gpu", "cl_kernels"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     with open_peers([f"portable_gpu@{tmp_path}", "numpy"], placed) as (peers, _):
-        for case in BESIDE if placed.maps_host_memory else BESIDE[:4]:
+        for case in BESIDE if placed.maps_host_memory else BESIDE[:2]:
             row, *others = Bench(placed, peers).run(case)
             assert isinstance(row, Row), row
             assert row.verdict is not None

@@ -119,7 +119,7 @@ def test_the_reader_of_info_may_leave(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "sigwait"), reason="signals of POSIX")
-@pytest.mark.parametrize("seconds", [0.15, 0.3, 0.6, 1.0, 1.5, 2.2])
+@pytest.mark.parametrize("seconds", [0.15, 0.4, 0.9, 2.2])
 def test_interrupted_at_any_moment(seconds: float, tmp_path: Path) -> None:
     """To all processes of the group, as a terminal sends it: to PoCL's linker too."""
     caches, report = tmp_path / "caches", tmp_path / "report.json"
