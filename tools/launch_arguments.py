@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu import Engine
-from portable_gpu.codegen.integers import gathered
+from portable_gpu.codegen.integers import pack_integers
 from portable_gpu.runtime.pocl import calling_thread_device
 
 LAUNCHES, TURNS = 200, 20
@@ -27,7 +27,7 @@ def microseconds(engine: Engine, count: int, struct: bool) -> float:
     declared = "".join(f", long {name}" for name in names)
     text = f"__kernel void nothing(__global long *p{declared})\n{{ if (!p) p[0] = 1; }}"
     if struct:
-        text = gathered(text)
+        text = pack_integers(text)
     kernel = cl.Kernel(cl.Program(engine.context, text).build(), "nothing")
     buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
     values = [np.zeros(count, np.int64)] if struct else [np.int64(0)] * count

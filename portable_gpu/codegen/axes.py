@@ -1,4 +1,4 @@
-"""The axes of several arrays, merged so that kernels see few, and index arithmetic as C text.
+"""Merge the axes of several arrays, and write their index arithmetic as C text.
 
 A group of axes ``kind`` of array ``name`` is passed to a kernel as ``kind0_size`` (shared by all
 arrays) and ``name_kind0`` (the stride, in elements), and so on.  The last axis runs fastest.
@@ -19,18 +19,18 @@ class Axis:
 
 
 def merged(axes: Iterable[Axis]) -> list[Axis]:
-    """Join neighbours that are one axis in every array; drop axes of extent 1."""
-    found: list[Axis] = []
+    """Join adjacent axes that are contiguous in every array; drop axes of extent 1."""
+    merged_axes: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
             continue
-        if found and all(
+        if merged_axes and all(
             slow == fast * axis.size
-            for slow, fast in zip(found[-1].strides, axis.strides, strict=True)
+            for slow, fast in zip(merged_axes[-1].strides, axis.strides, strict=True)
         ):
-            axis = Axis(found.pop().size * axis.size, axis.strides)
-        found.append(axis)
-    return found
+            axis = Axis(merged_axes.pop().size * axis.size, axis.strides)
+        merged_axes.append(axis)
+    return merged_axes
 
 
 def parameters(kind: str, count: int, names: Sequence[str], ctype: str = "long") -> list[str]:
@@ -43,15 +43,15 @@ def parameters(kind: str, count: int, names: Sequence[str], ctype: str = "long")
 
 
 def digits(kind: str, count: int, index: str) -> list[str]:
-    """C expressions of the place on each axis of the flat ``index`` over the axes."""
-    found = []
+    """The C expressions of the index along each axis, from the flat ``index`` over all axes."""
+    expressions = []
     for k in range(count):
-        below = " * ".join(f"{kind}{j}_size" for j in range(k + 1, count))
-        rest = f"{index} / ({below})" if below else index
-        found.append(f"({rest} % {kind}{k}_size)" if k else f"({rest})")
-    return found
+        faster_extent = " * ".join(f"{kind}{j}_size" for j in range(k + 1, count))
+        quotient = f"{index} / ({faster_extent})" if faster_extent else index
+        expressions.append(f"({quotient} % {kind}{k}_size)" if k else f"({quotient})")
+    return expressions
 
 
 def offset(kind: str, name: str, places: Sequence[str]) -> str:
-    """C expression of the offset in array ``name`` of a place on each axis."""
+    """The C expression of the offset in array ``name`` of the element at the given indices."""
     return " + ".join(f"{at} * {name}_{kind}{k}" for k, at in enumerate(places)) or "0"

@@ -1,7 +1,7 @@
-"""The parts of an expression that is computed in complex numbers: pairs ``float2``, ``double2``.
+"""Translation of expressions of complex numbers, which are pairs ``float2`` or ``double2``.
 
-Inputs are complex; ``abs``, ``real``, ``imag`` and ``angle`` are real, and what is made of these
-alone is computed in real numbers.
+All inputs are complex.  ``abs``, ``real``, ``imag`` and ``angle`` are real, and terms that are
+computed only from real terms are real.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from portable_gpu.errors import ArgumentError, UnsupportedError
 _OPERATORS = {"*": "multiply", "/": "divide", "**": "power"}
 _COMPARISONS = {"==": "equal", "<": "less", "<=": "less_equal"}
 _MIRRORED = {">": "<", ">=": "<="}
-#: Functions of one complex number that give one.
+#: Functions of one complex number whose result is complex.
 _FUNCTIONS = frozenset(
     (
         "cos", "cosh", "exp", "log", "reciprocal", "sign", "sin", "sinh", "sqrt", "square", "tan",
         "tanh",
     )
 )  # fmt: skip
-#: What functions in C call.
+#: The functions that a C function calls.
 _NEEDS = {
     "complex_power": ("complex_multiply", "complex_divide", "complex_exp", "complex_log"),
     "complex_tan": ("complex_tanh",), "complex_sign": ("complex_absolute",),
@@ -36,7 +36,7 @@ _REAL = {"absolute": "complex_absolute", "angle": "complex_angle"}
 
 
 class ComplexTerms(Terms):
-    """Writes the parts of an expression whose inputs are complex."""
+    """Translates the terms of an expression whose inputs are complex."""
 
     def _complex(self, term: Term) -> str:
         """The text of a term as a pair."""

@@ -1,8 +1,8 @@
-"""Epilogues: what is done to each element of a matrix product before it is stored.
+"""Epilogues: operations on each element of a matrix product before it is stored.
 
-Users build an :class:`Epilogue`: stages and the arrays that they read.  A :class:`Stage` is plain
-data, the C text of one step.  A kernel's text depends only on the stages; the arrays are bound at
-launch.  ``cl_kernels/common/epilogue.cl.mako`` applies the stages.
+A user builds an :class:`Epilogue` of stages and of the arrays that they read.  A :class:`Stage`
+has the C expression of one step.  A kernel's text depends only on the stages; the arrays are bound
+at launch.  ``cl_kernels/common/epilogue.cl.mako`` applies the stages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from portable_gpu.codegen.terms import Helper, Terms
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError
 
-# What else an expression, or the text around it, calls by a name.
+# Names that the kernel's text around an expression uses.
 _TAKEN = re.compile(r"v|row|col|e\d*(_\w+)?|R|MUL|MAD|UPDATED|RESULT|EPILOGUE|scaled|\w+_t")
 Domain = Literal["any", "real", "floating"]
 Spread = Literal["row", "column", "matrix"]
@@ -29,16 +29,16 @@ class Stage:
     """One step, ``v = expression``.
 
     Attributes:
-        name: Its name in messages and comments.
+        name: The name of the step in messages and comments.
         expression: A C expression of ``v`` (the value so far), ``row``, ``col`` (``long``), and
             ``e`` if the stage has an operand.  ``R(0.5)`` is a literal of the type computed in;
             ``MUL(x, y)`` is a product, complex if the value is complex.  Without these two, an
             expression of real numbers may use what that of ``elementwise`` may, but ``//``.
         spread: How the operand spreads over C: one element per ``row``, per ``column``, or a
             ``matrix``; ``None`` without one.
-        domain: The values that the expression is meant for.
-        operands: What the expression calls several operands, each spread as a matrix, instead of
-            the one that is ``e``.
+        domain: The kind of values that the expression is defined for.
+        operands: The names of the operands, if the stage has several; each is spread as a matrix.
+            A single operand is named ``e``.
 
     Raises:
         ArgumentTypeError, ArgumentError: ``expression`` is not an expression, ``name`` is not one
@@ -67,14 +67,15 @@ class Stage:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What the expression calls the operands."""
+        """The names of the operands in the expression."""
         return self.operands or (("e",) if self.spread else ())
 
     def written(self, compute: Element) -> tuple[str, tuple[Helper, ...]]:
         """The expression in C for values of ``compute``, and the functions that it calls.
 
-        Of real numbers it is what ``elementwise`` would make of it; with ``R`` and ``MUL``, more of
-        C's syntax, or of other numbers it is C as it stands.
+        An expression of real numbers is translated as ``elementwise`` translates it.  It is taken
+        unchanged as C text if it has ``R``, ``MUL`` or syntax that only C has, and if the values
+        are complex or bool.
         """
         if compute.complex or compute.boolean:
             return self.expression, ()
@@ -86,7 +87,7 @@ class Stage:
             if tree is None:
                 return self.expression, ()
             return terms.as_result(terms.term(tree), compute.real), tuple(terms.helpers)
-        except (NoTree, ArgumentError):  # the compiler has its own words for that
+        except (NoTree, ArgumentError):  # the compiler reports errors in the text
             return self.expression, ()
 
     def check(self, compute: Element) -> None:
@@ -104,7 +105,7 @@ class Stage:
 
 
 class Placed(Protocol):
-    """How the array of a stage lies: its element, and its strides along C's rows and columns."""
+    """The layout of a stage's array: element type, and strides along the rows and columns of C."""
 
     @property
     def elem(self) -> Element: ...  # noqa: D102  # see the class
@@ -118,14 +119,16 @@ class Placed(Protocol):
 
 @dataclass(frozen=True)
 class Finish:
-    """What follows on each sum of a kernel that is not of a GemmProblem, which says the same.
+    """The epilogue of a kernel that has no GemmProblem.
+
+    It has those attributes of a GemmProblem that the templates of epilogues read.
 
     Attributes:
-        compute: Element of the values.
-        epilogue: The steps; at least one.
-        extras: The array of each stage that reads one, in order.
+        compute: The element type of the values.
+        epilogue: The stages; at least one.
+        extras: The layouts of the stages' arrays, in order.
         transposed: Whether the kernel's rows are C's columns.
-        batch: Extents of batch axes: none.
+        batch: The extents of the batch axes; always empty.
     """
 
     compute: Element
@@ -151,11 +154,11 @@ class Epilogue:
     arrays: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        wanted = "a tuple; start from Epilogue() and chain, which"
-        for stage in of_kind(self.stages, tuple, "stages", wanted):
+        expected = "a tuple; start from Epilogue() and chain, which"
+        for stage in of_kind(self.stages, tuple, "stages", expected):
             of_kind(stage, Stage, "an element of stages")
         reads = sum(len(stage.reads) for stage in self.stages)
-        if len(of_kind(self.arrays, tuple, "arrays", wanted)) != reads:
+        if len(of_kind(self.arrays, tuple, "arrays", expected)) != reads:
             raise ArgumentError(f"the stages read {reads} arrays, and there are {len(self.arrays)}")
 
     def __repr__(self) -> str:

@@ -1,8 +1,7 @@
-"""Checks of the C text that users write, before it goes into a kernel.
+"""Checks of the C text of users, before it goes into a kernel.
 
-A compiler reports what is wrong inside an expression.  It cannot report that a text is not an
-expression: a text that ends its statement, its bracket or its line early makes another program of
-the kernel.
+A compiler reports errors inside an expression.  It cannot report that a text is not an expression:
+a text that ends the statement, the bracket or the line around it changes the rest of the kernel.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from portable_gpu.codegen.syntax import parsed
 from portable_gpu.errors import ArgumentError
 
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-# What no expression needs: further statements, comments, string literals, directives, and what C
-# reads as one of these (a backslash that joins lines; digraphs and trigraphs).
+# Texts that no expression needs: further statements, comments, string literals, directives, and
+# other spellings of these (a backslash that joins lines; digraphs and trigraphs).
 _FOREIGN = re.compile(r";|//|/\*|\*/|[\"'`\\#@$]|%:|\?\?|<%|%>|<:|:>|[^\t\n\r -~]")
 
 # Keywords and qualifiers, types, functions of numbers, of work-items and memory, macros.
@@ -41,9 +40,9 @@ barrier mem_fence read_mem_fence write_mem_fence prefetch printf work_group_barr
 and not or True False
 NULL NAN INFINITY MAXFLOAT DEVICE LOCKSTEP DPP ABS CONVERT PREFETCH linux unix
 """
-#: What OpenCL C, or the text of every kernel, means by a word.
+#: Words that have a meaning in OpenCL C or in the text of every kernel.
 RESERVED = frozenset(_WORDS.split())
-#: Words of that kind that come in families; macros are capitals with an underscore.
+#: Patterns of further such words; a word of capitals with an underscore may be a macro.
 PATTERNS = re.compile(
     r"(?:bool|u?char|u?short|u?int|u?long|half|float|double)(?:2|3|4|8|16)"
     r"|(?:get|as|convert|native|half|atomic|atom|async|vload|vstore|vloada|vstorea|sub_group"

@@ -38,15 +38,15 @@ class Function:
     """An expression as a C function for each number of lanes.
 
     Attributes:
-        name: Of the C function; with ``width`` lanes, followed by the width.
+        name: The name of the C function; the version for vectors has the width as its suffix.
         text: The expression.
-        parameters: Its names, each with the C type that it comes in.
-        compute: The C type that all of them are converted to; ``float2`` and ``double2`` are
+        parameters: The name and the C type of each parameter.
+        compute: The C type that all parameters are converted to; ``float2`` and ``double2`` are
             complex, and have no vectors.
-        result: The C type that is returned.
-        truth: Whether what counts is only if the outcome differs from 0: 1 is returned, or 0.
-        boolean: Whether the inputs are truth values: 0 or 1, computed as ``int``.
-        by_component: Whether functions of vectors always call that of single values.
+        result: The C type of the result.
+        truth: Whether the function returns 1 if the expression differs from 0, and 0 otherwise.
+        boolean: Whether the inputs are bool: 0 or 1, computed as ``int``.
+        by_component: Whether the versions for vectors call the scalar version for each component.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Function:
 
     @property
     def _real(self) -> str:
-        """The C type of a component of what is computed in."""
+        """The C type of the real part of ``compute``."""
         return self.compute.removesuffix("2") if self.compute in _COMPLEX else self.compute
 
     @property
@@ -71,14 +71,14 @@ class Function:
         return "double" if self.result in ("double", "double2") else "float"
 
     def called(self, width: int) -> str:
-        """The C function's name for a number of lanes."""
+        """The name of the C function for ``width`` lanes."""
         return self.name if width == 1 else f"{self.name}_{width}"
 
     def _written(self, width: int) -> tuple[Term, Terms] | None:
-        """The expression in C, and what wrote it; ``None`` where there is no tree of this width.
+        """The expression in C, and its translator; ``None`` if it cannot be translated.
 
         Raises:
-            ArgumentError, UnsupportedError: It means nothing in the type computed in.
+            ArgumentError, UnsupportedError: The type computed in does not have an operation.
         """
         tree = parsed(self.text)
         if tree is None:
@@ -99,19 +99,19 @@ class Function:
         return None if written is None else written[0].kind
 
     def helpers(self, width: int) -> list[Helper]:
-        """The functions in C that those of one value, and of a number of lanes, call."""
-        found = dict.fromkeys(self._single()[1])
+        """The C functions that the scalar version and the version of ``width`` lanes call."""
+        helpers = dict.fromkeys(self._single()[1])
         if width > 1 and not self.by_component:
-            found |= dict.fromkeys((self._wide(width) or ("", []))[1])
-        return list(found)
+            helpers |= dict.fromkeys((self._wide(width) or ("", []))[1])
+        return list(helpers)
 
     def vectors(self, width: int) -> str | None:
-        """The body's expression in vectors; ``None`` where it would not mean the same."""
-        found = self._wide(width)
-        return None if found is None else found[0]
+        """The expression of the body in vectors; ``None`` if vectors would give another result."""
+        translation = self._wide(width)
+        return None if translation is None else translation[0]
 
     def _wide(self, width: int) -> tuple[str, list[Helper]] | None:
-        """The body's expression in vectors, and what it calls."""
+        """The expression of the body in vectors, and the functions that it calls."""
         written = None if self.compute in _COMPLEX else self._written(width)
         if written is None or self.result in _COMPLEX:
             return None
@@ -119,8 +119,8 @@ class Function:
         t = vector(self.compute, width)
         try:
             if self.truth:
-                one = "1" if SCALAR_BYTES[self.compute] >= 4 else f"({terms.mask_type})(1)"
-                text = f"CONVERT({vector(self.result, width)}, {terms.as_mask(term)} & {one})"
+                true = "1" if SCALAR_BYTES[self.compute] >= 4 else f"({terms.mask_type})(1)"
+                text = f"CONVERT({vector(self.result, width)}, {terms.as_mask(term)} & {true})"
                 return text, list(terms.helpers)
             if term.kind == "mask":
                 text = f"({term.text} ? ({t})(1) : ({t})(0))"
@@ -136,7 +136,7 @@ class Function:
         return text, list(terms.helpers)
 
     def _single(self) -> tuple[str, list[Helper]]:
-        """The body's expression of single values, and what it calls."""
+        """The expression of the body in scalars, and the functions that it calls."""
         written = self._written(1)
         if written is None:
             text = f"({with_literals_of(self.text, self._floating)})"
@@ -146,7 +146,7 @@ class Function:
         return text, list(terms.helpers)
 
     def define(self, width: int) -> str:
-        """The C text of the function for ``width`` lanes; those of vectors may call that of one."""
+        """The C text of the function for ``width`` lanes; it may call the scalar version."""
         result = vector(self.result, width)
         body = None
         if width == 1:
@@ -173,26 +173,26 @@ class Function:
         )
 
     def _converted(self, name: str, ctype: str, width: int) -> str:
-        given = f"{name}__in"
+        argument = f"{name}__in"
         if ctype == self.compute:
-            return given
+            return argument
         to = vector(self.compute, width)
         if width > 1:
             if self.boolean and ctype in FLOATING:
-                return f"CONVERT({to}, {given} != ({vector(ctype, width)})(0))"
+                return f"CONVERT({to}, {argument} != ({vector(ctype, width)})(0))"
             between = by_way_of(ctype, self.compute)
             if between:
-                given = f"CONVERT({vector(between, width)}, {given})"
-            return f"CONVERT({to}, {given})"
+                argument = f"CONVERT({vector(between, width)}, {argument})"
+            return f"CONVERT({to}, {argument})"
         if ctype in _COMPLEX:
             if self.boolean:
-                return f"({given}.x != 0 || {given}.y != 0)"
+                return f"({argument}.x != 0 || {argument}.y != 0)"
             if self.compute in _COMPLEX:
-                return f"convert_{to}({given})"
-            return cast_from(f"{given}.x", ctype.removesuffix("2"), to)
+                return f"convert_{to}({argument})"
+            return cast_from(f"{argument}.x", ctype.removesuffix("2"), to)
         if self.compute in _COMPLEX:
-            return f"({to})(({self._real}){given}, 0)"
-        return f"({given} != 0)" if self.boolean else cast_from(given, ctype, to)
+            return f"({to})(({self._real}){argument}, 0)"
+        return f"({argument} != 0)" if self.boolean else cast_from(argument, ctype, to)
 
     def _by_component(self, width: int) -> str:
         result = vector(self.result, width)

@@ -1,44 +1,46 @@
-"""A kernel's integers as one argument: the fields of a struct, the largest first.
+"""Pack a kernel's integer arguments into one struct, the largest fields first.
 
-Sizes, strides and offsets are most of what a kernel takes, and a launch costs time for each
-argument: on PoCL 0.8 us for a kernel without integers, 2.2 for one of 50
-(``tools/launch_arguments.py``).  Templates declare them one by one.
+Most arguments of a kernel are sizes, strides and offsets, and each argument makes the launch
+slower: on PoCL a launch takes 0.8 us without integers and 2.2 us with 50 of them
+(``tools/launch_arguments.py``).  Templates declare the integers as separate parameters.
 """
 
 from __future__ import annotations
 
 import re
 
-#: C's types of integers, and their bytes.
+#: The sizes of C's integer types, in bytes.
 BYTES = {
     "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "long": 8, "ulong": 8,
 }  # fmt: skip
-#: How the names of fields begin that have no meaning.
+#: The prefix of the names of padding fields.
 PADDING = "padding_"
 _HEAD = re.compile(r"__kernel\b[^;{]*?\bvoid\s+(\w+)\s*\(([^()]*)\)\s*\{")
 _DECLARED = re.compile(rf"\s*(?:const\s+)?({'|'.join(BYTES)})\s+(\w+)\s*")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|.)*)", re.MULTILINE)
-#: Fewer stay as they are.
+#: A kernel with fewer integers than this keeps them as separate parameters.
 _SEVERAL = 2
 
 
-def gathered(text: str) -> str:
-    """The text, each of whose kernels takes its integers as ``integers``, a struct of its own.
+def pack_integers(text: str) -> str:
+    """Rewrite the text so that each kernel takes its integers as one struct, ``integers``.
 
-    A body declares those that it names.  It may name one that it does not read, for a macro or a
-    variable of its own can have the name: hence ``(void)``.
+    The rewritten body declares a variable for each field whose name occurs in it.  The name may
+    belong to a macro or to another variable, so ``(void)`` avoids a warning for an unused variable.
     """
     macros = {name: set(re.findall(r"\w+", meaning)) for name, meaning in _MACRO.findall(text)}
     found, end = list[str](), 0
     for head in _HEAD.finditer(text):
-        declared = [(one.strip(), _DECLARED.fullmatch(one)) for one in head[2].split(",")]
+        declared = [
+            (parameter.strip(), _DECLARED.fullmatch(parameter)) for parameter in head[2].split(",")
+        ]
         fields = [(match[1], match[2]) for _, match in declared if match]
         if len(fields) < _SEVERAL:
             continue
         fields += _padding(fields)
         fields.sort(key=lambda field: -BYTES[field[0]])
         struct = f"{head[1]}_integers_t"
-        others = [one for one, match in declared if not match]
+        others = [parameter for parameter, match in declared if not match]
         body = text[head.end() : _end_of_block(text, head.end())]
         read = _with_macros(set(re.findall(r"\w+", body)), macros)
         found += [
@@ -59,7 +61,10 @@ def gathered(text: str) -> str:
 
 
 def _padding(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Fields that make the struct a multiple of its largest one: rusticl takes no size beyond."""
+    """Fields that make the struct's size a multiple of its largest field.
+
+    The compiler adds such padding to a struct without them, and rusticl refuses that size.
+    """
     sizes = [BYTES[ctype] for ctype, _ in fields]
     rest = -sum(sizes) % max(sizes)
     return [
@@ -68,16 +73,19 @@ def _padding(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _with_macros(words: set[str], macros: dict[str, set[str]]) -> set[str]:
-    """Words, and those of macros among them: of conditional ones, perhaps more than are used."""
-    found, more = set[str](), words
-    while more:
-        found |= more
-        more = set().union(*(macros.get(word, ()) for word in more)) - found
-    return found
+    """The words, and all words in the definitions of the macros among them.
+
+    The definitions of a macro in all branches of ``#if`` count, so there may be too many words.
+    """
+    words_seen, new_words = set[str](), words
+    while new_words:
+        words_seen |= new_words
+        new_words = set().union(*(macros.get(word, ()) for word in new_words)) - words_seen
+    return words_seen
 
 
 def _end_of_block(text: str, start: int) -> int:
-    """Where the block ends that is open at ``start``."""
+    """The index of the brace that closes the block open at ``start``."""
     depth = 1
     for brace in re.finditer(r"[{}]", text[start:]):
         depth += 1 if brace[0] == "{" else -1

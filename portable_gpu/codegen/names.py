@@ -11,7 +11,7 @@ native_exp10 native_exp2 native_log native_log10 native_log2 native_powr native_
 native_sin native_sqrt native_tan half_cos half_divide half_exp half_exp10 half_exp2 half_log
 half_log10 half_log2 half_powr half_recip half_rsqrt half_sin half_sqrt half_tan logb
 """
-#: Built-ins that are of vectors, component by component, what they are of single values.
+#: Built-in functions of floats that apply to each component of a vector.
 OF_FLOATS = frozenset(_FLOATS.split())
 #: Built-ins of a float and an int.
 OF_FLOATS_BY_INTEGERS = frozenset(("ldexp", "pown", "rootn"))

@@ -1,8 +1,7 @@
-"""Operators as values: how kernels combine, map and fold, in OpenCL C.
+"""The operators of reductions, and their accumulators, as OpenCL C.
 
-An :class:`Accumulator` is the C struct that a fold carries from lane to lane.  The same text serves
-scalars and vectors: a kernel that folds ``V`` columns of lanes asks for ``width=V``, and each field
-becomes a vector.
+An :class:`Accumulator` is a C struct with the state of a fold.  The same definition gives scalars
+and vectors: for a kernel that folds ``V`` columns at a time, ``width=V`` makes each field a vector.
 """
 
 from __future__ import annotations
@@ -48,7 +47,11 @@ class BinaryOp:
 
 @dataclass(frozen=True)
 class Map:
-    """What is done to each element before the fold: a C expression of ``x`` (``"x * x"``)."""
+    """A function that is applied to each element before the fold.
+
+    Attributes:
+        expression: A C expression of ``x``, such as ``"x * x"``.
+    """
 
     expression: str = "x"
 
@@ -74,7 +77,7 @@ class Field:
         return vector(self.ctype, width)
 
     def mask_type(self, width: int) -> str:
-        """The C type that comparing ``width`` lanes of this field yields."""
+        """The C type of a comparison of ``width`` lanes of this field."""
         return vector("long" if self.bytes == 8 and width > 1 else "int", width)
 
     def mask(self, condition: str, width: int) -> str:
@@ -96,8 +99,8 @@ class Accumulator:
         name: The C type's name; with ``width`` lanes, ``name`` followed by the width.
         fields: Its members.
         combine: Gives, for a width, the C statements that fold accumulator ``b`` into ``a``.
-        gather: The same in fewer dependent steps, accurate for 1024 times in a row; ``None`` where
-            ``combine`` is as fast.
+        gather: Gives statements that fold ``b`` into ``a`` in fewer dependent steps, and that are
+            accurate for up to 1024 folds; ``None`` if ``combine`` is as fast.
     """
 
     name: str
@@ -106,7 +109,7 @@ class Accumulator:
     gather: Callable[[int], str] | None = None
 
     def type(self, width: int) -> str:
-        """The C type of ``width`` accumulators side by side."""
+        """The C type of a vector of ``width`` accumulators."""
         return self.name if width == 1 else f"{self.name}{width}"
 
     @property

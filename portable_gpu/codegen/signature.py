@@ -1,4 +1,4 @@
-"""A kernel's parameters, read from its text: the one place that declares them."""
+"""The parameters of a kernel, which are read from its text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from portable_gpu.codegen.integers import PADDING
 
-#: NumPy's scalar types of C's.
+#: The NumPy type of each C type.
 SCALARS: dict[str, Any] = {
     "char": np.int8,
     "uchar": np.uint8,
@@ -36,9 +36,9 @@ class Parameter:
     """One parameter of a kernel.
 
     Attributes:
-        name: As the text has it.
-        scalar: NumPy's type of what is passed; ``None`` for a buffer.
-        field: Whether it is a field of the struct of integers, and no parameter of its own.
+        name: The parameter's name in the text.
+        scalar: The NumPy type of a scalar; ``None`` for a buffer.
+        field: Whether it is a field of the struct of integers instead of a separate parameter.
     """
 
     name: str
@@ -53,34 +53,36 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The places of a kernel's arguments: numbers, or names of fields of the struct of integers.
+    """The places of a kernel's arguments.
+
+    A place is the index of a parameter, or the name of a field of the struct of integers.
 
     Attributes:
-        constants: Of what stays, and that.
-        buffers: Of the buffers that calls give, in their order.
-        scalars: The same of scalars, and their types.
-        kept: Of the buffers that stay, and those.
-        integers: The place of the struct, and its type, if there is one.
+        constants: The place and the value of each argument that is the same in all launches.
+        buffers: The places of the buffers that each launch passes, in their order.
+        scalars: The place and the type of each scalar that a launch passes.
+        bound: The place of each buffer that is the same in all launches, and the buffer.
+        integers: The place and the type of the struct of integers, if there is one.
     """
 
     constants: tuple[tuple[int | str, Any], ...]
     buffers: tuple[int, ...]
     scalars: tuple[tuple[int | str, Any], ...]
-    kept: tuple[tuple[int, Any], ...] = ()
+    bound: tuple[tuple[int, Any], ...] = ()
     integers: tuple[int, np.dtype[Any]] | None = None
 
     def passed(self, scalars: Sequence[Any] = ()) -> dict[int, Any]:
-        """What each parameter is given that is no buffer, where calls give these scalars."""
-        found = dict[int | str, Any](self.constants)
+        """The value of each parameter that is not a buffer, for a launch with these scalars."""
+        values = dict[int | str, Any](self.constants)
         for (place, kind), value in zip(self.scalars, scalars, strict=True):
-            found[place] = kind(value)
+            values[place] = kind(value)
         if self.integers is not None:
-            at, dtype = self.integers
+            struct_place, dtype = self.integers
             struct = np.zeros((), dtype)
             for name in dtype.names or ():
-                struct[name] = found.pop(name, 0)
-            found[at] = struct
-        return {place: value for place, value in found.items() if isinstance(place, int)}
+                struct[name] = values.pop(name, 0)
+            values[struct_place] = struct
+        return {place: value for place, value in values.items() if isinstance(place, int)}
 
 
 def arguments(
@@ -90,39 +92,42 @@ def arguments(
     buffers: Sequence[str],
     scalars: Sequence[str],
     as_bits: Collection[str] = (),
-    kept: Mapping[str, Any] | None = None,
+    bound: Mapping[str, Any] | None = None,
 ) -> Arguments:
-    """The places of arguments that go by the names of the text's parameters.
+    """Find the places of a kernel's arguments by the names of its parameters.
 
     Args:
-        text, kernel: As :func:`parameters` takes them.
-        constants: The scalars that stay; ``None`` of a buffer that the kernel leaves alone.
-        buffers, scalars: The names of what each call gives, in the order in which it does.
-        as_bits: Scalars that calls give as unsigned numbers of the same bits.
-        kept: The buffers that stay.
+        text, kernel: See :func:`parameters`.
+        constants: The scalars that are the same in all launches; ``None`` for a buffer that the
+            kernel does not use.
+        buffers, scalars: The names of the arguments that each launch passes, in order.
+        as_bits: The scalars that a launch passes as unsigned integers of the same bits.
+        bound: The buffers that are the same in all launches.
 
     Raises:
         LookupError: A parameter has no argument, or an argument no parameter of its kind.
     """
     declared = parameters(text, kernel)
     fields = [parameter for parameter in declared if parameter.field]
-    alone = [parameter for parameter in declared if not parameter.field]
-    places: dict[str, int | str] = {one.name: place for place, one in enumerate(alone)}
-    places |= {one.name: one.name for one in fields}
+    separate = [parameter for parameter in declared if not parameter.field]
+    places: dict[str, int | str] = {
+        parameter.name: place for place, parameter in enumerate(separate)
+    }
+    places |= {parameter.name: parameter.name for parameter in fields}
     are_buffers = sorted(p.name for p in declared if p.scalar is None)
-    given, kept = [*constants, *scalars], kept or {}
-    given += [one.name for one in fields if one.name.startswith(PADDING)]
+    scalar_names, bound = [*constants, *scalars], bound or {}
+    scalar_names += [parameter.name for parameter in fields if parameter.name.startswith(PADDING)]
     no_buffers = [name for name, value in constants.items() if value is None]
-    every_buffer = sorted([*buffers, *kept, *no_buffers])
-    if sorted([*given, *buffers, *kept]) != sorted(places) or every_buffer != are_buffers:
+    every_buffer = sorted([*buffers, *bound, *no_buffers])
+    if sorted([*scalar_names, *buffers, *bound]) != sorted(places) or every_buffer != are_buffers:
         raise LookupError(
             f"kernel {kernel} takes {', '.join(places)}; given were "
-            f"{', '.join([*buffers, *kept])} as buffers and {', '.join(given)}"
+            f"{', '.join([*buffers, *bound])} as buffers and {', '.join(scalar_names)}"
         )
 
     by_name = {parameter.name: parameter for parameter in declared}
 
-    def typed(name: str) -> tuple[int | str, Any]:
+    def place_and_type(name: str) -> tuple[int | str, Any]:
         parameter = by_name[name]
         return places[name], parameter.bits if name in as_bits else parameter.scalar
 
@@ -131,17 +136,21 @@ def arguments(
         assert isinstance(place, int)
         return place
 
-    fixed = [(value, *typed(name)) for name, value in constants.items()]
+    fixed = [(value, *place_and_type(name)) for name, value in constants.items()]
     # The bits of a negative number are beyond a signed field of the same size.
     struct = np.dtype(
-        [(one.name, one.bits if one.name in as_bits else one.scalar) for one in fields], align=True
+        [
+            (parameter.name, parameter.bits if parameter.name in as_bits else parameter.scalar)
+            for parameter in fields
+        ],
+        align=True,
     )
     return Arguments(
         tuple((at, _NULL if value is None else kind(value)) for value, at, kind in fixed),
         tuple(of_buffer(name) for name in buffers),
-        tuple(typed(name) for name in scalars),
-        tuple((of_buffer(name), buffer) for name, buffer in kept.items()),
-        (len(alone), struct) if fields else None,
+        tuple(place_and_type(name) for name in scalars),
+        tuple((of_buffer(name), buffer) for name, buffer in bound.items()),
+        (len(separate), struct) if fields else None,
     )
 
 
@@ -150,7 +159,7 @@ def parameters(text: str, kernel: str) -> tuple[Parameter, ...]:
     """The parameters of a kernel, in order; the fields of its struct of integers are last.
 
     Args:
-        text: The text, whose includes and templates are resolved.
+        text: The rendered text, without ``#include``.
         kernel: The kernel's name.
 
     Raises:
@@ -162,16 +171,16 @@ def parameters(text: str, kernel: str) -> tuple[Parameter, ...]:
     declared = head[1].split(",")
     struct = re.search(rf"\btypedef struct {{([^}}]*)}} {kernel}_integers_t;", text)
     if struct is None:
-        return tuple(_parameter(one, text, kernel) for one in declared)
+        return tuple(_parse_parameter(one, text, kernel) for one in declared)
     assert declared.pop().split() == ["const", f"{kernel}_integers_t", "integers"]
-    fields = [_parameter(one, text, kernel) for one in struct[1].split(";") if one.strip()]
+    fields = [_parse_parameter(one, text, kernel) for one in struct[1].split(";") if one.strip()]
     return (
-        *(_parameter(one, text, kernel) for one in declared),
+        *(_parse_parameter(one, text, kernel) for one in declared),
         *(replace(one, field=True) for one in fields),
     )
 
 
-def _parameter(declared: str, text: str, kernel: str) -> Parameter:
+def _parse_parameter(declared: str, text: str, kernel: str) -> Parameter:
     *words, name = re.findall(r"\w+|\*", declared)
     if "*" in words:
         return Parameter(name, None)

@@ -23,7 +23,7 @@ from portable_gpu.errors import RenderError
 
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path:
-    """The folder ``cl_kernels``: inside the installed package, or beside it in a checkout."""
+    """The folder ``cl_kernels``: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "cl_kernels", package.parent / "cl_kernels"):
         if (folder / "common").is_dir():
@@ -32,10 +32,10 @@ def kernel_folder() -> Path:
 
 
 class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
-    """The kernel templates, each compiled when it is first asked for.
+    """The kernel templates; each is compiled at its first use.
 
-    Mako's own ``TemplateLookup`` holds a lock while it compiles; a call from a signal handler would
-    wait for that lock for ever.  Here such a call compiles the template a second time.
+    Mako's own ``TemplateLookup`` holds a lock while it compiles, and a call from a signal handler
+    would wait for that lock forever.  With this class such a call compiles the template again.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
                     imports=_IMPORTS,
                 )  # fmt: skip
             except SyntaxException as error:
-                # Python's parser loses count if a signal handler parses in the middle of it.
+                # Python's parser fails so if a signal handler runs the parser during its work.
                 if "SystemError" not in str(error):
                     raise
 
@@ -77,7 +77,7 @@ _templates = _Templates()
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Every template with kernels of operations, as ``family/name``."""
+    """The names (``family/name``) of all templates with kernels of operations."""
     folder = kernel_folder()
     shared = ("common", "subgroup", "group", "bench")
     return tuple(
@@ -100,7 +100,7 @@ def render(name: str, **context: Any) -> str:
         text = _templates.get_template(f"/{name}.cl.mako").render(**context)
     except Exception as error:
         stop: BaseException | None = error
-        while isinstance(stop, IndexError):  # Mako cleans up what it had not begun
+        while isinstance(stop, IndexError):  # Mako raises it while it handles an early error
             stop = stop.__context__
         if stop is not None and not isinstance(stop, Exception):
             raise stop from None  # of a signal handler

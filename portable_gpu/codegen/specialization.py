@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from portable_gpu.codegen.integers import gathered
+from portable_gpu.codegen.integers import pack_integers
 from portable_gpu.codegen.source import render
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
@@ -43,5 +43,5 @@ def specialize(name: str, target: Target, **context: Any) -> Specialization:
     Raises:
         RenderError: The template failed.
     """
-    text = gathered(render(name, target=target, **context))
+    text = pack_integers(render(name, target=target, **context))
     return Specialization(name, text, target.options, context.get("policy"))

@@ -45,20 +45,20 @@ _ON_LITERALS: Mapping[str, Callable[[int, int], int]] = {
     "/": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
 }  # fmt: skip
 #: The largest exponent, or shift, of a literal by a literal.
-_MOST = 1024
+_MAX_EXPONENT = 1024
 _SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of an expression, in C.
+    """A term of an expression, in C.
 
     Attributes:
-        text: It, closed by brackets where it is more than a word.
-        kind: A scalar type of C's, ``complex``, ``mask``, ``integer`` (a literal, whose value is
-            known) or ``constant`` (a floating one).
-        value: Of an integer literal.
+        text: The C text; a text of more than one word is in brackets.
+        kind: A scalar C type, ``complex``, ``mask``, ``integer`` (an integer literal) or
+            ``constant`` (a floating constant).
+        value: The value of an integer literal.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Term:
 
 
 class Terms:
-    """Writes the parts of an expression."""
+    """Translates the terms of an expression to C."""
 
     def __init__(
         self,
@@ -79,16 +79,16 @@ class Terms:
         cuts: bool = False,
         others: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Note what the parts are of.
+        """Keep the types that the expression is computed in.
 
         Args:
-            names: The inputs, which have the type computed in.
-            ctype: The C type computed in; of truth values ``int``.
-            width: Lanes of a vector.
+            names: The names of the inputs of type ``ctype``.
+            ctype: The C type computed in (``int`` for bool).
+            width: The number of lanes of a vector.
             floating: The C type of floating literals, and of functions of floats.
-            boolean: Whether the inputs are truth values, and so are masks.
-            cuts: Whether the result is of integers.
-            others: Inputs of other C types, by name.
+            boolean: Whether the inputs are bool; their terms are masks then.
+            cuts: Whether the result is an integer, so that fractions are cut off.
+            others: The names and the C types of inputs of other types.
         """
         self._others = others
         self._names, self._ctype, self._width = names, ctype, width
@@ -328,10 +328,12 @@ class Terms:
         if sign in _COMPARISONS:
             return Term(self._truth(_COMPARISONS[sign](a, b)), "mask")
         floats = self._ctype in FLOATING and not self._boolean
-        if floats and (sign == "/" or (sign == "**" and -_MOST <= b < 0 != a)):
+        if floats and (sign == "/" or (sign == "**" and -_MAX_EXPONENT <= b < 0 != a)):
             a, b = (a, b) if sign == "/" else (1, a**-b)
             return Term(f"({literal(a, self._ctype)} / {literal(b, self._ctype)})", "constant")
-        if (b == 0 and sign in "//%") or (sign in ("**", "<<", ">>") and not 0 <= b <= _MOST):
+        if (b == 0 and sign in "//%") or (
+            sign in ("**", "<<", ">>") and not 0 <= b <= _MAX_EXPONENT
+        ):
             raise ArgumentError(f"{a} {sign} {b} is no integer that can be computed with")
         value = _ON_LITERALS[sign](a, b)
         return Term(str(value), "integer", value)

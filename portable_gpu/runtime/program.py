@@ -77,7 +77,7 @@ class BoundKernel:
                 self._integers[index] = value
             else:
                 self._set_scalar(index, value)
-        for index, buffer in arguments.kept:
+        for index, buffer in arguments.bound:
             kernel.set_arg(index, buffer)
         grid, group = ((ctypes.c_size_t * len(size))(*size) for size in sizes)
         pointer, count = ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint
@@ -260,7 +260,7 @@ class ProgramCache:
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
         as_bits: Collection[str] = (),
-        kept: Mapping[str, Any] | None = None,
+        bound: Mapping[str, Any] | None = None,
     ) -> Launch:
         """Return a :class:`Launch` of the kernel ``name`` of the built specialization.
 
@@ -273,13 +273,13 @@ class ProgramCache:
             buffers, scalars: The names of the arguments that each call passes, in this order.
             global_size, local_size: The grid, and its group.
             as_bits: Scalars that calls pass as unsigned integers with the same bits.
-            kept: The constant buffers, which the launch keeps alive.
+            bound: The constant buffers, which the launch keeps alive.
 
         Raises:
             BuildError: The driver refused the source.
             LookupError: A parameter has no argument, or an argument no parameter.
         """
-        by_index = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
+        by_index = arguments(spec.text, name, constants, buffers, scalars, as_bits, bound)
         make, sizes = partial(self.kernel, spec, name), (global_size, local_size)
         if self._have_run is None:
             return Launch(make, by_index, sizes)

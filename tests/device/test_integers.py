@@ -6,7 +6,7 @@ import numpy as np
 import pyopencl.array as cla
 
 from portable_gpu import Engine
-from portable_gpu.codegen.integers import BYTES, gathered
+from portable_gpu.codegen.integers import BYTES, pack_integers
 from portable_gpu.codegen.signature import SCALARS
 from portable_gpu.codegen.specialization import Specialization
 
@@ -22,7 +22,7 @@ __kernel void noted(__global long *x, {", ".join(f"{n.split('_')[0]} {n}" for n 
 
 
 def test_integers_of_every_type(engine: Engine) -> None:
-    text = gathered(_TEXT)
+    text = pack_integers(_TEXT)
     assert "noted_integers_t integers)" in text
     spec = Specialization("test/integers", text, engine.target.options)
     kinds = [SCALARS[name.split("_")[0]] for name in _NAMES]

@@ -121,9 +121,9 @@ class Emulator:
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
         as_bits: Sequence[str] = (),
-        kept: Mapping[str, Any] | None = None,
+        bound: Mapping[str, Any] | None = None,
     ) -> Callable[..., None]:
-        places = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
+        places = arguments(spec.text, name, constants, buffers, scalars, as_bits, bound)
         kernel = read(self.edit(_ptx(spec, self.machine)), name)
         steps = decode(kernel)
         (size, *_), across = local_size, (*global_size[1:], 1)[0]
@@ -132,7 +132,7 @@ class Emulator:
             state: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
         ) -> None:
             values = places.passed(scalars)
-            given = [*zip(places.buffers, buffers, strict=True), *places.kept]
+            given = [*zip(places.buffers, buffers, strict=True), *places.bound]
             for place, buffer in given:
                 values[place] = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
             passed = {}

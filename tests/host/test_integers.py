@@ -1,11 +1,11 @@
-"""Integers of kernels, gathered in a struct."""
+"""A kernel's integers, packed in a struct."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from portable_gpu.codegen.integers import gathered
+from portable_gpu.codegen.integers import pack_integers
 from portable_gpu.codegen.signature import Parameter, arguments, parameters
 
 TEXT = """
@@ -27,7 +27,7 @@ __kernel void rest(__global float *x, long row)
 
 def test_what_a_body_reads_is_declared_in_it() -> None:
     """By itself or in a macro that it uses; neighbours keep what they are."""
-    found = gathered(TEXT)
+    found = pack_integers(TEXT)
     head = found.index("void work(")
     assert found.index("typedef struct {") < found.index("__kernel") < head
     body = found[head : found.index("__kernel void rest")]
@@ -41,7 +41,7 @@ def test_what_a_body_reads_is_declared_in_it() -> None:
 
 
 def test_their_places_are_names() -> None:
-    text = gathered(TEXT)
+    text = pack_integers(TEXT)
     assert parameters(text, "work") == (
         Parameter("x", None),
         Parameter("alpha", np.float32),
@@ -68,4 +68,4 @@ def test_all_of_them_are_to_be_given(missing: str) -> None:
     constants = {"row": 3, "parts": 2, "unused": 0, "start": 1}
     del constants[missing]
     with pytest.raises(LookupError, match="kernel work takes"):
-        arguments(gathered(TEXT), "work", constants, ["x"], ["alpha"])
+        arguments(pack_integers(TEXT), "work", constants, ["x"], ["alpha"])

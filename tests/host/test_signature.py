@@ -60,9 +60,9 @@ def test_arguments_go_by_name() -> None:
 def test_buffers_that_stay() -> None:
     counters = object()
     found = arguments(
-        TEXT, "work", {"parts": 3}, ["x_in"], ["alpha", "x_offset"], kept={"counters": counters}
+        TEXT, "work", {"parts": 3}, ["x_in"], ["alpha", "x_offset"], bound={"counters": counters}
     )
-    assert (found.buffers, found.kept) == ((0,), ((2, counters),))
+    assert (found.buffers, found.bound) == ((0,), ((2, counters),))
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ class Recorder:
         self.names: list[str] = []
 
     def _launch(
-        self, spec: Any, kernel: str, *given: Any, as_bits: Any = (), kept: Any = None
+        self, spec: Any, kernel: str, *given: Any, as_bits: Any = (), bound: Any = None
     ) -> Any:
         constants, buffers, scalars, *_ = given
-        arguments(spec.text, kernel, constants, buffers, scalars, as_bits, kept)
+        arguments(spec.text, kernel, constants, buffers, scalars, as_bits, bound)
         if spec.name not in self.names[-1:]:  # slabs launch the same text over and over
             self.names.append(spec.name)
         return lambda *_: None

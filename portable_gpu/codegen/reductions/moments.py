@@ -68,7 +68,7 @@ static inline double moment_finish(
 def moment_in_words(x: Element, result: Element, ddof: float, root: bool) -> Reduction:
     """:func:`moment` of float64 about the first element, in double words from the start.
 
-    Distances, their squares and all sums are exact but for what a double word drops.
+    Differences, their squares and all sums have no error but the rounding to double words.
     """
     acc = double_word("acc_t", ("square", "re"), "double")
     lane = double_word("lane_t", ("square", "re"), "double")
@@ -119,8 +119,9 @@ def nrm2(x: Element, acc: Element, result: Element) -> Reduction:
     ctype = acc.real
     if x.name == "f16" or (ctype == "double" and x.real != "double"):  # it holds every square
         return _squares(x, ctype, result)
-    # As Anderson, but for two: float's big, so that 2^48 squares below it have room (not 2^24),
-    # and up, so that the square of the smallest subnormal number is a normal one.
+    # Anderson's constants, except two: float's ``big`` is smaller, so that the sum of 2^48 squares
+    # below it does not overflow (Anderson: 2^24), and ``up`` is such that the square of the
+    # smallest subnormal number is a normal one.
     small, big, up, down, most, least = (
         ("0x1p-511", "0x1p+486", "0x1p+600", "0x1p-538", "0x1p+972", "0x1p-965")
         if ctype == "double"

@@ -1,4 +1,4 @@
-"""What a reduction folds, in OpenCL C: per-lane state, accumulator, and final value."""
+"""A reduction in OpenCL C: per-lane state, accumulator, and final value."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from portable_gpu.dtypes import Element
 
 BLOCK = 4  # additions in plain arithmetic between two lifts
 
-Text = Callable[[int], str]  # C text for a number of lanes side by side
+Text = Callable[[int], str]  # C text for vectors of the given number of lanes
 
 
 @dataclass(frozen=True)
 class Quick:
-    """A cheaper fold of the same elements, whose accumulator shows whether it will do.
+    """A faster fold of the same elements that can tell whether its result is accurate.
 
-    A work-item folds its share of the elements by it.  If the outcome is trusted, the accumulator
-    of the whole reduction adopts it; if not, the work-item reads its share again.
+    A work-item first folds its elements with it.  If the result is accurate, it is converted to an
+    accumulator of the full reduction; otherwise the work-item folds its elements again with the
+    full reduction.
 
     Attributes:
-        fold: What it folds; the names of its types differ from the whole reduction's.
-        trusted: C condition, given what selects a lane of the fields of accumulator ``a``: whether
-            it is as good as the whole reduction, which folds ``count`` elements.
-        adopt: Statements that turn accumulator ``r``, neutral so far, into what ``a`` stands for.
+        fold: The faster reduction; its C types have other names than those of the full one.
+        trusted: Gives the C condition that accumulator ``a`` is as accurate as the full reduction
+            of ``count`` elements; its argument is the suffix that selects a lane of a field.
+        adopt: The C statements that convert ``a`` to ``r``, an accumulator of the full reduction
+            that is neutral before.
     """
 
     fold: Reduction
@@ -38,23 +40,24 @@ class Reduction:
     """One reduction on given element types.
 
     Attributes:
-        name: What it computes.
-        inputs: Elements of the inputs: one, two for ``dot``, more for a map of several arrays.
+        name: The name of the reduction, such as ``sum``.
+        inputs: The element types of the inputs: one, two for ``dot``, more for a map of several
+            arrays.
         per_row: Whether the second input holds one element per result (``var``'s centre).
-        lane: State of a lane; fields may be of any size.
+        lane: The state of a lane; its fields may have any size.
         update: Statements that fold ``x`` (``x_re``, ``x_im``; likewise ``y``) into state ``a``;
-            ``step`` counts the elements that the lane has seen.
-        acc: Accumulator that travels between lanes.
-        lift: Statements that make accumulator ``r`` of state ``a``; ``INDEX`` is the index of
-            the element that the state's ``step`` points to.
-        block: Steps between lifts, 0 for once at the end.
-        result: Element of the result.
+            ``step`` is the number of elements that the lane has folded.
+        acc: The accumulator that is combined across lanes.
+        lift: Statements that convert state ``a`` to accumulator ``r``; ``INDEX`` is the index of
+            the element at the state's ``step``.
+        block: The number of steps between lifts; 0 if there is only one lift, at the end.
+        result: The element type of the result.
         totals: C declarations of the final values from accumulator ``a``.
-        finish: C expression of the result from those, ``a`` and ``count`` elements.
-        vectorizable: Whether the text holds for vectors.
-        indexed: Whether the state remembers a step.
-        preamble: C functions that the text calls.
-        quick: What is tried first, if anything.
+        finish: The C expression of the result, of the final values, ``a`` and ``count``.
+        vectorizable: Whether the statements are also valid for vectors.
+        indexed: Whether the state has the step of an element.
+        preamble: The C functions that the statements call.
+        quick: The faster fold that is tried first, if there is one.
     """
 
     name: str
@@ -75,29 +78,29 @@ class Reduction:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What kernels call the inputs."""
+        """The names of the inputs in kernels."""
         return ("x", "y", *(f"y{k}" for k in range(2, len(self.inputs))))[: len(self.inputs)]
 
     @property
     def folds(self) -> tuple[Reduction, ...]:
-        """What folds elements in the order of trying: the quick form, if any, and itself."""
+        """The folds in the order in which a work-item tries them: the quick one, then this one."""
         return (self.quick.fold, self) if self.quick else (self,)
 
     @property
     def lift_cost(self) -> float:
-        """What lifts cost, against those of one sum every :data:`BLOCK` steps of a real input."""
+        """The cost of lifts, relative to a sum of reals that lifts every :data:`BLOCK` steps."""
         if not self.block:
             return 0
         return len(self.lane.fields) * BLOCK / (self.block * self.inputs[0].components)
 
     @property
     def streamed(self) -> tuple[Element, ...]:
-        """The inputs whose every element is read."""
+        """The inputs of which all elements are folded."""
         return self.inputs[:1] if self.per_row else self.inputs
 
     @property
     def value(self) -> str:
-        """C expression of what is stored: ``finish`` in the type of the result."""
+        """The C expression of the stored value: ``finish`` in the type of the result."""
         if self.result.boolean:
             return f"({self.finish}) != 0"
         return f"({self.result.value})({self.finish})"
@@ -120,7 +123,7 @@ class Reduction:
 
 
 def value_names(elem: Element, name: str) -> tuple[str, ...]:
-    """How ``update`` calls the parts of an input element."""
+    """The names in ``update`` of the real and imaginary parts of an input element."""
     return (f"{name}_re", f"{name}_im") if elem.complex else (name,)
 
 

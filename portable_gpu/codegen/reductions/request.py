@@ -1,4 +1,4 @@
-"""From the name of a reduction to what it folds."""
+"""Find the definition of a reduction by its name."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from portable_gpu.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Request:
-    """Names a reduction: what :func:`reduction` builds, and part of a plan's key.
+    """The name and the options of a reduction; part of a plan's key.
 
     Attributes:
         name: ``sum``, ``prod``, ``min`` ... or ``moment`` (variance about a centre), ``reduce``.
-        x: Element of the input.
-        acc: Element that it is folded in (``dtype=`` of ``sum``).
-        result: Element of the result.
-        y: Element of the second input of ``dot``, ``vdot`` and ``moment``.
-        ddof: Of ``moment``.
+        x: The element type of the input.
+        acc: The element type of the accumulator (``dtype=`` of ``sum``).
+        result: The element type of the result.
+        y: The element type of the second input of ``dot``, ``vdot`` and ``moment``.
+        ddof: The delta degrees of freedom of ``moment``.
         root: Whether ``moment`` ends with a square root.
-        in_words: Whether ``moment`` of float64 is about its first elements.
-        op, map: Of ``reduce``.
-        others: Its further inputs: what the map calls them, and their elements.
-        compute: Element that the map is computed in.
+        in_words: Whether ``moment`` of float64 is taken about the first elements, and its sums
+            are double words.
+        op, map: The operator and the map of ``reduce``.
+        others: The further inputs of ``reduce``: their names in the map, and their element types.
+        compute: The element type that the map is computed in.
     """
 
     name: str

@@ -15,7 +15,7 @@ from portable_gpu.codegen.expression import check_expression, check_name
 from portable_gpu.codegen.functions import Function
 from portable_gpu.dtypes import Element, as_dtype, element
 from portable_gpu.errors import OverlapError
-from portable_gpu.ops.elementwise.plan import Problem
+from portable_gpu.ops.elementwise.plan import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -27,8 +27,8 @@ from portable_gpu.runtime.views import View, as_array, overlap
 _NUMBERS = (*NUMBERS, np.generic)
 _ARRAYS = frozenset((np.ndarray, *DEVICE_KINDS))
 _KNOWN = _ARRAYS | set(NUMBERS)
-_ARRAY, _OUT = "array", "out"  # kinds of inputs that are no numbers
-# A function such as exp takes a CPU about as long as so many operations.
+_ARRAY, _OUT = "array", "out"  # the kinds of inputs that are arrays
+# A call of a function such as exp takes a CPU about as long as 60 operations.
 _CALL, _CALL_FLOP = re.compile(r"\w\s*\("), 60
 
 
@@ -215,35 +215,35 @@ def _normalise(arguments: CallArguments) -> Invocation:
         for name in names:
             check_name(name, "the name of an input")
     kinds = (_ARRAY,) * len(names) if kinds is None else kinds
-    given, numbers_given = iter(arguments.inputs), iter(arguments.scalars)
+    remaining_arrays, remaining_numbers = iter(arguments.inputs), iter(arguments.scalars)
     arrays: dict[str, Any] = {}
     numbers: dict[str, Any] = {}
     for name, kind in zip(names, kinds, strict=True):
         if kind is _ARRAY:
-            arrays[name] = as_array(next(given), name)
+            arrays[name] = as_array(next(remaining_arrays), name)
         elif kind is _OUT:
             arrays[name] = as_array(out, name)
         else:
-            numbers[name] = next(numbers_given)
-    inside = _common(arrays, numbers) if compute is None else as_dtype(compute, "compute")
+            numbers[name] = next(remaining_numbers)
+    compute_dtype = _common(arrays, numbers) if compute is None else as_dtype(compute, "compute")
     if dtype is not None:
         result_dtype = as_dtype(dtype)
     elif is_checked:
-        result_dtype = inside
+        result_dtype = compute_dtype
     else:
-        result_dtype = _dtype_of_outcome(expression, names, inside)
+        result_dtype = _dtype_of_outcome(expression, names, compute_dtype)
     shape = broadcast({name: array.shape for name, array in arrays.items()})
     updated = [] if out is None else _updated(out, arrays)
     fresh = {name: array for name, array in arrays.items() if name not in updated}
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
-        problem = Problem(
+        problem = ElementwiseProblem(
             expression,
             tuple(fresh),
             tuple(element(view.dtype) for view in views[:-1]),
             tuple(updated),
             tuple(numbers),
-            element(inside),
+            element(compute_dtype),
             element(result_dtype),
             shape,
             tuple(spread(view, shape) for view in views),
@@ -262,7 +262,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         out=out,
         reads_out=bool(updated),
         in_place=True,
-        computes=(inside,),
+        computes=(compute_dtype,),
     )
 
 
@@ -270,18 +270,22 @@ _ELEMENTWISE = Operation("elementwise", _normalise)
 
 
 def _dtype_of_outcome(
-    expression: str, names: tuple[str, ...], inside: np.dtype[Any]
+    expression: str, names: tuple[str, ...], compute_dtype: np.dtype[Any]
 ) -> np.dtype[Any]:
-    """Return the dtype of an expression that is computed in ``inside``."""
-    kind = _outcome(expression, names, element(inside))
+    """Return the dtype of an expression that is computed in ``compute_dtype``."""
+    kind = _outcome(expression, names, element(compute_dtype))
     if kind == "mask":
         return np.dtype(bool)
-    return inside if kind == "complex" or inside.kind != "c" else np.empty(0, inside).real.dtype
+    return (
+        compute_dtype
+        if kind == "complex" or compute_dtype.kind != "c"
+        else np.empty(0, compute_dtype).real.dtype
+    )
 
 
 @lru_cache(maxsize=1024)
 def _outcome(expression: str, names: tuple[str, ...], compute: Element) -> str | None:
-    """The kind of an expression's result: ``mask``, ``complex``, or numbers."""
+    """The kind of an expression's result: ``mask``, ``complex``, or None for other numbers."""
     of = "int" if compute.boolean else compute.value
     parameters = tuple((name, of) for name in names)
     return Function("f", expression, parameters, of, of, boolean=compute.boolean).kind
@@ -295,13 +299,13 @@ def _common(arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> np.dtype[A
 
 
 def _updated(out: Any, arrays: dict[str, Any]) -> list[str]:
-    """The inputs that are the output itself, by name.
+    """The names of the inputs that are the output array itself.
 
     Raises:
         OverlapError: An input shares some of its memory.
     """
-    found = [name for name, array in arrays.items() if _is_same(array, out)]
-    others = {name: array for name, array in arrays.items() if name not in found}
+    updated = [name for name, array in arrays.items() if _is_same(array, out)]
+    others = {name: array for name, array in arrays.items() if name not in updated}
     shared = overlap(out, list(others.values()))
     if shared:
         name = list(others)[shared - 1]
@@ -309,11 +313,11 @@ def _updated(out: Any, arrays: dict[str, Any]) -> list[str]:
             f"out shares memory with {name}, and is not the same array; pass {name} itself, or a "
             "separate array"
         )
-    return found
+    return updated
 
 
 def _is_same(array: Any, out: Any) -> bool:
-    """Whether two arrays show the same memory in the same way."""
+    """Whether two arrays have the same memory, offset, strides, shape and dtype."""
     if array is out:
         return True
     if isinstance(array, np.ndarray) and isinstance(out, np.ndarray):

@@ -1,4 +1,4 @@
-"""Elementwise expressions with no device at hand: typical kernels, and explanations."""
+"""Elementwise expressions without a device: typical kernels, and explanations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from portable_gpu.codegen.expression import PATTERNS, RESERVED, check_expression
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
-from portable_gpu.ops.elementwise.plan import Problem
+from portable_gpu.ops.elementwise.plan import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.variant import best_of
@@ -23,8 +23,10 @@ DType = np.dtype[Any]
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*\()")
 
 
-def problem(expression: str, dtype: DType, shape: Shape, spread: dict[str, Shape]) -> Problem:
-    """Of C-ordered arrays; ``spread``: strides of those that are broadcast."""
+def problem(
+    expression: str, dtype: DType, shape: Shape, spread: dict[str, Shape]
+) -> ElementwiseProblem:
+    """The problem of C-ordered arrays; ``spread`` has the strides of the broadcast ones."""
     names = [
         word
         for word in dict.fromkeys(_NAME.findall(expression))
@@ -33,11 +35,16 @@ def problem(expression: str, dtype: DType, shape: Shape, spread: dict[str, Shape
     elem, whole = element(dtype), contiguous_strides(shape)
     strides = (*(spread.get(name, whole) for name in names), whole)
     inputs = (elem,) * len(names)
-    return Problem(expression, tuple(names), inputs, (), (), elem, elem, shape, strides, 16)
+    return ElementwiseProblem(
+        expression, tuple(names), inputs, (), (), elem, elem, shape, strides, 16
+    )
 
 
 def specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """What a sum of two vectors, and a matrix with a row and a column, build by default."""
+    """The kernels of three typical expressions, under the shipped table.
+
+    They are a sum of two vectors, a matrix with two columns, and a matrix times a row.
+    """
     table, n = TuningTable.shipped(), 4096
     text = "exp(x - m) / s" if element(dtype).floating else "(x - m) * s"
     problems = [
@@ -45,8 +52,8 @@ def specializations(target: Target, dtype: DType) -> list[Specialization]:
         problem(text, dtype, (n, n), {"m": (1, 0), "s": (0, 1)}),
         problem("x * y", dtype, (n, n), {"y": (1, n)}),
     ]
-    found = [spec for p in problems for spec in best_of(variants(p, target, table), target).texts()]
-    return list({spec.key: spec for spec in found}.values())
+    best = [spec for p in problems for spec in best_of(variants(p, target, table), target).texts()]
+    return list({spec.key: spec for spec in best}.values())
 
 
 def explain(
@@ -58,7 +65,7 @@ def explain(
     *,
     expression: str = "x + y",
 ) -> Explanation:
-    """Which kernel an expression of C-ordered arrays of one shape takes, and why."""
+    """Explain the choice of a kernel for an expression of C-ordered arrays of one shape."""
     check_expression(expression, "expression")
     shape = tuple(sizes)
     by = " x ".join(map(str, shape)) or "a scalar"

@@ -1,4 +1,4 @@
-"""Numbers among arrays, as bits of kernel arguments: these tell -0.0 from 0.0."""
+"""Scalars as kernel arguments; a launch takes their bits, which tell -0.0 from 0.0."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _REFUSALS = (OverflowError, TypeError, ValueError)
 
 
 class Packing:
-    """Turns the numbers of a call into what its launch takes: unsigned integers of their bits."""
+    """Converts the scalars of a call to unsigned integers that have the same bits."""
 
     def __init__(self, compute: Element, names: tuple[str, ...]) -> None:
-        """Note the dtype that numbers are converted to, and their names for messages."""
+        """Keep the dtype that scalars are converted to, and their names for error messages."""
         self._names, self._dtype = names, dtype_of(compute.name)
         self._parts = _parts(compute)
 
     def __call__(self, values: tuple[Any, ...]) -> tuple[int, ...]:
-        """The bits of each number, of a complex one those of its parts.
+        """The bits of each scalar; a complex one gives two integers.
 
         Raises:
-            ArgumentError: The dtype cannot hold a number of Python's.
+            ArgumentError: A Python number is outside the dtype's range.
         """
-        found: tuple[int, ...] = ()
+        bits: tuple[int, ...] = ()
         for k, value in enumerate(values):
             if isinstance(value, np.generic):
                 with np.errstate(all="ignore"):  # as NumPy's casts
                     value = value.astype(self._dtype)
             try:
-                found += self._parts(value)
+                bits += self._parts(value)
             except _REFUSALS:
                 raise ArgumentError(
                     f"{self._names[k]} is {shown(value)}; a number {_range(self._dtype)}, would do"
                 ) from None
-        return found
+        return bits
 
 
 def _range(dtype: np.dtype[Any]) -> str:
@@ -54,7 +54,7 @@ def _range(dtype: np.dtype[Any]) -> str:
 
 
 def _parts(compute: Element) -> Callable[[Any], tuple[int, ...]]:
-    """Make the function that gives the bits of a number's parts; it raises for unfit numbers."""
+    """Make the function that returns a number's bits; it raises for a number out of range."""
     of_real = _of_double if compute.real == "double" else _of_float
     if compute.complex:
 
@@ -75,14 +75,14 @@ def _parts(compute: Element) -> Callable[[Any], tuple[int, ...]]:
         return lambda value: (of_real(float(value)),)
     if compute.boolean:
         return lambda value: (int(bool(value)),)
-    bits = 8 * compute.itemsize
-    span = 1 << bits
-    least = 0 if compute.real[0] == "u" else -span // 2
-    mask = (1 << max(bits, 32)) - 1
+    width = 8 * compute.itemsize
+    span = 1 << width
+    minimum = 0 if compute.real[0] == "u" else -span // 2
+    mask = (1 << max(width, 32)) - 1
 
     def of_integer(value: Any) -> tuple[int, ...]:
         whole = int(value)
-        if not least <= whole < least + span:
+        if not minimum <= whole < minimum + span:
             raise OverflowError
         return (whole & mask,)
 

@@ -1,4 +1,4 @@
-"""Elementwise plans: the axes of all arrays, the kernel, and the partition of its work."""
+"""Elementwise plans: the merged axes of all arrays, their partition into groups, and the kernel."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
-_MOST_INT = (1 << 31) - 1
-#: C's types of parameters for numbers of narrow types.
+_MAX_INT = (1 << 31) - 1
+#: The C type of the kernel parameter that takes a number of a narrow type.
 _PASSED = {"char": "int", "short": "int", "uchar": "uint", "ushort": "uint"}
-#: Elements of a work-item at most: their text is written out.
-_MOST_ELEMENTS = 32
-#: Groups that a compute unit of a GPU has at a time: with fewer, each has less in flight.
-_FULL = 8
+#: A work-item computes at most this many elements, because the kernel unrolls all of them.
+_MAX_ELEMENTS = 32
+#: The number of groups resident on a compute unit of a GPU.  With fewer groups than that, fewer
+#: memory accesses are in flight.
+_RESIDENT_GROUPS = 8
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One elementwise call apart from the arrays' and the scalars' values: the key of its plan.
+class ElementwiseProblem:
+    """The properties of an elementwise call that its plan depends on; the key of the plan cache.
 
     Attributes:
-        expression: As users write it.
-        names: What it calls the input arrays, in the order of their buffers.
-        inputs: Their elements.
-        updated: Names of inputs that are the output itself.
-        scalars: Names of the inputs that are numbers.
-        compute: Element that the expression is computed in.
-        result: Element of the output.
-        shape: Of the output.
-        strides: Of each input array and of the output, in elements; 0 along what is broadcast.
+        expression: The expression, as the caller wrote it.
+        names: The names of the input arrays in the expression, in the order of their buffers.
+        inputs: The element types of the input arrays.
+        updated: The names of the inputs that are the output array itself.
+        scalars: The names of the inputs that are numbers.
+        compute: The element type that the expression is computed in.
+        result: The element type of the output.
+        shape: The shape of the output.
+        strides: The strides of each input array, then of the output, in elements; the stride of
+            an axis along which an array is broadcast is 0.
         alignment: A power of two that divides each array's first address.
     """
 
@@ -63,24 +65,24 @@ class Problem:
 
     @property
     def ctype(self) -> str:
-        """The C type computed in; of bool, ``int``."""
+        """The C type that the expression is computed in (``int`` for bool)."""
         return "int" if self.compute.boolean else self.compute.value
 
     @property
     def real(self) -> str:
-        """The C type of numbers that calls give, of complex ones of their parts."""
+        """The C type of the kernel's scalar parameters; a complex number takes two of them."""
         real = self.compute.real
         return "int" if self.compute.boolean else _PASSED.get(real, real)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The kernel's parameters for the numbers that calls give."""
+        """The names of the kernel's scalar parameters."""
         ends = ("_re", "_im") if self.compute.complex else ("",)
         return tuple(f"s{k}{end}" for k in range(len(self.scalars)) for end in ends)
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
-        """The C type and the text in the kernel of each number that calls give."""
+        """The C type of each scalar, and the kernel's expression for its value."""
         if self.compute.complex:
             pairs = zip(self.parts[::2], self.parts[1::2], strict=True)
             return tuple((self.ctype, f"({self.ctype})({re}, {im})") for re, im in pairs)
@@ -88,12 +90,12 @@ class Problem:
 
     @property
     def complex(self) -> bool:
-        """Whether complex numbers are read, computed or written, of which there are no vectors."""
+        """Whether complex numbers are read, computed or written; the kernel has no vectors then."""
         return any(e.complex for e in (*self.inputs, self.compute, self.result))
 
     @property
     def names_read(self) -> int:
-        """How many inputs the expression names."""
+        """The number of names in the expression: arrays, the output itself, and scalars."""
         return len(self.names) + len(self.updated) + len(self.scalars)
 
     @property
@@ -103,7 +105,7 @@ class Problem:
 
     @property
     def nbytes(self) -> int:
-        """The least global traffic."""
+        """The bytes of global memory that any kernel must read and write."""
         read = sum(
             e.itemsize * prod(n for n, s in zip(self.shape, strides, strict=True) if s)
             for e, strides in zip(self.inputs, self.strides, strict=False)
@@ -133,13 +135,14 @@ class ElementwiseForm:
     """The form of a kernel: all that its text depends on, except the expression.
 
     Attributes:
-        group_size: Work-items of a group.
-        lanes: Those side by side along the inner axis.
-        vector: Elements of a vector along it.
-        across: Vectors of a work-item along it.
-        down: Rows of a work-item.
-        steps: Of each input and of the output, its stride along the inner axis: 0, 1, or 2 for any.
-        outer: Number of the other axes.
+        group_size: The number of work-items in a group.
+        lanes: The number of work-items along the inner axis.
+        vector: The number of elements of a vector along the inner axis.
+        across: The number of vectors that a work-item computes along the inner axis.
+        down: The number of rows that a work-item computes.
+        steps: The stride of each input and of the output along the inner axis: 0, 1, or 2 for
+            any other stride.
+        outer: The number of axes without the inner one.
         wide: Whether indices need 64 bits.
     """
 
@@ -155,12 +158,12 @@ class ElementwiseForm:
 
 @dataclass(frozen=True)
 class ElementwisePartition:
-    """The partition of the work over work-groups.
+    """The partition of the rows and columns among the work-groups.
 
     Attributes:
-        groups: Work-groups.
-        parts: Groups that share rows, side by side.
-        rows, columns: What each has at most.
+        groups: The number of work-groups.
+        parts: The number of groups that share a row.
+        rows, columns: The largest number of rows and columns of a group.
     """
 
     groups: int
@@ -171,12 +174,13 @@ class ElementwisePartition:
 
 @dataclass(frozen=True)
 class ElementwiseKernel:
-    """A kernel for one expression, and the partition of its work.
+    """A kernel for one expression, and the partition of its work; it needs no device.
 
     Attributes:
-        axes: Merged, the output's last one running fastest.
-        row: The policy, and its origin.
-        form, partition: The form of the kernel, and the partition of its work.
+        axes: The merged axes, in the order of the output's strides; the last has the smallest.
+        row: The policy, and where it came from.
+        form: The form of the kernel.
+        partition: The partition of the rows and columns among the groups.
     """
 
     axes: tuple[Axis, ...]
@@ -186,18 +190,18 @@ class ElementwiseKernel:
 
     @property
     def rows(self) -> int:
-        """Positions on all axes but the inner one."""
+        """The number of rows: the product of the sizes of all axes but the inner one."""
         return prod(axis.size for axis in self.axes[:-1])
 
 
-def kernel_of(problem: Problem, target: Target, table: TuningTable) -> ElementwiseKernel:
-    """Merge the axes, and return the kernel by the policy of the table."""
-    every = [
+def kernel_of(problem: ElementwiseProblem, target: Target, table: TuningTable) -> ElementwiseKernel:
+    """Merge the axes, and choose the policy, the form and the partition."""
+    unmerged = [
         Axis(size, tuple(strides[k] for strides in problem.strides))
         for k, size in enumerate(problem.shape)
     ]
-    every.sort(key=lambda axis: -abs(axis.strides[-1]))
-    axes = tuple(merged(every)) or (Axis(1, (1,) * len(problem.strides)),)
+    unmerged.sort(key=lambda axis: -abs(axis.strides[-1]))
+    axes = tuple(merged(unmerged)) or (Axis(1, (1,) * len(problem.strides)),)
     row = table.choose("elementwise", ElementwisePolicy, target, problem.result)
     form_of = _runs if target.is_cpu else _tiles
     form, partition = form_of(row.policy, target, problem, axes)
@@ -209,40 +213,41 @@ def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
 
 
 def _runs(
-    policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
+    policy: ElementwisePolicy, target: Target, problem: ElementwiseProblem, axes: tuple[Axis, ...]
 ) -> tuple[ElementwiseForm, ElementwisePartition]:
-    """A CPU: runs of rows, or of parts of them, one work-item each."""
-    n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
+    """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
+    columns, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     function = problem.function(target)
     # Loops of integers the compiler turns into vectors of their storage's width.  PoCL 3.0 crashes
     # where it compiles vectors of 16 integers of 8 bytes.
     elements = (*problem.inputs, problem.compute, problem.result)
     vector = max(1, policy.vector_bytes // max(4, *(e.itemsize for e in elements)))
     plain = not problem.compute.floating or problem.complex
-    if plain or vector == 1 or n == 1 or function.vectors(vector) is None:
+    if plain or vector == 1 or columns == 1 or function.vectors(vector) is None:
         vector = 1
-    most = target.compute_units * policy.groups_per_unit
-    wanted = max(1, min(most, problem.nbytes // policy.work_per_group))
-    wanted = 1 if target.compute_units == 1 else wanted
-    groups = min(rows, wanted)
-    rows_each = -(-rows // groups)
-    blocks = -(-rows // rows_each)
-    span = -(-n // max(1, wanted // blocks))
-    span = min(n, -(-span // _RUN) * _RUN)
-    parts = -(-n // span)
+    max_groups = target.compute_units * policy.groups_per_unit
+    groups_requested = max(1, min(max_groups, problem.nbytes // policy.work_per_group))
+    groups_requested = 1 if target.compute_units == 1 else groups_requested
+    groups = min(rows, groups_requested)
+    rows_per_group = -(-rows // groups)
+    blocks = -(-rows // rows_per_group)
+    run = -(-columns // max(1, groups_requested // blocks))
+    run = min(columns, -(-run // _RUN) * _RUN)
+    runs_per_row = -(-columns // run)
     form = ElementwiseForm(1, 1, vector, 1, 1, _steps(axes), len(axes) - 1, True)
-    return form, ElementwisePartition(blocks * parts, parts, rows_each, span)
+    return form, ElementwisePartition(blocks * runs_per_row, runs_per_row, rows_per_group, run)
 
 
-#: Elements that the parts of a row are multiples of: whole vectors and lines of the cache.
+#: The parts of a row are multiples of this many elements, so that they consist of whole vectors
+#: and whole cache lines.
 _RUN = 64
 
 
 def _tiles(
-    policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
+    policy: ElementwisePolicy, target: Target, problem: ElementwiseProblem, axes: tuple[Axis, ...]
 ) -> tuple[ElementwiseForm, ElementwisePartition]:
-    """A GPU: tiles, a group each, whose work-items go side by side along both axes."""
-    n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
+    """Partition for a GPU: each group computes a tile of rows and columns."""
+    columns, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     steps, size = _steps(axes), policy.group_size
     elements = (*problem.inputs, problem.result)
     vector = 1
@@ -251,16 +256,16 @@ def _tiles(
         itemsize = max(elements[k].itemsize for k in unit)
         vector = max(1, min(16, policy.vector_bytes // itemsize))
         while vector > 1 and (
-            vector > n
+            vector > columns
             or problem.alignment < vector * itemsize
             or any(axis.strides[k] % vector for axis in axes[:-1] for k in unit)
         ):
             vector //= 2
-    vectors = -(-n // vector)
+    vectors = -(-columns // vector)
     lanes = _lanes(vectors, rows, size, target.subgroup_size)
-    unroll = max(1, min(policy.unroll, _MOST_ELEMENTS // vector))
-    while unroll > 1 and rows * vectors < _FULL * size * unroll * target.compute_units:
-        unroll //= 2  # more groups, with less for each
+    unroll = max(1, min(policy.unroll, _MAX_ELEMENTS // vector))
+    while unroll > 1 and rows * vectors < _RESIDENT_GROUPS * size * unroll * target.compute_units:
+        unroll //= 2  # smaller tiles give more groups
     across = max(
         (1 << k for k in range(unroll.bit_length())),
         key=lambda x: (-(-(-vectors // (lanes * x)) * x), x),
@@ -268,32 +273,37 @@ def _tiles(
     if rows == 1:
         across = max(across, min(unroll, ceil_power_of_two(-(-vectors // lanes))))
     down = min(unroll // across, ceil_power_of_two(-(-rows * lanes // size)))
-    high, long = size // lanes * down, lanes * vector * across
-    parts = -(-n // long)
-    blocks = -(-rows // high)
-    reach = max(
+    tile_rows, tile_columns = size // lanes * down, lanes * vector * across
+    parts = -(-columns // tile_columns)
+    blocks = -(-rows // tile_rows)
+    largest_index = max(
         sum(abs(axis.strides[k]) * (axis.size - 1) for axis in axes[:-1])
-        + abs(axes[-1].strides[k]) * parts * long
+        + abs(axes[-1].strides[k]) * parts * tile_columns
         for k in range(len(steps))
     )
-    wide = max(reach, blocks * parts, blocks * high, parts * long) > _MOST_INT
+    wide = max(largest_index, blocks * parts, blocks * tile_rows, parts * tile_columns) > _MAX_INT
     form = ElementwiseForm(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
-    return form, ElementwisePartition(blocks * parts, parts, high, long)
+    return form, ElementwisePartition(blocks * parts, parts, tile_rows, tile_columns)
 
 
 def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
-    """Work-items side by side for rows of so many vectors: few idle, and a sub-group at least."""
+    """The number of work-items along a row of ``vectors`` vectors.
+
+    It is the one that leaves the fewest work-items idle, and at least a sub-group.
+    """
 
     def padded(extent: int, step: int) -> int:
         return -(-extent // step) * step
 
-    most = min(size, ceil_power_of_two(vectors))
-    lanes = [1 << k for k in range(most.bit_length())]
-    lanes = [w for w in lanes if w >= min(most, subgroup)]
+    max_lanes = min(size, ceil_power_of_two(vectors))
+    lanes = [1 << k for k in range(max_lanes.bit_length())]
+    lanes = [w for w in lanes if w >= min(max_lanes, subgroup)]
     return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))
 
 
-def render(problem: Problem, target: Target, kernel: ElementwiseKernel) -> Specialization:
+def render(
+    problem: ElementwiseProblem, target: Target, kernel: ElementwiseKernel
+) -> Specialization:
     """The OpenCL text of a problem's kernel."""
     arrays = [f"a{k}" for k in range(len(problem.inputs))]
     form, function = kernel.form, problem.function(target)
@@ -322,15 +332,17 @@ class ElementwisePlan(Plan):
     """An expression bound to shapes and strides, built and ready to launch from any thread.
 
     Attributes:
-        kernel: The kernel, and the partition of its work.
+        kernel: The axes, the policy, the form and the partition that the kernel was built for.
     """
 
-    def __init__(self, engine: Engine, problem: Problem, kernel: ElementwiseKernel) -> None:
+    def __init__(
+        self, engine: Engine, problem: ElementwiseProblem, kernel: ElementwiseKernel
+    ) -> None:
         """Build the kernel.
 
         Raises:
             UnsupportedError: Double precision is needed and the device has none.
-            BuildError: The driver refused the kernel, mostly for what the expression says.
+            BuildError: The driver refused the kernel; mostly the cause is in the expression.
         """
         target = engine.target
         if problem.needs_fp64 and not target.fp64:
@@ -344,8 +356,9 @@ class ElementwisePlan(Plan):
         partition, form, axes = self.kernel.partition, self.kernel.form, self.kernel.axes
         names = [*(f"a{k}" for k in range(len(problem.inputs))), "out"]
         constants = {
-            "parts": partition.parts, "rows_each": partition.rows,
-            "columns_each": partition.columns, "rows": self.kernel.rows, "columns": axes[-1].size,
+            "parts": partition.parts,
+            "rows_each": partition.rows, "columns_each": partition.columns,
+            "rows": self.kernel.rows, "columns": axes[-1].size,
         }  # fmt: skip
         for k, axis in enumerate(axes[:-1]):
             constants[f"outer{k}_size"] = axis.size
@@ -373,7 +386,7 @@ class ElementwisePlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of the input arrays and the output, by the numbers.
+        """See :meth:`Plan.enqueue`; the buffers are the input arrays, then the output.
 
         Raises:
             ArgumentError: A scalar does not fit the dtype computed in.

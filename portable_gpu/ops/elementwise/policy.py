@@ -1,4 +1,4 @@
-"""How the elementwise kernels use a device."""
+"""The tuning policy of the elementwise kernels."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
-#: Bytes of a vector that a compiler which does not inline built-ins passes to them unharmed.
+#: The largest vector, in bytes, that a compiler without inlining passes correctly to built-ins.
 _PASSED = 32
 
 
 @dataclass(frozen=True)
 class ElementwisePolicy(Policy):
-    """How elementwise kernels use a device.
+    """The tuning policy of the elementwise kernels.
 
     Attributes:
-        group_size: Work-items of a group (1 on a CPU).
-        vector_bytes: Bytes of a vector: of a load, or on a CPU of the values computed with.
-        unroll: Vectors of a work-item in flight (GPU).
-        groups_per_unit: Most work-groups for each compute unit (CPU).
-        work_per_group: Bytes that are worth a work-group of their own (CPU).
+        group_size: The number of work-items in a group (1 on a CPU).
+        vector_bytes: The size of a vector: on a GPU of a load, on a CPU of a computed value.
+        unroll: The number of vectors that a work-item computes (GPU).
+        groups_per_unit: The largest number of work-groups for each compute unit (CPU).
+        work_per_group: The smallest number of bytes of a work-group (CPU).
     """
 
     group_size: Annotated[int, Range(1, 1024)]
@@ -35,10 +35,10 @@ class ElementwisePolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> ElementwisePolicy:
-        """CPU: whole vectors, few large groups.  GPU: 128-bit loads, groups of 256."""
+        """Few large groups and whole vectors on a CPU; groups of 256 and 128-bit loads on a GPU."""
         if target.is_cpu:
-            most = 64 if target.builtins_inline else _PASSED
-            return cls(1, min(target.vector_bytes, most), 1, 4, 1 << 16)
+            max_bytes = 64 if target.builtins_inline else _PASSED
+            return cls(1, min(target.vector_bytes, max_bytes), 1, 4, 1 << 16)
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
         return cls(size, 16, 4, 1, 1)
 
@@ -46,9 +46,9 @@ class ElementwisePolicy(Policy):
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
         """Group sizes, vectors and unrolling around the default."""
         if target.is_cpu:
-            most = 64 if target.builtins_inline else _PASSED
+            max_bytes = 64 if target.builtins_inline else _PASSED
             return {
-                "vector_bytes": tuple(v for v in (16, 32, 64) if v <= most),
+                "vector_bytes": tuple(v for v in (16, 32, 64) if v <= max_bytes),
                 "groups_per_unit": (1, 2, 4, 8, 16),
                 "work_per_group": (1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18),
             }
@@ -56,7 +56,7 @@ class ElementwisePolicy(Policy):
         return {"group_size": sizes, "vector_bytes": (4, 8, 16), "unroll": (1, 2, 4, 8)}
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`: of a tile of one row."""
+        """See :meth:`Policy.edges`; the edges are those of a tile of one row."""
         vector = max(1, self.vector_bytes // itemsize)
         return self.unroll, self.group_size * vector * self.unroll, 1
 

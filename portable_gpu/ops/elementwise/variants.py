@@ -1,4 +1,4 @@
-"""The variants of elementwise expressions: each kind of device has one."""
+"""The variants of an elementwise kernel; there is one for each kind of device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from portable_gpu.errors import BuildError
 from portable_gpu.ops.elementwise.plan import (
     ElementwiseKernel,
     ElementwisePlan,
-    Problem,
+    ElementwiseProblem,
     kernel_of,
     render,
 )
@@ -22,12 +22,12 @@ from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.table import TuningTable
 
 
-def make_plan(engine: Engine, problem: Problem) -> Plan:
+def make_plan(engine: Engine, problem: ElementwiseProblem) -> Plan:
     """The plan of a problem whose output has elements.
 
     Raises:
         UnsupportedError: Double precision is needed and the device has none.
-        BuildError: The driver refused the kernel, mostly for what the expression says.
+        BuildError: The driver refused the kernel; mostly the cause is in the expression.
     """
     try:
         return bind_best(engine, variants(problem, engine.target, engine.table))
@@ -35,18 +35,18 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
         raise of_expression(error, "expression", problem.expression) from error
 
 
-def variants(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:
-    """Return the only variant: runs of elements on a CPU, tiles elsewhere."""
+def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """The only variant of the device: runs of elements on a CPU, tiles on other devices."""
     kernel = kernel_of(problem, target, table)
     form, partition = kernel.form, kernel.partition
     costs, units = DeviceCosts.of("device", target), target.compute_units
     computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
-    way = "runs" if target.is_cpu else "tiles"
+    name = "runs" if target.is_cpu else "tiles"
     return [
         Variant(
-            path=way,
-            name=way,
-            kind=way,
+            path=name,
+            name=name,
+            kind=name,
             estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
             why=_why(target, kernel),

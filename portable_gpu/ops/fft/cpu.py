@@ -211,7 +211,7 @@ class CpuPassPlan(Plan):
             ["scale", *(f"{name}_offset" for name in operands)],
             (work.items,),
             (1,),
-            kept=uploaded,
+            bound=uploaded,
         )
 
     def enqueue(

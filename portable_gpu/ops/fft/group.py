@@ -229,7 +229,7 @@ class GroupPassPlan(Plan):
             [*["scale"] * last.scaled, *(name.replace("in", "offset") for name in operands)],
             (total * plans[0].group,),
             (plans[0].group,),
-            kept={name: engine.upload(table) for name, table in parts.items()},
+            bound={name: engine.upload(table) for name, table in parts.items()},
         )
 
     def enqueue(
