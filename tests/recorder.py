@@ -94,9 +94,9 @@ class Recorder:
 
     def _launch(
         self, spec: Specialization, kernel: str, constants: Any, buffers: Any, scalars: Any,
-        grid: tuple[int, ...], group: tuple[int, ...], as_bits: Any = (), kept: Any = None,
+        grid: tuple[int, ...], group: tuple[int, ...], as_bits: Any = (), bound: Any = None,
     ) -> Any:  # fmt: skip
-        found = arguments(spec.text, kernel, constants, buffers, scalars, as_bits, kept)
+        found = arguments(spec.text, kernel, constants, buffers, scalars, as_bits, bound)
         passed = [
             f"{place} {'' if value is None else np.asarray(value).tobytes().hex()}"
             for place, value in sorted(found.passed([0] * len(found.scalars)).items())
