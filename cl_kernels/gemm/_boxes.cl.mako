@@ -5,7 +5,7 @@
 ## third and fourth dimensions are steps of 16 bytes and of 2^35 bytes; by them the coordinates of a box
 ## hold the address of the product's matrix.  (NVIDIA's manual does not mention dimensions that overlap;
 ## the engine only adds.)  Elements outside of the matrix arrive as zeros.  For a box wholly outside the
-## engine accesses the map's own address, which is not mapped (seen on an H200), so such a box is never
+## engine accesses the map's own address, which is not mapped, so such a box is never
 ## requested.  An operand of fewer lines than a tile has boxes of no more; the rest of the tile is never
 ## written.  box_bytes: of all boxes of a step.
 <%def name="parameters()">, int box_bytes, __global const uint *a_map, __global const uint *b_map</%def>

@@ -3,7 +3,7 @@
 PoCL asks LLVM what the processor is, and passes the name to clang.  LLVM calls a processor that is
 newer than itself ``generic``, which clang refuses on x86-64: every build fails with "unknown target
 CPU 'generic'" (PoCL's issue 1049).  The PoCL that pip installs has LLVM 14, of 2022, which does not
-know AMD's Zen 5, for one.
+know the newest ones.
 
 PoCL 3 reads no variable for the name, and refuses ``-mcpu``, ``-march`` and ``-target-cpu`` among
 the options of a build and in POCL_EXTRA_BUILD_FLAGS.  So the name is changed where PoCL keeps it: a

@@ -8,8 +8,7 @@ from portable_gpu.targets.device_class import Derivation, DeviceClass, power_of_
 from portable_gpu.targets.target import DeviceFacts
 
 _POCL_X86 = re.compile(r"PoCL HSTR: \S*x86_64(?:-[^-\s]+){3}-(\S+)")
-#: CPU runtimes, the fastest first.  gemm 1024 in float32, rate over NumPy's: PoCL 1.0, Intel's 0.5
-#: on a Zen 4; PoCL 1.6, Intel's 1.1 on a Xeon.  Reductions are alike (docs/experiments).
+#: CPU runtimes, the fastest in products first (docs/experiments/runtime.md).
 RUNTIMES = ("Portable Computing Language", "Intel(R) OpenCL")
 #: LLVM's names of the x86 processors that have AVX-512.
 _AVX512 = re.compile(
@@ -36,7 +35,7 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
     if width == 64 and compiled_for and not _AVX512.fullmatch(compiled_for[1]):
         # PoCL reports the width of the processor, but compiles for the processor that LLVM
-        # recognises, which may be an older one: LLVM 14 takes a Zen 4 with AVX-512 for a Zen 3.
+        # recognises, which may be an older one without AVX-512.
         out.set("vector_bytes", 32, "derived", f"PoCL compiles for {compiled_for[1]}")
 
 

@@ -11,7 +11,7 @@ from portable_gpu.targets.target import DeviceFacts, MatrixUnits, Source
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
 
-#: The second cache of data centres' GPUs, MiB (NVIDIA's white papers of A100, H100 and B200).
+#: The second cache of GPUs for data centres, MiB, by compute capability (NVIDIA's white papers).
 _SHARED_MIB = {80: 40, 90: 50, 100: 126}
 
 _CUDA_12_7 = 565  # the first driver of CUDA 12.7
@@ -54,11 +54,10 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("unbound_group", 256, "derived", "there is room for all registers of 256 work-items")
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
-        # Measured on one H200: an array of 200 KiB builds and runs, although 48 KiB are reported.
+        # Larger static arrays than the reported 48 KiB build and run.
         max_bytes = (unit << 10) * 7 // 8
         out.set("static_local_mem", max_bytes, "derived", "7/8 of a multiprocessor's shared memory")
     out.set("tensor_maps", *_tensor_maps(sm, facts.driver_version))
-    # Measured on one H200: kernels start every 3.34 us with events, every 1.29 us without.
     out.set("forward_progress", True, "derived", "groups that run share the multiprocessors' time")
     out.set("launch_events", False, "derived", "an event delays the kernel behind it by 2 us")
     matrix_units, why = _matrix_units(sm)
@@ -88,7 +87,7 @@ def _tensor_maps(sm: int, driver: str) -> tuple[bool, Source, str]:
     return True, "derived" if major.isdigit() else "assumed", "PTX tensormap.replace (sm_90a)"
 
 
-_H100_LIKE = DeviceFacts(
+_EXAMPLE = DeviceFacts(
     platform_name="NVIDIA CUDA",
     name="NVIDIA H200",
     vendor="NVIDIA Corporation",
@@ -120,5 +119,5 @@ NVIDIA = DeviceClass(
     summary="NVIDIA GPUs: warps of 32, shuffles by inline PTX",
     matches=_matches,
     derive=_derive,
-    example=_H100_LIKE,
+    example=_EXAMPLE,
 )

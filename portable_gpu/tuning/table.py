@@ -2,8 +2,8 @@
 
 A table file is JSON: ``{"format": 1, "rows": [...]}``; a row holds ``kernel``, ``device`` (one of
 :func:`device_keys`), ``element``, ``shape_class``, ``policy`` and ``evidence`` (baseline, speed-up,
-driver, date, problem; from the tuner also the spread).  The tuner writes such files; the shipped
-rows of gemm on the H200 were entered by hand from measured times.
+driver, date, problem; from the tuner also the spread).  The tuner writes such files; some shipped
+rows of gemm were entered by hand from measured times.
 """
 
 from __future__ import annotations

@@ -129,3 +129,13 @@ def test_no_dtype_is_compared_with_none() -> None:
     comparison = re.compile(r"[=!]= BFLOAT16")  # None without ml_dtypes: NumPy's float64
     users = [p for p in (ROOT / "portable_gpu").rglob("*.py") if comparison.search(p.read_text())]
     assert users == [ROOT / "portable_gpu" / "dtypes.py"]
+
+
+def test_no_code_names_a_product() -> None:
+    """Measurements of a device are in ``docs/experiments`` and ``tuning/data``."""
+    products = re.compile(r"\b(H[12]00|A100|B200|MI\d{3}|RTX|Arc A\d|Radeon|EPYC|Xeon|Zen \d)\b")
+    example = 'name="NVIDIA H200",'  # the facts of a class's example device
+    for folder, suffix in (("portable_gpu", "py"), ("cl_kernels", "mako")):
+        for path in (ROOT / folder).rglob(f"*.{suffix}"):
+            text = path.read_text(encoding="utf-8").replace(example, "")
+            assert not products.search(text), path

@@ -29,11 +29,10 @@ _MOST_PARTS = 4096
 _SHORT = 256
 _CPU_PARTS = 16
 _WRITTEN_OUT = 16
-# Loads of each work-item from which on a work-group has a row to itself: 16384 x 4096 and
-# 4096 x 16384 take 63.2 and 63.6 us on an H200, 65.0 and 68.3 with a sub-group a row.
+# The least loads of each work-item of a work-group that has a row to itself.
 _LONG = 4
-# What dot_rows takes of the time of long_rows on long rows, by those figures; and long_rows on rows
-# of half that length, by the work-items that have nothing to load.
+# The time of dot_rows over that of long_rows on long rows; and the factor of long_rows on rows of
+# half that length, where work-items have nothing to load.
 _LONG_BY_LANES, _SHORT_BY_GROUPS = 1.05, 1.5
 _MOST_SHARED = 16  # steps of lanes that share vectors
 
@@ -340,9 +339,8 @@ def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
 def _aligned_vector(p: GemvProblem, most: int, length: int, pitch: int, pitches: int) -> int:
     """Elements of a load that every row (``pitch`` elements apart) is aligned for: ``most``, or 1.
 
-    Widths between them would be programs of their own, which gain little; but pairs do where A is
-    all that is loaded, or its elements are of 16 bits (an H100, 326 x 1082 times one vector in
-    float32: 3.1 us, by single elements 5.6).
+    Widths between them would be programs of their own, which gain little.  Pairs do gain where A
+    is all that is loaded, or its elements are of 16 bits.
     """
     for V in (most, 2) if p.vectors == 1 or p.elem.itemsize == 2 else (most,):
         aligned = p.a_aligned % (V * p.elem.itemsize) == 0 and (pitch % V == 0 or pitches <= 1)
@@ -367,8 +365,7 @@ def _is_interleaved(p: GemvProblem) -> bool:
 def _are_shared(p: GemvProblem, target: Target, policy: RowPolicy) -> bool:
     """Return whether lanes share interleaved vectors: two of 64 bits are a load of 16 bytes.
 
-    Few lanes have a row then, so rows have to be many and short (an H100, float64: 3505 x 32 x 6
-    takes 3.0 us, and 4.7 by lanes with all vectors; 2454 x 949 x 4 would take 13.2, and 8.4).
+    Few lanes have a row then, so rows have to be many and short.
     """
     pairs = p.vectors % 2 == p.x_step % 2 == p.x_aligned % 16 == 0
     if not (_is_interleaved(p) and p.elem.itemsize == 8 and not p.elem.complex and pairs):

@@ -54,10 +54,7 @@ class RowPolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> RowPolicy:
-        """CPU: as many rows as hide a multiply-add's latency.  GPU: 128-bit loads, 4 rows.
-
-        On an H200 groups of 128 read 2^20 x 128 at 4.0 TB/s, of 256 at 3.7 (docs/experiments).
-        """
+        """CPU: as many rows as hide a multiply-add's latency.  GPU: 128-bit loads, 4 rows."""
         if target.is_cpu:
             return cls(1, 1, _vector(target, elem), 1, 8 // elem.components, 1, 8, 1 << 16)
         size, long_size = (

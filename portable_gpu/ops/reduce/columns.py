@@ -13,16 +13,16 @@ from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
 
 # Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
-# of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
+# of their rows a work-item is to have.
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
 _COLUMN_GROUPS = 2
 # Results of more than so many blocks a compute unit have work-items enough: then no two share a
-# column, unless it has many rows (H200: 42 x 193735 float16 9 us, 15 with four; 271 rows lose 7 %).
+# column, unless it has many rows.
 _PLENTY_OF_BLOCKS, _MANY_ROWS = 4, 128
 # Columns of so few rows are folded by one work-item each, all rows on their way at once.
 _FEW_ROWS = 8
 # Of float32 and 16-bit floats, groups of moments along columns of many rows have twice the
-# work-items: registers leave no room for a third group (H200: 53846 x 645 float16 112 us, and 57).
+# work-items, because a compute unit has registers for two groups only.
 _TALL, _TALL_SIZE = 512, 512
 # Lanes side by side along columns that no vectors fit, by the bytes of an element: a group reads
 # 1024 and 256 bytes of a row; of 2 bytes where columns are many (docs/experiments/reduce.md).
@@ -55,7 +55,7 @@ def gpu_columns(
     vectors = min(vectors, floor_power_of_two(max(1, columns // vector)))
     while vectors > 1 and not fits(policy, target, reduction, vector * vectors, shared=vector):
         vectors //= 2
-    # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
+    # Fewer groups of a compute unit than for rows are faster (docs/experiments/reduce.md).
     shared_by_all = wanted >= _COLUMN_GROUPS * target.compute_units
     wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
     lanes = policy.column_lanes
@@ -84,7 +84,7 @@ def gpu_columns(
         all_rows = ceil_power_of_two(count)
         unroll = doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
     step = size // lanes * unroll
-    # Of 528 x 31997 float64 an H200 makes one part each in 36 us, and two in 66.
+    # Two parts of a column pay only where blocks leave a third of the groups without work.
     shared = count >= _LEAST_STEPS * step and 2 * wanted > 3 * tiles
     parts = -(-wanted // tiles) if shared else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)

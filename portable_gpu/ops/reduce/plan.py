@@ -62,7 +62,7 @@ def reduction_for(request: Request, target: Target) -> Reduction:
     """The reduction of a request, in the arithmetic that suits the target.
 
     On a CPU the norm of single precision is summed in double, whose range holds every square: half
-    the time of three sums by magnitude.  (On an H200 it is slower: 3.4 against 4.2 TB/s.)
+    the time of three sums by magnitude.  On GPUs double precision is slower.
     """
     if request.name == "nrm2" and target.is_cpu and target.fp64:
         request = replace(request, acc=element("float64"))

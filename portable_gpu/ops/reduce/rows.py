@@ -12,8 +12,8 @@ from portable_gpu.ops.reduce.vectors import aligned_vector, fits, unrolled, wide
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
 
-# The last group adds what all others found: with less than so many bytes for each of them, no more
-# groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
+# The last group adds the results of all others: with less than so many bytes for each of them, at
+# most so many groups of a compute unit, which are resident at once.
 _PLENTY, _FEW_GROUPS = 1 << 19, 3
 # Elements for each lane of a sub-group on each compute unit, up to which latency counts alone.
 _FEW = 4
@@ -53,8 +53,8 @@ def gpu_rows(
         lanes = max(lanes, vector)
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
-        # Measured on an H200: in rows that share a group the other rows hide the latency, and
-        # in what carries indices the registers count for more (docs/experiments/reduce.md).
+        # In rows that share a group the other rows hide the latency, and accumulators with indices
+        # need the registers (docs/experiments/reduce.md).
         plain = lanes < size or reduction.indexed
         own = replace(policy, unroll=1) if plain else policy
         unroll = unrolled(own, target, reduction, vector, n // (lanes * vector))
@@ -88,7 +88,7 @@ def _row_vector(
         return 1, False, False
     vector = min(widest_vector(policy, reduction), floor_power_of_two(max(1, n)))
     if len(reduction.folds[0].lane.fields) > 1 and elem.itemsize <= 4:
-        vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
+        vector = max(1, vector // 2)  # docs/experiments/reduce.md
     while vector > 1 and not fits(policy, target, reduction, vector):
         vector //= 2
     if reduction.name == "moment" and elem.itemsize < 4:
@@ -121,8 +121,8 @@ def _row_lanes(
     lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
     if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
         lanes //= 2  # fewer lanes are without work in the last step
-    # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
-    # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
+    # With many rows a compute unit, sub-groups that have a row each are faster than groups that
+    # have one (docs/experiments/reduce.md).
     many = rows >= _MANY * units
     wide = lanes > 4 * most or rows * min(lanes, size) < size * wanted
     if wide and not many:
@@ -131,7 +131,7 @@ def _row_lanes(
             size = max(2 * most, min(size, enough))
         return size, size
     lanes = min(lanes, most)
-    # Measured on an H200: where rows are many, lanes with more of a row spend less on meeting.
+    # Where rows are many, lanes with more of a row spend less time on combining their results.
     line = max(1, _LINE // (vector * itemsize))
     while lanes > line and n < _MANY_STEPS * lanes * vector:
         if rows * lanes < 2 * _FULL * units:

@@ -11,7 +11,7 @@ from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.targets import Target
 
 # Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
-# columns that lie off the grid of vectors have 0.3 of the bandwidth otherwise (H200, 8113 x 435).
+# columns that no vectors fit have 0.3 of the bandwidth otherwise.
 _IN_FLIGHT, _MOST_STEPS = 32, 8
 
 

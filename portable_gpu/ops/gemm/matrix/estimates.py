@@ -22,7 +22,7 @@ from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 MOST_BATCH = 65535
-# C of 3065 x 64 x 3833 float16 on an H200, beside 3840 columns: stored by warps, and by elements.
+# The factors of the time to store rows of C that begin anywhere: by warps, and by elements.
 _BY_LINES, _BY_ELEMENTS = 2.5, 12.0
 # Columns of tiles from which on ptxas spills 8 to 40 bytes where k is shared, operands are gathered
 # and C is stored by warps.

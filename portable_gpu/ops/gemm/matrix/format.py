@@ -117,8 +117,8 @@ class MatrixFormat:
         """How an operand is to be read.
 
         Beyond what has to be, a first pass pays for operands of which each element is used in
-        many products.  Lines that are not aligned cost half the rate (measured on one H200), unless
-        the copy engine brings them (``bulk``: 3 % faster at 3000 than a first pass).  Of the
+        many products.  Lines that are not aligned cost half the rate, unless the copy engine brings
+        them (``bulk``).  Of the
         registers of the double-precision instruction, those of B hold what is adjacent along k:
         across, they are moved about.
 

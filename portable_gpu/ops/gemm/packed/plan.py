@@ -393,10 +393,9 @@ def grain(lane_stride: int, bytes_across: int, chunk: int) -> tuple[int, int]:
 
 
 def lines_ahead(operand: Operand, rows: int, cols: int, tiles: int) -> int:
-    """Cache lines of the next matrix of a batch to call for with each tile: all, if it is dense.
+    """Return the cache lines of the next matrix of a batch to prefetch with each tile.
 
-    With 1000 products of 32 x 32 in float64, on two cores of Zen 4, they come from memory in 0.67
-    of the time.
+    Those of a dense matrix are all prefetched; others are not.
     """
     dense = (operand.row, operand.col) in ((cols, 1), (1, rows))
     if not dense or len(operand.batch) != 1 or not operand.batch[0]:

@@ -80,7 +80,7 @@ class GemmPolicy(Policy):
         """The same for a kernel that guards the end of k, or lets parts of k meet, if it has to.
 
         Either takes registers.  Where the sums alone take half of them, the compiler's order of
-        multiply-adds suffers from it (tiles of 128 x 128 on an H200 by 5 %), and panels of half the
+        multiply-adds suffers from it, and panels of half the
         depth move through half as many.
         """
         at_edge = splits > 1 or k % self.tile_k != 0
@@ -134,7 +134,7 @@ class GemmPolicy(Policy):
         wide = 1 if elem.complex else max(1, min(4, 16 // value_bytes(elem)))
         tile_m, tile_n = rows * item_m, group // rows * item_n
         least_k = max(2, group // min(tile_m, tile_n))  # every work-item moves something
-        # Measured on one H200: deep panels pay only where they are narrow.
+        # Deep panels are faster only where they are narrow.
         deep = 16 if tile_m * tile_n * value_words(elem) <= 64 * 64 else 8
         tile_k = max(least_k, deep // value_words(elem))
         sums, fragments = item_m * item_n * value_words(elem), (item_m + item_n) * value_words(elem)
@@ -148,7 +148,7 @@ class GemmPolicy(Policy):
             lanes_n=lanes_n,
             vector=wide,
             prefetch=True,
-            # Measured on one H200: straight code pays where the item's tile is small.
+            # Straight code is faster where the tile of a work-item is small.
             unroll=1 if sums >= 64 else max(1, 8 // value_words(elem)),
         )
         while policy.tile_k > least_k and (

@@ -317,10 +317,9 @@ def panels(
 ) -> tuple[Panel, Panel]:
     """The panels of A and B: each by full vectors, or by single elements along either axis.
 
-    Widths between them, and single elements along k or along s, would be programs of their own: 60
-    random batches of small products had 22 to 35 in float32 on an H200, and now have 14 to 27, at
-    the same speed.  Large tiles are left out, for they have no registers for steps that the kernel
-    finds out (an H100: 0.8 of the speed); so are pairs.
+    Widths between them, and single elements along k or along s, would be programs of their own, of
+    the same speed.  Large tiles are an exception, because they have no registers for steps that the
+    kernel reads from an argument; so are pairs.
     """
     tight = policy.is_tight(target, problem.compute)
 
