@@ -10,8 +10,10 @@ import pyopencl as cl
 from portable_gpu.ops.fft.api import transform
 from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.typing import of_one
 
 
+@of_one
 def ifft(
     x: Any,
     n: int | None = None,
@@ -37,6 +39,7 @@ def ifft(
     )  # fmt: skip
 
 
+@of_one
 def fft2(
     x: Any,
     s: Sequence[int] | None = None,
@@ -62,6 +65,7 @@ def fft2(
     )  # fmt: skip
 
 
+@of_one
 def ifft2(
     x: Any,
     s: Sequence[int] | None = None,
@@ -87,6 +91,7 @@ def ifft2(
     )  # fmt: skip
 
 
+@of_one
 def fftn(
     x: Any,
     s: Sequence[int] | None = None,
@@ -126,6 +131,7 @@ def fftn(
     )  # fmt: skip
 
 
+@of_one
 def ifftn(
     x: Any,
     s: Sequence[int] | None = None,

@@ -30,8 +30,10 @@ from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array, check_output
+from portable_gpu.typing import of_one
 
 
+@of_one
 def dct(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -104,6 +106,7 @@ def dct(
     )  # fmt: skip
 
 
+@of_one
 def idct(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -130,6 +133,7 @@ def idct(
     )  # fmt: skip
 
 
+@of_one
 def dst(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -164,6 +168,7 @@ def dst(
     )  # fmt: skip
 
 
+@of_one
 def idst(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -190,6 +195,7 @@ def idst(
     )  # fmt: skip
 
 
+@of_one
 def dctn(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -230,6 +236,7 @@ def dctn(
     )  # fmt: skip
 
 
+@of_one
 def idctn(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -256,6 +263,7 @@ def idctn(
     )  # fmt: skip
 
 
+@of_one
 def dstn(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name
@@ -282,6 +290,7 @@ def dstn(
     )  # fmt: skip
 
 
+@of_one
 def idstn(
     x: Any,
     type: int = 2,  # noqa: A002  # SciPy's name

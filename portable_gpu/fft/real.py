@@ -10,8 +10,10 @@ import pyopencl as cl
 from portable_gpu.ops.fft.api import transform
 from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.typing import of_one
 
 
+@of_one
 def irfft(
     x: Any,
     n: int | None = None,
@@ -39,6 +41,7 @@ def irfft(
     )  # fmt: skip
 
 
+@of_one
 def hfft(
     x: Any,
     n: int | None = None,
@@ -64,6 +67,7 @@ def hfft(
     )  # fmt: skip
 
 
+@of_one
 def ihfft(
     x: Any,
     n: int | None = None,
@@ -89,6 +93,7 @@ def ihfft(
     )  # fmt: skip
 
 
+@of_one
 def rfft2(
     x: Any,
     s: Sequence[int] | None = None,
@@ -114,6 +119,7 @@ def rfft2(
     )  # fmt: skip
 
 
+@of_one
 def irfft2(
     x: Any,
     s: Sequence[int] | None = None,
@@ -139,6 +145,7 @@ def irfft2(
     )  # fmt: skip
 
 
+@of_one
 def rfftn(
     x: Any,
     s: Sequence[int] | None = None,
@@ -164,6 +171,7 @@ def rfftn(
     )  # fmt: skip
 
 
+@of_one
 def irfftn(
     x: Any,
     s: Sequence[int] | None = None,
@@ -189,6 +197,7 @@ def irfftn(
     )  # fmt: skip
 
 
+@of_one
 def hfft2(
     x: Any,
     s: Sequence[int] | None = None,
@@ -214,6 +223,7 @@ def hfft2(
     )  # fmt: skip
 
 
+@of_one
 def ihfft2(
     x: Any,
     s: Sequence[int] | None = None,
@@ -239,6 +249,7 @@ def ihfft2(
     )  # fmt: skip
 
 
+@of_one
 def hfftn(
     x: Any,
     s: Sequence[int] | None = None,
@@ -264,6 +275,7 @@ def hfftn(
     )  # fmt: skip
 
 
+@of_one
 def ihfftn(
     x: Any,
     s: Sequence[int] | None = None,

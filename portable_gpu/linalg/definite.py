@@ -24,6 +24,7 @@ from portable_gpu.ops.reduce.run import converted
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
+from portable_gpu.typing import of_two, to_factor
 
 #: The dtype in which refinement factorises a matrix of each dtype.
 _NARROW = {
@@ -33,6 +34,7 @@ _NARROW = {
 _ADD = BinaryOp("add", identity="0", combine="a + b")
 
 
+@to_factor
 def cho_factor(
     a: AnyArray,
     lower: bool = False,
@@ -159,6 +161,7 @@ def cho_solve(
     return stored(x, out, engine, queue)
 
 
+@of_two
 def solve(
     a: AnyArray,
     b: AnyArray,

@@ -24,11 +24,13 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.report import Report
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
+from portable_gpu.typing import of_two
 
 #: Corrections by the residual: after one, the result is as accurate as that of a stable method.
 _CORRECTIONS = 2
 
 
+@of_two
 def lstsq(
     a: AnyArray,
     b: AnyArray,

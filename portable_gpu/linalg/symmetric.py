@@ -19,12 +19,14 @@ from portable_gpu.ops.gemv import TRANSPOSES
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
+from portable_gpu.typing import of_one, of_two
 
 _PLAIN = Epilogue()
 #: Sets the imaginary parts of the diagonal of a Hermitian matrix to 0.
 _REAL_DIAGONAL = Epilogue((Stage("real diagonal", "row == col ? (value_t)(v.x, 0) : v"),))
 
 
+@of_one
 def syrk(
     a: AnyArray,
     *,
@@ -74,6 +76,7 @@ def syrk(
     return _rank_k("syrk", a, alpha, beta, out, trans, lower, precision, engine, queue, wait_for)
 
 
+@of_one
 def herk(
     a: AnyArray,
     *,
@@ -111,6 +114,7 @@ def herk(
     return _rank_k("herk", a, alpha, beta, out, trans, lower, precision, engine, queue, wait_for)
 
 
+@of_two
 def syr2k(
     a: AnyArray,
     b: AnyArray,
@@ -152,6 +156,7 @@ def syr2k(
     )
 
 
+@of_two
 def her2k(
     a: AnyArray,
     b: AnyArray,

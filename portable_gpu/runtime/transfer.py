@@ -36,7 +36,8 @@ def asarray(
     Returns:
         An array of ``x``'s shape and dtype: a C-ordered copy, complete when the call returns.  For
         an array on the device the result shares memory, events and queue.  If another queue or
-        context is requested, the copy goes through the host.
+        context is requested, the copy goes through the host.  There is no ``wait_for``: a copy
+        waits for the events of ``x``, to which :meth:`Array.add_event` adds others.
 
     Raises:
         DTypeError: ``x`` is not an array, or its dtype is not supported.
@@ -68,7 +69,7 @@ def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
 
     Returns:
         An array of ``x``'s shape and dtype with a copy of its elements.  The call first waits for
-        all events of ``x``.
+        all events of ``x``, to which :meth:`Array.add_event` adds others; there is no ``wait_for``.
 
     Raises:
         DTypeError: ``x`` is not an array, or its dtype is not supported.

@@ -22,6 +22,7 @@ from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.transfer import asarray
 from portable_gpu.runtime.views import Shape, as_array
 from portable_gpu.signal.shapes import check_valid, output_region
+from portable_gpu.typing import of_two
 
 METHODS = ("auto", "direct", "fft")
 #: Direct sums are chosen up to this number of products per result, times log2 of the length of the
@@ -32,6 +33,7 @@ _TAPS = 5
 _EXACT = 2.0**51
 
 
+@of_two
 def fftconvolve(
     in1: Any,
     in2: Any,
@@ -86,6 +88,7 @@ def fftconvolve(
     return stored(_by_transforms(a, b, region, False, None, place), out, engine, queue)
 
 
+@of_two
 def oaconvolve(
     in1: Any,
     in2: Any,
@@ -127,6 +130,7 @@ def oaconvolve(
     return stored(_by_transforms(a, b, region, False, axis, place), out, engine, queue)
 
 
+@of_two
 def convolve(
     in1: Any,
     in2: Any,
@@ -163,6 +167,7 @@ def convolve(
     return _of_method(in1, in2, mode, method, False, out, engine, queue, wait_for)
 
 
+@of_two
 def correlate(
     in1: Any,
     in2: Any,

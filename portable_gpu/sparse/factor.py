@@ -71,7 +71,9 @@ class Factor(Closing):
     Attributes:
         symbolic: The symbolic analysis.
         dtype: The dtype of L.
-        engine, queue: The engine and the queue of L and of all calls.
+        engine, queue: The engine and the queue of L and of all calls.  Methods have no
+            ``wait_for``: they wait for the events of the device arrays that they take, to which
+            :meth:`portable_gpu.Array.add_event` adds others.
     """
 
     def __init__(

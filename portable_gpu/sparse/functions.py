@@ -59,7 +59,8 @@ def cholesky(
         memory_limit, spill_dir: As for :class:`Factor`: a factor that does not fit into the
             device's memory is written to the disk.
         progress: As for :meth:`Factor.refactorize`: True shows a bar on a terminal.
-        engine, queue: The engine, or queue, of the factor.
+        engine, queue: The engine, or queue, of the factor.  There is no ``wait_for``: a sparse
+            matrix is on the host.
 
     Raises:
         NotPositiveDefiniteError: The factor does not exist in the precision of `dtype`;
@@ -127,7 +128,8 @@ def spsolve(
         refine: As for :meth:`Factor.solve`.  With ``auto``, a `dtype` of lower precision than `A`
             costs no accuracy; if that factor does not exist, the precision of `A` is used.
         out: As for :meth:`Factor.solve`.
-        engine, queue: The engine, or queue, of the solution.
+        engine, queue: The engine, or queue, of the solution.  There is no ``wait_for``: the call
+            waits for the events of `b`, to which :meth:`portable_gpu.Array.add_event` adds others.
 
     Returns:
         X, of the shape and kind of `b`, in NumPy's dtype of ``A @ b``, or `dtype` if that is wider;

@@ -120,7 +120,7 @@ def test_pyopencl_computes_nothing() -> None:
             continue
         assert not kernels.search(text), path
         allowed = {"to_device", "empty"}  # inputs of checks
-        if path == package / "runtime" / "array.py":
+        if path in (package / "runtime" / "array.py", package / "typing.py"):
             allowed = {"Array"}  # elsewhere DEVICE_KINDS tells device arrays
         assert set(functions.findall(text)) <= allowed, path
 

@@ -39,8 +39,10 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
+from portable_gpu.typing import of_one, of_two
 
 
+@of_one
 def cholesky(
     ap: AnyArray,
     overwrite_ap: bool = False,
@@ -129,6 +131,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
 _CHOLESKY = Operation("packed cholesky", _normalise_cholesky)
 
 
+@of_two
 def solve_triangular(
     ap: AnyArray,
     b: AnyArray,
@@ -171,6 +174,7 @@ def solve_triangular(
     return _solve(ap, b, solves, side, overwrite_b, out, check, precision, engine, queue, wait_for)
 
 
+@of_two
 def cho_solve(
     ap: AnyArray,
     b: AnyArray,

@@ -29,8 +29,10 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
+from portable_gpu.typing import of_one
 
 
+@of_one
 def syrk(
     a: AnyArray,
     *,
@@ -65,6 +67,7 @@ def syrk(
     return _rank_k(a, out, alpha, beta, "", precision, engine, queue, wait_for)
 
 
+@of_one
 def herk(
     a: AnyArray,
     *,

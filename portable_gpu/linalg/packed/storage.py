@@ -20,8 +20,10 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, View, as_array
+from portable_gpu.typing import of_one
 
 
+@of_one
 def pack(
     a: AnyArray,
     lower: bool = False,
@@ -51,6 +53,7 @@ def pack(
     return _PACK.call((a,), (flag(lower, "lower"),), out, (), engine, queue, wait_for)
 
 
+@of_one
 def unpack(
     ap: AnyArray,
     lower: bool = False,

@@ -31,8 +31,10 @@ from portable_gpu.ops.reduce.run import converter
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
+from portable_gpu.typing import of_one, of_two
 
 
+@of_one
 def cholesky(
     a: AnyArray,
     lower: bool = False,
@@ -127,6 +129,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
 _CHOLESKY = Operation("cholesky", _normalise_cholesky)
 
 
+@of_two
 def solve_triangular(
     a: AnyArray,
     b: AnyArray,
@@ -271,6 +274,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
 _SOLVE = Operation("triangular solve", _normalise_solve)
 
 
+@of_one
 def inv_triangular(
     a: AnyArray,
     lower: bool = False,

@@ -16,8 +16,10 @@ from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from portable_gpu.ops.fft.api import LONGEST, transform
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.typing import of_one
 
 
+@of_one
 def fft(
     x: Any,
     n: int | None = None,
@@ -78,6 +80,7 @@ def fft(
     )  # fmt: skip
 
 
+@of_one
 def rfft(
     x: Any,
     n: int | None = None,

@@ -25,8 +25,10 @@ from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, Shape, View, as_array
+from portable_gpu.typing import inner_product, of_two
 
 
+@of_two
 def gemm(
     a: AnyArray,
     b: AnyArray,
@@ -101,6 +103,7 @@ def gemm(
     return _GEMM.call(inputs, options, out, (), engine, queue, wait_for)
 
 
+@inner_product
 def matmul(
     a: AnyArray,
     b: AnyArray,

@@ -20,8 +20,10 @@ from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, View, as_array
+from portable_gpu.typing import of_two
 
 
+@of_two
 def gemv(
     a: AnyArray,
     x: AnyArray,

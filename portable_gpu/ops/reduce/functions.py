@@ -21,6 +21,7 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import common_dtype, is_number
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
+from portable_gpu.typing import inner_product, reduction
 
 _X, _A_B = ("x",), ("a", "b")
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
@@ -30,6 +31,7 @@ _MEAN = rules.mean(None)
 _VAR, _STD = rules.moment(None, 0.0, False), rules.moment(None, 0.0, True)
 
 
+@reduction
 def sum(  # noqa: A001  # NumPy's name
     x: Any,
     axis: Axes = None,
@@ -72,6 +74,7 @@ def sum(  # noqa: A001  # NumPy's name
     return run("sum", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def prod(
     x: Any,
     axis: Axes = None,
@@ -93,6 +96,7 @@ def prod(
     return run("prod", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def mean(
     x: Any,
     axis: Axes = None,
@@ -113,6 +117,7 @@ def mean(
     return run("mean", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def var(
     x: Any,
     axis: Axes = None,
@@ -140,6 +145,7 @@ def var(
     return run("var", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def std(
     x: Any,
     axis: Axes = None,
@@ -157,6 +163,7 @@ def std(
     return run("std", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def min(  # noqa: A001  # NumPy's name
     x: Any,
     axis: Axes = None,
@@ -177,6 +184,7 @@ def min(  # noqa: A001  # NumPy's name
     return run("min", (x,), _X, rules.minimum, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def max(  # noqa: A001  # NumPy's name
     x: Any,
     axis: Axes = None,
@@ -191,6 +199,7 @@ def max(  # noqa: A001  # NumPy's name
     return run("max", (x,), _X, rules.maximum, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def argmin(
     x: Any,
     axis: int | None = None,
@@ -209,6 +218,7 @@ def argmin(
     return run("argmin", (x,), _X, rules.argmin, one, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def argmax(
     x: Any,
     axis: int | None = None,
@@ -224,6 +234,7 @@ def argmax(
     return run("argmax", (x,), _X, rules.argmax, one, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def any(  # noqa: A001  # NumPy's name
     x: Any,
     axis: Axes = None,
@@ -238,6 +249,7 @@ def any(  # noqa: A001  # NumPy's name
     return run("any", (x,), _X, rules.any_, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def all(  # noqa: A001  # NumPy's name
     x: Any,
     axis: Axes = None,
@@ -252,6 +264,7 @@ def all(  # noqa: A001  # NumPy's name
     return run("all", (x,), _X, rules.all_, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def count_nonzero(
     x: Any,
     axis: Axes = None,
@@ -267,6 +280,7 @@ def count_nonzero(
     return run("count_nonzero", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
+@inner_product
 def dot(
     a: Any,
     b: Any,
@@ -303,6 +317,7 @@ def dot(
     return matmul(a, b, out=out, engine=engine, queue=queue, wait_for=wait_for)
 
 
+@inner_product
 def vdot(
     a: Any,
     b: Any,
@@ -320,6 +335,7 @@ def vdot(
     return _inner("vdot", a, b, out, engine, queue, wait_for)
 
 
+@reduction
 def asum(
     x: Any,
     axis: Axes = None,
@@ -337,6 +353,7 @@ def asum(
     return run("asum", (x,), _X, rules.asum, axis, keepdims, out, engine, queue, wait_for)
 
 
+@reduction
 def nrm2(
     x: Any,
     axis: Axes = None,
