@@ -75,8 +75,8 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
 % for i in range(depth):
 % for j in range(16 // depth):
     v${i}_${j} = (value_t)(0);
-    if (is_own && ${place(i, j)})
-        v${i}_${j} = ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
+    if (is_own && ${place(i, j)}) v${i}_${j} =
+        ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
 % endfor
 % endfor
 % if not backward:

@@ -93,8 +93,8 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:
-        for (uint p = ${first}; p < ${parts}; p += ${step})
-            ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
+        for (uint p = ${first}; p < ${parts}; p += ${step}) ${total} =
+            ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
 % else:
 <% ahead = 4 if acc.bytes <= 8 else 2 %>\
         for (uint p0 = ${first}; p0 < ${parts}; p0 += ${ahead}u * ${step}) {
