@@ -47,7 +47,7 @@ class OfTwo(Protocol[_P]):
     ) -> _NumPyArray: ...
 
 
-class Reduction(Protocol[_P]):
+class ReductionFunction(Protocol[_P]):
     """A function of an array, whose result may be a number of NumPy's."""
 
     @overload
@@ -99,9 +99,9 @@ def of_two(function: Callable[Concatenate[Any, Any, _P], Any]) -> OfTwo[_P]:
     return cast("OfTwo[_P]", function)
 
 
-def reduction(function: Callable[Concatenate[Any, _P], Any]) -> Reduction[_P]:
+def reduction(function: Callable[Concatenate[Any, _P], Any]) -> ReductionFunction[_P]:
     """Declare a function of an array, whose result may be a number."""
-    return cast("Reduction[_P]", function)
+    return cast("ReductionFunction[_P]", function)
 
 
 def inner_product(function: Callable[Concatenate[Any, Any, _P], Any]) -> InnerProduct[_P]:

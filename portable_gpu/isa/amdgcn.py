@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop
-from portable_gpu.isa.mix import Instruction, Kind, Mix
+from portable_gpu.isa.mix import Instruction, InstructionKind, Mix
 
 _FUNCTION = re.compile(r"^(\w+):[^\n]*\n(.*?)^\.Lfunc_end", re.MULTILINE | re.DOTALL)
 _LABEL = re.compile(r"([.\w$]+):")
@@ -91,31 +91,33 @@ def blocks(body: str) -> Iterator[Block]:
 def instruction(line: str) -> Instruction:
     """The instruction of one line."""
     opcode, _, operands = line.partition(" ")
-    kind, loads = Kind.NONE, 0
+    kind, loads = InstructionKind.NONE, 0
     if _CROSSBAR.match(opcode):
-        kind = Kind.LANES
+        kind = InstructionKind.LANES
     elif opcode.startswith("ds_"):
-        kind = Kind.LDS
+        kind = InstructionKind.LDS
     elif _SCRATCH.match(opcode):
-        kind = Kind.SCRATCH
+        kind = InstructionKind.SCRATCH
     elif _GLOBAL.match(opcode):
-        kind = Kind.GLOBAL
+        kind = InstructionKind.GLOBAL
         if load := _GLOBAL_LOAD.match(opcode):
             loads = _BYTES.get(load[1], 0)
     elif opcode.startswith("v_"):
-        kind = Kind.VECTOR
+        kind = InstructionKind.VECTOR
         if _MATRIX.match(opcode):
-            kind |= Kind.MATRIX | Kind.ARITHMETIC
+            kind |= InstructionKind.MATRIX | InstructionKind.ARITHMETIC
         elif _FLOAT_FMA.match(opcode):
-            kind |= Kind.FMA | Kind.ARITHMETIC
+            kind |= InstructionKind.FMA | InstructionKind.ARITHMETIC
         elif _DOT.match(opcode):
-            kind |= Kind.DOT | Kind.FMA | Kind.ARITHMETIC
+            kind |= InstructionKind.DOT | InstructionKind.FMA | InstructionKind.ARITHMETIC
         elif not _NO_ARITHMETIC.match(opcode) or "::" in operands:
-            kind |= Kind.ARITHMETIC
+            kind |= InstructionKind.ARITHMETIC
         if _WIDE_MULTIPLY.match(opcode):
-            kind |= Kind.WIDE_MULTIPLY
+            kind |= InstructionKind.WIDE_MULTIPLY
         if "::" in operands:
-            kind |= instruction(operands.partition("::")[2].strip()).kind & (Kind.FMA | Kind.DOT)
+            kind |= instruction(operands.partition("::")[2].strip()).kind & (
+                InstructionKind.FMA | InstructionKind.DOT
+            )
         if "_dpp" in opcode or _DPP_OPERAND.search(operands):
-            kind |= Kind.DPP
+            kind |= InstructionKind.DPP
     return Instruction(opcode, kind, loads)

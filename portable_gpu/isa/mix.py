@@ -12,7 +12,7 @@ from types import MappingProxyType
 _MATRIX_WEIGHT = 64
 
 
-class Kind(Flag):
+class InstructionKind(Flag):
     """The kinds of instructions; an instruction may be of several kinds.
 
     ``VECTOR``: everything that a SIMD's arithmetic units run, including moves, comparisons and
@@ -47,7 +47,7 @@ class Instruction:
     """
 
     opcode: str
-    kind: Kind
+    kind: InstructionKind
     loads: int = 0
 
 
@@ -80,22 +80,22 @@ class Mix:
         """Count the instructions."""
         every = list(instructions)
 
-        def count(kind: Kind) -> int:
+        def count(kind: InstructionKind) -> int:
             return sum(bool(i.kind & kind) for i in every)
 
         loads = Counter(i.loads for i in every if i.loads)
         return cls(
-            vector=count(Kind.VECTOR),
-            arithmetic=count(Kind.ARITHMETIC),
-            fma=count(Kind.FMA),
-            dot=count(Kind.DOT),
-            wide_multiply=count(Kind.WIDE_MULTIPLY),
-            matrix=count(Kind.MATRIX),
-            dpp=count(Kind.DPP),
-            lanes=count(Kind.LANES),
-            lds=count(Kind.LDS),
-            scratch=count(Kind.SCRATCH),
-            memory=count(Kind.LDS | Kind.GLOBAL),
+            vector=count(InstructionKind.VECTOR),
+            arithmetic=count(InstructionKind.ARITHMETIC),
+            fma=count(InstructionKind.FMA),
+            dot=count(InstructionKind.DOT),
+            wide_multiply=count(InstructionKind.WIDE_MULTIPLY),
+            matrix=count(InstructionKind.MATRIX),
+            dpp=count(InstructionKind.DPP),
+            lanes=count(InstructionKind.LANES),
+            lds=count(InstructionKind.LDS),
+            scratch=count(InstructionKind.SCRATCH),
+            memory=count(InstructionKind.LDS | InstructionKind.GLOBAL),
             loads=MappingProxyType(dict(sorted(loads.items()))),
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop
-from portable_gpu.isa.mix import Instruction, Kind, Mix
+from portable_gpu.isa.mix import Instruction, InstructionKind, Mix
 
 _WARP = 32
 _FUNCTION = re.compile(
@@ -101,34 +101,36 @@ def instruction(line: str) -> Instruction:
     """The instruction of one statement without its predicate."""
     opcode = line.split(maxsplit=1)[0]
     base = opcode.partition(".")[0]
-    kind, loads = Kind.NONE, 0
+    kind, loads = InstructionKind.NONE, 0
     if opcode.startswith(_MATRIX):
-        kind = Kind.VECTOR | Kind.ARITHMETIC | Kind.MATRIX
+        kind = InstructionKind.VECTOR | InstructionKind.ARITHMETIC | InstructionKind.MATRIX
     elif opcode.startswith("cp.async") and ".global" in opcode:
-        kind = Kind.LDS | Kind.GLOBAL
+        kind = InstructionKind.LDS | InstructionKind.GLOBAL
         size = _ASYNC_BYTES.search(line.partition("]")[2].partition("]")[2])
         loads = int(size[1]) if size else 0
     elif base in ("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"):
         kind = _memory(opcode)
-        if base in ("ld", "ldu") and kind == Kind.GLOBAL:
+        if base in ("ld", "ldu") and kind == InstructionKind.GLOBAL:
             loads = _width(opcode)
     elif base == "shfl":
-        kind = Kind.LANES
+        kind = InstructionKind.LANES
     elif _ARITHMETIC.fullmatch(base):
-        kind = Kind.VECTOR | Kind.ARITHMETIC
+        kind = InstructionKind.VECTOR | InstructionKind.ARITHMETIC
         if base == "fma" or (base == "mad" and ".f" in opcode):
-            kind |= Kind.FMA
+            kind |= InstructionKind.FMA
     elif base in _OTHER_VECTOR:
-        kind = Kind.VECTOR
+        kind = InstructionKind.VECTOR
     return Instruction(opcode, kind, loads)
 
 
-def _memory(opcode: str) -> Kind:
+def _memory(opcode: str) -> InstructionKind:
     if ".local" in opcode:
-        return Kind.SCRATCH
+        return InstructionKind.SCRATCH
     if ".shared" in opcode or opcode.startswith(("ldmatrix", "stmatrix")):
-        return Kind.LDS
-    return Kind.NONE if ".param" in opcode or ".const" in opcode else Kind.GLOBAL
+        return InstructionKind.LDS
+    return (
+        InstructionKind.NONE if ".param" in opcode or ".const" in opcode else InstructionKind.GLOBAL
+    )
 
 
 def _width(opcode: str) -> int:

@@ -22,7 +22,7 @@ from portable_gpu.ops.reduce.run import converted
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.report import Report
+from portable_gpu.runtime.report import KernelReport
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
 from portable_gpu.typing import of_two
 
@@ -118,7 +118,7 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
         s=square_norms,
         **place.options,
     )
-    report = Report(residuals, check_rank)
+    report = KernelReport(residuals, check_rank)
     if isinstance(residuals, np.ndarray):
         report.check()
     else:

@@ -27,7 +27,7 @@ from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.registry import STATE, direct_calls, known_home
 from portable_gpu.runtime.repeat import Key, remember, signature
-from portable_gpu.runtime.report import Report, ReportSpec, reports_of
+from portable_gpu.runtime.report import KernelReport, ReportSpec, reports_of
 from portable_gpu.runtime.views import Shape, View, check_no_overlap
 from portable_gpu.targets.precision import require_fp64
 
@@ -247,7 +247,7 @@ def _look_at_reports(
     """
     reports = reports_of(*inputs, invocation.out)  # out may be a part of an array
     if reported is not None and invocation.report is not None:
-        reports = (*reports, Report(reported, invocation.report.check))
+        reports = (*reports, KernelReport(reported, invocation.report.check))
     if isinstance(result, Array) and invocation.check == "late":
         result.reports = reports
         return

@@ -21,7 +21,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.runtime import fork, layout
 from portable_gpu.runtime.layout import Layout, Shape
-from portable_gpu.runtime.report import Report
+from portable_gpu.runtime.report import KernelReport
 
 #: The operator of a ufunc with a number of NumPy's on its left side, as the array's own method.
 _REFLECTED = {
@@ -103,7 +103,7 @@ class Array:
     events: list[cl.Event]
     size: int
     nbytes: int
-    reports: tuple[Report, ...]
+    reports: tuple[KernelReport, ...]
 
     def __init__(
         self,

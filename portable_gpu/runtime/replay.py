@@ -20,7 +20,7 @@ from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BoundKernel
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.report import Report, reports_of
+from portable_gpu.runtime.report import KernelReport, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
 
 _Places = list[tuple[Any, int]]  # what sets an argument, and which
@@ -178,10 +178,10 @@ class ReportReplay:
 
     def reports(
         self, arrays: Sequence[Any], queue: cl.CommandQueue, data: Any, event: cl.Event | None
-    ) -> tuple[Report, ...]:
+    ) -> tuple[KernelReport, ...]:
         """Those of the inputs, and its own."""
         events = QueueEvents.of(queue) if event is None else [event]
-        own = Report(self._make(queue, data, events), self._check)
+        own = KernelReport(self._make(queue, data, events), self._check)
         return (*reports_of(*arrays), own)
 
 

@@ -29,13 +29,13 @@ class ReportSpec:
     check: Callable[[np.ndarray[Any, Any]], None]
 
 
-def reports_of(*arrays: Any) -> tuple[Report, ...]:
+def reports_of(*arrays: Any) -> tuple[KernelReport, ...]:
     """Return the reports to check before the values of some arrays are used, each of them once."""
     found = [report for array in arrays for report in getattr(array, "reports", ())]
     return tuple(dict.fromkeys(found))
 
 
-class Report:
+class KernelReport:
     """The report of one call, which its kernels write, and which is read at most once.
 
     It holds the report's few bytes, and none of the call's arrays.

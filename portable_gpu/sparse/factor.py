@@ -34,7 +34,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import marker
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
+from portable_gpu.runtime.report import DTYPE, FIELDS, KernelReport, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import View, as_array, check_output, new_array
 from portable_gpu.sparse.lower import lower_on_device
@@ -215,7 +215,7 @@ class Factor(Closing):
         spilled = self._run(call, (inputs, view, report), callback)
         on_failure = partial(self._raise_if_failed, lower.dtype)
         current = FactorState(
-            self._numeric, self.queue, lower, panels, spilled, Report(status, on_failure)
+            self._numeric, self.queue, lower, panels, spilled, KernelReport(status, on_failure)
         )
         self._current = current
         if self._is_closed:  # a signal handler closed it meanwhile

@@ -14,7 +14,7 @@ from portable_gpu.linalg.views import joined, parts
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.report import Report
+from portable_gpu.runtime.report import KernelReport
 from portable_gpu.runtime.transfer import asnumpy
 from portable_gpu.runtime.views import View, new_array
 from portable_gpu.sparse.numeric import Numeric
@@ -39,7 +39,7 @@ class FactorState:
     values: Any
     panels: Any
     spilled: SpilledFactor | None
-    report: Report
+    report: KernelReport
 
     def solve(self, b: Any, dtype: np.dtype[Any], system: str, refine: str | int | None) -> Any:
         """Solve for a right-hand side on the device.

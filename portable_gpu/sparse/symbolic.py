@@ -220,7 +220,7 @@ def analyze(
 
     Determinism: The same pattern and kind of device give the same analysis.
     """
-    clock = _Clock()
+    clock = _Stopwatch()
     synchronises_levels = engine is not None and not of_kind(engine, Engine, "engine").target.is_cpu
     if relax is not None:
         relaxation(relax)
@@ -277,7 +277,7 @@ def _stack_peak(parent: Int32, update: Int64) -> int:
     return peak
 
 
-class _Clock:
+class _Stopwatch:
     """A stopwatch of the phases."""
 
     def __init__(self) -> None:

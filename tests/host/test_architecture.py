@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,3 +140,14 @@ def test_no_code_names_a_product() -> None:
         for path in (ROOT / folder).rglob(f"*.{suffix}"):
             text = path.read_text(encoding="utf-8").replace(example, "")
             assert not products.search(text), path
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """No two modules of the package have classes of one name."""
+    counts = Counter(
+        node.name
+        for path in (ROOT / "portable_gpu").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, count in counts.items() if count > 1]

@@ -25,7 +25,8 @@ from portable_gpu.isa.compilers import Compilers, MissingCompiler, group_size_of
 from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop, innermost_loops
 from portable_gpu.isa.machines import Machine
-from portable_gpu.isa.mix import Instruction, Kind
+from portable_gpu.isa.mix import Instruction
+from portable_gpu.isa.mix import InstructionKind as Kind
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.isa import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy

@@ -43,12 +43,12 @@ def nd(graph: Graph) -> Int32:
     """
     indptr, indices, weight, into = compressed(graph.indptr, graph.indices)
     order = np.empty(len(weight), np.int32)
-    whole = Part(indptr, indices, weight, np.arange(len(weight), dtype=np.int32))
+    whole = Subgraph(indptr, indices, weight, np.arange(len(weight), dtype=np.int32))
     work_off([partial(_order_part, whole, order)], cores())
     return _expanded(order, into)
 
 
-class Part(NamedTuple):
+class Subgraph(NamedTuple):
     """A part of a graph; ``labels`` are its vertices' numbers in the whole graph."""
 
     indptr: Int64
@@ -66,7 +66,7 @@ class _Workspace(NamedTuple):
     quotient: Quotient
 
 
-def _order_part(part: Part, order: Int32) -> list[Task]:
+def _order_part(part: Subgraph, order: Int32) -> list[Task]:
     """Order a small part; cut a large one, and return the tasks that order its halves."""
     n, entries = len(part.weight), len(part.indices)
     workspace = _Workspace(
@@ -89,7 +89,7 @@ def _order_part(part: Part, order: Int32) -> list[Task]:
     return []
 
 
-def _halves(part: Part, order: Int32, workspace: _Workspace) -> list[tuple[Part, Int32]]:
+def _halves(part: Subgraph, order: Int32, workspace: _Workspace) -> list[tuple[Subgraph, Int32]]:
     """Order a separator last; return the halves with their slices of the order.
 
     There are no halves if the part is small, if one is empty, or if the separator holds more than
@@ -109,7 +109,7 @@ def _halves(part: Part, order: Int32, workspace: _Workspace) -> list[tuple[Part,
 
 
 @compiled
-def _split(part: Part, side: Int8) -> tuple[Part, Part, Int32]:
+def _split(part: Subgraph, side: Int8) -> tuple[Subgraph, Subgraph, Int32]:
     """Split a part into its halves and the labels of the separator."""
     place = np.empty(len(side), np.int32)
     count = np.zeros(3, np.int64)
@@ -124,7 +124,7 @@ def _split(part: Part, side: Int8) -> tuple[Part, Part, Int32]:
 
 
 @inner
-def _half(part: Part, side: Int8, place: Int32, which: int, count: int) -> Part:
+def _half(part: Subgraph, side: Int8, place: Int32, which: int, count: int) -> Subgraph:
     """Extract one half; ``place`` gives each vertex's number within its half."""
     entries = 0
     for v in range(len(side)):
@@ -148,10 +148,10 @@ def _half(part: Part, side: Int8, place: Int32, which: int, count: int) -> Part:
                 indices[end] = place[w]
                 end += 1
     indptr[count] = end
-    return Part(indptr, indices[:end], weight, labels)
+    return Subgraph(indptr, indices[:end], weight, labels)
 
 
-def _order_by_degree(part: Part, order: Int32, q: Quotient) -> None:
+def _order_by_degree(part: Subgraph, order: Int32, q: Quotient) -> None:
     q.weight[: len(part.weight)] = part.weight
     q.lists[: len(part.indices)] = part.indices
     eliminate(q, part.indptr, order)

@@ -83,7 +83,7 @@ class Slab:
 
 
 @dataclass(frozen=True)
-class Step:
+class PackedLaunch:
     """One launch: of packing or of tiles, and how far its slab lies from A's and B's start."""
 
     launch: Launch
@@ -294,22 +294,22 @@ class PackedPlan(Plan):
         strips = -(-self._panels_b // self._strip)
         return self._bind("whole", constants, ["scratch"], (items, strips, 1))
 
-    def _bind_slab(self, slab: Slab) -> Iterator[Step]:
+    def _bind_slab(self, slab: Slab) -> Iterator[PackedLaunch]:
         """Pack its panels, multiply them, and add up the shares of k if there are several."""
         core, form = self._core, self.form
         move_a = slab.row * core.a.row + slab.step * core.a.col
         move_b = slab.col * core.b.col + slab.step * core.b.row
         if slab.steps > 0 and (form.a_packed or form.b_packed):
-            yield Step(self._bind_pack(slab), True, move_a, move_b)
+            yield PackedLaunch(self._bind_pack(slab), True, move_a, move_b)
         last = slab.step + slab.steps >= core.k
         if self.splits > 1:
             tiles = self._bind_tiles(slab, 0, self.splits, parts=int(slab.step > 0), finish=False)
-            yield Step(tiles, False, move_a, move_b)
+            yield PackedLaunch(tiles, False, move_a, move_b)
             if last:
                 adds = self._bind_tiles(
                     replace(slab, steps=0), 0, 1, parts=self.splits, finish=True
                 )
-                yield Step(adds, False, move_a, move_b)
+                yield PackedLaunch(adds, False, move_a, move_b)
             return
         count = max(1, -(-slab.steps // self._share))
         for share in range(count):
@@ -317,7 +317,7 @@ class PackedPlan(Plan):
                 slab, share, 1, parts=int(slab.step + share > 0),
                 finish=last and share == count - 1,
             )  # fmt: skip
-            yield Step(tiles, False, move_a, move_b)
+            yield PackedLaunch(tiles, False, move_a, move_b)
 
     def _bind_pack(self, slab: Slab) -> Launch:
         core, form, policy = self._core, self.form, self.form.policy
