@@ -144,7 +144,7 @@ class Ragged:
         if self._end > array.size:
             k = self._last
             raise ShapeError(
-                f"buffer has {array.size} elements; by rows, columns, offsets and leading matrix "
+                f"buffer has {array.size} elements; by sizes, columns, offsets and leading, matrix "
                 f"{k} ({self.rows[k]} x {self.columns[k]}, a row each {self.leading[k]}, from "
                 f"{self.offsets[k]} on) ends at {self._end}"
             )

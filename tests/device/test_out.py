@@ -139,6 +139,8 @@ def test_out(engine: Engine, name: str, where: str) -> None:
     ]
     if where == "device":
         refused.append((np.zeros_like(expected), ArgumentError))
+    if expected.shape:  # one number without axes
+        refused.append((place(np.zeros((), expected.dtype)), ShapeError))
     for wrong, error in refused:
         with pytest.raises(error, match="out"):
             function(*arrays, out=wrong, **options)

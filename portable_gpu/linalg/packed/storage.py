@@ -162,7 +162,7 @@ def packed_array(value: Any, overwrite: bool = False) -> tuple[Any, int]:
 
 def check_adjacent(ap: Any, name: str) -> None:
     """Raise ArgumentError unless a triangle's elements follow each other in memory."""
-    if ap.size and ap.shape[-1] > 1 and ap.strides[-1] != ap.dtype.itemsize:
+    if ap.ndim and ap.size and ap.shape[-1] > 1 and ap.strides[-1] != ap.dtype.itemsize:
         raise ArgumentError(
             f"{name} has strides {ap.strides} bytes; a triangle's elements must be adjacent: "
             "copy it first"
