@@ -1,4 +1,4 @@
-"""Timings of the library beside other libraries, and beside what the device can do.
+"""Timings of the library, of other libraries, and of the device's limits.
 
 From a case to a row, a file each::
 

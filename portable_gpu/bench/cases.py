@@ -1,4 +1,4 @@
-"""What is timed: the cases of a run, by the names that can be asked for."""
+"""The cases of a benchmark run, by the names that the command takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _names(family: Family) -> dict[str, tuple[str, ...]]:
     return {name: (name,) if name in timed else timed for name in names}
 
 
-#: What can be asked for, and what each name stands for.
+#: The operations that each name of the command stands for.
 GROUPS: dict[str, tuple[str, ...]] = {
     name: timed for family in FAMILIES for name, timed in _names(family).items()
 } | dict.fromkeys((EVERY, ROOFLINE), tuple(BENCHMARKS))

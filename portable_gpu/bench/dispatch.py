@@ -1,4 +1,4 @@
-"""The library's choice of a path, on random work, against every path forced by hand."""
+"""The library's choice of a variant for random cases, compared with every other variant."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from portable_gpu.ops.variant import best_of, chosen, sample_of_kinds
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
-#: A choice that takes so many times the time of the best by hand is a fault.
+#: A choice is a fault if its time is at least this many times that of the fastest variant.
 FAULT = 2.0
-_DOUBT = 1.25  # from here on it is timed again: the best of many short measurements flatters
-#: Seconds of a turn at the first look, and turns of each side; then turns of ``timing.TURN``.
+_DOUBT = 1.25  # a larger ratio is measured again, because a minimum of short timings is too small
+#: Seconds of a turn in the first measurement, and its turns; later turns take ``timing.TURN``.
 FIRST_TURN, FIRST_TURNS = 1e-3, 3
 TURNS = 9
 _MOST_CALLS = 200  # of a turn
 _HOPELESS = 3.0  # times the first side's time
-#: What :func:`contest` calls the choice.
+#: The name of the choice in the result of :func:`contest`.
 OWN = "the library's choice"
 
 
@@ -42,14 +42,14 @@ CONTESTED = {name: one.contested for name, one in BENCHMARKS.items() if one.cont
 
 @dataclass(frozen=True)
 class Standing:
-    """How the choice of a path for one case stands against the ways to force one.
+    """The time of the chosen variant for one case, and the times of all variants.
 
     Attributes:
-        case: Which.
-        own: The way that was chosen.
-        own_seconds: Of a call, in its fastest turn.
-        ways: The same of each way by hand.
-        left_out: Ways that could not be built, and why.
+        case: The case.
+        own: The name of the variant that the library chose.
+        own_seconds: The seconds of a call with the library's choice, in its fastest turn.
+        ways: The seconds of a call of each variant, in its fastest turn.
+        left_out: The variants that could not be built, and the reasons.
     """
 
     case: Case
@@ -60,16 +60,16 @@ class Standing:
 
     @property
     def best(self) -> str:
-        """The fastest way by hand."""
+        """The name of the fastest variant."""
         return min(self.ways, key=self.ways.__getitem__)
 
     @property
     def ratio(self) -> float:
-        """The time of the choice over that of the best; 1 where nothing by hand is faster."""
+        """The time of the choice over that of the fastest variant, and at least 1."""
         return max(1.0, self.own_seconds / self.ways[self.best])
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields and what follows from them, for JSON."""
+        """The fields, the fastest variant and the ratio, for JSON."""
         fields = {name: value for name, value in asdict(self).items() if name != "case"}
         named = {"size": self.case.size, "dtype": self.case.dtype, "flop": self.case.flop}
         return {**named, **fields, "best": self.best, "ratio": self.ratio}
@@ -77,13 +77,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Of the ratios of many products.
+    """The distribution of the ratios of many cases.
 
     Attributes:
-        count: How many.
-        median, ninety, ninety_nine, worst: Quantiles.
-        doubtful: Of how many the choice takes a quarter more time than the best by hand.
-        faults: Of how many it takes twice that time.
+        count: The number of cases.
+        median, ninety, ninety_nine, worst: The quantiles.
+        doubtful: The number of cases whose choice takes 1.25 times the best time or more.
+        faults: The number of cases whose choice takes twice the best time or more.
     """
 
     count: int
@@ -186,8 +186,8 @@ def contest(own: Prepared, rivals: Mapping[str, Prepared]) -> dict[str, float]:
 def fastest(sides: Mapping[str, Prepared], turns: int, turn: float) -> dict[str, float]:
     """Seconds of a call in the fastest turn of each side.
 
-    What else runs can only slow a turn down.  Who takes long, and much longer than the first side,
-    gets no turn after the trial.
+    Other work on the machine can only make a turn slower.  A side that is slow, and much slower
+    than the first side, is not timed again after its first call.
     """
     result: dict[str, float] = {}
     calls: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What the library says of a case: the call behind it, explained and not made."""
+"""The explanation of a benchmark case: the variant that its call takes."""
 
 from __future__ import annotations
 

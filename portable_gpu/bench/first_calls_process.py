@@ -67,14 +67,14 @@ IMPORT = "import"
 COMPILED = ("programs", "kernels", "text")
 
 
-class Clock:
-    """Seconds of the processor, those of ended child processes included, and of the wall."""
+class Stopwatch:
+    """Measures wall time, and processor time of this process and of its ended child processes."""
 
     def __init__(self) -> None:
         self._cpu, self._wall = _cpu(), time.perf_counter()
 
     def read(self) -> dict[str, float]:
-        """The seconds since it was made."""
+        """The seconds since the stopwatch was made."""
         return {"cpu": _cpu() - self._cpu, "wall": time.perf_counter() - self._wall}
 
 
@@ -84,17 +84,17 @@ def _cpu() -> float:
 
 
 def _compiled(engine: Any) -> dict[str, int]:
-    """What an engine, and that of its calls of little work, have compiled so far."""
+    """The counts of compilations of an engine, and of its engine for small calls."""
     caches = [each.programs for each in (engine, engine.caller) if each is not None]
     return {name: sum(cache.compiled[name] for cache in caches) for name in COMPILED}
 
 
 def main(names: list[str]) -> None:
     """Make calls, each once, and print what each one cost."""
-    clock = Clock()
+    stopwatch = Stopwatch()
     np, pg = importlib.import_module("numpy"), importlib.import_module("portable_gpu")
     before = dict.fromkeys(COMPILED, 0)
-    _print(IMPORT, clock.read(), before)
+    _print(IMPORT, stopwatch.read(), before)
     operands = Operands(np)
     for name, call in {**DENSE, **SPARSE}.items():
         if name not in names:
@@ -103,11 +103,11 @@ def main(names: list[str]) -> None:
             operands.poisson()  # a user of sparse matrices has imported SciPy
         if name != "engine":
             pg.default_engine()
-        clock = Clock()
+        stopwatch = Stopwatch()
         call(pg, operands)
         engine = pg.default_engine()
         engine.queue.finish()
-        cost, after = clock.read(), _compiled(engine)
+        cost, after = stopwatch.read(), _compiled(engine)
         _print(name, cost, {key: after[key] - before[key] for key in COMPILED})
         before = after
 

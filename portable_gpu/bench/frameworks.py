@@ -63,7 +63,7 @@ class TorchPeer(Peer):
             return None
         if self._device == "cpu":
             return Prepared(calls, fetch=self._fetch)
-        return _InLine(self._torch, self._device, calls, self._fetch)
+        return _TorchInLine(self._torch, self._device, calls, self._fetch)
 
     def _calls(self, case: Case, tensors: Sequence[Sequence[Any]]) -> list[Call]:
         torch = self._torch
@@ -95,10 +95,10 @@ class TorchPeer(Peer):
         return np.asarray(result.numpy())
 
 
-class _InLine(Prepared):
-    """Calls of PyTorch that stand in line behind products which hold the device, as ours do.
+class _TorchInLine(Prepared):
+    """Calls of PyTorch that are enqueued behind matrix products which keep the device busy.
 
-    Lines become shorter where the driver takes no more launches, as ours do.
+    :class:`portable_gpu.bench.timing.InLine` times our calls in the same way.
     """
 
     def __init__(

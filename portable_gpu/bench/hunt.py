@@ -1,6 +1,6 @@
-"""Random work of every kind beside a peer: where is the library slow on what nobody named?
+"""Random cases of every operation, timed against a peer, to find cases where the library is slow.
 
-A case is timed in line (see :mod:`portable_gpu.bench.queued`) and as Python calls it.  On a CPU
+A case is timed in line (see :mod:`portable_gpu.bench.queued`) and as calls from Python.  On a CPU
 device the two are the same.
 """
 
@@ -39,13 +39,13 @@ _APART = 64  # elements: operands begin at multiples
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A row of the table: random cases of one kind and dtype.
+class HuntRow:
+    """A row of the table: random cases of one operation, kind of sizes and dtype.
 
     Attributes:
-        operation: Its name.
-        sizes: What its sizes are like.
-        dtype: NumPy's name.
+        operation: The name of the operation.
+        sizes: The distribution of the sizes.
+        dtype: The name of the dtype, as NumPy has it.
     """
 
     operation: str
@@ -58,20 +58,20 @@ class Kind:
 
 @dataclass(frozen=True)
 class Trial:
-    """One case beside one peer.
+    """The times of one case and one peer.
 
     Attributes:
-        kind: The row that it belongs to.
+        kind: The row that the case belongs to.
         operation, dtype, size: The case, as the command takes them.
-        flop: Its operations.
-        peer: Whose time it is compared with.
-        seconds, peer_seconds: Of a call in line, in the median of the turns.
-        eager, peer_eager: The same of calls as Python makes them.
-        first: Seconds of our first call, with the programs that it built.
-        programs: How many it built.
-        itself: Where the peer is another revision, the time of that in a second process over that
-            in the first.
-        eager_itself: The same of calls as Python makes them.
+        flop: The floating-point operations of a call.
+        peer: The name of the peer.
+        seconds, peer_seconds: The seconds of a call in line, the median of the turns.
+        eager, peer_eager: The seconds of a call from Python, the median of the turns.
+        first: The seconds of our first call, including the build of programs.
+        programs: The number of programs that our first call built.
+        itself: If the peer is another revision, its time in a second process over that in the
+            first one, in line.
+        eager_itself: That ratio for calls from Python.
     """
 
     kind: str
@@ -102,15 +102,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the trials of one kind beside one peer came to.
+    """The summary of all trials of one row against one peer.
 
     Attributes:
-        kind, peer: Whose.
-        count: Trials.
-        ratio, tenth: Geometric mean of the ratios in line, and what a tenth of them is below.
-        eager, eager_tenth: The same of calls as Python makes them.
-        first: Seconds of a first call, in the median.
-        programs: Built in all.
+        kind, peer: The row and the peer.
+        count: The number of trials.
+        ratio, tenth: The geometric mean and the tenth percentile of the ratios in line.
+        eager, eager_tenth: The geometric mean and the tenth percentile for calls from Python.
+        first: The median of the seconds of a first call.
+        programs: The total number of programs that were built.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Summary:
 
     @classmethod
     def of(cls, trials: Sequence[Trial]) -> Summary:
-        """The summary of one trial or more of one kind beside one peer."""
+        """The summary of one trial or more of one row against one peer."""
         line = [trial.ratio for trial in trials]
         eager = [trial.eager_ratio for trial in trials]
         return cls(
@@ -196,10 +196,10 @@ def revision_rows(trials: Iterable[Trial]) -> list[RevisionRow]:
     ]
 
 
-def kinds(engine: Engine) -> list[Kind]:
+def kinds(engine: Engine) -> list[HuntRow]:
     """Every row whose dtype the device has."""
     return [
-        Kind(operation, sizes, dtype)
+        HuntRow(operation, sizes, dtype)
         for operation, benchmark in BENCHMARKS.items()
         for sizes in benchmark.random
         for dtype in sizes.dtypes
@@ -209,13 +209,13 @@ def kinds(engine: Engine) -> list[Kind]:
 
 
 def random_cases(
-    rows: Sequence[Kind], count: int, seed: int, on_cpu: bool
-) -> list[tuple[Kind, Case]]:
+    rows: Sequence[HuntRow], count: int, seed: int, on_cpu: bool
+) -> list[tuple[HuntRow, Case]]:
     """``count`` cases of each row, by turns, so that the time may be up at any of them.
 
     A row's cases do not depend on what other rows there are.
     """
-    result: list[tuple[Kind, Case]] = []
+    result: list[tuple[HuntRow, Case]] = []
     sources = {row: random.Random(f"{seed} {row}") for row in rows}
     for _ in range(count):
         for row, rng in sources.items():
@@ -267,8 +267,8 @@ class Hunt:
         self._engine, self._peers, self._ours = engine, peers, Ours(engine)
         self._numbers: dict[str, Array] = {}
 
-    def over(self, cases: Iterable[tuple[Kind, Case]]) -> Iterator[Found]:
-        """What there is to tell of each case, one after the other."""
+    def over(self, cases: Iterable[tuple[HuntRow, Case]]) -> Iterator[Found]:
+        """Yield the result of each case, in order."""
         for row, case in cases:
             yield self.time(self.prepare(str(row), case))
 
@@ -296,7 +296,7 @@ class Hunt:
         return Ready(row, case, first, programs, sides, remarks)
 
     def time(self, ready: Ready | Remark) -> Found:
-        """Time a case beside each of its peers."""
+        """Time a case against each of its peers."""
         if isinstance(ready, Remark):
             return [ready]
         result: Found = [*ready.remarks]

@@ -1,4 +1,4 @@
-"""The peers that there are."""
+"""The known peers, by name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def registry() -> dict[str, type[Peer]]:
 
 
 def usual_peers(timed: Sequence[str], on_cpu: bool) -> list[str]:
-    """Who is timed where nobody is named: who has one of the operations, on arrays that lie there.
+    """The default peers: those that have one of the operations for the kind of device.
 
     Args:
         timed: The operations.
-        on_cpu: Whether arrays lie in NumPy's memory.
+        on_cpu: Whether the arrays are NumPy arrays.
     """
     elsewhere = {"cupy"} if on_cpu else {"numpy", "scipy", "pyfftw"}
     return [

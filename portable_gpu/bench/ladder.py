@@ -73,7 +73,7 @@ def ladders(operation: str, engine: Engine) -> list[Ladder]:
 def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
     """Time a ladder: remarks on the way, and the ladder at the end."""
     contenders: list[Contender] = [
-        *map(_Contender, ladder.rungs),
+        *map(_RungContender, ladder.rungs),
         Ours(bench.engine),
         *bench.peers,
     ]
@@ -109,8 +109,8 @@ def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
 
 
 @dataclass(frozen=True)
-class _Contender:
-    """A rung, as the bench times it."""
+class _RungContender:
+    """A rung as a contender of the bench."""
 
     rung: Rung
 

@@ -1,4 +1,4 @@
-"""Us and a peer by turns: the protocol of every timing."""
+"""The protocol of every timing: this library and a peer take turns."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ BUDGET = 20.0
 
 @dataclass(frozen=True)
 class Row:
-    """What one case came to, against one peer.
+    """The result of one case against one peer.
 
     Attributes:
-        case: What was timed.
-        peer: Its name; ``None`` where no peer has the operation.
-        ours, theirs: Seconds of a call.
-        ratio: Their time over ours, turn by turn: above 1 we are faster.
-        calls: Our calls a turn, and theirs.
-        copies: Copies of the inputs that took turns.
-        error: Our largest error in units of its bound, and theirs.
-        verdict: Beside another revision, whether we are slower.
+        case: The case.
+        peer: The name of the peer; ``None`` if no peer has the operation.
+        ours, theirs: The seconds of our calls and of the peer's.
+        ratio: The peer's time over ours, turn by turn; above 1 we are faster.
+        calls: The number of calls in a turn, ours and the peer's.
+        copies: The number of copies of the inputs; successive calls use successive copies.
+        error: The largest error, ours and the peer's, in units of the bound.
+        verdict: If the peer is another revision, whether this one is slower.
     """
 
     case: Case
@@ -55,10 +55,10 @@ class Remark:
     """Why something was not timed.
 
     Attributes:
-        case: Of what.
-        who: This library or a peer.
+        case: The case.
+        who: The name of this library or of the peer.
         text: The reason.
-        wrong: Whether its result was wrong.
+        wrong: Whether the result was wrong.
     """
 
     case: Case
@@ -68,11 +68,11 @@ class Remark:
 
 
 class Contender(Protocol):
-    """Who can be timed: a :class:`Peer`, or a rung of a ladder."""
+    """The interface of everything that can be timed: a :class:`Peer`, or a rung of a ladder."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name in tables."""
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Timed | None:
         """See :meth:`Peer.prepare`."""
@@ -80,13 +80,13 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class Contestant:
-    """Someone whose result was found right.
+    """A contender whose result is right, ready to be timed.
 
     Attributes:
-        name: Who.
-        timed: Its calls.
-        error: Of its result, in units of the bound.
-        once: Seconds of one call after the first ones.
+        name: The name in tables.
+        timed: The calls.
+        error: The error of the result, in units of the bound.
+        once: The seconds of one call after warming up.
     """
 
     name: str
@@ -100,11 +100,11 @@ class Bench:
     """Times cases on one engine.
 
     Attributes:
-        engine: Where we run.
-        peers: Against whom.
-        turns: Turns of each side.
-        budget: Seconds that a case's turns may take; ``None`` for no limit.
-        eager: Whether calls are timed as they are made, and not the device by itself (on a GPU).
+        engine: The engine that our calls run on.
+        peers: The peers.
+        turns: The number of turns of each side.
+        budget: The seconds that all turns of a case may take; ``None`` for no limit.
+        eager: Whether calls are timed as Python makes them, instead of in line (on a GPU).
     """
 
     engine: Engine
@@ -119,7 +119,7 @@ class Bench:
         count, judge = len(inputs), oracle(case, inputs[0])
         revisions = [peer for peer in self.peers if isinstance(peer, Revision)]
         for revision in revisions:
-            yield self._beside(revision, case, inputs, judge)
+            yield self._against_revision(revision, case, inputs, judge)
         others = [peer for peer in self.peers if not isinstance(peer, Revision)]
         if revisions and not others:
             return
@@ -142,10 +142,10 @@ class Bench:
         if alone:
             yield self._row(case, count, us, None)
 
-    def _beside(
+    def _against_revision(
         self, revision: Revision, case: Case, inputs: Sequence[Operands], judge: Oracle
     ) -> Row | Remark:
-        """Ours and another revision by turns, each in its process, and that one once more."""
+        """Time this revision, another one, and the other one again, each in its own process."""
         sides: list[Contestant] = []
         for who in revision.sides:
             result = self.admit(who, case, inputs, judge)
@@ -173,7 +173,7 @@ class Bench:
         )
 
     def inputs(self, case: Case) -> list[Operands]:
-        """Copies of random inputs, enough of them to outgrow the caches."""
+        """Copies of random inputs, which together are larger than the caches."""
         facts = self.engine.target.facts
         first = operands(case)
         count = copies(case, facts.cache_size, facts.global_mem_size)
@@ -182,16 +182,17 @@ class Bench:
     def admit(
         self, peer: Contender, case: Case, inputs: Sequence[Operands], judge: Oracle
     ) -> Contestant | Remark | None:
-        """A contestant with a right result, warmed up; or why there is none.
+        """Check a contender's result and warm it up.
 
         Args:
-            peer: Who.
-            case: What to do.
-            inputs: Copies of its inputs.
-            judge: Finds the error of a result.
+            peer: The contender.
+            case: The case.
+            inputs: Copies of the inputs.
+            judge: Computes the error of a result.
 
         Returns:
-            ``None`` where it lacks the operation; a remark where it failed or takes too long.
+            ``None`` if the contender lacks the operation; a remark if it failed, if its result is
+            wrong, or if it takes too long.
         """
         result = checked(peer, case, inputs, judge)
         if result is None or isinstance(result, Remark):
@@ -226,10 +227,10 @@ class Bench:
 def checked(
     peer: Contender, case: Case, inputs: Sequence[Operands], judge: Oracle
 ) -> tuple[Timed, float] | Remark | None:
-    """The calls of someone whose result is right, and its error in units of the bound.
+    """Prepare a contender's calls, and check its result; the error is in units of the bound.
 
     Returns:
-        ``None`` where it lacks the operation; a remark where it failed or its result is wrong.
+        ``None`` if the contender lacks the operation; a remark if it failed or its result is wrong.
     """
     try:
         prepared = peer.prepare(case, inputs)
@@ -245,7 +246,7 @@ def checked(
 
 
 def left_out(case: Case, who: str, failure: Exception) -> Remark:
-    """Why someone's calls were not timed."""
+    """The remark that a contender was not timed because of an exception."""
     first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
     return Remark(case, who, f"left out: {first_line}")
 
@@ -258,9 +259,9 @@ def alternate(
     A turn follows when the process is silent: see :meth:`Timed.turn`.
 
     Args:
-        sides: Who takes turns.
-        calls: Calls of a turn of each.
-        turns: Of each.
+        sides: The sides that take turns.
+        calls: The number of calls in a turn of each side.
+        turns: The number of turns of each side.
         rotated: Whether each round begins with another side: the first of a round comes after the
             bookkeeping between rounds.
     """

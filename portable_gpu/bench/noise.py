@@ -1,4 +1,4 @@
-"""Whether a machine was quiet enough for its figures to be believed."""
+"""Detect whether other work on the machine disturbed a run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from typing import Any
 
 from portable_gpu.bench.statistics import Statistic
 
-#: The most that others may take of the processors, and the largest half of the spreads may be.
+#: Limits for figures that can be believed: the share of the processors that other processes keep
+#: busy, and the median of the rows' spreads.
 _MOST_TAKEN, _MOST_SPREAD = 0.1, 0.1
 _STAT = Path("/proc/stat")
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What disturbed a run.
+    """The disturbance of a run by other work.
 
     Attributes:
-        cores: The machine's processors.
-        taken: How many of them other processes kept busy, on average.
+        cores: The number of the machine's processors.
+        taken: The average number of processors that other processes kept busy.
         spread: The median of the rows' spreads: half the distance between a row's quartiles, as a
             part of its median; ``None`` without rows.
         host_counts: Whether the host's processors do some of the timed work.
@@ -56,7 +57,7 @@ class Noise:
 
 
 class Listener:
-    """Listens from its making on."""
+    """Measures the disturbance from its creation on."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -64,10 +65,10 @@ class Listener:
         self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
     def noise(self, rows: Sequence[Statistic], host_counts: bool) -> Noise:
-        """What was heard; ``rows`` are the times of our calls.
+        """The disturbance since the creation; ``rows`` are the times of our calls.
 
-        Where the system does not say how long its processors were busy, its load average of the
-        minute before the run counts.
+        If the system does not report the busy time of its processors, the load average of the
+        minute before the run is used.
         """
         cores, load = os.cpu_count() or 1, self._load
         busy = _busy_seconds()

@@ -1,4 +1,4 @@
-"""Whether a result is right, before anybody times it."""
+"""The check of a result before it is timed."""
 
 from __future__ import annotations
 

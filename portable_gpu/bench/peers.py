@@ -1,8 +1,8 @@
-"""Who is timed: one interface for this library and for its peers.
+"""One interface for this library and for the peers that it is compared with.
 
-On a CPU device everybody takes NumPy arrays and gives NumPy arrays, and the time is the wall
-clock's, copies included.  OpenCL peers are handed NumPy's memory in place, for their users can do
-that too.  On a GPU the arrays lie on the device before and after, and the time is the device's.
+On a CPU device all calls take and return NumPy arrays, and the wall time is measured, including
+copies.  OpenCL peers use the memory of NumPy arrays in place, as their users can.  On a GPU the
+operands and results are device arrays, and the device time is measured.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from portable_gpu.version import __version__
 
 
 class Library(ABC):
-    """Who is timed.
+    """A library that is timed.
 
     Attributes:
-        name: As it is asked for.
-        install: What installs it.
+        name: The name on the command line.
+        install: The package that installs it.
     """
 
     name: ClassVar[str]
@@ -42,14 +42,15 @@ class Library(ABC):
     @property
     @abstractmethod
     def version(self) -> str:
-        """Its version."""
+        """The version of the library."""
 
 
 class Peer(Library):
-    """A library that does some of the operations.  Opening one that cannot run raises.
+    """A library that has some of the operations; the constructor raises if it cannot run.
 
     Attributes:
-        operations: Those that it has, where they are few: for others it is not opened unasked.
+        operations: The operations that it has; ``None`` if there are many.  By default it is used
+            only if one of them is timed.
     """
 
     operations: ClassVar[frozenset[str] | None] = None
@@ -65,7 +66,7 @@ class Peer(Library):
 
     @abstractmethod
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Timed | None:
-        """Its calls on copies of the inputs; ``None`` where it lacks the operation."""
+        """Prepare calls on copies of the inputs; ``None`` if it lacks the operation."""
 
 
 class Ours(Peer):

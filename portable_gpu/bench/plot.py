@@ -13,7 +13,7 @@ from portable_gpu.bench.hunt import Trial
 from portable_gpu.bench.measure import Row
 from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.peers import Ours
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.ops.case import Case
@@ -31,7 +31,7 @@ _DPI = 120
 Point: TypeAlias = tuple[float, float]
 
 
-def plot_throughput(report: Report, path: Path) -> Any:
+def plot_throughput(report: BenchReport, path: Path) -> Any:
     """Draw a panel for each operation and dtype: everybody's throughput by size, and the roof.
 
     In GFLOP/s where arithmetic is what limits, everything else in GB/s.  Returns the figure.
@@ -57,7 +57,7 @@ def plot_throughput(report: Report, path: Path) -> Any:
     return figure
 
 
-def plot_roofline(report: Report, path: Path) -> Any:
+def plot_roofline(report: BenchReport, path: Path) -> Any:
     """GFLOP/s by arithmetic intensity, under the measured roofs; the figure that was drawn."""
     from matplotlib.figure import Figure
 
@@ -106,7 +106,7 @@ def plot_roofline(report: Report, path: Path) -> Any:
     return figure
 
 
-def plot_ratios(report: Report, path: Path) -> Any:
+def plot_ratios(report: BenchReport, path: Path) -> Any:
     """Draw a panel for each row of a hunt: the peer's time over ours, by the operations of a case.
 
     Returns the figure.
@@ -252,14 +252,14 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
 
 
 def _styles(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
-    """Marker and colour of everybody who was timed."""
+    """The marker and the colour of each library."""
     spare = zip("ph<>*", ("C8", "C9", "C6", "C7", "C8"), strict=True)
     every = dict.fromkeys(who for who, *_ in _points(rows))
     return {who: STYLES[who] if who in STYLES else next(spare, ("x", "C6")) for who in every}
 
 
 def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:
-    """Who, on what, and its time."""
+    """The name of the library, the case and the time of each point."""
     points = []
     for row in rows:
         points.append((Ours.name, row.case, row.ours))
@@ -268,6 +268,6 @@ def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:
     return points
 
 
-def _title(report: Report) -> str:
+def _title(report: BenchReport) -> str:
     arrays = "NumPy arrays" if report.engine.maps_host_memory else "arrays on the device"
     return f"{report.engine.target.facts.name}, {arrays}"

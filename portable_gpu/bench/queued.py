@@ -1,4 +1,4 @@
-"""Calls in line on an engine's queue."""
+"""Calls that are timed in line on an engine's queue."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Queued(InLine):
     """Calls that enqueue their work on an engine's queue."""
 
     def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:
-        """``calls`` give arrays on the device, or nothing that is asked for."""
-        super().__init__(calls, engine.queue, lambda: held(engine))
+        """``calls`` return device arrays, or results that are not read."""
+        super().__init__(calls, engine.queue, lambda: hold_device(engine))
 
 
-def held(engine: Engine) -> Hold:
-    """Keep an engine's device at work."""
+def hold_device(engine: Engine) -> Hold:
+    """The kernel that keeps an engine's device busy."""
 
     def make() -> Hold:
         return Hold(engine.programs.program(specialize("bench/hold", engine.target)), engine.queue)

@@ -1,4 +1,4 @@
-"""The result of a run as JSON: every figure, and what it takes to see it again."""
+"""The result of a run as JSON: all figures, and the settings that reproduce them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ FORMAT = 1
 
 
 @dataclass
-class Report:
-    """What a run found, in the order in which it found it.
+class BenchReport:
+    """The results of a run, in the order of the measurements.
 
     Attributes:
-        engine: Where it ran.
-        peers: Against whom.
-        turns: Turns of each side.
+        engine: The engine that it ran on.
+        peers: The peers.
+        turns: The number of turns of each side.
         command: The arguments of the command line.
-        device: The device as it was asked for.
+        device: The device argument of the command line.
         eager: Whether calls were timed as Python makes them.
-        roofs: What the device can do.
-        noise: How far the machine was busy with something else.
-        rows, remarks, ladders: The figures, and why some are missing.
-        standings: Of the choice of paths.
-        trials: Of random work.
+        roofs: The measured roofs of the device.
+        noise: The disturbance by other work.
+        rows, remarks, ladders: The figures, and the reasons for missing ones.
+        standings: The results of ``bench dispatch``.
+        trials: The results of ``bench hunt``.
     """
 
     engine: Engine

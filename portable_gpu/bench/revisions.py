@@ -149,8 +149,8 @@ def _index(device: cl.Device) -> str:
     return index
 
 
-class _There(Timed):
-    """Calls that a process has prepared."""
+class _RemoteCalls(Timed):
+    """Calls that another process has prepared."""
 
     def __init__(
         self, process: Process, number: int, copies: int, first: Array, eager: bool = False
@@ -177,16 +177,16 @@ class _There(Timed):
 
     def eager(self) -> Timed:
         """See :class:`Timed`."""
-        same = _There(self._process, self._number, self.copies, self._first, eager=True)
-        same.kept = self  # the calls are given up with the first of the two
+        same = _RemoteCalls(self._process, self._number, self.copies, self._first, eager=True)
+        same.owner = self  # the process drops the calls when their owner is deleted
         return same
 
-    #: Whose calls are timed, if another one's.
-    kept: _There | None = None
+    #: The object that owns the calls, if this one does not.
+    owner: _RemoteCalls | None = None
 
 
-class Side:
-    """A process as one side of a comparison."""
+class RevisionProcess:
+    """One side of a comparison of revisions: the calls of a process."""
 
     def __init__(self, name: str, process: Process, on_host: bool) -> None:
         """``on_host`` says whether calls take NumPy's arrays."""
@@ -203,7 +203,7 @@ class Side:
         call = asdict(public_call(case, self._on_host))
         arguments = {"call": call, "operands": inputs[0], "copies": len(inputs)}
         number, first = process.ask("prepare", **arguments)
-        result = _There(process, number, len(inputs), first)
+        result = _RemoteCalls(process, number, len(inputs), first)
         weakref.finalize(result, process.unwanted.append, number)
         return result
 
@@ -212,8 +212,8 @@ class Revision(Peer):
     """Another revision of this library.
 
     Attributes:
-        ours: This revision, in a process too.
-        again: The other one in a second process.
+        ours: This revision, in a process of its own.
+        again: The other revision, in a second process.
     """
 
     install = ""
@@ -222,10 +222,10 @@ class Revision(Peer):
         """Start the processes: :meth:`close` ends them.
 
         Args:
-            engine: Its device is taken.
-            name: As it was asked for.
-            folder: It holds the revision's ``portable_gpu`` and ``cl_kernels``.
-            commit: Which revision that is, where git knows it.
+            engine: The processes use its device.
+            name: The name on the command line.
+            folder: The folder with the revision's ``portable_gpu`` and ``cl_kernels``.
+            commit: The revision's commit; empty if it has none.
         """
         self.name = name  # type: ignore[misc]  # of this one alone
         on_host = engine.maps_host_memory
@@ -237,7 +237,8 @@ class Revision(Peer):
             self._opened = stack.pop_all()
         names = Ours.name, name, f"{name}, again"
         self.ours, self._own, self.again = (
-            Side(item, process, on_host) for item, process in zip(names, processes, strict=True)
+            RevisionProcess(item, process, on_host)
+            for item, process in zip(names, processes, strict=True)
         )
         self._version = f"{processes[1].version} {commit}".strip()
 
@@ -251,7 +252,7 @@ class Revision(Peer):
         return self._own.prepare(case, inputs)
 
     @property
-    def sides(self) -> tuple[Side | Revision, ...]:
+    def sides(self) -> tuple[RevisionProcess | Revision, ...]:
         """The sides that take turns: this revision, the other one, and the other one again."""
         return self.ours, self, self.again
 

@@ -1,4 +1,4 @@
-"""What the device can do, measured: a copy, multiply-adds in registers, matrix units."""
+"""The measured limits of a device: copies, multiply-adds in registers, matrix units."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ class Roofs:
     """The roofs of one device.
 
     Attributes:
-        copy: Bytes a second of a large copy, reads and writes counted.  A kernel that only reads
+        copy: The bytes per second of a large copy, reads plus writes.  A kernel that only reads
             may be faster.
-        fma: Floating-point operations a second of multiply-adds, by real type (``float``,
-            ``double``).  Matrix units are not counted.
-        matrix: The same of the fastest large product on matrix units in this run, by type as
-            ``--dtype`` takes it (``float16``, ``float32:bf16x6``); where there are such units.
+        fma: The floating-point operations per second of multiply-adds, by real type (``float``,
+            ``double``), without matrix units.
+        matrix: The floating-point operations per second of the fastest large product on matrix
+            units in this run, by type as ``--dtype`` takes it (``float16``, ``float32:bf16x6``);
+            empty without such units.
     """
 
     copy: Statistic
@@ -69,7 +70,7 @@ class Roofs:
     def raised(self, other: Roofs) -> Roofs:
         """The higher of two measurements of each roof.
 
-        Clocks and neighbours change during a run: what was reached once, the device can do.
+        Clock rates and other work change during a run; the device's limit is the highest rate.
         """
 
         def higher(a: Statistic, b: Statistic) -> Statistic:
@@ -80,7 +81,7 @@ class Roofs:
         return Roofs(higher(self.copy, other.copy), fma, matrix)
 
     def reached(self, rows: Iterable[Row]) -> Roofs:
-        """The same, with matrix units as fast as they were in any row, ours or a peer's."""
+        """The roofs, with the fastest rate of matrix units in any row, ours or a peer's."""
         matrix = dict(self.matrix)
         for row in rows:
             kind = row.case.type
@@ -200,7 +201,7 @@ def _grid(target: Target) -> tuple[int, int]:
 
 
 def _steps(target: Target) -> int:
-    """Multiply-adds of a chain: some milliseconds, beside which a launch does not count."""
+    """The multiply-adds of a chain; they take some milliseconds, much longer than a launch."""
     return 1 << (16 if target.is_cpu else 12)
 
 

@@ -22,23 +22,24 @@ from portable_gpu.sparse import Symbolic, analyze
 COLUMNS = (1, 64)
 #: What ``|A X - B| / (|A| |X| + |B|)`` may be, by the bits of a real number.
 BOUNDS = {32: 1e-6, 64: 1e-14}
-#: The phase of a matrix of the host, whose values are checked, copied and permuted, and the name
-#: beside it, for the factorisation of values on the device: the difference is the host's time.
+#: The phase that factorises new values of a host matrix, which are checked, copied and permuted;
+#: and the name in the column of peers for values that are on the device.  The difference of the
+#: two times is the host's time.
 REFACTORISE, DEVICE_ALONE = "refactorise", "device alone"
 
 
 @dataclass(frozen=True)
 class SparseRow:
-    """What one phase of one system came to, against one peer.
+    """The result of one phase of one system against one peer.
 
     Attributes:
         problem: The matrix, by its name.
         phase: "factorise", "solve" with the number of right sides, or :data:`REFACTORISE`.
-        peer: Its name; None where none was timed.
-        ours, theirs: Seconds.
-        ratio: Their time over ours, turn by turn.
-        gflops: Ours, of a factor by the sum of the squares of the column counts.
-        errors: Our backward error, and theirs.
+        peer: The name of the peer; None if none was timed.
+        ours, theirs: The seconds of our calls and of the peer's.
+        ratio: The peer's time over ours, turn by turn.
+        gflops: Our rate; the flop of a factor are the sum of the squares of the column counts.
+        errors: The backward errors, ours and the peer's.
     """
 
     problem: str
@@ -56,10 +57,10 @@ class SparseRemark:
     """Why a system was not timed.
 
     Attributes:
-        problem: Which.
-        who: This library or a peer.
+        problem: The name of the matrix.
+        who: The name of this library or of the peer.
         text: The reason.
-        wrong: Whether its result was wrong.
+        wrong: Whether the result was wrong.
     """
 
     problem: str
@@ -73,12 +74,12 @@ class SparseContest:
     """Times one system.
 
     Attributes:
-        engine: Where we run.
-        peers: Against whom.
-        ordering: How all order the matrix.
-        turns: Turns of each side.
-        budget: Seconds that the turns of a row may take; None for no limit.
-        versions: Of those that were timed.
+        engine: The engine that our calls run on.
+        peers: The peers.
+        ordering: The ordering of the matrix, which all sides use.
+        turns: The number of turns of each side.
+        budget: The seconds that the turns of a row may take; None for no limit.
+        versions: The versions of the libraries that were timed.
     """
 
     engine: Engine

@@ -1,4 +1,4 @@
-"""Who factorises sparse matrices: this library and its peers, all in the same ordering."""
+"""This library and its peers for sparse factorisations; all use the same ordering."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from portable_gpu.version import __version__
 
 
 class SparsePeer(Library):
-    """A library that factorises a matrix, analysed before."""
+    """A library that has analysed a matrix and can factorise it."""
 
     @abstractmethod
     def __init__(self, engine: Engine, A: Any, symbolic: Symbolic) -> None:
         """Analyse the matrix.
 
         Args:
-            engine: Where we run.
-            A: Both triangles.
-            symbolic: Our analysis; the peer takes its permutation.
+            engine: The engine that our calls run on.
+            A: The matrix, with both triangles.
+            symbolic: Our analysis; the peer uses its permutation.
 
         Raises:
-            ImportError: It is not installed.
-            UnsupportedError: It has not this dtype.
+            ImportError: The library is not installed.
+            UnsupportedError: The library does not support the dtype.
         """
 
     @abstractmethod
     def factor(self) -> Any:
-        """Factorise it."""
+        """Factorise the matrix."""
 
     @abstractmethod
     def solve(self, b: Any) -> Any:

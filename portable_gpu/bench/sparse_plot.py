@@ -1,4 +1,4 @@
-"""Pictures of sparse factors and solves beside peers."""
+"""Pictures of the times of sparse factors and solves, ours and the peers'."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from portable_gpu.errors import ArgumentError, PortableGPUError
 
-#: Those that are timed where nobody names any.
+#: The default problems.
 USUAL = ("poisson2d:100", "poisson2d:400", "poisson3d:20", "poisson3d:40", "elasticity:12")
 
 

@@ -1,4 +1,4 @@
-"""A median with its quartiles: how every figure of a benchmark is reported."""
+"""The median and the quartiles, which represent each figure of a benchmark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Statistic:
-    """What repeated measurements say.
+    """The median and the quartiles of repeated measurements.
 
     Attributes:
-        median: Half of them are below.
+        median: The median.
         low, high: The quartiles.
-        count: How many there are.
+        count: The number of measurements.
     """
 
     median: float
@@ -31,7 +31,7 @@ class Statistic:
         return cls(median, low, high, result.size)
 
     def rate(self, work: float) -> Statistic:
-        """Of seconds: that of ``work`` a second."""
+        """The statistic of ``work`` per second, if this one is of seconds."""
         return Statistic(work / self.median, work / self.high, work / self.low, self.count)
 
     @property

@@ -100,25 +100,25 @@ class Prepared(Timed):
 
 
 class InLine(Prepared):
-    """Calls whose time is the device's alone: they stand in line before the first one begins.
+    """Calls that are all enqueued before the first one starts, so that only device time counts.
 
-    A device that is faster than its host would wait for the next call, and the time would be the
-    host's.  So it is held by a kernel of its own until all calls are enqueued (as NVIDIA's nvbench
-    does), and the time begins when that kernel ends.
+    A device that is faster than the host would wait for the next call, and the host's time would
+    be measured.  So a special kernel keeps the device busy until all calls are enqueued (as in
+    NVIDIA's nvbench), and the measurement starts when that kernel ends.
 
-    Where a call has many launches the driver may make the host wait before all calls of a line are
-    there; then lines become shorter.
+    If a call has many launches, the driver may make the host wait before all calls of a line are
+    enqueued.  Then the lines become shorter.
     """
 
     def __init__(
         self, calls: Sequence[Call], queue: cl.CommandQueue, hold: Callable[[], Hold]
     ) -> None:
-        """``calls`` give arrays on the device, or nothing that is asked for.
+        """Prepare calls that return device arrays, or results that are not read.
 
         Args:
-            calls: They enqueue their work on the queue.
-            queue: Where.
-            hold: Gives what keeps its device at work.
+            calls: The calls, which enqueue their work on the queue.
+            queue: The queue.
+            hold: Returns the kernel that keeps the device busy.
         """
         super().__init__(calls, queue.finish, lambda result: np.asarray(result.get()))
         self._hold = hold

@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0; 1 where the library refused or found faults; 2 where an argument was
-        wrong; 130 after Ctrl-C; 141 where nobody reads the output any more.  One line on stderr
-        says why.
+        wrong; 130 after Ctrl-C; 141 if the reader of the output has closed the pipe.  One line on
+        stderr says why.
     """
     try:
         status = _run(sys.argv[1:] if arguments is None else list(arguments))

@@ -17,7 +17,7 @@ from portable_gpu.bench.known_peers import is_known, open_peers, registry, usual
 from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
 from portable_gpu.bench.noise import Listener
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.revisions import PREFIX, Revision
 from portable_gpu.bench.roofs import Roofs, measure_roofs
 from portable_gpu.bench.statistics import Statistic
@@ -103,7 +103,7 @@ def bench(
     the time is the device's: our calls, and PyTorch's, stand in line before the first one begins.
     --eager times both as Python calls them.
 
-    Another revision of the library is timed in a process of its own, and so is this one beside it.
+    For a comparison with another revision of the library, each revision runs in its own process.
     A row is lost if the geometric mean of the ratios is below 0.98 and outside twice the spread
     that the revision shows against itself; the command then exits with 1.
     """
@@ -146,8 +146,20 @@ def bench(
                 raise ArgumentError("hunt takes neither --dtype nor --turns; --rows chooses dtypes")
             count = 100 if shapes is None else shapes
             peer_names = _peer_names(peers)
-            crew = 1 if jobs is None else jobs
-            hunt(rows, peer_names, count, seed, budget, crew, device, report, plot, output, status)
+            processes = 1 if jobs is None else jobs
+            hunt(
+                rows,
+                peer_names,
+                count,
+                seed,
+                budget,
+                processes,
+                device,
+                report,
+                plot,
+                output,
+                status,
+            )
             return
         if peers or plot or jobs:
             raise ArgumentError("dispatch takes none of --peers, --plot and --jobs")
@@ -183,7 +195,7 @@ def bench(
             status.print(escape(line), soft_wrap=True)
         timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
         command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
-        result = Report(engine, opened, turns, command, device, eager)
+        result = BenchReport(engine, opened, turns, command, device, eager)
         output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
         complete = True
         if ladder:
@@ -222,7 +234,7 @@ def bench(
 
 
 def _peer_names(text: str | None) -> list[str] | None:
-    """The peers asked for; ``None`` where nobody said."""
+    """The peers that --peers names; ``None`` without --peers."""
     if text is None:
         return None
     if text == "none":
@@ -256,7 +268,7 @@ def _command(
     return [*parts, *["--ladder"] * ladder, *["--eager"] * eager]
 
 
-def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bool:
+def _run(timing: Bench, every: list[Case], found: BenchReport, status: Console) -> bool:
     """Time every case.  Interrupted, it says so and leaves what was timed until then."""
     try:
         for case in each(every, status):
@@ -268,7 +280,9 @@ def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bo
     return True
 
 
-def _climb(timing: Bench, operation: str, found: Report, output: Console, status: Console) -> None:
+def _climb(
+    timing: Bench, operation: str, found: BenchReport, output: Console, status: Console
+) -> None:
     for ladder in ladders(operation, timing.engine):
         with status.status(f"{ladder.title} ..."):
             for item in climb(timing, ladder):
@@ -279,7 +293,7 @@ def _climb(timing: Bench, operation: str, found: Report, output: Console, status
         output.print(_ladder_table(found.ladders[-1]))
 
 
-def _draw(operation: str, found: Report, path: Path) -> None:
+def _draw(operation: str, found: BenchReport, path: Path) -> None:
     from portable_gpu.bench.plot import plot_roofline, plot_throughput
 
     with replacing(path) as file:

@@ -15,7 +15,7 @@ class Console(rich.console.Console):
     """A console that highlights nothing, and leaves a closed pipe to ``main``."""
 
     def __init__(self, stderr: bool = False) -> None:
-        """Of stdout, or of stderr."""
+        """Open the console on stdout, or on stderr."""
         super().__init__(stderr=stderr, highlight=False)
 
     def write(self, text: str, indent: int = 5) -> None:

@@ -67,7 +67,7 @@ class Recogniser:
 
 
 def nearest_by_numpy(known: Array, unknown: Array) -> Array:
-    """The same with NumPy."""
+    """Index of the nearest known image of each row of ``unknown``, computed with NumPy."""
     distances = np.einsum("ij,ij->i", known, known) - 2 * (unknown @ known.T)
     indices: Array = np.argmin(distances, axis=1)
     return indices

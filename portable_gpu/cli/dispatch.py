@@ -19,7 +19,7 @@ from portable_gpu.bench.dispatch import (
     random_cases,
 )
 from portable_gpu.bench.noise import Listener
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
@@ -65,7 +65,7 @@ def dispatch(
     options = [] if rows is None else ["--rows", rows]
     options += ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
     options += [] if device is None else ["--device", device]
-    result = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
+    result = BenchReport(engine, [], TURNS, ["bench", "dispatch", *options], device)
     complete = _run(Contest(engine, cases), cases, deadline, result.standings, status)
     if not complete and not result.standings:
         raise KeyboardInterrupt

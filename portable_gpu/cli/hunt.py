@@ -13,11 +13,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from portable_gpu.bench.crew import Crew
 from portable_gpu.bench.hunt import (
     TURNS,
     Hunt,
-    Kind,
+    HuntRow,
     Trial,
     kinds,
     random_cases,
@@ -27,7 +26,8 @@ from portable_gpu.bench.hunt import (
 from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.measure import Remark
 from portable_gpu.bench.noise import Listener
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
+from portable_gpu.bench.worker_pool import WorkerPool
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
@@ -77,14 +77,14 @@ def hunt(
         options += ["--peers", ",".join(peer_names)]
         options += [] if device is None else ["--device", device]
         options += [] if jobs == 1 else ["--jobs", str(jobs)]
-        result = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
+        result = BenchReport(engine, opened, TURNS, ["bench", "hunt", *options], device)
         result.trials = _resumed(report, result)
         every = random_cases(chosen, count, seed, engine.maps_host_memory)
         known = {(trial.kind, trial.size) for trial in result.trials}
         left = [(row, case) for row, case in every if (str(row), case.size) not in known]
         if len(left) < len(every):
             status.print(f"{len(every) - len(left)} cases were timed before")
-        hunters = Hunt(engine, opened) if jobs == 1 else Crew(jobs, device, peer_names)
+        hunters = Hunt(engine, opened) if jobs == 1 else WorkerPool(jobs, device, peer_names)
         complete = _run(hunters, left, deadline, result, report, status)
     result.noise = listener.noise([], engine.maps_host_memory)
     if report is not None:
@@ -116,7 +116,7 @@ def hunt(
         raise typer.Exit(1)
 
 
-def _chosen(rows: str | None, every: Sequence[Kind]) -> list[Kind]:
+def _chosen(rows: str | None, every: Sequence[HuntRow]) -> list[HuntRow]:
     """The rows that have one of some words in their names.
 
     Raises:
@@ -138,7 +138,7 @@ def _matches(words: str, name: str) -> bool:
     return all(word in parts for word in words.split())
 
 
-def _resumed(path: Path | None, present: Report) -> list[Trial]:
+def _resumed(path: Path | None, present: BenchReport) -> list[Trial]:
     """The trials of a file that the same hunt began.
 
     Raises:
@@ -162,10 +162,10 @@ def _resumed(path: Path | None, present: Report) -> list[Trial]:
 
 
 def _run(
-    hunters: Hunt | Crew,
-    cases: Sequence[tuple[Kind, Case]],
+    hunters: Hunt | WorkerPool,
+    cases: Sequence[tuple[HuntRow, Case]],
     deadline: float,
-    found: Report,
+    results: BenchReport,
     report: Path | None,
     status: Console,
 ) -> bool:
@@ -175,14 +175,14 @@ def _run(
         for reported in hunters.over(each(cases, status, deadline, itemgetter(1))):
             for item in reported:
                 if isinstance(item, Remark):
-                    found.remarks.append(item)
+                    results.remarks.append(item)
                 else:
-                    found.trials.append(item)
+                    results.trials.append(item)
             if report is not None and time.monotonic() > saved + _SAVED:
-                write_json(report, found.to_dict())
+                write_json(report, results.to_dict())
                 saved = time.monotonic()
     except KeyboardInterrupt:
-        status.print(f"{len(found.trials)} cases were timed")
+        status.print(f"{len(results.trials)} cases were timed")
         return False
     return True
 

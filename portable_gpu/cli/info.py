@@ -38,8 +38,8 @@ _FIRST = (
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """The device that a call without ``engine=`` runs on, or why there is none."""
+class _DefaultDevice:
+    """The device that a call without ``engine=`` runs on, or the reason why there is none."""
 
     index: str | None
     reason: str
@@ -60,23 +60,23 @@ def info(
         raise typer.Exit(1)
 
 
-def _choose(found: list[DeviceInfo]) -> _Choice:
+def _choose(found: list[DeviceInfo]) -> _DefaultDevice:
     try:
         device, reason = choose_device()
     except PortableGPUError as error:
-        return _Choice(None, str(error), None)
+        return _DefaultDevice(None, str(error), None)
     chosen = next(entry for entry in found if entry.device == device)
     forced = os.environ.get(CLASS_VARIABLE) or None
     try:
         target = Engine(device, caller=False).target  # it tries out how lanes exchange values
     except PortableGPUError as error:
-        return _Choice(chosen.index, str(error), None)
+        return _DefaultDevice(chosen.index, str(error), None)
     if forced is not None:
         reason = f"{reason}; {CLASS_VARIABLE}={forced} forces its class"
-    return _Choice(chosen.index, reason, target)
+    return _DefaultDevice(chosen.index, reason, target)
 
 
-def _describe(found: list[DeviceInfo], choice: _Choice) -> dict[str, Any]:
+def _describe(found: list[DeviceInfo], choice: _DefaultDevice) -> dict[str, Any]:
     return {
         "portable_gpu": __version__,
         "environment": {name: os.environ.get(name) for name in (DEVICE_VARIABLE, CLASS_VARIABLE)},
@@ -118,7 +118,7 @@ def _describe_target(target: Target) -> dict[str, Any]:
     }
 
 
-def _show(found: list[DeviceInfo], choice: _Choice) -> None:
+def _show(found: list[DeviceInfo], choice: _DefaultDevice) -> None:
     console = Console()
     for entry in found:
         facts = entry.target.facts

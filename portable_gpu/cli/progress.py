@@ -14,7 +14,7 @@ from portable_gpu.cli.console import Console
 
 
 def progress_bar(status: Console) -> Progress:
-    """What is being done, how many of how many, and since when; nothing where no one looks."""
+    """A bar with the current item, the count and the elapsed time; only on a terminal."""
     return Progress(
         TextColumn("{task.description:<36}"),
         BarColumn(),
@@ -35,13 +35,13 @@ def each(
     deadline: float = inf,
     name: Callable[[T], Any] = lambda item: item,
 ) -> Iterator[T]:
-    """The items one after the other under a bar, until a deadline of the monotonic clock.
+    """Yield the items in order with a progress bar, until a deadline of the monotonic clock.
 
     Args:
-        items: What is done.
-        status: Where the bar is shown.
-        deadline: When no further one is begun.
-        name: How the bar calls an item.
+        items: The items.
+        status: The console that shows the bar.
+        deadline: The time after which no further item is yielded.
+        name: Gives the text for an item in the bar.
     """
     with progress_bar(status) as progress:
         task = progress.add_task("", total=len(items))

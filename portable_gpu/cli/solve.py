@@ -109,17 +109,17 @@ def solve(
 
     one_of(ordering, ("auto", *METHODS), "--ordering")
     engine = Engine(device)
-    clock = _Clock(Console(stderr=True))
-    with clock.phase("read"):
+    timer = _PhaseTimer(Console(stderr=True))
+    with timer.phase("read"):
         rows = _rows_of(matrix, right_side)
         A = _matrix(matrix)
         B = None if right_side is None else _right_side(right_side)
-    with clock.phase("analysis"):
+    with timer.phase("analysis"):
         symbolic = analyze(A, ordering, triangle=triangle, engine=engine)
         whole = symbolic.pattern.whole(symbolic.pattern.values(A))
     if B is None:
         B = whole @ np.ones((rows, 1), whole.dtype)
-    with clock.phase("factorisation", shown=False):
+    with timer.phase("factorisation", shown=False):
         factor = factor_for(
             A,
             dtype,
@@ -130,7 +130,7 @@ def solve(
             progress=True,
             engine=engine,
         )
-    with clock.phase("solve"):
+    with timer.phase("solve"):
         X = factor.solve(B, refine=steps)
     error = _backward_error(whole, X, B)
     _check(error, rows, X.dtype if steps == "auto" else factor.dtype)
@@ -139,15 +139,18 @@ def solve(
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    result = _figures(whole, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
+    result = _figures(whole, B, symbolic, engine, factor.dtype, limit, timer.seconds, error)
     if report is not None:
         write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **result})
     _print(Console(), matrix, result)
 
 
 @dataclass
-class _Clock:
-    """Seconds of phases; on a terminal the one at work is shown, if it does not do so itself."""
+class _PhaseTimer:
+    """Measures the seconds of phases, and shows the current one on a terminal.
+
+    A phase that shows its own progress is not shown here (``shown=False``).
+    """
 
     status: Console
     seconds: dict[str, float] = field(default_factory=dict)

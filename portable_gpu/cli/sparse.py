@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from portable_gpu.bench.noise import Listener
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
@@ -83,7 +83,7 @@ def sparse(
     options += [] if device is None else ["--device", device]
     result = _Found()
     complete = _run(contest, matrices, result, status)
-    head = Report(engine, [], turns, ["bench", "sparse", *options], device)
+    head = BenchReport(engine, [], turns, ["bench", "sparse", *options], device)
     head.noise = listener.noise([row.ours for row in result.rows], engine.maps_host_memory)
     if report is not None:
         write_json(report, _content(head, contest, result))
@@ -125,7 +125,7 @@ def _run(contest: SparseContest, matrices: dict[str, Any], found: _Found, status
     return True
 
 
-def _content(head: Report, contest: SparseContest, found: _Found) -> dict[str, Any]:
+def _content(head: BenchReport, contest: SparseContest, found: _Found) -> dict[str, Any]:
     content = head.to_dict()
     content["versions"] |= contest.versions
     content["sparse"] = {

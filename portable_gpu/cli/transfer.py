@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from portable_gpu.bench.noise import Listener
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.transfer import TRANSFER_PEERS, USUAL, TransferRow, transfers
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
@@ -49,7 +49,7 @@ def transfer(
                 status.print(escape(result), soft_wrap=True)
     command = ["bench", "transfer", "--sizes", ",".join(map(str, requested)), "--turns", str(turns)]
     command += ["--peers", ",".join(names) or "none"]
-    head = Report(engine, [], turns, command, device)
+    head = BenchReport(engine, [], turns, command, device)
     head.noise = listener.noise([row.ours for row in rows], True)
     if report is not None:
         write_json(report, head.to_dict() | {"transfers": [asdict(row) for row in rows]})

@@ -1,4 +1,4 @@
-"""What a call would do, and what tells it."""
+"""Explanations of calls: the variant that a call takes, and the reasons."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SHOWN = 5  # estimates that are printed
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call would do.
+    """The variant that a call takes, and the reasons for the choice.
 
     Attributes:
-        operation: What was asked about, with its sizes: ``gemm 64 x 64 x 64 float32``.
-        path: The path's name (``tiled``, ``packed``, ``rows``, ``columns`` ...).
-        kernels: The templates it launches, in order (``gemm/gemm``).
-        policy: The policy's fields; empty where the path has none.
-        origin: Where the policy came from: a row of a table, or a formula by name.
-        why: Why this path, in a sentence or two.
-        details: What follows from policy and sizes (groups, splits ...).
-        evidence: Of a row: what it was measured against, where and when.
-        estimates: The estimated seconds of a call by each variant, launches included, the first
-            choice first; ``None`` for a variant that a rule puts after another one.
+        operation: The operation with its sizes: ``gemm 64 x 64 x 64 float32``.
+        path: The name of the path (``tiled``, ``packed``, ``rows``, ``columns`` ...).
+        kernels: The templates that it launches, in order (``gemm/gemm``).
+        policy: The fields of the policy; empty if the path has none.
+        origin: The source of the policy: a row of a table, or the name of a formula.
+        why: The reason for this path, in a sentence or two.
+        details: Values computed from the policy and the sizes (groups, splits ...).
+        evidence: If the policy is a row of a table, the measurement behind the row.
+        estimates: The estimated seconds of a call with each variant, launches included, in the
+            order of preference; ``None`` for a variant that a rule puts after another one.
     """
 
     operation: str
@@ -68,12 +68,12 @@ class Explanation:
 
 
 def explanation(operation: str, variants: Sequence[Variant], target: Target) -> Explanation:
-    """What the best of a problem's variants is.
+    """Explain the best of a problem's variants.
 
     Args:
-        operation: What was asked about.
-        variants: Every way to compute it.
-        target: For what device.
+        operation: The operation with its sizes.
+        variants: The variants that can compute it.
+        target: The target that they are for.
     """
     costs = DeviceCosts.of("device", target)
     first = first_of_decisions(variants)
@@ -88,15 +88,17 @@ def explanation(operation: str, variants: Sequence[Variant], target: Target) -> 
         details=best.details,
         evidence=best.evidence,
         estimates={
-            one.name: one.seconds(costs) if first.get(one.decision, one) is one else None
-            for one in (best, *others)
+            variant.name: (
+                variant.seconds(costs) if first.get(variant.decision, variant) is variant else None
+            )
+            for variant in (best, *others)
         },
     )
 
 
-#: What a family of operations gives: an explanation for C-ordered arrays, with no device.
-#: Called with the operation's name, the sizes, a dtype, a target and a tuning table, and the
-#: function's own options by keyword.
+#: A function that explains a call on C-ordered arrays without a device.  Its arguments are the
+#: operation's name, the sizes, a dtype, a target and a tuning table; the options of the operation
+#: are keywords.
 Explainer: TypeAlias = Callable[..., Explanation]
 
 

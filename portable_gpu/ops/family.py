@@ -1,13 +1,13 @@
-"""The record of a family: all that the commands have to know of its operations.
+"""The record of a family, which tells the commands about its operations.
 
 ``ops/<family>/family.py`` makes one, and :mod:`portable_gpu.ops.registry` lists it::
 
-    Family ─┬─ operations   OperationRecord  what it computes        explain, render, check-isa,
+    Family ─┬─ operations   OperationRecord  public functions        explain, render, check-isa,
             │                                                        warm-up
-            ├─ benchmarks   Benchmark        what is timed           bench
-            ├─ tuning       Tuning           what a policy must do   tune
-            ├─ checks                        what it must give       selftest
-            └─ kernels      Compiled         what its text must be   check-isa
+            ├─ benchmarks   Benchmark        timed cases             bench
+            ├─ tuning       Tuning           problems of policies    tune
+            ├─ checks                        checks of results       selftest
+            └─ kernels      Compiled         checks of assembly      check-isa
 
 Functions of a record take a :class:`~portable_gpu.ops.case.Case`: one operation on one size.
 """
@@ -74,13 +74,13 @@ def _as_it_is(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Typical:
-    """What ``warm_up`` builds of an operation.
+    """The calls of an operation that ``warm_up`` makes.
 
     Attributes:
-        sizes: Typical ones.
-        options: The calls to make with a size, by the options of each.
-        common: Whether it is built where no operation is named.
-        function: What is called, if not the operation's own function.
+        sizes: The typical sizes.
+        options: Gives the options of each call of a size.
+        common: Whether ``warm_up()`` without names includes the operation.
+        function: The function to call, if it is not the operation's own.
     """
 
     sizes: tuple[Shape, ...]
@@ -94,17 +94,18 @@ class OperationRecord:
     """A public function.
 
     Attributes:
-        name: As it is called in ``portable_gpu``, or in ``portable_gpu.linalg``.
+        name: The function's name in ``portable_gpu`` or ``portable_gpu.linalg``.
         function: The function.
-        explain: Says which path a call takes, and why.
-        specializations: What it builds by default; ``None`` where that is another one's.
-        compiled: The dtypes in which ``check-isa`` compiles that, unless all are asked for.
-        extents: How many numbers a size has; ``None`` for any.
-        shapes: Shapes of the operands of a case, as stored.
-        options: What the function, and its explanation, take for a case by keyword.
-        transposes: The options that say whether an operand is transposed, a letter each.
-        exact: Whether results are exact; complex numbers are then not taken.
-        typical: What ``warm_up`` builds; ``None`` where nothing is typical.
+        explain: Explains which path a call takes.
+        specializations: The kernels that it builds by default; ``None`` if another operation has
+            the same ones.
+        compiled: The dtypes for which ``check-isa`` compiles the kernels, unless it compiles all.
+        extents: The number of extents of a size; ``None`` for any number.
+        shapes: Gives the shapes of the stored operands of a case.
+        options: Gives the keyword arguments of the function, and of ``explain``, for a case.
+        transposes: The options, of one letter each, that transpose an operand.
+        exact: Whether results are exact; then there are no cases of complex numbers.
+        typical: The calls of ``warm_up``; ``None`` if there are none.
     """
 
     name: str
@@ -122,24 +123,24 @@ class OperationRecord:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Comma lists as ``--sizes`` takes them, by kind of device."""
+    """The sizes for each kind of device; comma lists as ``--sizes`` takes them."""
 
     cpu: str
     gpu: str
 
     def of(self, on_cpu: bool) -> str:
-        """Those of a kind of device."""
+        """The sizes for a kind of device."""
         return self.cpu if on_cpu else self.gpu
 
 
 @dataclass(frozen=True)
 class RandomSizes:
-    """Sizes of one kind, at random: ``bench hunt`` has a row of them for each dtype.
+    """Random sizes of one kind; ``bench hunt`` has a row for each dtype.
 
     Attributes:
-        name: Of the kind.
-        dtypes: Of the rows.
-        draw: One size, given a source of random numbers, and whether it is for a CPU.
+        name: The name of the kind.
+        dtypes: The dtypes of the rows.
+        draw: Draws a size from a source of random numbers, for a CPU or not.
     """
 
     name: str
@@ -149,14 +150,14 @@ class RandomSizes:
 
 @dataclass(frozen=True)
 class Contested:
-    """An operation whose choices ``bench dispatch`` times against every way by hand.
+    """An operation for which ``bench dispatch`` compares the library's choice with all variants.
 
     Attributes:
-        draw: A random size, for a CPU or not.
-        problem: Of a case, of contiguous arrays.
-        variants: Of a problem, a target and a table.
-        nbytes: Of the operands of a case; all but the last one are inputs.
-        scalars: Of a call.
+        draw: Draws a random size, for a CPU or not.
+        problem: Gives the problem of a case of contiguous arrays.
+        variants: Gives the variants of a problem, for a target and a table.
+        nbytes: Gives the bytes of each operand of a case; the last operand is the output.
+        scalars: The scalars of a call.
     """
 
     draw: Callable[[random.Random, bool], Size]
@@ -168,32 +169,33 @@ class Contested:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How an operation is timed.
+    """The timed cases of an operation.
 
     Attributes:
-        sizes: What is timed unless sizes are named.
-        roofline: The same for the picture of the roofline.
-        flop: Floating-point operations of a case; comparisons count as such.
-        bytes: The least traffic of a case: every operand moved once.
-        oracle: Given a case and its operands, finds the error of a result.
-        form: How errors describe a size.
-        label: How pictures do.
-        operands: What is made of random operands, uniform in [-1, 1), before they are used; they
-            stay as they are.
-        like_numpy: The same call in a library of NumPy's names (NumPy, PyTorch, CuPy), given a
-            case, its operands and the library; ``None`` where that has none.
-        by_flop: Whether its rate is told in flop, not in bytes.
-        more_sizes: Further ones where the whole family is timed.
-        variants: The cases of a size, given what follows its slash and whether the operation was
-            asked for by its own name; none where only others of the family have such a variant.
+        sizes: The default sizes.
+        roofline: The sizes for the roofline picture.
+        flop: Gives the floating-point operations of a case; comparisons count as such.
+        bytes: Gives the least traffic of a case, in which each operand is moved once.
+        oracle: Gives the function that computes the error of a result, for a case and its
+            operands.
+        form: The description of a size in error messages.
+        label: The description of a size in pictures.
+        operands: Makes the operands from random arrays, uniform in [-1, 1), which it does not
+            change.
+        like_numpy: Gives the call in a library with NumPy's names (NumPy, PyTorch, CuPy) for a
+            case, its operands and the library; ``None`` if the library lacks the operation.
+        by_flop: Whether the rate is given in flop/s instead of bytes/s.
+        more_sizes: Further sizes for timings of the whole family.
+        variants: Gives the cases of a size, for the text after its slash and whether the command
+            names the operation itself; none if only other operations have such a variant.
         batched: Whether a size may have a batch.
-        manners: By dtype, what may follow it after a colon: see :attr:`Case.manner`.
-        call: Our call, given a case and whether arrays are NumPy's; by default the operation's
+        manners: The texts that may follow a dtype after a colon; see :attr:`Case.manner`.
+        call: Gives our call for a case, on NumPy arrays or not; by default the operation's
             function with its options.
-        on_matrix_units: Whether the roof of matrix units is above it.
-        ladders: The ladders that lead to it on an engine's device (``bench --ladder``).
-        random: What ``bench hunt`` draws, a kind each.
-        contested: What ``bench dispatch`` times.
+        on_matrix_units: Whether the roof of matrix units applies.
+        ladders: Gives the ladders of the operation on an engine's device (``bench --ladder``).
+        random: The kinds of random sizes of ``bench hunt``.
+        contested: The comparison of ``bench dispatch``.
     """
 
     sizes: Sizes
@@ -219,15 +221,16 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What the tuner does for a family's policies.
+    """The problems on which the tuner measures and checks a family's policies.
 
     Attributes:
-        operation: What is timed.
-        shapes: Every kind of problem that has rows of its own, large and small.
-        grid: By operation, other problems, on none of which a winner may be slower: rows serve
-            shapes that nobody raced.
-        edge_checks: What a policy must get right: checks at the edges of its tile
-            (:meth:`Policy.edges`) in a dtype, given the problems that it is for.
+        operation: The operation that is timed.
+        shapes: The sizes that are measured: large and small problems of each kind that has its own
+            rows in the table.
+        grid: Further problems, by operation.  A new policy must not be slower on any of them,
+            because a row is also used for shapes that were not measured.
+        edge_checks: Gives the checks that a policy must pass: sizes at the edges of its tile
+            (:meth:`Policy.edges`), for a dtype and the problems that the policy is for.
     """
 
     operation: str
@@ -238,15 +241,15 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What ``check-isa`` asks of a kernel's assembly, beside what it asks of every kernel's.
+    """The requirements of ``check-isa`` on a kernel's assembly that not all kernels have.
 
     Attributes:
         shown: The operation for which the documentation shows the kernel; empty if it does not.
-        folds: Whether lanes fold values, and so exchange them as the target says.
-        matrix: Whether the inner loop has matrix instructions.
-        fma_share: Of an inner loop of multiply-adds, their least share among its vector and local
-            memory instructions for a policy.
-        strided: Whether its loops go over memory alone, and multiply places by strides.
+        folds: Whether lanes combine values, for which they must use the target's exchange.
+        matrix: Whether the inner loop must have matrix instructions.
+        fma_share: Gives, for a policy, the smallest share of multiply-adds among the vector and
+            local memory instructions of the inner loop.
+        strided: Whether the loops only go over memory, with addresses computed from strides.
     """
 
     shown: str = ""
@@ -261,13 +264,13 @@ class Family:
     """A folder of kernels, and the public functions that they compute.
 
     Attributes:
-        name: The folder's, which names of kernels in tuning tables begin with.
+        name: The name of the folder; kernels in tuning tables have it as a prefix.
         operations: The public functions.
-        checks: What selftest runs, given the dtypes that the device has.
-        benchmarks: What is timed, by operation; the family's name stands for all of them, unless it
-            is one of them.
-        tuning: Of its policies; ``None`` where it has none.
-        kernels: What compiled kernels are held to, by template.
+        checks: Gives the checks of selftest for the dtypes that the device has.
+        benchmarks: The timed cases, by operation.  On the command line the family's name stands
+            for all operations, unless one of them has that name.
+        tuning: The problems of the tuner; ``None`` if the family has no policies.
+        kernels: The requirements on the assembly, by template.
     """
 
     name: str

@@ -214,7 +214,9 @@ def complete(
     if target.size:
         plan = invocation.plan(call.engine, views)
         if invocation.report is not None:
-            small, reported = call.beside(invocation.report.shape, invocation.report.dtype)
+            small, reported = call.additional_output(
+                invocation.report.shape, invocation.report.dtype
+            )
             operands = [*views, small]
     result = call.run(plan, operands, invocation.scalars)
     if not call.is_planned:

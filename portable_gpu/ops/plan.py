@@ -46,8 +46,8 @@ def plan(
         ArgumentError: No such operation, or arguments that it does not take.
         As the function: A dtype, a shape or an option is refused, or a kernel does not build.
 
-    Cost: that of the function's first call, but for its kernels.  A call of the plan has less host
-        time than one of the function, which looks up what it has met before.
+    Cost: that of the function's first call, except for its kernels.  A call of the plan has less
+        host time than one of the function, which looks up what it has met before.
 
     Example::
 

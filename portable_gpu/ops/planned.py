@@ -1,4 +1,4 @@
-"""Calls that are checked, chosen and built once, to be made again and again."""
+"""Calls that are checked and built once, and then made many times."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.repeat import signature
 
-_INPUTS, _OUTPUTS = ("x", "a", "b"), ("out", "c", "y")  # what operations call their arrays
+_INPUTS, _OUTPUTS = ("x", "a", "b"), ("out", "c", "y")  # the names of arrays in operations
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
 
 
 class PlannedCall:
     """An operation ready to run on arrays like those that it was planned for.
 
-    Cost: that of the operation, and the host time of a look at the arrays and of the launches.
-    Where an array has to be converted or sent to the device, each call does that anew, at the host
-    time of the operation's own function.
+    Cost: that of the operation, and the host time of checking the arrays and of the launches.  If
+    an array has to be converted or copied to the device, each call does so, and takes as much host
+    time as the operation's own function.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
-        given: Sequence[Any],
+        positional: Sequence[Any],
         options: Mapping[str, Any],
         engine: Engine | None,
         queue: cl.CommandQueue | None,
     ) -> None:
-        """Check a call, choose how it is computed and build its kernels; it is not run.
+        """Check a call, choose its variant and build its kernels, without running it.
 
         Args:
-            function: The operation's.
-            given, options: Its arguments.
-            engine, queue: As it takes them.
+            function: The function of the operation.
+            positional, options: Its arguments.
+            engine, queue: Its ``engine`` and ``queue``.
 
         Raises:
             ArgumentError: The function takes no such arguments, or ``wait_for`` is among them.
@@ -51,7 +51,7 @@ class PlannedCall:
         check_place(engine, queue)
         parameters = parameters_of(function)
         try:
-            bound = parameters.bind(*given, **options)
+            bound = parameters.bind(*positional, **options)
         except TypeError as error:
             raise ArgumentError(f"a plan of {function.__name__}: {error}") from None
         if "wait_for" in bound.arguments:
@@ -76,7 +76,7 @@ class PlannedCall:
             elif name in _OUTPUTS and value is not None:
                 out = name
         result = None if out is None else self._arguments[out]
-        #: Inputs that are the output itself.
+        #: The inputs that are the output itself.
         self._updated = [n for n in inputs if out is not None and self._arguments[n] is result]
         self._inputs = [name for name in inputs if name not in self._updated]
         self._outputs = [] if out is None else [out]
@@ -87,7 +87,7 @@ class PlannedCall:
         return f"<PlannedCall {self._function.__name__} of {arrays or 'nothing'}>"
 
     def _prepare(self) -> None:
-        """Have the call prepared, and note what others like it need; no array is kept."""
+        """Prepare the call, and keep what repeated calls need, except the arrays."""
         planning = Planning(self._engine, self._queue)
         self._call(self._arguments, planning, None)
         assert planning.call is not None
@@ -95,7 +95,7 @@ class PlannedCall:
         self._arguments |= dict.fromkeys([*self._inputs, *self._updated, *self._outputs])
         self._kinds = [_kind(array) for array in (*inputs, *out)]
         self._state = planning.call.home
-        # Of what runs them: the inputs, the arrays of an epilogue, the output.
+        # A repeated call takes the inputs, the arrays of an epilogue and the output.
         self._extras = planning.arrays[len(inputs) :]
         everything = (*inputs, *self._extras, *out)
         self._signature = signature(everything) if everything else None
@@ -106,18 +106,18 @@ class PlannedCall:
         self._again = planning.again if same and self._signature is not None else None
 
     def __call__(self, *operands: Any) -> Any:
-        """Do it.
+        """Run the operation on the given arrays.
 
         Args:
-            operands: Arrays of the kinds planned for: same shapes, strides and dtypes, NumPy arrays
-                or device arrays of the same queue; those that the plan was made with, in the
-                order of the function's parameters.
+            operands: An array for each one that the plan was made with, in the order of the
+                function's parameters.  Shapes, strides, dtypes and queues must be the same, and
+                NumPy arrays stand for NumPy arrays.
 
         Returns:
-            As the function.
+            The result of the function.
 
         Raises:
-            ArgumentTypeError: One of them is no array.
+            ArgumentTypeError: An operand is not an array.
             ArgumentError: The arrays are of another kind than the plan's, or its engine is closed.
             OverlapError: The output shares memory with an input or an array of the epilogue.
         """
@@ -125,16 +125,16 @@ class PlannedCall:
         if state.engine.is_closed:
             raise ArgumentError("the plan's engine is closed; make the plan anew")
         if again is not None and operands:
-            given = operands
+            arrays = operands
             if self._extras:
                 last = len(self._inputs)
-                given = (*operands[:last], *self._extras, *operands[last:])
-            home = self._home
-            if signature(given) == self._signature and (home is None or given[0].queue is home):
+                arrays = (*operands[:last], *self._extras, *operands[last:])
+            queue = self._home
+            if signature(arrays) == self._signature and (queue is None or arrays[0].queue is queue):
                 if self._outputs:
-                    result = again.run(state, given[:-1], given[-1])
+                    result = again.run(state, arrays[:-1], arrays[-1])
                 else:
-                    result = again.run(state, given)
+                    result = again.run(state, arrays)
                 if result is not None:
                     return result
         names = [*self._inputs, *self._outputs]
@@ -147,21 +147,23 @@ class PlannedCall:
     def _check(self, names: Sequence[str], operands: Sequence[Any]) -> None:
         """Raise ArgumentError or ArgumentTypeError unless arrays are of the kinds planned for."""
         if len(operands) != len(names):
-            wanted = ", ".join(names) or "none"
-            raise ArgumentError(f"{len(operands)} arrays are given; the plan is for {wanted}")
+            names_expected = ", ".join(names) or "none"
+            raise ArgumentError(
+                f"{len(operands)} arrays are given; the plan is for {names_expected}"
+            )
         for name, array, planned in zip(names, operands, self._kinds, strict=True):
-            found = _kind(array)
-            if found != planned:
-                where = " on another queue" if found[0] == planned[0] else ""
+            kind = _kind(array)
+            if kind != planned:
+                where = " on another queue" if kind[0] == planned[0] else ""
                 error = ArgumentError if isinstance(array, _ARRAYS) else ArgumentTypeError
-                raise error(f"{name} is {found[0]}{where}; the plan is for {planned[0]}")
+                raise error(f"{name} is {kind[0]}{where}; the plan is for {planned[0]}")
 
     def _call(self, arguments: Mapping[str, Any], engine: Any, queue: Any) -> Any:
         return self._function(*self._unnamed, **arguments, engine=engine, queue=queue)
 
 
 def _as_number(value: Any) -> Any:
-    """A NumPy array of no axes as the number that it holds now; all else as it is."""
+    """The number in a NumPy array without axes; any other value unchanged."""
     return value[()] if isinstance(value, np.ndarray) and not value.shape else value
 
 
@@ -170,10 +172,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _kind(array: Any) -> tuple[str, Any]:
-    """What a plan asks of an array: a description, and its queue."""
+    """The properties that an array shares with the planned one: a description, and its queue."""
     if not isinstance(array, _ARRAYS):
         return f"a {type(array).__name__}", None
-    lies = f"{array.dtype}{list(array.shape)} with strides {array.strides}"
+    properties = f"{array.dtype}{list(array.shape)} with strides {array.strides}"
     if isinstance(array, DEVICE_KINDS):
-        return f"a device array {lies}", array.queue
-    return f"a NumPy array {lies}", None
+        return f"a device array {properties}", array.queue
+    return f"a NumPy array {properties}", None

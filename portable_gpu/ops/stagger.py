@@ -1,9 +1,10 @@
-"""Where pitches are multiples of large powers of two: work-groups that begin at different channels.
+"""Staggered starts of work-groups, against conflicts of memory channels.
 
-Memory is dealt out to channels in turn, a few hundred bytes each.  Rows whose pitch is a multiple
-of a whole turn begin at the same channel, and groups that walk along them in step all meet there.
-So each group begins a few steps further along than its neighbour, and ends where it began
-(Tensile's StaggerU).  The order of a sum depends on the group's number alone.
+Addresses are interleaved over the memory channels in blocks of a few hundred bytes.  If the pitch
+of rows is a multiple of the whole interleave, all rows start at the same channel, and groups that
+read their rows in step all use one channel at a time.  So each group starts some steps later in its
+row than the group before, and wraps around (Tensile's StaggerU).  The order of a sum depends only
+on the group's number.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Stagger:
-    """Group number ``g`` begins at step ``g % starts * stride``.
+    """Group number ``g`` starts at step ``g % starts * stride``.
 
     Attributes:
-        starts: How many places to begin at.
-        stride: Steps from one to the next.
+        starts: The number of different starts.
+        stride: The number of steps from one start to the next.
     """
 
     starts: int
@@ -27,17 +28,17 @@ class Stagger:
 
 
 def stagger(target: Target, pitch: int, moved: int, steps: int) -> Stagger | None:
-    """Where groups begin to walk along rows; ``None`` where that does not matter.
+    """The starts of the groups in their rows; ``None`` if there are no conflicts of channels.
 
     Args:
-        target: Whose memory.
-        pitch: Bytes from a row to the next.
-        moved: Bytes of a row that a group reads in a step.
-        steps: Whole steps of a row.
+        target: The device.
+        pitch: The bytes from the start of a row to that of the next.
+        moved: The bytes of a row that a group reads in a step.
+        steps: The number of whole steps of a row.
     """
-    turn = target.memory_channels * target.channel_bytes
-    if not turn or not pitch or pitch % turn:
+    interleave = target.memory_channels * target.channel_bytes
+    if not interleave or not pitch or pitch % interleave:
         return None
     stride = -(-target.channel_bytes // moved)
-    starts = min(turn // (stride * moved), steps // stride)
+    starts = min(interleave // (stride * moved), steps // stride)
     return Stagger(starts, stride) if starts > 1 else None

@@ -1,4 +1,4 @@
-"""Build ahead what calls will need: by making such calls."""
+"""Build the programs that calls will need, by making typical calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPICAL: dict[str, Typical] = {
     for operation in family.operations
     if operation.typical is not None
 }
-#: What is built where no operation is named.
+#: The operations that ``warm_up()`` without names includes.
 COMMON = tuple(name for name, typical in _TYPICAL.items() if typical.common)
 
 
@@ -61,8 +61,8 @@ def _calls(
     for extents in typical.sizes if sizes is None else [tuple(sizes)]:
         wrong = operation.extents not in (None, len(extents)) or not extents or min(extents) < 1
         if wrong:
-            wanted = operation.extents or "1 or more"
-            raise ArgumentError(f"{name} takes {wanted} sizes, each above 0; got {extents}")
+            expected = operation.extents or "1 or more"
+            raise ArgumentError(f"{name} takes {expected} sizes, each above 0; got {extents}")
         shapes = operation.shapes(Case(name, extents, str(dtype)))
         arrays = [np.ones(shape, dtype) for shape in shapes]
         for options in typical.options(extents):

@@ -49,8 +49,8 @@ def spread(view: View, shape: Shape) -> Shape:
     if view.shape == shape:
         return view.strides
     missing = len(shape) - len(view.shape)
-    own = (0 if n == 1 else step for n, step in zip(view.shape, view.strides, strict=True))
-    return (0,) * missing + tuple(own)
+    strides = (0 if n == 1 else step for n, step in zip(view.shape, view.strides, strict=True))
+    return (0,) * missing + tuple(strides)
 
 
 def common_dtype(kinds: Mapping[str, Any]) -> DType:
@@ -64,18 +64,18 @@ def common_dtype(kinds: Mapping[str, Any]) -> DType:
     rank = max((_rank(kind) for kind in weak), default=-1)
     try:
         if dtypes:
-            found = np.result_type(*dtypes)
-            if rank > _rank_of(found):
-                is_exact = found.kind in "biu"  # then a Python complex is complex128
+            common = np.result_type(*dtypes)
+            if rank > _rank_of(common):
+                is_exact = common.kind in "biu"  # then a Python complex is complex128
                 wide = np.complex128 if is_exact else np.complex64
-                found = np.result_type(found, (np.bool_, np.int64, np.float64, wide)[rank])
+                common = np.result_type(common, (np.bool_, np.int64, np.float64, wide)[rank])
         else:
-            found = np.dtype((np.bool_, np.int64, np.float64, np.complex128)[max(rank, 0)])
-        element(found)
+            common = np.dtype((np.bool_, np.int64, np.float64, np.complex128)[max(rank, 0)])
+        element(common)
     except TypeError as error:
         each = ", ".join(f"{name} is {getattr(k, '__name__', k)}" for name, k in kinds.items())
         raise DTypeError(f"{each}: {error}; convert one of them") from None
-    return found
+    return common
 
 
 def _rank(kind: type) -> int:

@@ -1,4 +1,4 @@
-"""One call of a public function: its queue, its arrays' views, its result."""
+"""A call of a public function: its queue, the views of its arrays, and its result."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 
 class Planning:
-    """Stands for ``engine=`` in a call that is prepared and not run, and for the call's key.
+    """Replaces ``engine=`` in a call that is prepared and not run, and receives the results.
 
     Attributes:
-        engine, queue: Where calls are to run.
-        call: The call.
-        arrays: Its inputs, as ``again`` takes others like them.
-        again: What runs on those; ``None`` where each call has to look at its arrays anew.
+        engine, queue: The engine and the queue that calls will run on.
+        call: The prepared call.
+        arrays: The inputs of the call, in the order in which ``again`` takes other arrays.
+        again: Repeats the call on other arrays; ``None`` if each call must check its arrays.
     """
 
     def __init__(self, engine: Engine | None, queue: cl.CommandQueue | None) -> None:
@@ -56,10 +56,10 @@ class Planning:
 
 
 class Call:
-    """One call: finds its queue, turns its arrays into views, and its results into arrays.
+    """A call, which finds its queue, makes views of its arrays, and returns its result.
 
-    With NumPy arrays alone the result is a NumPy array and :meth:`run` waits; with any device
-    array among the arguments it is a device array and nothing waits.  Use as::
+    If all arrays are NumPy arrays, the result is a NumPy array and :meth:`run` waits.  If any
+    array is a device array, the result is a device array and nothing waits.  Use as::
 
         call = Call([a, b], engine, queue, wait_for)
         x = call.input(a, "a")
@@ -67,13 +67,14 @@ class Call:
         return call.run(enqueue, (x, y))
 
     Attributes:
-        state: The queue that it runs on.
-        home: The state that remembers it: for NumPy arrays, of the engine's own queue.
-        queue: The queue, by the object by which the caller knows it.
-        host: Whether all arrays are of NumPy.
-        engine: The engine that it runs on.
-        wait_for: What its first kernel has to wait for.
-        is_planned: Whether it is prepared only, and nothing is enqueued.
+        state: The state of the queue that the call runs on.
+        home: The state that stores the call for repetitions; for NumPy arrays, that of the
+            engine's own queue.
+        queue: The queue, as the object that the caller has.
+        host: Whether all arrays are NumPy arrays.
+        engine: The engine that the call runs on.
+        wait_for: The events that the first kernel waits for.
+        is_planned: Whether the call is only prepared, and nothing is enqueued.
     """
 
     def __init__(
@@ -87,10 +88,10 @@ class Call:
         """Find the queue.
 
         Args:
-            arrays: Those that decide where the call runs (``None`` entries are skipped).
-            engine, queue, wait_for: As the caller gave them.
-            flop: Operations of the call, which may then run on the calling thread if its arrays
-                are of NumPy; ``None`` keeps it where it is.
+            arrays: The arrays whose queue decides where the call runs; ``None`` is skipped.
+            engine, queue, wait_for: The arguments of the public function.
+            flop: The operations of the call.  A small call on NumPy arrays may run on the calling
+                thread; ``None`` prevents that.
 
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
@@ -110,7 +111,7 @@ class Call:
             wait_for = events_of(wait_for)
         if self.host and flop is not None and queue is None and not wait_for:
             nbytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-            with contextlib.suppress(ArgumentError):  # it was closed meanwhile
+            with contextlib.suppress(ArgumentError):  # another thread has closed the engine
                 self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
@@ -122,7 +123,7 @@ class Call:
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
         self._keep: list[Any] = []
-        self._beside: list[Any] = []
+        self._additional_outputs: list[Any] = []
 
     def input(self, array: Any, name: str) -> View:
         """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""
@@ -144,11 +145,11 @@ class Call:
         """The view that the kernel writes, and later :meth:`finish` returns.
 
         Args:
-            shape: What the result must have.
-            dtype: Likewise.
-            out: The caller's array for it, or ``None`` for a fresh one.
-            name: How messages call ``out``.
-            read: Whether the kernel also reads it (``beta * c``).
+            shape: The shape of the result.
+            dtype: The dtype of the result.
+            out: The caller's output array, or ``None`` for a new one.
+            name: The name of ``out`` in messages.
+            read: Whether the kernel also reads the array (``beta * c``).
 
         Raises:
             ShapeError, DTypeError, ReadOnlyError, ArgumentError: ``out`` does not fit.
@@ -166,28 +167,31 @@ class Call:
         self._download = (buffer, out)
         return whole(buffer, staged)
 
-    def beside(self, shape: Shape, dtype: np.dtype[Any]) -> tuple[View, Any]:
-        """The view of something small that kernels write beside the result, and its array.
+    def additional_output(self, shape: Shape, dtype: np.dtype[Any]) -> tuple[View, Any]:
+        """The view of a small additional output of the kernels, and its array.
 
-        The array is of NumPy where the device works on the host's memory for arrays of NumPy.
+        The array is a NumPy array if the call is on NumPy arrays and the device works in the
+        host's memory.
         """
         if self.host and self.engine.maps_host_memory:
             array = np.empty(shape, dtype)
             return self._host_view(array, "an array", writable=True), array
         made = new_array(self.state, self.state.queue, shape, dtype)
-        self._beside.append(made)
+        self._additional_outputs.append(made)
         strides = contiguous_strides(shape)
         return View(made.base_data or self.state.empty_buffer, 0, shape, strides, dtype), made
 
     def run(
         self, plan: Plan | None = None, views: Sequence[View] = (), scalars: tuple[Any, ...] = ()
     ) -> Any:
-        """Enqueue a plan; wait (NumPy) or attach its event (pyopencl).  Not if it is planned only.
+        """Enqueue a plan, and wait (NumPy) or attach its event (pyopencl).
+
+        A call that is only prepared enqueues nothing.
 
         Args:
-            plan: What to enqueue; without it the result has no elements.
-            views: Of its inputs, then of the result.
-            scalars: What it takes besides.
+            plan: The plan; ``None`` if the result has no elements.
+            views: The views of the inputs, then of the result.
+            scalars: The scalars of the call.
 
         Returns:
             The result.
@@ -198,7 +202,7 @@ class Call:
             run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))
         else:
             state = self.state
-            if self._foreign:  # whatever is raised before they are held, they stay
+            if self._foreign:  # the state keeps them alive if an exception is raised
                 state.in_flight[id(self)] = self
             event = None
             try:
@@ -208,7 +212,7 @@ class Call:
                     event = state.event(event)
                     state.hold(event, self._foreign)
                     state.in_flight.pop(id(self), None)
-            for array in (self._result, *self._beside):
+            for array in (self._result, *self._additional_outputs):
                 state.cover(array, event)
         return self._result
 
@@ -217,7 +221,7 @@ class Call:
     def _run_on_host(self, plan: Plan, views: Sequence[View], scalars: tuple[Any, ...]) -> None:
         state = self.state
         event = plan.enqueue(state, *places(views), scalars, self.wait_for)
-        for array in self._beside:
+        for array in self._additional_outputs:
             state.cover(array, event)
         if self._download is None:
             state.wait(event)
@@ -325,7 +329,7 @@ def run_to_the_end(
     work: Callable[[], None],
     finish: Callable[[], None] | None = None,
 ) -> None:
-    """Do work that enqueues kernels and waits for them; let nothing leave before they are done.
+    """Do work that enqueues kernels and waits for them; return or raise only when they have ended.
 
     Python may raise between any two steps: a signal handler's exception, or a failing launch.
     Kernels that were enqueued by then go on.  ``memory`` stays alive until the queue is done, even

@@ -76,7 +76,7 @@ def direct_call(
     if sys.version_info < (3, 11) or arrays not in (1, 2) or not state.engine.takes_host_pointers:
         return None
     kernels = make()
-    if kernels.rooms or not kernels.launches:
+    if kernels.workspaces or not kernels.launches:
         return None
     is_simple = len(kernels.launches) == 1 and report is None
     if not is_simple or any(len(places) != 1 for places in kernels.places):

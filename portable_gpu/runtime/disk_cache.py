@@ -47,11 +47,11 @@ class DiskCache:
             return cls(None)
         if named:
             return cls(Path(named))
-        own = folders.cache_folder()
-        if own is None:
+        user_folder = folders.cache_folder()
+        if user_folder is None:
             _warn("", "this user has no home folder")
             return cls(None)
-        return cls(own / "programs")
+        return cls(user_folder / "programs")
 
     def read(self, key: str) -> bytes | None:
         """The payload stored under ``key``, if it is there and intact."""

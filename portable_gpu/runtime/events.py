@@ -50,7 +50,7 @@ class QueueEvents(list[cl.Event]):
         return events
 
     def renew(self) -> None:
-        """Record that the array was written again, by a command after all events of the list."""
+        """Record that the array was written again, by a command that follows the list's events."""
         if not self.is_untouched:
             list.clear(self)
             self._is_covered = False

@@ -74,37 +74,39 @@ def indexed(layout: Layout, key: Any) -> Layout:
         ArrayIndexError: The index is out of range, has too many items, or is not a basic one.
     """
     keys = key if isinstance(key, tuple) else (key,)
-    taken = sum(one is not None and one is not Ellipsis for one in keys)
+    indexed_axes = sum(item is not None and item is not Ellipsis for item in keys)
     ndim = len(layout.shape)
-    if taken > ndim:
-        raise ArrayIndexError(f"an index of {taken} axes is too long for shape {layout.shape}")
-    if sum(one is Ellipsis for one in keys) > 1:
+    if indexed_axes > ndim:
+        raise ArrayIndexError(
+            f"an index of {indexed_axes} axes is too long for shape {layout.shape}"
+        )
+    if sum(item is Ellipsis for item in keys) > 1:
         raise ArrayIndexError("an index can only have one ellipsis ('...')")
     offset = layout.offset
     shape: list[int] = []
     strides: list[int] = []
     axis = 0
-    for one in keys:
-        if one is None:
+    for item in keys:
+        if item is None:
             shape.append(1)
             strides.append(0)
             continue
-        if one is Ellipsis:
-            rest = axis + ndim - taken
+        if item is Ellipsis:
+            rest = axis + ndim - indexed_axes
             shape += layout.shape[axis:rest]
             strides += layout.strides[axis:rest]
             axis = rest
             continue
         extent, stride = layout.shape[axis], layout.strides[axis]
-        if isinstance(one, slice):
-            start, stop, step = _bounds_of(one, extent)
+        if isinstance(item, slice):
+            start, stop, step = _bounds_of(item, extent)
             count = len(range(start, stop, step))
             if count:  # an empty view may begin nowhere
                 offset += start * stride
             shape.append(count)
             strides.append(step * stride)
         else:
-            at = _position(one)
+            at = _position(item)
             if not -extent <= at < extent:
                 raise ArrayIndexError(
                     f"index {at} is out of range for axis {axis} with size {extent}"
@@ -158,8 +160,8 @@ def as_shape(shape: Sequence[Any], size: int) -> Shape:
 def reshaped(shape: Shape, strides: Shape, new: Shape, itemsize: int) -> Shape | None:
     """The strides of the same elements in another shape, in C order; ``None`` if it takes a copy.
 
-    Axes that follow each other in memory are merged.  Each new axis has to divide what is left of
-    a merged one.
+    Axes that are contiguous with each other are merged.  Each new axis has to divide the remaining
+    extent of a merged one.
     """
     if 0 in new:
         return c_strides(new, itemsize)
@@ -171,17 +173,17 @@ def reshaped(shape: Shape, strides: Shape, new: Shape, itemsize: int) -> Shape |
             runs[-1] = (runs[-1][0] * extent, stride)
         else:
             runs.append((extent, stride))
-    found: list[int] = []
+    new_strides: list[int] = []
     rest, step = 1, itemsize
     for extent in reversed(new):
         if rest == 1 and extent != 1:
             rest, step = runs.pop()
         if rest % extent:
             return None
-        found.append(step)
+        new_strides.append(step)
         step *= extent
         rest //= extent
-    return tuple(found[::-1])
+    return tuple(new_strides[::-1])
 
 
 def transposed(layout: Layout, axes: Sequence[Any] | None) -> Layout:
@@ -235,5 +237,5 @@ def _axis(axis: Any, ndim: int) -> int:
 def spread(layout: Layout, shape: Shape) -> Layout:
     """The layout broadcast to a shape that it broadcasts to."""
     missing = len(shape) - len(layout.shape)
-    own = [0 if n == 1 else step for n, step in zip(layout.shape, layout.strides, strict=True)]
-    return Layout(layout.offset, shape, (0,) * missing + tuple(own))
+    strides = [0 if n == 1 else step for n, step in zip(layout.shape, layout.strides, strict=True)]
+    return Layout(layout.offset, shape, (0,) * missing + tuple(strides))

@@ -30,9 +30,9 @@ _VERSION = re.compile(r"PoCL (\d+)")
 _LINKER = Path(__file__).parent / "linker"
 _FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 _lock = threading.RLock()
-# The former values of variables that are set temporarily: by this thread, by another, or by a call
-# that a signal handler's exception has ended.  The first of these that ends restores them, because
-# PoCL has read them by then.
+# The original values of variables that calls set temporarily.  The call may be of this thread, of
+# another one, or one that an exception of a signal handler has ended.  The first call that ends
+# restores the values, because PoCL has read the variables by then.
 _before: dict[str, str | None] = {}
 _LIBRARIES = ("libgcc.a", "libgcc_s.so", "libc.so")
 

@@ -139,10 +139,10 @@ class _OnHost:
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
             in_flight[key] = memory
-            rooms = kernels.take_rooms(state) if kernels.rooms else None
+            workspaces = kernels.take_workspaces(state) if kernels.workspaces else None
             event = kernels.enqueue(state)
             state.wait(event)
-            del in_flight[key], rooms
+            del in_flight[key], workspaces
         except BaseException:
             state.finish()
             in_flight.pop(key, None)
@@ -192,24 +192,24 @@ def signature(arrays: Sequence[Any]) -> Key | None:
                 first.shape, first.strides, first.dtype,
                 second.shape, second.strides, second.dtype,
             )  # fmt: skip
-        found: Key = ()
+        key: Key = ()
         for array in arrays:
             if type(array) is not np.ndarray:
                 return None
-            found += array.shape, array.strides, array.dtype
-        return found
+            key += array.shape, array.strides, array.dtype
+        return key
     if type(first) not in DEVICE_KINDS or first.queue is None:
         return None
     queue = first.queue
     if len(arrays) == 1:
         return type(first), first.shape, first.strides, first.dtype, first.offset & 15
-    found = ()
+    key = ()
     for array in arrays:
         kind = type(array)
         if kind not in DEVICE_KINDS or array.queue is not queue:
             return None
-        found += kind, array.shape, array.strides, array.dtype, array.offset & 15
-    return found
+        key += kind, array.shape, array.strides, array.dtype, array.offset & 15
+    return key
 
 
 def remember(

@@ -1,8 +1,8 @@
-"""Calls done again: the launches of a plan, noted once and then repeated.
+"""Repeated calls: the launches of a plan are recorded once and then repeated.
 
-What a plan enqueues depends on where its arrays lie, and on its scalars.  So it enqueues once to a
-:class:`Recording`, which notes its launches.  Each gets a kernel object that has all its arguments;
-a later call sets those alone that are new: buffers, and the result's memory.
+The launches of a plan depend on the offsets of its arrays and on its scalars.  So the plan enqueues
+once to a :class:`Recording`, which stores the launches.  Each launch gets a kernel object with all
+arguments set.  A later call sets only the arguments that differ: the buffers of its arrays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.report import KernelReport, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
 
-_Places = list[tuple[Any, int]]  # what sets an argument, and which
-_NONE = Memory(0)  # that of no buffer
+_Places = list[tuple[Any, int]]  # the function that sets an argument, and the argument's index
+_NONE = Memory(0)  # stands for the memory of a buffer before the first call
 #: Bytes of a piece of workspace that stays with the kernel objects of a remembered call, for the
 #: pool takes 0.5 us: PoCL, a line of 1024 complex64 in 8.8 us, from the pool in 10.2.  A queue
 #: remembers 4096 calls, so of two pieces each at most 128 MiB stay, until calls are forgotten.
@@ -32,21 +32,21 @@ _KEPT = 16 << 10
 
 
 def have_equal_zeros(scalars: tuple[Any, ...]) -> bool:
-    """Whether there are complex numbers, of which equal ones may differ in the signs of zeros."""
+    """Whether there are complex scalars; equal complex numbers may differ in signs of zeros."""
     return any(isinstance(value, (complex, np.complexfloating)) for value in scalars)
 
 
 @dataclass(frozen=True, eq=False)
-class _Room:
-    """Workspace in a recorded launch: each call takes memory of its own for it."""
+class _Workspace:
+    """A piece of workspace in a recorded launch; each call allocates its own memory for it."""
 
     nbytes: int
 
 
 class Recording(QueueState):
-    """Takes the place of an in-order queue's state, and notes launches.
+    """Replaces the state of an in-order queue, and records launches.
 
-    Buffers are noted as plans give them: operands by their numbers, workspace as :class:`_Room`.
+    In the recorded launches, an operand is its index, and workspace is a :class:`_Workspace`.
     """
 
     def __init__(self, state: QueueState) -> None:
@@ -54,13 +54,13 @@ class Recording(QueueState):
         self.in_order = True
         self.empty_buffer = state.empty_buffer
         self.recording = []
-        self.rooms: list[_Room] = []
+        self.workspaces: list[_Workspace] = []
 
     def workspace(self, nbytes: int) -> Any:
         """See :meth:`QueueState.workspace`."""
         self._state.engine.check_allocation(nbytes)
-        self.rooms.append(_Room(nbytes))
-        return self.rooms[-1]
+        self.workspaces.append(_Workspace(nbytes))
+        return self.workspaces[-1]
 
     def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:
         """See :meth:`QueueState.counters_and_partials`."""
@@ -77,31 +77,32 @@ class Recording(QueueState):
 
 
 class Kernels:
-    """A kernel object for each launch of a call; one caller uses them at a time.
+    """A kernel object for each launch of a call; only one call uses them at a time.
 
     Attributes:
-        launches: Kernel objects, and what enqueues them without an event.
-        places: Of each operand, where it goes.
-        rooms: Bytes of each piece of workspace that a call takes anew, and where it goes.
-        memories: Of each operand, what is known of its last buffer.
-        offsets, scalars: Of each operand, in bytes, and what calls give, as they are set.
+        launches: The kernel objects, and the arguments that enqueue them without an event.
+        places: The arguments that each operand is set to.
+        workspaces: The bytes of each piece of workspace that a call allocates, and the arguments
+            that it is set to.
+        memories: The memory of each operand's last buffer.
+        offsets, scalars: The offset of each operand in bytes, and the scalars, as they are set.
     """
 
-    __slots__ = ("_staying", "launches", "memories", "offsets", "places", "rooms", "scalars")
+    __slots__ = ("_staying", "launches", "memories", "offsets", "places", "scalars", "workspaces")
 
     def __init__(
         self,
         state: QueueState,
         recorded: Recording,
         offsets: list[int],
-        given: tuple[Any, ...],
+        scalar_values: tuple[Any, ...],
         by_address: bool = False,
     ) -> None:
         self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
-        # Kernels do not keep their buffers: a state's room to fold in may give way to a larger one.
+        # Kernels do not keep buffers alive, and a state may replace its buffer of partial results.
         self._staying: list[Any] = []
         self.places: list[_Places] = [[] for _ in offsets]
-        places: dict[_Room, _Places] = {room: [] for room in recorded.rooms}
+        places: dict[_Workspace, _Places] = {workspace: [] for workspace in recorded.workspaces}
         for launch, buffers, scalars in recorded.recording or ():
             bound = launch.bind()
             bound.set_scalars(scalars)
@@ -110,46 +111,46 @@ class Kernels:
                 if isinstance(buffer, int):
                     setter = bound.set_address if by_address else bound.set_argument
                     self.places[buffer].append((setter, index))
-                elif isinstance(buffer, _Room):
+                elif isinstance(buffer, _Workspace):
                     places[buffer].append((bound.set_argument, index))
                 else:
                     bound.set_argument(index, buffer)
                     self._staying.append(buffer)
-        self.rooms: list[tuple[int, _Places]] = []
-        for room, where in places.items():
-            if room.nbytes > _KEPT:
-                self.rooms.append((room.nbytes, where))
+        self.workspaces: list[tuple[int, _Places]] = []
+        for workspace, argument_places in places.items():
+            if workspace.nbytes > _KEPT:
+                self.workspaces.append((workspace.nbytes, argument_places))
                 continue
-            memory = state.engine.allocate(room.nbytes)
-            for set_argument, index in where:
+            memory = state.engine.allocate(workspace.nbytes)
+            for set_argument, index in argument_places:
                 set_argument(index, memory)
             self._staying.append(memory)
         self.memories = [_NONE for _ in offsets]
-        self.offsets, self.scalars = offsets, given
+        self.offsets, self.scalars = offsets, scalar_values
 
-    def move(self, recorded: Recording, offsets: list[int], given: tuple[Any, ...]) -> None:
-        """Have the scalars of another recording."""
+    def move(self, recorded: Recording, offsets: list[int], scalar_values: tuple[Any, ...]) -> None:
+        """Set the scalars of another recording."""
         for (bound, _), (_, _, scalars) in zip(
             self.launches, recorded.recording or (), strict=True
         ):
             bound.set_scalars(scalars)
-        self.offsets, self.scalars = offsets, given
+        self.offsets, self.scalars = offsets, scalar_values
 
-    def take_rooms(self, state: QueueState) -> list[Any]:
-        """Workspace of the queue's pool, set; all of it, so that no two are the same memory."""
-        rooms = []
-        for nbytes, places in self.rooms:
-            room = state.from_pool(nbytes)
-            rooms.append(room)
+    def take_workspaces(self, state: QueueState) -> list[Any]:
+        """Allocate all workspace from the queue's pool, so that no two pieces share memory."""
+        workspaces = []
+        for nbytes, places in self.workspaces:
+            workspace = state.from_pool(nbytes)
+            workspaces.append(workspace)
             for set_argument, index in places:
-                set_argument(index, room)
-        return rooms
+                set_argument(index, workspace)
+        return workspaces
 
     def enqueue(self, state: QueueState) -> cl.Event | None:
-        """Enqueue the launches; the last one's event, or ``None`` where it asks for none.
+        """Enqueue the launches, and return the event of the last one if it has one.
 
         Raises:
-            DeviceMemoryError: A buffer that was promised turns out not to fit.
+            DeviceMemoryError: The driver cannot allocate the memory of a buffer.
         """
         enqueue, queue, event = state.enqueue_without_event, state.queue, None
         try:
@@ -163,32 +164,33 @@ class Kernels:
 
 
 class ReportReplay:
-    """The report that a repeated call on device arrays writes, and gives to its fresh result."""
+    """The report that a repeated call on device arrays writes, and attaches to its new result."""
 
     __slots__ = ("_check", "_make", "nbytes")
 
     def __init__(self, blank: Any, check: Callable[[np.ndarray[Any, Any]], None]) -> None:
-        """Note what stays.
+        """Keep what all calls have in common.
 
         Args:
-            blank: An array like it.
-            check: A function that checks its values, and may raise an error.
+            blank: An array with the shape and dtype of the report.
+            check: A function that checks the report's values, and may raise an error.
         """
         self._make, self._check, self.nbytes = maker_like(blank), check, blank.nbytes
 
     def reports(
         self, arrays: Sequence[Any], queue: cl.CommandQueue, data: Any, event: cl.Event | None
     ) -> tuple[KernelReport, ...]:
-        """Those of the inputs, and its own."""
+        """The reports of the inputs, and the report of this call."""
         events = QueueEvents.of(queue) if event is None else [event]
-        own = KernelReport(self._make(queue, data, events), self._check)
-        return (*reports_of(*arrays), own)
+        report = KernelReport(self._make(queue, data, events), self._check)
+        return (*reports_of(*arrays), report)
 
 
 class Replay:
-    """A call on device arrays of one in-order queue, with all found and checked but their memory.
+    """A repeated call on device arrays of one in-order queue.
 
-    It refers to no state: the state of a queue refers to it.
+    Everything is checked and chosen except the memory of the arrays.  The object has no reference
+    to the queue's state, because the state has a reference to it.
     """
 
     __slots__ = (
@@ -204,18 +206,18 @@ class Replay:
         blank: Any,
         report: ReportReplay | None = None,
     ) -> None:
-        """Note what stays.
+        """Keep what all calls have in common.
 
         Args:
-            plan, scalars: What is enqueued.
-            arrays: The inputs, and the caller's array for the result, if there is one.
-            blank: An array like a fresh result.
-            report: The report that goes with a fresh result, if there is one.
+            plan, scalars: The plan, and its scalars.
+            arrays: The inputs, and the caller's output array, if there is one.
+            blank: An array with the shape and dtype of a new result.
+            report: The report that is attached to a new result, if there is one.
         """
         self._plan, self._scalars, self._report = plan, scalars, report
         self._may_differ = have_equal_zeros(scalars)
         self._reports = [isinstance(array, Array) for array in arrays]  # pyopencl's have none
-        # What each touches of its buffer, and the events last seen, all of this queue.
+        # The part of its buffer that each array uses, and its events at the last call.
         self._extents = [extent(array) for array in arrays]
         self._itemsizes = [array.dtype.itemsize for array in arrays]
         self._inside: list[Sequence[cl.Event]] = [() for _ in arrays]
@@ -233,9 +235,9 @@ class Replay:
         everything = arrays if out is None else (*arrays, out)
         try:
             kernels = self._idle.pop()
-        except IndexError:  # all are in the middle of a call
+        except IndexError:  # other calls use all kernel objects
             kernels = Kernels(state, *self._recorded(state, everything, out, scalars))
-        # A call that raises does not put them back: who knows which arguments they have.
+        # If the call raises, the kernel objects are dropped, because their arguments are unknown.
         own, memories, offsets = state.queue, kernels.memories, kernels.offsets
         moved = bool(scalars) and (
             self._may_differ or scalars != kernels.scalars or 0 in scalars  # whose sign may differ
@@ -281,9 +283,9 @@ class Replay:
             written = state.allocate(report.nbytes)
             for set_argument, index in kernels.places[-1]:
                 set_argument(index, written)
-        rooms = kernels.take_rooms(state) if kernels.rooms else None
+        workspaces = kernels.take_workspaces(state) if kernels.workspaces else None
         event = kernels.enqueue(state)
-        del rooms
+        del workspaces
         self._idle.append(kernels)
         if out is None:
             events = QueueEvents.of(own) if event is None else [event]

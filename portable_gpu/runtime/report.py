@@ -36,24 +36,24 @@ def reports_of(*arrays: Any) -> tuple[KernelReport, ...]:
 
 
 class KernelReport:
-    """The report of one call, which its kernels write, and which is read at most once.
+    """The report of one call, which its kernels write, and which is copied at most once.
 
-    It holds the report's few bytes, and none of the call's arrays.
+    The object keeps the few bytes of the report alive, but no array of the call.
     """
 
-    def __init__(self, array: Any, complain: Callable[[np.ndarray[Any, Any]], None]) -> None:
-        """Store where the kernels write it.
+    def __init__(self, array: Any, check_values: Callable[[np.ndarray[Any, Any]], None]) -> None:
+        """Keep the array that the kernels write.
 
         Args:
-            array: Shape (matrices, :data:`FIELDS`), of NumPy or on the device.
-            complain: Raises an error if the values say so.
+            array: Shape (matrices, :data:`FIELDS`), a NumPy array or a device array.
+            check_values: A function that raises an error if the values report one.
         """
         self._values: Any = array
-        self._complain = complain
+        self._check_values = check_values
 
     def check(self) -> None:
-        """Wait for the report, and raise a new error if it says so."""
+        """Wait for the report, and raise an error if it reports one."""
         values = self._values
         if not isinstance(values, np.ndarray):
             values = self._values = values.get()
-        self._complain(values)
+        self._check_values(values)

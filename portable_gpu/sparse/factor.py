@@ -211,7 +211,7 @@ class Factor(Closing):
             call.wait_for = [*(call.wait_for or ()), marker(call.state.queue)]
         inputs = call.input(values, "values")
         view = call.output(panels.shape, self.dtype, panels, "factor", read=True)
-        report, status = call.beside((1, FIELDS), DTYPE)
+        report, status = call.additional_output((1, FIELDS), DTYPE)
         spilled = self._run(call, (inputs, view, report), callback)
         on_failure = partial(self._raise_if_failed, lower.dtype)
         current = FactorState(

@@ -74,7 +74,7 @@ def _checked(
         return None
     plan, pattern = numeric.checked(data.dtype, triangle), numeric.symbolic.pattern
     call = Call([stored, flag], None, queue)
-    lower, result = call.beside((pattern.nnz,), data.dtype)
+    lower, result = call.additional_output((pattern.nnz,), data.dtype)
     flag_out = call.output((1,), flag.dtype, flag, "flag", read=True)
     call.run(plan, (call.input(stored, "values"), lower, flag_out))
     return None if asnumpy(flag)[0] else result

@@ -19,11 +19,10 @@ import pytest
 from sampling import compile_fast
 
 import portable_gpu
-from portable_gpu.bench import crew, dispatch, roofs, timing
+from portable_gpu.bench import dispatch, roofs, timing, worker_pool
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
-from portable_gpu.bench.crew import Crew
-from portable_gpu.bench.hunt import Hunt, Kind, Trial, kinds, random_cases, revision_rows
+from portable_gpu.bench.hunt import Hunt, HuntRow, Trial, kinds, random_cases, revision_rows
 from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
@@ -33,6 +32,7 @@ from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.bench.timing import Hold
+from portable_gpu.bench.worker_pool import WorkerPool
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
@@ -391,7 +391,7 @@ def test_dispatch(
 def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
     """As one process does, but for times.  On a GPU the command takes it."""
     cases = random_cases(few_rows(engine), 3, 4, on_cpu=True)
-    members = Crew(2, engine.target.facts.name, ["numpy"])
+    members = WorkerPool(2, engine.target.facts.name, ["numpy"])
     trials = [trial for (trial,) in members.over(cases) if isinstance(trial, Trial)]
     assert [trial.size for trial in trials] == [case.size for _, case in cases]
     with pytest.raises(RuntimeError, match="after shutdown"):
@@ -399,8 +399,8 @@ def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
 
 
 def test_a_crew_says_that_a_process_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_CASES", 1)
-    members = Crew(2, engine.target.facts.name, ["numpy"])
+    monkeypatch.setattr(worker_pool, "_CASES", 1)
+    members = WorkerPool(2, engine.target.facts.name, ["numpy"])
     told = members.over(random_cases(few_rows(engine), 4, 4, on_cpu=True))
     next(told)
     for process in [*members._members[1]._processes]:
@@ -409,7 +409,7 @@ def test_a_crew_says_that_a_process_ended(engine: Engine, monkeypatch: pytest.Mo
         list(told)
 
 
-def few_rows(engine: Engine) -> list[Kind]:
+def few_rows(engine: Engine) -> list[HuntRow]:
     """Small cases of one kind that NumPy has."""
     (row,) = (row for row in kinds(engine) if str(row) == "sum, of all, float32")
     return [replace(row, sizes=replace(row.sizes, draw=lambda rng, _: Size((rng.randint(1, 99),))))]
@@ -468,10 +468,10 @@ def test_an_interrupted_run_keeps_what_it_has(
 def test_roofline_picture(engine: Engine, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from portable_gpu.bench.plot import plot_roofline
-    from portable_gpu.bench.report import Report
+    from portable_gpu.bench.report import BenchReport
 
     picture = tmp_path / "roofline.png"
-    report = Report(engine, [], 9, ["bench"], roofs=measure_roofs(engine, 1))
+    report = BenchReport(engine, [], 9, ["bench"], roofs=measure_roofs(engine, 1))
     for case in (Case("sum", (1000,)), Case("gemm", (20, 20, 20), trans="NN")):
         for found in Bench(engine, [NumPyPeer(engine)]).run(case):
             report.add(found)

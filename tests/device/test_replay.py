@@ -180,7 +180,7 @@ def test_small_workspace_stays_with_kernel_objects(engine: Engine) -> None:
         recorded.workspace(nbytes)
         found.append([Kernels(state, recorded, [], ()) for _ in range(2)])
     small, large = found
-    assert [kernels.rooms for kernels in small] == [[], []]
-    assert [kernels.rooms for kernels in large] == [[(kept + 1, [])]] * 2
+    assert [kernels.workspaces for kernels in small] == [[], []]
+    assert [kernels.workspaces for kernels in large] == [[(kept + 1, [])]] * 2
     (one,), (other,) = (kernels._staying for kernels in small)
     assert one.int_ptr != other.int_ptr

@@ -26,7 +26,7 @@ from portable_gpu.bench.measure import Bench, Remark, Row, alternate, ratios
 from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.operands import copies, operands
 from portable_gpu.bench.oracle import oracle
-from portable_gpu.bench.report import Report
+from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn
@@ -480,7 +480,7 @@ def synthetic_report(peers: list[str]) -> Any:
     ]
     facts = SimpleNamespace(name="A device")
     engine: Any = SimpleNamespace(maps_host_memory=False, target=SimpleNamespace(facts=facts))
-    return Report(engine, [], 9, ["bench"], roofs=HALVES, rows=rows)
+    return BenchReport(engine, [], 9, ["bench"], roofs=HALVES, rows=rows)
 
 
 def test_every_point_of_a_roofline_is_named_and_no_name_covers_another(tmp_path: Path) -> None:

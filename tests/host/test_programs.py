@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from recorded_devices import RECORDED
 
-from portable_gpu.bench.hunt import Kind, random_cases
+from portable_gpu.bench.hunt import HuntRow, random_cases
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
@@ -82,7 +82,7 @@ def test_random_sizes_share_programs(
     target = detect(RECORDED[device][0])
     drawn = next(one for one in BENCHMARKS[operation].random if one.name == sizes)
     texts = set()
-    for _, case in random_cases([Kind(operation, drawn, "float32")], SHAPES, seed, True):
+    for _, case in random_cases([HuntRow(operation, drawn, "float32")], SHAPES, seed, True):
         alone = one_is_enough(case.bytes, case.flop, target.compute_units)
         device_of_case = replace(target, compute_units=1 if alone else target.compute_units)
         best = best_of(every_way(case, device_of_case), device_of_case)
@@ -99,7 +99,7 @@ def test_random_products_share_programs_on_a_gpu(sizes: str, most: int, seed: in
     target = detect(RECORDED["H200"][0])
     drawn = next(one for one in BENCHMARKS["gemm"].random if one.name == sizes)
     texts = set()
-    for _, case in random_cases([Kind("gemm", drawn, "float32")], SHAPES, seed, False):
+    for _, case in random_cases([HuntRow("gemm", drawn, "float32")], SHAPES, seed, False):
         best = best_of(gemm_variants(product_of(case), target, TABLE), target)
         texts |= {spec.key for spec in best.texts()}
     assert len(texts) <= most

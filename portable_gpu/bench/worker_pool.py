@@ -1,7 +1,7 @@
-"""Several processes that hunt on one GPU.
+"""A hunt in several processes on one GPU.
 
-They build programs and check results side by side, which is most of a hunt's time.  Then they time
-what they built, one process after the other.
+The processes build programs and check results in parallel, which takes most of the time of a hunt.
+Then they time their cases, one process after the other.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from contextlib import ExitStack
 from itertools import cycle, islice
 from multiprocessing.util import Finalize
 
-from portable_gpu.bench.hunt import Found, Hunt, Kind, Ready
+from portable_gpu.bench.hunt import Found, Hunt, HuntRow, Ready
 from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.measure import Remark
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
-_CASES = 12  # that a process prepares at a time
+_CASES = 12  # cases that a process prepares at a time
 
 
-class Crew:
+class WorkerPool:
     """Processes that time random cases on one device.
 
-    The device holds the arrays of a dozen cases of each process, and of as many of each peer.
+    The device holds the arrays of 12 cases of each process, and of 12 cases of each peer.
     """
 
     def __init__(self, jobs: int, device: str | None, peers: Sequence[str]) -> None:
@@ -39,8 +39,8 @@ class Crew:
             for _ in range(jobs)
         ]
 
-    def over(self, cases: Iterable[tuple[Kind, Case]]) -> Iterator[Found]:
-        """What there is to tell of each case, in their order; many are taken at a time.
+    def over(self, cases: Iterable[tuple[HuntRow, Case]]) -> Iterator[Found]:
+        """Yield the result of each case, in order; the processes prepare many cases in parallel.
 
         Raises:
             PortableGPUError: A process ended by itself.
@@ -64,18 +64,18 @@ class Crew:
                 item.shutdown(cancel_futures=True)
 
 
-_hunt: list[Hunt] = []  # of a member: its only one
-_ready: list[Ready | Remark] = []  # what it prepared and did not time, the oldest first
+_hunt: list[Hunt] = []  # the one hunt of a worker process
+_ready: list[Ready | Remark] = []  # cases that are prepared and not yet timed, the oldest first
 
 
 def _open(device: str | None, peers: Sequence[str]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
     silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # compilers talk
+    for stream in (1, 2):  # compilers print messages
         os.dup2(silent, stream)
     engine, opened = Engine(device), ExitStack()
     result, _ = opened.enter_context(open_peers(peers, engine))
-    Finalize(None, opened.close, exitpriority=1)  # a member's end runs no other exit functions
+    Finalize(None, opened.close, exitpriority=1)  # a worker runs no other exit functions
     _hunt.append(Hunt(engine, result))
 
 
