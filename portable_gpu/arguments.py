@@ -14,7 +14,7 @@ from portable_gpu.errors import ArgumentError, ArgumentTypeError
 T = TypeVar("T")
 
 
-def of_kind(value: Any, kind: type[T] | tuple[type[T], ...], name: str, wanted: str = "") -> T:
+def of_kind(value: Any, kind: type[T] | tuple[type[T], ...], name: str, expected: str = "") -> T:
     """``value``, if it is an instance of ``kind``, or of one of several.
 
     Raises:
@@ -22,10 +22,10 @@ def of_kind(value: Any, kind: type[T] | tuple[type[T], ...], name: str, wanted: 
     """
     if isinstance(value, kind):
         return value
-    if not wanted:
+    if not expected:
         kinds = kind if isinstance(kind, tuple) else (kind,)
-        wanted = " or ".join([f"a {one.__name__}" for one in kinds])
-    raise ArgumentTypeError(f"{name} is {shown(value)}; {wanted} would do")
+        expected = " or ".join([f"a {one.__name__}" for one in kinds])
+    raise ArgumentTypeError(f"{name} is {shown(value)}; {expected} would do")
 
 
 def one_of(value: Any, known: Iterable[str], name: str) -> str:

@@ -29,7 +29,7 @@ def pack_integers(text: str) -> str:
     belong to a macro or to another variable, so ``(void)`` avoids a warning for an unused variable.
     """
     macros = {name: set(re.findall(r"\w+", meaning)) for name, meaning in _MACRO.findall(text)}
-    found, end = list[str](), 0
+    parts, end = list[str](), 0
     for head in _HEAD.finditer(text):
         declared = [
             (parameter.strip(), _DECLARED.fullmatch(parameter)) for parameter in head[2].split(",")
@@ -43,7 +43,7 @@ def pack_integers(text: str) -> str:
         others = [parameter for parameter, match in declared if not match]
         body = text[head.end() : _end_of_block(text, head.end())]
         read = _with_macros(set(re.findall(r"\w+", body)), macros)
-        found += [
+        parts += [
             text[end : head.start()],
             "typedef struct {\n",
             *(f"    {ctype} {name};\n" for ctype, name in fields),
@@ -57,7 +57,7 @@ def pack_integers(text: str) -> str:
             ),
         ]
         end = head.end()
-    return "".join([*found, text[end:]])
+    return "".join([*parts, text[end:]])
 
 
 def _padding(fields: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -185,11 +185,11 @@ class _Parser:
     def _arguments(self) -> tuple[Node, ...]:
         if self._take(")"):
             return ()
-        given = [self._choice()]
+        arguments = [self._choice()]
         while self._take(","):
-            given.append(self._choice())
+            arguments.append(self._choice())
         self._expect(")")
-        return tuple(given)
+        return tuple(arguments)
 
     def _take(self, word: str) -> bool:
         if self._tokens[0][1] == word and word:

@@ -25,7 +25,7 @@ from portable_gpu.runtime.views import Shape
 _REFUSALS = (*READ_ONLY, MemoryError)
 
 
-class _Launch:
+class _DirectKernel:
     """A kernel object with its arguments; one caller uses it at a time.
 
     Attributes:
@@ -85,7 +85,7 @@ def direct_call(
     first, *_, last = (places[0][1] for places in kernels.places)
     second = kernels.places[1][0][1]
     queue, in_flight = state.queue, state.in_flight
-    idle = [_Launch(kernels, shape, dtype)]
+    idle = [_DirectKernel(kernels, shape, dtype)]
     pop, put_back = idle.pop, idle.append
     svm, empty, enqueue = cl.SVM, np.empty, cl.enqueue_nd_range_kernel
 
@@ -99,7 +99,7 @@ def direct_call(
         try:
             launch = pop()
         except IndexError:  # all are in the middle of a call
-            launch = _Launch(make(), shape, dtype)
+            launch = _DirectKernel(make(), shape, dtype)
         launch.memory = memory
         launch.set_address(first, memory)
         try:
@@ -128,7 +128,7 @@ def direct_call(
         try:
             launch = pop()
         except IndexError:
-            launch = _Launch(make(), shape, dtype)
+            launch = _DirectKernel(make(), shape, dtype)
         launch.memory = memory, target
         set_address = launch.set_address
         set_address(first, memory)
@@ -158,7 +158,7 @@ def direct_call(
         try:
             launch = pop()
         except IndexError:
-            launch = _Launch(make(), shape, dtype)
+            launch = _DirectKernel(make(), shape, dtype)
         launch.memory = memory, other, target
         set_address = launch.set_address
         set_address(first, memory)

@@ -37,8 +37,8 @@ def have_equal_zeros(scalars: tuple[Any, ...]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Workspace:
-    """A piece of workspace in a recorded launch; each call allocates its own memory for it."""
+class _WorkspaceRequest:
+    """Workspace in a recorded launch, for which each call allocates its own memory."""
 
     nbytes: int
 
@@ -46,7 +46,7 @@ class _Workspace:
 class Recording(QueueState):
     """Replaces the state of an in-order queue, and records launches.
 
-    In the recorded launches, an operand is its index, and workspace is a :class:`_Workspace`.
+    In the recorded launches an operand is its index, and workspace a :class:`_WorkspaceRequest`.
     """
 
     def __init__(self, state: QueueState) -> None:
@@ -54,12 +54,12 @@ class Recording(QueueState):
         self.in_order = True
         self.empty_buffer = state.empty_buffer
         self.recording = []
-        self.workspaces: list[_Workspace] = []
+        self.workspaces: list[_WorkspaceRequest] = []
 
     def workspace(self, nbytes: int) -> Any:
         """See :meth:`QueueState.workspace`."""
         self._state.engine.check_allocation(nbytes)
-        self.workspaces.append(_Workspace(nbytes))
+        self.workspaces.append(_WorkspaceRequest(nbytes))
         return self.workspaces[-1]
 
     def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:
@@ -102,7 +102,9 @@ class Kernels:
         # Kernels do not keep buffers alive, and a state may replace its buffer of partial results.
         self._staying: list[Any] = []
         self.places: list[_Places] = [[] for _ in offsets]
-        places: dict[_Workspace, _Places] = {workspace: [] for workspace in recorded.workspaces}
+        places: dict[_WorkspaceRequest, _Places] = {
+            workspace: [] for workspace in recorded.workspaces
+        }
         for launch, buffers, scalars in recorded.recording or ():
             bound = launch.bind()
             bound.set_scalars(scalars)
@@ -111,7 +113,7 @@ class Kernels:
                 if isinstance(buffer, int):
                     setter = bound.set_address if by_address else bound.set_argument
                     self.places[buffer].append((setter, index))
-                elif isinstance(buffer, _Workspace):
+                elif isinstance(buffer, _WorkspaceRequest):
                     places[buffer].append((bound.set_argument, index))
                 else:
                     bound.set_argument(index, buffer)

@@ -16,9 +16,10 @@ from portable_gpu.tuning.policy import Policy
 
 
 def edge_checks(job: TuningJob, policy: Policy) -> Iterator[Check]:
-    """The checks of a policy in the job's role, in each dtype and family of its problems.
+    """The checks of a policy for the problems of a job, in each of their dtypes and families.
 
-    The kernel's own family comes first: a row of gemv may serve flat products of gemm too.
+    Checks of the kernel's own family run before those of other families that use the row: flat
+    products of gemm may use a row of gemv.
     """
     tile = policy.edges(job.elem.itemsize)
     family = next(name for name in TUNED if f"{job.key.kernel}_".startswith(f"{name}_"))

@@ -144,7 +144,7 @@ class _Asked(TuningTable):
 
 
 def _job(case: Case, target: Target, table: TuningTable) -> TuningJob | None:
-    """The row that a problem takes, as its own explanation tells; none if it takes no policy."""
+    """The job of the row that a problem's explanation names; ``None`` if it has no policy."""
     asked, origin = _ask(case, target, table)
     if not origin.isdigit():
         return None
@@ -153,6 +153,6 @@ def _job(case: Case, target: Target, table: TuningTable) -> TuningJob | None:
 
 
 def _ask(case: Case, target: Target, table: TuningTable) -> tuple[_Asked, str]:
-    """What the explanation of a problem asks the table for, and the origin that it tells."""
+    """The table's look-ups during the explanation of a problem, and the origin in that."""
     asked = _Asked(table)
     return asked, explained(case, target, asked).origin

@@ -1,4 +1,4 @@
-"""The comparison of policies: they are timed by turns in the library's calls, and checked."""
+"""The comparison of policies, which are timed by turns in calls of the library, and checked."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import PolicyRow, RowKey, TuningTable
 
-#: Who takes this many times the other's time in as many turns is not timed any further.
+#: A policy that takes ``_HOPELESS`` times the other's time in ``_LOOK`` turns is not timed again.
 _HOPELESS, _LOOK = 1.5, 2
-#: The least gain that counts, however still the machine.
+#: A smaller gain does not count, even if the spread of the times is smaller.
 LEAST_GAIN = 0.01
-#: How much slower a winner may be on one of the problems, however still the machine.
+#: A winner may be slower by this much on a problem, even if the spread of the times is smaller.
 _LEAST_LOSS = 0.02
 
 
@@ -39,17 +39,19 @@ class TrialError(PortableGPUError):
 
 
 class TrialTimeoutError(TrialError):
-    """There was no answer in time."""
+    """A measurement or a check took longer than its limit."""
 
 
 @dataclass(frozen=True)
 class Race:
-    """A policy against another one, on a job's problems, up to one where it has no hope.
+    """The times of two policies on a job's problems.
+
+    The race ends early at a problem on which the first policy is much slower.
 
     Attributes:
-        seconds: Of a call of the first in its fastest turn, for each problem.
-        other_seconds: The same of the other.
-        ratios: The first's time over the other's, turn by turn.
+        seconds: The seconds of a call with the first policy in its fastest turn, by problem.
+        other_seconds: The seconds of a call with the other policy in its fastest turn, by problem.
+        ratios: The first policy's time over the other's, turn by turn.
     """
 
     seconds: tuple[float, ...]
@@ -58,32 +60,33 @@ class Race:
 
     @property
     def relative(self) -> float:
-        """The geometric mean of the ratios: below 1 the first one is faster."""
+        """The geometric mean of the ratios; below 1 the first policy is faster."""
         return exp(fmean(log(ratio.median) for ratio in self.ratios))
 
     @property
     def spread(self) -> float:
-        """The mean of the ratios."""
+        """The mean spread of the ratios."""
         return fmean(ratio.spread for ratio in self.ratios)
 
     @property
     def fastest(self) -> float:
-        """As :attr:`relative`, of the fastest turns: what else runs can only slow a turn down."""
+        """As :attr:`relative`, of the fastest turns; other work can only make turns slower."""
         pairs = zip(self.seconds, self.other_seconds, strict=True)
         return exp(fmean(log(mine / theirs) for mine, theirs in pairs))
 
     @property
     def won(self) -> bool:
-        """Whether the first is faster by more than the spread, and slower on no problem.
+        """Whether the first policy is faster by more than the spread, and slower on no problem.
 
-        On a busy machine even many turns may favour one by chance: its fastest turns must agree.
+        On a busy machine the ratios of many turns may be wrong by chance, so the fastest turns
+        must also be faster.
         """
         faster = 1 - self.relative > max(self.spread, LEAST_GAIN)
         return faster and self.fastest < 1 - LEAST_GAIN and self.loss is None
 
     @property
     def loss(self) -> int | None:
-        """The problem, by its number, on which the first is slower by more than the spread."""
+        """The number of the first problem on which the first policy is slower beyond the spread."""
         for number, ratio in enumerate(self.ratios):
             if ratio.median > 1 + max(ratio.spread, _LEAST_LOSS):
                 return number
@@ -91,22 +94,22 @@ class Race:
 
 
 class Judge(Protocol):
-    """What a search asks.  Either may raise :class:`TrialError`."""
+    """The measurements and checks of a search; both methods may raise :class:`TrialError`."""
 
     def race(self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
         """Time a policy against another one, within ``limit`` seconds."""
 
     def verify(self, job: TuningJob, policy: Policy, limit: float) -> str:
-        """What is wrong with a policy's results; empty if nothing is."""
+        """The fault of a policy's results; empty if they are right."""
 
 
 class Pinned(TuningTable):
-    """A table with one more row; everything else as another one has it."""
+    """Another table with one row added or replaced."""
 
     def __init__(self, table: TuningTable, key: RowKey, policy: Policy) -> None:
         super().__init__([])
         self._table, self._key, self._policy = table, key, policy
-        #: Whether anybody has asked for the policy.
+        #: Whether a choice has returned the policy.
         self.used = False
 
     def choose(
@@ -201,7 +204,7 @@ class Referee:
 
 
 def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
-    """The same engine with a policy of its own; small problems go to its caller as ever."""
+    """An engine on the same queue with one policy replaced, also in its engine for small calls."""
     pinned = Engine(queue=engine.queue, table=Pinned(engine.table, key, policy))
     pinned.programs = ProgramCache(pinned.context, pinned.device, DiskCache(None))
     if engine.caller is not None:
@@ -210,7 +213,7 @@ def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
 
 
 def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[float], list[float]]:
-    """Times of both; in half of the turns the first one begins, in half the second."""
+    """The times of both; the first one starts half of the rounds, and the second one the others."""
     sides = [(side.timed, calls_a_turn(side.once)) for side in (first, second)]
     times: tuple[list[float], list[float]] = [], []
     for order, count in (((0, 1), (turns + 1) // 2), ((1, 0), turns // 2)):

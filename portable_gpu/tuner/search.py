@@ -97,9 +97,9 @@ class Search:
         Args:
             job: What to find.
             target: The device.
-            judge: Times and verifies.
-            study: Where trials are kept.
-            store: Takes each verified row.
+            judge: Times and verifies policies.
+            study: The storage of trials.
+            store: A function that stores a verified row.
         """
         self.progress = Progress(job, job.current)
         self._job, self._target, self._judge = job, target, judge
@@ -114,12 +114,12 @@ class Search:
     def run(
         self, until: float, deadline: float, watch: Callable[[Progress], None] = lambda _: None
     ) -> Progress:
-        """Search until there is no time left, or nothing left to try.
+        """Search until the time is used up or all policies are tried.
 
         Args:
-            until: When to begin no further trial, by ``time.monotonic()``.
-            deadline: When to stop whatever is going on.
-            watch: Told of every step.
+            until: The time after which no trial starts, by ``time.monotonic()``.
+            deadline: The time at which a running trial is stopped.
+            watch: A function that is called after every step.
         """
         job, progress = self._job, self.progress
         self._recall()
@@ -274,7 +274,7 @@ class Tuner:
     """Searches for several jobs within one budget.
 
     Attributes:
-        done: The searches begun so far, with their studies.
+        done: The searches that have started, with their studies.
     """
 
     def __init__(
@@ -284,10 +284,10 @@ class Tuner:
 
         Args:
             target: The device.
-            judge: Times and verifies.
-            studies: Where trials are kept.
-            table: The file that takes verified rows.
-            resume: Whether to go on with earlier searches.
+            judge: Times and verifies policies.
+            studies: The storage of trials.
+            table: The file for verified rows.
+            resume: Whether to continue earlier searches.
         """
         self.done: list[tuple[Progress, optuna.Study]] = []
         self._target, self._judge, self._studies = target, judge, studies

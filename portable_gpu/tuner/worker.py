@@ -1,4 +1,4 @@
-"""The referee in a process of its own: compilers crash there, and kernels that hang are ended."""
+"""The referee in its own process, which may crash in a compiler or be ended if a kernel hangs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PATIENCE = 2.0  # seconds for a process to end by itself
 
 
 class Worker:
-    """A :class:`~portable_gpu.tuner.referee.Judge` whose every answer comes in time, or is refused.
+    """A :class:`~portable_gpu.tuner.referee.Judge` in another process, with time limits.
 
-    The process starts with the first question, and again with the next one after it was lost.
+    The process starts at the first request, and again at the next request after it has ended.
     """
 
     def __init__(self, device: str | None = None) -> None:
@@ -68,7 +68,7 @@ class Worker:
             code = self._exit_code()
             self.close()
             raise TrialError(f"the process that ran it ended ({code})") from None
-        except BaseException:  # an answer that nobody waits for must not be taken for the next one
+        except BaseException:  # else a late answer would be read as that of the next request
             self.close()
             raise
         if failure:
@@ -92,7 +92,7 @@ class Worker:
 
 
 def _serve(pipe: Connection, device: str | None) -> None:
-    """Answer questions until the other side is gone."""
+    """Answer requests until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # compilers talk

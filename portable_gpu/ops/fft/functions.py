@@ -137,7 +137,7 @@ def one_axis(axis: Any) -> tuple[int, ...]:
 
     Raises:
         ArgumentTypeError: It is no whole number.
-        ArgumentError: No array has so many axes.
+        ArgumentError: The number of axes is larger than the limit for arrays.
     """
     if type(axis) is int and abs(axis) <= LONGEST:  # the usual case first, for short calls
         return (axis,)
