@@ -67,14 +67,14 @@ IMPORT = "import"
 COMPILED = ("programs", "kernels", "text")
 
 
-class Stopwatch:
+class CostTimer:
     """Measures wall time, and processor time of this process and of its ended child processes."""
 
     def __init__(self) -> None:
         self._cpu, self._wall = _cpu(), time.perf_counter()
 
     def read(self) -> dict[str, float]:
-        """The seconds since the stopwatch was made."""
+        """The seconds since the timer was made."""
         return {"cpu": _cpu() - self._cpu, "wall": time.perf_counter() - self._wall}
 
 
@@ -91,10 +91,10 @@ def _compiled(engine: Any) -> dict[str, int]:
 
 def main(names: list[str]) -> None:
     """Make calls, each once, and print what each one cost."""
-    stopwatch = Stopwatch()
+    timer = CostTimer()
     np, pg = importlib.import_module("numpy"), importlib.import_module("portable_gpu")
     before = dict.fromkeys(COMPILED, 0)
-    _print(IMPORT, stopwatch.read(), before)
+    _print(IMPORT, timer.read(), before)
     operands = Operands(np)
     for name, call in {**DENSE, **SPARSE}.items():
         if name not in names:
@@ -103,11 +103,11 @@ def main(names: list[str]) -> None:
             operands.poisson()  # a user of sparse matrices has imported SciPy
         if name != "engine":
             pg.default_engine()
-        stopwatch = Stopwatch()
+        timer = CostTimer()
         call(pg, operands)
         engine = pg.default_engine()
         engine.queue.finish()
-        cost, after = stopwatch.read(), _compiled(engine)
+        cost, after = timer.read(), _compiled(engine)
         _print(name, cost, {key: after[key] - before[key] for key in COMPILED})
         before = after
 
