@@ -88,7 +88,7 @@ def test_messages_name_the_argument(engine: Engine) -> None:
         (lambda: pg.plan("matmul", x, x, engine=engine)(x, 3), "b is a int; the plan is for a"),
         (
             lambda: pg.linalg.ragged.Ragged(x.ravel(), [2, 3], columns=7),
-            r"columns, offsets and leading matrix 1 \(3 x 7",
+            r"columns, offsets and leading, matrix 1 \(3 x 7",
         ),
     )
     for call, message in wrong:
