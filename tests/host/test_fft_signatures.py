@@ -17,7 +17,7 @@ FUNCTIONS = [
 ]
 #: As SciPy spells those of real numbers: the way stands before what is transformed.
 NAMES = sorted(name.replace("ri", "ir").replace("hi", "ih") for name in FUNCTIONS)
-OURS = {"engine", "queue", "wait_for"}
+OURS = {"out", "engine", "queue", "wait_for"}
 
 
 def positional(function: object) -> list[tuple[str, object]]:

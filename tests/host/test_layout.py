@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portable_gpu.errors import ArrayIndexError, ShapeError
+from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError
 from portable_gpu.runtime import layout
 from portable_gpu.runtime.layout import Layout
 
@@ -102,11 +102,17 @@ def test_reshapes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "size"), [((2, -1, -1), 4), ((3, -1), 4), ((2.0, 2), 4), ((5,), 4)]
+    ("shape", "error"),
+    [
+        ((2, -1, -1), ShapeError),
+        ((3, -1), ShapeError),
+        ((2.0, 2), ArgumentTypeError),
+        ((5,), ShapeError),
+    ],
 )
-def test_shapes_that_do_not_fit(shape: Any, size: int) -> None:
-    with pytest.raises(ShapeError):
-        layout.as_shape(shape, size)
+def test_shapes_that_do_not_fit(shape: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        layout.as_shape(shape, 4)
 
 
 def test_flags() -> None:

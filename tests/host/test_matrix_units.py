@@ -369,7 +369,7 @@ def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> No
         problem(512, 512, 512, F32), Tiling("", policy), example_target("gcn-gfx90a")
     ).spec.text
     names = {
-        "S": r"\w_local\[[^;]*\] = ",
+        "S": r"\w_local\[[^;]*\] =\s",
         "R": r"= \w_local\[",
         "B": r"barrier\(",
         "X": r"buffer \^= 1",
