@@ -60,28 +60,28 @@ def digest(text: str, defined: Iterable[str] = ()) -> str:
     """Twelve hexadecimal digits of a hash of the normal form, remembered."""
     names = frozenset(defined)
     key = sha256(text.encode()).digest(), names
-    found = _digests.get(key)
-    if found is None:
-        found = sha256(_canonical(text, names).encode()).hexdigest()[:12]
-        _digests[key] = found
-    return found
+    result = _digests.get(key)
+    if result is None:
+        result = sha256(_canonical(text, names).encode()).hexdigest()[:12]
+        _digests[key] = result
+    return result
 
 
 def defined_by(options: Iterable[str]) -> frozenset[str]:
     """The names that compiler options define."""
-    return frozenset(one[2:].split("=")[0] for one in options if one.startswith("-D"))
+    return frozenset(item[2:].split("=")[0] for item in options if item.startswith("-D"))
 
 
 def _canonical(text: str, defined: frozenset[str]) -> str:
     tokens = _tokens(text)
     first = _Form(tokens, defined, {})
-    found = first.written()
+    result = first.written()
     declared = first.inner | set(first.top)
     used = [
         name for name in first.loose if name in (declared if first.loose[name] else first.inner)
     ]
     if not used:
-        return found
+        return result
     return _Form(tokens, defined, {name: f"m{k}" for k, name in enumerate(used)}).written()
 
 
@@ -90,7 +90,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
     Behind the name of a macro without parameters is a ``:=``, which parts it from its meaning.
     """
-    found: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
     inside, ended = False, -1
     for match in _TOKEN.finditer(text):
         kind, token = match.lastgroup or "", match[0]
@@ -100,18 +100,18 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if kind == "line":
             ended = match.start()
             if inside:
-                found.append(("end", ""))
+                result.append(("end", ""))
             inside = False
             continue
         if begins:
             inside = True
-            found.append(("directive", "#"))
+            result.append(("directive", "#"))
             continue
-        found.append((kind, token))
-        names_macro = inside and [one for _, one in found[-3:-1]] == ["#", "define"]
+        result.append((kind, token))
+        names_macro = inside and [item for _, item in result[-3:-1]] == ["#", "define"]
         if names_macro and text[match.end() : match.end() + 1] != "(":
-            found.append(("sign", ":="))
-    return [*found, ("end", "")] if inside else found
+            result.append(("sign", ":="))
+    return [*result, ("end", "")] if inside else result
 
 
 @dataclass

@@ -27,7 +27,7 @@ def least(estimates: Iterable[tuple[float, Tiling]]) -> Tiling:
 def gemv_kernel(problem: GemvProblem, target: Target, table: TuningTable = NO_ROWS) -> GemvKernel:
     """The kernel that a matrix-vector product takes."""
     way = best_of(gemv_variants(problem, target, table), target).name
-    return next(one for one in kernels(problem.forwards(), target, table) if one.template == way)
+    return next(item for item in kernels(problem.forwards(), target, table) if item.template == way)
 
 
 def reduce_kernel(problem: Problem, target: Target) -> ReduceKernel:

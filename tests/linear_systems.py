@@ -120,8 +120,8 @@ def one_norm(x: Any) -> float:
 def ratio(residual: Any, *factors: Any) -> float:
     """LAPACK's: the 1-norm of a residual over n, eps and the norms of what it is made of."""
     scale = residual.shape[-1] * float(np.finfo(residual.dtype).eps)
-    for one in factors:
-        scale *= one_norm(one)
+    for item in factors:
+        scale *= one_norm(item)
     return one_norm(residual) / scale
 
 

@@ -50,9 +50,9 @@ def tree(
             near = range(int(first[parents[s]]), int(first[parents[s] + 1]))
             rows[s] |= {int(rng.choice(near))}
             size = min(len(ancestors), int(rng.integers(0, 2 * more + 1)))
-            rows[s] |= {int(one) for one in rng.choice(ancestors, size, replace=False)}
+            rows[s] |= {int(item) for item in rng.choice(ancestors, size, replace=False)}
         if parents[s] >= 0:
-            rows[parents[s]] |= {one for one in rows[s] if one >= first[parents[s] + 1]}
+            rows[parents[s]] |= {item for item in rows[s] if item >= first[parents[s] + 1]}
         front = np.array([*own, *sorted(rows[s])])
         i, j = np.tril_indices(len(front))
         chosen = (j < len(own)) & ((i == j) | (rng.random(len(i)) < 0.5))
@@ -63,7 +63,7 @@ def tree(
     size = np.abs(dense).sum(0) + np.abs(dense).sum(1)
     dense[np.arange(n), np.arange(n)] = size.real + 1
 
-    row_list = [np.array(sorted(one), np.int32) for one in rows]
+    row_list = [np.array(sorted(item), np.int32) for item in rows]
     fronts_of = [
         np.concatenate([np.arange(first[s], first[s + 1]), row_list[s]]) for s in range(count)
     ]
@@ -130,15 +130,15 @@ def _elements(device: DeviceFronts) -> Iterator[tuple[Array, Array, Array]]:
 
 
 def _random(rng: Any, count: int, dtype: Any) -> Array:
-    found = rng.standard_normal(count)
+    result = rng.standard_normal(count)
     if np.dtype(dtype).kind == "c":
-        found = found + 1j * rng.standard_normal(count)
-    return found.astype(dtype)
+        result = result + 1j * rng.standard_normal(count)
+    return result.astype(dtype)
 
 
 def _starts(lists: Sequence[Any]) -> Array:
-    return np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
+    return np.concatenate([[0], np.cumsum([len(item) for item in lists])]).astype(np.int64)
 
 
 def _joined(lists: Sequence[Any]) -> Array:
-    return np.concatenate([np.asarray(one, np.int64) for one in lists])
+    return np.concatenate([np.asarray(item, np.int64) for item in lists])

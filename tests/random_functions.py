@@ -67,12 +67,12 @@ class Call(Drawn):
 
     def shape(self, most: int = 3000, rank: int = 4) -> tuple[int, ...]:
         """A random shape with a bound on its elements; one in ten has a long axis."""
-        found = [self.extent(30) for _ in range(self.draw.randint(0, rank))]
-        if found and self.flag(0.1):
-            found[self.draw.randrange(len(found))] = self.draw.randint(1, most)
-        while prod(found) > most:
-            found[found.index(max(found))] //= 2
-        return tuple(found)
+        result = [self.extent(30) for _ in range(self.draw.randint(0, rank))]
+        if result and self.flag(0.1):
+            result[self.draw.randrange(len(result))] = self.draw.randint(1, most)
+        while prod(result) > most:
+            result[result.index(max(result))] //= 2
+        return tuple(result)
 
     def filled(self, shape: Sequence[int], dtype: Any) -> Any:
         """Integers of the whole range or small ones; normal numbers of the others."""
@@ -247,8 +247,8 @@ def _largest(dtype: Any) -> float:
 def _wider(d: Call, common: Any) -> list[str]:
     """The dtypes that fit a result: wider ones of the kind, and floats for integers."""
     if common.kind in "iu":
-        found = [name for name in INTEGERS if np.dtype(name).itemsize >= common.itemsize]
-        return found + d.names("float32", "float64")
+        result = [name for name in INTEGERS if np.dtype(name).itemsize >= common.itemsize]
+        return result + d.names("float32", "float64")
     if common.kind == "b":
         return ["int32"]
     if common.kind == "c":
@@ -336,7 +336,7 @@ def _folded(x: Any, axis: Any) -> Any:
     """The folded axes last and as one."""
     if axis is None:
         return x.reshape(-1)
-    axes = [one % x.ndim for one in (axis if isinstance(axis, tuple) else (axis,))]
+    axes = [item % x.ndim for item in (axis if isinstance(axis, tuple) else (axis,))]
     kept = [k for k in range(x.ndim) if k not in axes]
     moved = x.transpose((*kept, *sorted(axes)))
     return moved.reshape(*(x.shape[k] for k in kept), prod(x.shape[k] for k in axes))

@@ -465,8 +465,8 @@ def ragged_cholesky(d: Drawn) -> None:
     def work() -> Any:
         options = {"overwrite_a": True} if overwrite else {}
         factors = ragged.cholesky(given, lower=lower, engine=d.engine, **options)
-        found = ragged.cho_solve(factors, rhs, lower, engine=d.engine)
-        return each(factors), each(found)
+        result = ragged.cho_solve(factors, rhs, lower, engine=d.engine)
+        return each(factors), each(result)
 
     if wrong:
         error = raised(work)
@@ -491,8 +491,8 @@ def ragged_solve(d: Drawn) -> None:
     given = collection(d, [other_nan(a, lower, unit) for a in matrices])
     rhs = collection(d, right, overwrite)
     options = {"overwrite_b": True} if overwrite else {}
-    found = ragged.solve_triangular(given, rhs, trans, lower, unit, engine=d.engine, **options)
-    for a, x, b in zip(matrices, each(found), right, strict=True):
+    result = ragged.solve_triangular(given, rhs, trans, lower, unit, engine=d.engine, **options)
+    for a, x, b in zip(matrices, each(result), right, strict=True):
         t = {"N": a, "T": a.T, "C": adjoint(a)}[trans]
         assert_solution(triangle(t, lower == (trans == "N"), unit), x, b)
 

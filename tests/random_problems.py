@@ -139,8 +139,8 @@ class Problem:
 
     def variants(self, target: Target) -> list[Variant]:
         """Its ways; none where the family lists none."""
-        found = FAMILIES[self.family].variants
-        return [] if found is None else found(self.data, target)
+        result = FAMILIES[self.family].variants
+        return [] if result is None else result(self.data, target)
 
     def bind(self, engine: Any) -> Taken:
         """Bind the plan that an engine would, and say which it is."""
@@ -161,9 +161,9 @@ def drawn(name: str, target: Target, each: int = EACH) -> Iterator[Problem]:
 def problems(target: Target, seed: int, each: int = EACH) -> Iterator[tuple[str, list[Variant]]]:
     """Variants of random problems of every family that lists them, ``each`` of one."""
     for problem in drawn(str(seed), target, each):
-        found = problem.variants(target)
-        if found:
-            yield f"{problem}", found
+        result = problem.variants(target)
+        if result:
+            yield f"{problem}", result
 
 
 # -- products
@@ -174,7 +174,7 @@ def _draw_gemm(draws: Draws, target: Target) -> dict[str, Any]:
     few = draws.chance(0.25)  # columns of a long matrix, as of few tokens
     if few:
         m, n, k = 50 * draws.extent(100), draws.extent(16), 50 * draws.extent(100)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "dtype": draws.dtype(
             target, "float32", "float32", "float16", "bfloat16", "float64", "int32", "complex64"
         ),
@@ -184,30 +184,30 @@ def _draw_gemm(draws: Draws, target: Target) -> dict[str, Any]:
     }  # fmt: skip
     kind = draws.whole(0, 9)
     if kind == 0:
-        found |= {"n": m, "triangle": draws.one(("lower", "upper"))}
-    elif kind == 1 and found["dtype"] not in ("int32", "complex64"):
-        found["epilogue"] = draws.one([one for one in _EPILOGUES if one])
+        result |= {"n": m, "triangle": draws.one(("lower", "upper"))}
+    elif kind == 1 and result["dtype"] not in ("int32", "complex64"):
+        result["epilogue"] = draws.one([item for item in _EPILOGUES if item])
     elif kind == 2:  # rows upside down, or all the same
-        found |= {"side": draws.one("ab"), "step": draws.one((-1, 0))}
-    found["reads"] = draws.chance(0.3)
-    return found
+        result |= {"side": draws.one("ab"), "step": draws.one((-1, 0))}
+    result["reads"] = draws.chance(0.3)
+    return result
 
 
 def _gemm(data: Data, target: Target) -> list[Variant]:
-    found = contiguous(
+    result = contiguous(
         data["m"], data["n"], data["k"], dtype_of(data["dtype"]), data["batch"], *data["trans"]
     )
     epilogue = _EPILOGUES[data.get("epilogue", "")]
-    found = replace(
-        found, precision=data["precision"], aligned=target.facts.type != "cpu",
+    result = replace(
+        result, precision=data["precision"], aligned=target.facts.type != "cpu",
         triangle=data.get("triangle", ""), reads_c=data["reads"], epilogue=epilogue.stages,
-        extras=(found.c,) * len(epilogue.arrays),
+        extras=(result.c,) * len(epilogue.arrays),
     )  # fmt: skip
     if "side" in data:
-        lies = getattr(found, data["side"])
+        lies = getattr(result, data["side"])
         row, col = (x if x == 1 else data["step"] * x for x in (lies.row, lies.col))
-        found = replace(found, **{data["side"]: replace(lies, row=row, col=col)})
-    return gemm_variants(found, target, TABLE)
+        result = replace(result, **{data["side"]: replace(lies, row=row, col=col)})
+    return gemm_variants(result, target, TABLE)
 
 
 def _draw_gemv(draws: Draws, target: Target) -> dict[str, Any]:
@@ -246,15 +246,15 @@ def _reduction(data: Data, target: Target) -> list[Variant]:
 
 def _draw_expression(draws: Draws, target: Target) -> dict[str, Any]:
     shape = [draws.extent(3000) for _ in range(draws.whole(1, 3))]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "expression": draws.one(_EXPRESSIONS),
         "dtype": draws.dtype(target, "float32", "float16", "float64", "int32", "int8"),
         "shape": shape,
     }
-    if len(shape) == 2 and "y" in found["expression"]:
+    if len(shape) == 2 and "y" in result["expression"]:
         strides = [0, 1], [1, 0], [1, shape[0]], [shape[1], 1]
-        found["strides"] = {"y": draws.one(strides)}
-    return found
+        result["strides"] = {"y": draws.one(strides)}
+    return result
 
 
 def _expression(data: Data, target: Target) -> list[Variant]:
@@ -410,14 +410,14 @@ def _draw_convolution(draws: Draws, target: Target) -> dict[str, Any]:
     second = [draws.extent(draws.one((30, most // 20))) for _ in range(rank)]
     first = [n + draws.extent(most) for n in second]
     direct = draws.chance(0.3)
-    found = {
+    result = {
         "dtypes": [draws.dtype(target, *("float32", "float64", "complex64")) for _ in range(2)],
         "first": first, "second": second, "mode": draws.one(("full", "same", "valid")),
         "batch": draws.batch(), "direct": direct, "correlated": draws.chance(0.3),
     }  # fmt: skip
     if rank == 1 and not direct and draws.chance(0.5):
-        found["block_axis"] = len(found["batch"])
-    return found
+        result["block_axis"] = len(result["batch"])
+    return result
 
 
 def _convolution(engine: Any, data: Data) -> Taken:
@@ -438,8 +438,8 @@ def _convolution(engine: Any, data: Data) -> Taken:
     axes = tuple(range(len(batch), len(shape)))
     kept = convolve.OutputRegion(axes, tuple(shape), tuple(first))
     views: Any = [
-        SimpleNamespace(shape=tuple(one), strides=contiguous_strides(one), dtype=dtype)
-        for one, dtype in zip([*shapes, tuple(shape)], [*dtypes, result], strict=True)
+        SimpleNamespace(shape=tuple(item), strides=contiguous_strides(item), dtype=dtype)
+        for item, dtype in zip([*shapes, tuple(shape)], [*dtypes, result], strict=True)
     ]
     correlated, block_axis = data["correlated"], data.get("block_axis")
     options = kept, data["direct"], correlated, block_axis
@@ -508,8 +508,8 @@ def tree_of(data: Data) -> Fronts:
                 rows[s].add(draws.whole(first[up], first[up + 1] - 1))
             up = parents[up] if draws.chance(0.5) else -1
         up = parents[s]
-        rows[up] |= {one for one in rows[s] if one >= first[up + 1]}
-    below = [np.array(sorted(one), np.int64) for one in rows]
+        rows[up] |= {item for item in rows[s] if item >= first[up + 1]}
+    below = [np.array(sorted(item), np.int64) for item in rows]
     fronts = [np.concatenate([np.arange(first[s], first[s + 1]), below[s]]) for s in range(count)]
     relative = [
         np.searchsorted(fronts[up], below[s]) if up >= 0 else below[s]
@@ -565,7 +565,7 @@ def _parent_in_binary(s: int, low: int, end: int) -> int:
 
 
 def _starts(lists: Sequence[Any]) -> Any:
-    return np.cumsum([0, *(len(one) for one in lists)]).astype(np.int64)
+    return np.cumsum([0, *(len(item) for item in lists)]).astype(np.int64)
 
 
 FAMILIES: dict[str, Family] = {

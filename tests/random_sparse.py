@@ -18,24 +18,24 @@ def _pattern(draw: random.Random, rng: np.random.Generator, most: int) -> Any:
     n = int(most ** draw.random())
     kind = draw.choice(("scattered", "grid", "arrow", "dense", "band", "parts"))
     if kind == "scattered":
-        found = sp.random(n, n, density=min(1, 6 * draw.random() / n), random_state=rng)
+        result = sp.random(n, n, density=min(1, 6 * draw.random() / n), random_state=rng)
     elif kind == "grid":
         side = round(n**0.5)
         line = sp.diags([1.0] * 3, [-1, 0, 1], shape=(side, side)) if side > 1 else np.ones((1, 1))
-        found = sp.kron(line, line)
+        result = sp.kron(line, line)
     elif kind == "arrow":
-        found = sp.lil_matrix((n, n))
-        found[: draw.randint(0, 8)] = 1
+        result = sp.lil_matrix((n, n))
+        result[: draw.randint(0, 8)] = 1
     elif kind == "dense":
-        found = sp.block_diag([np.ones((m, m)) for m in (draw.randint(1, most // 3), 1)])
+        result = sp.block_diag([np.ones((m, m)) for m in (draw.randint(1, most // 3), 1)])
     elif kind == "band":
         width = min(n - 1, draw.randint(0, 40))
-        found = sp.diags([1.0] * (width + 1), range(width + 1), shape=(n, n))
+        result = sp.diags([1.0] * (width + 1), range(width + 1), shape=(n, n))
     else:
         sizes = [draw.randint(1, most // 12) for _ in range(draw.randint(1, 8))]
-        found = sp.block_diag([sp.random(m, m, density=0.3, random_state=rng) for m in sizes])
-    order = rng.permutation(found.shape[0])
-    return sp.csr_matrix(found)[order][:, order]
+        result = sp.block_diag([sp.random(m, m, density=0.3, random_state=rng) for m in sizes])
+    order = rng.permutation(result.shape[0])
+    return sp.csr_matrix(result)[order][:, order]
 
 
 def _matrix(draw: random.Random, rng: np.random.Generator, dtype: np.dtype[Any], most: int) -> Any:

@@ -96,10 +96,10 @@ class Recorder:
         self, spec: Specialization, kernel: str, constants: Any, buffers: Any, scalars: Any,
         grid: tuple[int, ...], group: tuple[int, ...], as_bits: Any = (), bound: Any = None,
     ) -> Any:  # fmt: skip
-        found = arguments(spec.text, kernel, constants, buffers, scalars, as_bits, bound)
+        result = arguments(spec.text, kernel, constants, buffers, scalars, as_bits, bound)
         passed = [
             f"{place} {'' if value is None else np.asarray(value).tobytes().hex()}"
-            for place, value in sorted(found.passed([0] * len(found.scalars)).items())
+            for place, value in sorted(result.passed([0] * len(result.scalars)).items())
         ]
         number = _KERNEL.findall(spec.text).index(kernel)
         sizes = tuple(map(int, grid)), tuple(map(int, group))
@@ -126,9 +126,9 @@ def noted(recorder: Recorder, problem: Problem) -> Pair:
     path, way, policy = problem.bind(recorder)
     defined = defined_by(recorder.target.options)
     launches, texts = recorder.launches, dict[str, int]()
-    for one in launches:
-        texts.setdefault(one.spec.key, len(texts))
-    specs = {one.spec.key: one.spec for one in launches}
+    for item in launches:
+        texts.setdefault(item.spec.key, len(texts))
+    specs = {item.spec.key: item.spec for item in launches}
     every = []
     for key in texts:
         spec = specs[key]
@@ -136,8 +136,8 @@ def noted(recorder: Recorder, problem: Problem) -> Pair:
         every.append(
             [spec.name, digest(spec.text, defined), *([own] if own not in ({}, policy) else [])]
         )
-    shown = [_shown(texts[one.spec.key], one) for one in launches]
-    passed = sha256(b"\0".join([*(one.passed for one in launches), *recorder.tables]))
+    shown = [_shown(texts[item.spec.key], item) for item in launches]
+    passed = sha256(b"\0".join([*(item.passed for item in launches), *recorder.tables]))
     full = "" if way == path else way
     return Pair(path, _runs(shown), passed.hexdigest()[:12], every, full, policy)
 
@@ -149,7 +149,7 @@ def texts_of(device: str, problems: Sequence[Problem]) -> Iterator[tuple[str, st
     for problem in problems:
         recorder.begin()
         problem.bind(recorder)
-        for spec in {one.spec.key: one.spec for one in recorder.launches}.values():
+        for spec in {item.spec.key: item.spec for item in recorder.launches}.values():
             yield digest(spec.text, defined), spec.name, spec.text
 
 
@@ -161,11 +161,11 @@ def _shown(number: int, launch: Launched) -> str:
 
 def _runs(shown: list[str]) -> list[str]:
     """Launches with runs of equal ones as one, and a hash in place of those beyond some."""
-    found = [
+    result = [
         one if count == 1 else f"{one} *{count}"
         for one, count in ((one, len(list(same))) for one, same in groupby(shown))
     ]
-    rest = found[_SHOWN:]
+    rest = result[_SHOWN:]
     if not rest:
-        return found
-    return [*found[:_SHOWN], f"+{len(rest)} {sha256(' '.join(rest).encode()).hexdigest()[:12]}"]
+        return result
+    return [*result[:_SHOWN], f"+{len(rest)} {sha256(' '.join(rest).encode()).hexdigest()[:12]}"]

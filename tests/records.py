@@ -36,9 +36,9 @@ class Pair:
         alike = {
             "way": (self.path, self.way) == (other.path, other.way),
             "configuration": self.policy == other.policy
-            and [one[2:] for one in self.texts] == [one[2:] for one in other.texts],
+            and [item[2:] for item in self.texts] == [item[2:] for item in other.texts],
             "launches": (self.launches, self.passed) == (other.launches, other.passed),
-            "text": [one[:2] for one in self.texts] == [one[:2] for one in other.texts],
+            "text": [item[:2] for item in self.texts] == [item[:2] for item in other.texts],
         }
         return [kind for kind in KINDS if not alike[kind]]
 
@@ -77,11 +77,11 @@ class Record:
     @classmethod
     def read(cls, text: str) -> Record:
         """The record that :meth:`written` wrote."""
-        found = json.loads(text)
+        result = json.loads(text)
         pairs = {
-            f"{family} {json.dumps(data)}": Pair(**pair) for family, data, pair in found["pairs"]
+            f"{family} {json.dumps(data)}": Pair(**pair) for family, data, pair in result["pairs"]
         }
-        return cls(found["device"], found["options"], pairs)
+        return cls(result["device"], result["options"], pairs)
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ class Change:
         """Template, old and new hash of the texts that changed; of one in their order."""
         if self.old is None or self.new is None or "text" not in self.kinds:
             return
-        kept = {one[1] for one in self.old.texts} & {one[1] for one in self.new.texts}
+        kept = {item[1] for item in self.old.texts} & {item[1] for item in self.new.texts}
         before, after = (
-            [one for one in pair.texts if one[1] not in kept] for pair in (self.old, self.new)
+            [item for item in pair.texts if item[1] not in kept] for pair in (self.old, self.new)
         )
-        for name in dict.fromkeys(one[0] for one in (*before, *after)):
-            left = [one[1] for one in before if one[0] == name]
-            right = [one[1] for one in after if one[0] == name]
+        for name in dict.fromkeys(item[0] for item in (*before, *after)):
+            left = [item[1] for item in before if item[0] == name]
+            right = [item[1] for item in after if item[0] == name]
             for k in range(max(len(left), len(right))):
                 yield name, "".join(left[k : k + 1]), "".join(right[k : k + 1])
 
@@ -119,7 +119,7 @@ class Change:
 def compared(old: Record, new: Record) -> list[Change]:
     """All differences of two records of a device."""
     device = new.device
-    found = [] if old.options == new.options else [Change(device, "", ("options",))]
+    result = [] if old.options == new.options else [Change(device, "", ("options",))]
     for problem in dict.fromkeys((*old.pairs, *new.pairs)):
         before, after = old.pairs.get(problem), new.pairs.get(problem)
         if before is None or after is None:
@@ -127,8 +127,8 @@ def compared(old: Record, new: Record) -> list[Change]:
         else:
             kinds = before.changes(after)
         if kinds:
-            found.append(Change(device, problem, tuple(kinds), before, after))
-    return found
+            result.append(Change(device, problem, tuple(kinds), before, after))
+    return result
 
 
 def file_name(device: str) -> str:

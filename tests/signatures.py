@@ -15,6 +15,6 @@ def assert_passable(spec: Specialization) -> None:
     kernels = _KERNEL.findall(spec.text)
     assert kernels, spec.name
     for kernel in kernels:
-        found = parameters(spec.text, kernel)
-        assert {p.scalar for p in found} <= {None, *SCALARS.values()}
-        assert len({p.name for p in found}) == len(found)
+        result = parameters(spec.text, kernel)
+        assert {p.scalar for p in result} <= {None, *SCALARS.values()}
+        assert len({p.name for p in result}) == len(result)

@@ -55,16 +55,16 @@ pre, .pdoc-code {{ background: #f6f6f6; }}
 
 def pages() -> dict[str, Path]:
     """The Markdown files, by the names of their HTML files."""
-    found = {"index.html": ROOT / "README.md"}
+    result = {"index.html": ROOT / "README.md"}
     for path in sorted((ROOT / "docs").glob("*.md")):
-        found[f"{path.stem.lower()}.html"] = path
+        result[f"{path.stem.lower()}.html"] = path
     for path in sorted((ROOT / "docs").glob("*/*.md")):
         folder = path.parent.name
         name = folder if path.stem == "README" else f"{folder}_{path.stem.lower()}"
-        found[f"{name}.html"] = path
-    found["contributing.html"] = ROOT / "CONTRIBUTING.md"
-    found["changelog.html"] = ROOT / "CHANGELOG.md"
-    return found
+        result[f"{name}.html"] = path
+    result["contributing.html"] = ROOT / "CONTRIBUTING.md"
+    result["changelog.html"] = ROOT / "CHANGELOG.md"
+    return result
 
 
 def titles(names: dict[str, Path]) -> dict[str, str]:
@@ -72,13 +72,13 @@ def titles(names: dict[str, Path]) -> dict[str, str]:
 
     A folder of docs/ has one link, to its README, which links to the others.
     """
-    found = {"index.html": "Start", "portable_gpu.html": "Functions"}
+    result = {"index.html": "Start", "portable_gpu.html": "Functions"}
     for name, path in names.items():
         if path.parent in (ROOT, ROOT / "docs"):
-            found.setdefault(name, path.stem.replace("_", " ").title())
+            result.setdefault(name, path.stem.replace("_", " ").title())
         elif path.stem == "README":
-            found[name] = path.parent.name.title()
-    return found
+            result[name] = path.parent.name.title()
+    return result
 
 
 def put_functions_first() -> None:

@@ -42,7 +42,7 @@ Measured = tuple[GemmProblem, Mapping[str, float]]
 def main(row: str, files: Sequence[str]) -> None:
     """Print the fit of one row."""
     target, values = example_target("nvidia-sm90"), costs._rows()[row, costs.ANY]
-    measured = [one for file in files for one in _read(Path(file))]
+    measured = [item for file in files for item in _read(Path(file))]
     places = list(_figures(values))
     start = np.array([_get(values, place) for place in places])
     scale = np.where(start == 0, 1.0, start)
@@ -54,58 +54,58 @@ def main(row: str, files: Sequence[str]) -> None:
 
     first = np.where(start == 0, 0.01, 1.0)
     before = errors(first)
-    found = least_squares(
+    result = least_squares(
         errors, first, loss="soft_l1", f_scale=0.2, max_nfev=12, diff_step=0.05, bounds=(1e-3, 30)
     )
-    after = errors(found.x)
+    after = errors(result.x)
     for title, e in (("before", before), ("after", after)):
         print(f"{title}: {len(e)} times, half of them within {np.median(np.abs(e)):.0%}")
-    for place, figure in zip(places, found.x * scale, strict=True):
+    for place, figure in zip(places, result.x * scale, strict=True):
         print(f"  {'.'.join(place)}: {figure:.3g}")
     print(f"choices take {_lost(measured, target):.3f} of the time of the fastest ways")
 
 
 def _read(file: Path) -> list[Measured]:
-    found = []
-    for one in json.loads(file.read_text(encoding="utf-8"))["dispatch"]["products"]:
-        match = _SIZE.fullmatch(one["size"])
-        assert match is not None, one["size"]
+    result = []
+    for item in json.loads(file.read_text(encoding="utf-8"))["dispatch"]["products"]:
+        match = _SIZE.fullmatch(item["size"])
+        assert match is not None, item["size"]
         batch, m, k, n, a, b = match.groups()
         count = None if batch is None else int(batch)
-        case = Case("gemm", (int(m), int(k), int(n)), one["dtype"], trans=a + b, batch=count)
-        found.append((product_of(case), one["ways"]))
-    return found
+        case = Case("gemm", (int(m), int(k), int(n)), item["dtype"], trans=a + b, batch=count)
+        result.append((product_of(case), item["ways"]))
+    return result
 
 
 def _estimates(problem: GemmProblem, target: Target) -> dict[str, tuple[Variant, float]]:
     """Each way's seconds in line."""
     device = costs.DeviceCosts.of("device", target)
     every = variants(problem, target, TuningTable.shipped())
-    return {one.name: (one, one.estimate + one.launches * device.launch) for one in every}
+    return {item.name: (item, item.estimate + item.launches * device.launch) for item in every}
 
 
 def _errors(measured: Sequence[Measured], ways: tuple[str, ...], target: Target) -> np.ndarray:
     """Logarithms of estimate over time."""
-    found = []
+    result = []
     for problem, times in measured:
         estimated = _estimates(problem, target)
-        found += [
+        result += [
             math.log(estimated[way][1] / seconds)
             for way, seconds in times.items()
             if way.startswith(ways) and way in estimated
         ]
-    return np.array(found)
+    return np.array(result)
 
 
 def _lost(measured: Sequence[Measured], target: Target) -> float:
-    device, found = costs.DeviceCosts.of("device", target), []
+    device, result = costs.DeviceCosts.of("device", target), []
     for problem, times in measured:
         estimated = _estimates(problem, target)
         known = [way for way in times if way in estimated]
         if len(known) > 1:
             own = min(known, key=lambda way: estimated[way][0].seconds(device))
-            found.append(math.log(times[own] / min(times[way] for way in known)))
-    return math.exp(sum(found) / len(found))
+            result.append(math.log(times[own] / min(times[way] for way in known)))
+    return math.exp(sum(result) / len(result))
 
 
 def _figures(values: Mapping[str, Any]) -> list[tuple[str, ...]]:

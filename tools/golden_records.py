@@ -64,8 +64,8 @@ class Source:
         file = file_name(device)
         if self.folder is not None:
             places = self.folder / GOLDEN / file, self.folder / file
-            found = [place for place in places if place.is_file()]
-            return Record.read(found[0].read_text(encoding="utf-8")) if found else None
+            result = [place for place in places if place.is_file()]
+            return Record.read(result[0].read_text(encoding="utf-8")) if result else None
         shown = _git("show", f"{self.name}:{(GOLDEN / file).as_posix()}")
         return Record.read(shown.stdout.decode()) if shown.returncode == 0 else None
 
@@ -118,7 +118,7 @@ def check(devices: Sequence[str]) -> int:
     """Compare the code with the stored records."""
     begin = time.perf_counter()
     changes = differences(Source(str(ROOT)), Code(devices), devices)
-    pairs = sum(len(one.pairs) for device in devices if (one := Source(str(ROOT)).record(device)))
+    pairs = sum(len(item.pairs) for device in devices if (item := Source(str(ROOT)).record(device)))
     show(changes)
     print(
         f"{pairs} pairs of a problem and one of {len(devices)} devices, {len(changes)} of them "
@@ -156,13 +156,13 @@ def update(devices: Sequence[str]) -> int:
 
 def differences(old: Source, new: Source, devices: Sequence[str]) -> list[Change]:
     """The differences between the records of two sources."""
-    found: list[Change] = []
+    result: list[Change] = []
     for device in devices:
         records = [
             source.record(device) or Record(device, "", {}) for source in (old, new)
         ]  # fmt: skip
-        found += compared(*records)
-    return found
+        result += compared(*records)
+    return result
 
 
 def diff(a: str, b: str | None, devices: Sequence[str], pairs: int, texts: int, form: str) -> int:
@@ -197,20 +197,20 @@ def _told(one: Change) -> list[str]:
     old, new = one.old, one.new
     if old is None or new is None:
         return [", ".join(one.kinds)]
-    found = []
+    result = []
     if "way" in one.kinds:
-        found.append(f"way: {old.path} ({old.way}) -> {new.path} ({new.way})")
+        result.append(f"way: {old.path} ({old.way}) -> {new.path} ({new.way})")
     if "configuration" in one.kinds:
-        found.append(f"configuration: {_fields(old, new)}")
+        result.append(f"configuration: {_fields(old, new)}")
     if "launches" in one.kinds:
         if old.launches == new.launches:
-            found.append("launches: arguments or tables that stay")
+            result.append("launches: arguments or tables that stay")
         else:
-            found.append(f"launches: {'; '.join(old.launches)} -> {'; '.join(new.launches)}")
+            result.append(f"launches: {'; '.join(old.launches)} -> {'; '.join(new.launches)}")
     if "text" in one.kinds:
         names = dict.fromkeys(name for name, _, _ in one.texts)
-        found.append(f"text: {', '.join(names) or 'the order'}")
-    return found
+        result.append(f"text: {', '.join(names) or 'the order'}")
+    return result
 
 
 def _fields(old: Pair, new: Pair) -> str:
@@ -275,14 +275,14 @@ def _by_turns(keys: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]
 
 def texts() -> int:
     """Render the texts that the standard input asks for; a step of ``diff``."""
-    found = []
+    result = []
     for device, problems in json.load(sys.stdin).items():
         some = []
-        for one in dict.fromkeys(problems):
-            family, data = one.split(" ", 1)
+        for item in dict.fromkeys(problems):
+            family, data = item.split(" ", 1)
             some.append(Problem(family, json.loads(data)))
-        found += [(device, key, text) for key, _, text in texts_of(device, some)]
-    json.dump(found, sys.stdout)
+        result += [(device, key, text) for key, _, text in texts_of(device, some)]
+    json.dump(result, sys.stdout)
     return 0
 
 

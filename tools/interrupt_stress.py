@@ -149,14 +149,14 @@ class Subject:
     def fault(self, name: str) -> str | None:
         """The fault of a call's result, if any."""
         try:
-            found = bits(self.calls[name]())
+            result = bits(self.calls[name]())
         except ArgumentError as error:
             if not self.may_refuse or "interrupted" not in str(error):
                 return f"{self.name}: {name} raises {error!r}"
             self._refactorize(0)
             self.holds, self.may_refuse = {0}, False
-            found = bits(self.calls[name]())
-        held = {which for which in self.holds if self.want[which][name] == found}
+            result = bits(self.calls[name]())
+        held = {which for which in self.holds if self.want[which][name] == result}
         if not held:
             return f"{self.name}: {name} has wrong bits"
         self.holds, self.may_refuse = held, False
@@ -199,8 +199,8 @@ def subjects(engine: Engine, folder: str) -> list[Subject]:
 
 def descriptors() -> int:
     """How many files this process has open, where the system says so."""
-    found = Path("/proc/self/fd")
-    return len(list(found.iterdir())) if found.exists() else 0
+    result = Path("/proc/self/fd")
+    return len(list(result.iterdir())) if result.exists() else 0
 
 
 def stress(engine: Engine, interrupts: int, seconds: float, seed: int) -> tuple[Counter[str], str]:
@@ -241,10 +241,10 @@ def interruption(
     subject = every[int(rng.integers(len(every)))]
     names = [*subject.calls, *subject.refactorize]
     name, which = str(rng.choice(names)), int(rng.integers(2))
-    work, found = subject.run(name, which), list[str]()
+    work, result = subject.run(name, which), list[str]()
     kind = rng.random()
     if kind < CALLS:
-        timer.call = reentrant(subject, str(rng.choice(names)), found)
+        timer.call = reentrant(subject, str(rng.choice(names)), result)
     elif kind < CALLS + TWICE:
         timer.again = max(1e-6, rng.uniform(0, SOON))
     if name in subject.refactorize:
@@ -261,8 +261,8 @@ def interruption(
         subject.holds, subject.may_refuse = might_hold if is_call else {which}, False
     if was_left and not is_call:
         left[f"{subject.name}: {name}"] += 1
-    if found:
-        return found[0]
+    if result:
+        return result[0]
     fault = subject.fault("solve" if rng.random() < 0.8 else str(rng.choice(list(subject.calls))))
     return fault and f"{fault} after {name}"
 

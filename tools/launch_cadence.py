@@ -32,11 +32,11 @@ def without_event(queue: cl.CommandQueue, kernel: cl.Kernel) -> Callable[[], Any
     launch = enqueue_without_event
     if launch is None:
         raise RuntimeError("the OpenCL loader does not show its functions here")
-    one = (ctypes.c_size_t * 1)(1)
-    size = ctypes.addressof(one)
+    item = (ctypes.c_size_t * 1)(1)
+    size = ctypes.addressof(item)
 
     def call() -> None:
-        assert one[0] == 1
+        assert item[0] == 1
         status = launch(queue.int_ptr, kernel.int_ptr, 1, None, size, size, 0, None, None)
         if status:
             raise RuntimeError(f"clEnqueueNDRangeKernel returned {status}")
@@ -66,7 +66,7 @@ def main() -> None:
             host.append(time.perf_counter() - begin)
             queue.finish()
         device = [queued.seconds(0, LAUNCHES) for _ in range(TURNS)]
-        host_us, device_us = (median(found) / LAUNCHES * 1e6 for found in (host, device))
+        host_us, device_us = (median(result) / LAUNCHES * 1e6 for result in (host, device))
         print(f"{name:14} {host_us:9.2f} {device_us:9.2f}")
 
 

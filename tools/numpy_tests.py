@@ -128,26 +128,26 @@ def reaching(path: Path) -> set[str]:
             for target in node.targets:
                 if isinstance(target, ast.Attribute):  # self.matmul = np.matmul
                     uses.setdefault(target.attr, set()).update(mentioned(node.value))
-                elif isinstance(target, ast.Name) and any(node in one.body for one in shared):
+                elif isinstance(target, ast.Name) and any(node in item.body for item in shared):
                     uses.setdefault(target.id, set()).update(mentioned(node.value))
-    found = {f"np.{name}" for name in NAMES}
-    while more := {name for name, its in uses.items() if name not in found and its & found}:
-        found |= more
-    return found
+    result = {f"np.{name}" for name in NAMES}
+    while more := {name for name, its in uses.items() if name not in result and its & result}:
+        result |= more
+    return result
 
 
 def mentioned(node: ast.AST) -> set[str]:
     """The names in a piece of text; NumPy's functions, also in quotes, as ``np.sum``."""
-    found = set()
+    result = set()
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute):
             of_numpy = isinstance(part.value, ast.Name) and part.value.id in ("np", "numpy")
-            found.add(f"np.{part.attr}" if of_numpy else part.attr)
+            result.add(f"np.{part.attr}" if of_numpy else part.attr)
         elif isinstance(part, ast.Name):
-            found.add(part.id)
+            result.add(part.id)
         elif isinstance(part, ast.Constant) and part.value in NAMES:
-            found.add(f"np.{part.value}")
-    return found
+            result.add(f"np.{part.value}")
+    return result
 
 
 class Exchanged:

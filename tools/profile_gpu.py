@@ -58,7 +58,7 @@ def record(folder: Path, operation: str, sizes: str, dtype: str) -> None:
 
     Launch.__call__ = noted  # type: ignore[method-assign,assignment]
     for case in cases(operation, [dtype], parse_sizes(sizes), on_cpu=False):
-        arrays = [cla.to_device(engine.queue, one) for one in operands(case)]
+        arrays = [cla.to_device(engine.queue, item) for item in operands(case)]
         result: Any = BENCHMARKS[case.operation].call(case, arrays, engine)()
         extents = "_".join(map(str, (case.batch or 1, *case.extents)))
         for k, (launch, buffers, scalars) in enumerate(made):
@@ -73,13 +73,13 @@ def record(folder: Path, operation: str, sizes: str, dtype: str) -> None:
 def _described(engine: Engine, launch: Launch, buffers: Any, scalars: Any) -> tuple[Any, ...]:
     """The kernel's name, its grid, and its arguments by place: values, tables, sizes of rooms."""
     own = launch._arguments
-    found = own.passed(scalars)
+    result = own.passed(scalars)
     for place, table in own.kept:
-        found[place] = np.empty(table.size, np.uint8)
-        cl.enqueue_copy(engine.queue, found[place], table)
+        result[place] = np.empty(table.size, np.uint8)
+        cl.enqueue_copy(engine.queue, result[place], table)
     for place, buffer in zip(launch.places, buffers, strict=True):
-        found[place] = ("room", int(buffer.size), int(buffer.int_ptr))
-    return launch.bind().kernel.function_name, launch._sizes, found
+        result[place] = ("room", int(buffer.size), int(buffer.int_ptr))
+    return launch.bind().kernel.function_name, launch._sizes, result
 
 
 def _ptx(launch: Launch) -> bytes:

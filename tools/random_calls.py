@@ -144,7 +144,7 @@ def report(outcome: Outcome, families: list[str], seconds: float) -> None:
     for family in families:
         parts = (outcome.right[family], outcome.wrong[family], outcome.refused[family])
         print("{:12} {} right, {} wrong, {} refused".format(family, *parts))
-    every = [sum(one.values()) for one in (outcome.right, outcome.wrong, outcome.refused)]
+    every = [sum(item.values()) for item in (outcome.right, outcome.wrong, outcome.refused)]
     print("{} calls: {} right, {} wrong, {} refused".format(sum(every), *every), end="; ")
     print(f"{sum(every) / seconds:.1f} calls a second")
     sys.exit(every[1] > 0)

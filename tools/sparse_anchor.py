@@ -33,8 +33,8 @@ RIGHT = (1, 64)
 
 def poisson(n: int) -> Array:
     """The 7-point Laplacian of n^3 points."""
-    one = np.ones(n)
-    line = sp.diags([-one[:-1], 2 * one, -one[:-1]], [-1, 0, 1])
+    item = np.ones(n)
+    line = sp.diags([-item[:-1], 2 * item, -item[:-1]], [-1, 0, 1])
     unit = sp.identity(n)
     parts = ((line, unit, unit), (unit, line, unit), (unit, unit, line))
     return sum(sp.kron(sp.kron(a, b), c) for a, b, c in parts).tocsr()
@@ -78,21 +78,21 @@ PROBLEMS: dict[str, tuple[Callable[[int], Array], Callable[[int], tuple[int, ...
 
 def by_planes(shape: tuple[int, ...], unknowns: int) -> Array:
     """Nested dissection of a grid: a plane across its longest side parts it, and comes last."""
-    found: list[Array] = []
+    result: list[Array] = []
 
     def cut(points: Array) -> None:
         axis = int(np.argmax(points.shape))
         if points.size <= 8 or points.shape[axis] < 3:
-            found.append(points.ravel())
+            result.append(points.ravel())
             return
         middle = points.shape[axis] // 2
         low, plane, high = np.split(points, [middle, middle + 1], axis)
         cut(low)
         cut(high)
-        found.append(plane.ravel())
+        result.append(plane.ravel())
 
     cut(np.arange(np.prod(shape)).reshape(shape))
-    return (unknowns * np.concatenate(found)[:, None] + np.arange(unknowns)).ravel()
+    return (unknowns * np.concatenate(result)[:, None] + np.arange(unknowns)).ravel()
 
 
 class Timed:
@@ -121,13 +121,13 @@ class Timed:
     def report(self) -> str:
         """Launches and milliseconds of each kernel, and what lay between launches."""
         self.queue.finish()
-        found: dict[str, list[float]] = defaultdict(list)
+        result: dict[str, list[float]] = defaultdict(list)
         for name, event in self._launches:
-            found[name].append((event.profile.end - event.profile.start) * 1e-6)
+            result[name].append((event.profile.end - event.profile.start) * 1e-6)
         first, last = self._launches[0][1], self._launches[-1][1]
         whole = (last.profile.end - first.profile.start) * 1e-6
-        busy = sum(map(sum, found.values()))
-        rows = sorted(found.items(), key=lambda item: -sum(item[1]))
+        busy = sum(map(sum, result.values()))
+        rows = sorted(result.items(), key=lambda item: -sum(item[1]))
         lines = [f"{name} {len(each)} x: {sum(each):.3f} {_listed(each)}" for name, each in rows]
         return f"{whole:.2f} ms, between launches {whole - busy:.2f}; " + ", ".join(lines)
 
@@ -139,14 +139,14 @@ def _listed(each: list[float]) -> str:
 
 def best(call: Callable[[], Any], wait: Callable[[], Any], runs: int = 5) -> float:
     """The least of several times of a call, in seconds."""
-    found = []
+    result = []
     for _ in range(runs + 1):
         wait()
         start = time.perf_counter()
         call()
         wait()
-        found.append(time.perf_counter() - start)
-    return min(found[1:])
+        result.append(time.perf_counter() - start)
+    return min(result[1:])
 
 
 def ours(A: Array, symbolic: Symbolic, dtype: Any) -> None:
@@ -221,10 +221,10 @@ def cudss(path: str, A: Array) -> None:
         b = cp.asfortranarray(cp.random.standard_normal((n, count)))
         x = cp.zeros_like(b, order="F")
         dense = []
-        for one in (b, x):
+        for item in (b, x):
             held = pointer()
             ok(lib.cudssMatrixCreateDn(
-                ctypes.byref(held), i64(n), i64(count), i64(n), pointer(one.data.ptr), real64,
+                ctypes.byref(held), i64(n), i64(count), i64(n), pointer(item.data.ptr), real64,
                 by_columns,
             ))  # fmt: skip
             dense.append(held)

@@ -297,17 +297,17 @@ def run_offline(whole: bool) -> tuple[bool, str]:
         runs.append([*operations, *(f"--target={name}" for name in wanted)])
     if whole or set(missing) == {"AMD", "NVIDIA"}:  # then it says what to install
         runs = [[]]
-    good, found = True, []
+    good, result = True, []
     for arguments in runs:
         start = time.monotonic()
         command = [sys.executable, "tools/offline_check.py", *arguments]
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         print(done.stdout, end="", flush=True)
         lines = done.stdout.splitlines() or ["it said nothing"]
-        found += [line for line in lines[:-1] if ": skipped, " in line]
-        found.append(f"{lines[-1]} in {time.monotonic() - start:.0f}s")
+        result += [line for line in lines[:-1] if ": skipped, " in line]
+        result.append(f"{lines[-1]} in {time.monotonic() - start:.0f}s")
         good = good and done.returncode == 0
-    return good, "\n".join(found)
+    return good, "\n".join(result)
 
 
 def run_alone(job: Job, whole: bool) -> tuple[bool, str]:

@@ -153,9 +153,9 @@ class Process:
     def call(self, rng: random.Random, places: list[tuple[str, Place]]) -> None:
         """Make a call, and compare its result."""
         name, (kind, place) = rng.choice(self.names), rng.choice(places)
-        found = digest(CALLS[name](place))
+        result = digest(CALLS[name](place))
         self.done.append(name)
-        if found != self.expected[f"{name} {kind}"]:
+        if result != self.expected[f"{name} {kind}"]:
             self.problems.append(f"wrong bits: {name} on {kind} arrays")
 
     def work(self, number: int) -> None:
@@ -201,8 +201,8 @@ class Process:
             self.interrupt(threads)
         for thread in threads:
             thread.join()
-        found = {"calls": len(self.done), "left": self.left, "problems": self.problems}
-        print(json.dumps(found))
+        result = {"calls": len(self.done), "left": self.left, "problems": self.problems}
+        print(json.dumps(result))
 
 
 def _stop(*_: Any) -> None:
@@ -213,8 +213,8 @@ def write_expected(file: Path, calls: list[str], arrays: list[str]) -> None:
     """Make each call once, and write what its bits are."""
     data = Data()
     places = {kind: Place(data, None, kind == "device") for kind in arrays}
-    found = {f"{n} {kind}": digest(CALLS[n](p)) for n in calls for kind, p in places.items()}
-    file.write_text(json.dumps(found))
+    result = {f"{n} {kind}": digest(CALLS[n](p)) for n in calls for kind, p in places.items()}
+    file.write_text(json.dumps(result))
 
 
 def outcome(arguments: list[str], timeout: float) -> tuple[dict[str, Any], list[str]]:

@@ -110,8 +110,10 @@ class Called:
     @property
     def parameters(self) -> list[str]:
         """The names of what can be given by name."""
-        found = inspect.signature(self.function).parameters.values()
-        return [one.name for one in found if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+        result = inspect.signature(self.function).parameters.values()
+        return [
+            item.name for item in result if item.kind not in (item.VAR_KEYWORD, item.VAR_POSITIONAL)
+        ]
 
 
 def _elementwise(expression: Any, x: Any, k: Any = 1, **options: Any) -> Any:

@@ -436,9 +436,9 @@ def test_reports_go_with_what_is_computed(engine: pg.Engine) -> None:
     factor = pg.linalg.cholesky(there)
     target = pg.asarray(A, engine=engine)
     target[...] = factor
-    for one in (factor + 1, 1 - factor, -factor, factor.T.copy(), factor[0], target, factor > 0):
+    for item in (factor + 1, 1 - factor, -factor, factor.T.copy(), factor[0], target, factor > 0):
         with pytest.raises(NotPositiveDefiniteError):
-            one.get()
+            item.get()
 
 
 def test_on_another_queue(engine: pg.Engine, a: pg.Array) -> None:

@@ -239,15 +239,15 @@ def test_a_revision_runs_its_own_library(engine: Engine, other: Path) -> None:
             ("dot", f"left out: {name}: its process ended by itself (3)"),
             ("sum", f"left out: {name}: its process ended by itself (3)"),
         ):
-            (found,) = bench.run(Case(operation, (1000,)))
-            if isinstance(found, Remark):
-                assert expected is not None, found.text
-                assert found.text.startswith(expected)
+            (result,) = bench.run(Case(operation, (1000,)))
+            if isinstance(result, Remark):
+                assert expected is not None, result.text
+                assert result.text.startswith(expected)
                 continue
             assert expected is None
-            assert found.peer == name
-            assert found.verdict is not None
-            assert found.verdict.count == 9
+            assert result.peer == name
+            assert result.verdict is not None
+            assert result.verdict.count == 9
 
 
 BESIDE = [
@@ -269,13 +269,13 @@ def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
             row, *others = Bench(placed, peers).run(case)
             assert isinstance(row, Row), row
             assert row.verdict is not None
-            assert all(isinstance(one, Row) and one.verdict is None for one in others)
+            assert all(isinstance(item, Row) and item.verdict is None for item in others)
         row_of = kinds(placed)[0]
-        (found,) = Hunt(placed, peers).over([(row_of, Case("sum", (999,)))])
-    trials = [one for one in found if isinstance(one, Trial)]
+        (result,) = Hunt(placed, peers).over([(row_of, Case("sum", (999,)))])
+    trials = [item for item in result if isinstance(item, Trial)]
     assert [trial.itself is None for trial in trials] == [False, True]
-    (one,) = revision_rows(trials)
-    assert one.verdict.count == one.eager.count == 1
+    (item,) = revision_rows(trials)
+    assert item.verdict.count == item.eager.count == 1
 
 
 def test_the_command_beside_a_revision_of_git(
@@ -297,10 +297,10 @@ def test_the_command_beside_a_revision_of_git(
 
 
 def test_roofs(engine: Engine) -> None:
-    found = measure_roofs(engine, 1)
-    assert found.copy.median > 0
-    assert set(found.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
-    assert min(one.median for one in found.fma.values()) > 0
+    result = measure_roofs(engine, 1)
+    assert result.copy.median > 0
+    assert set(result.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
+    assert min(item.median for item in result.fma.values()) > 0
 
 
 def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,7 +473,7 @@ def test_roofline_picture(engine: Engine, tmp_path: Path) -> None:
     picture = tmp_path / "roofline.png"
     report = BenchReport(engine, [], 9, ["bench"], roofs=measure_roofs(engine, 1))
     for case in (Case("sum", (1000,)), Case("gemm", (20, 20, 20), trans="NN")):
-        for found in Bench(engine, [NumPyPeer(engine)]).run(case):
-            report.add(found)
+        for result in Bench(engine, [NumPyPeer(engine)]).run(case):
+            report.add(result)
     plot_roofline(report, picture)
     assert picture.read_bytes().startswith(b"\x89PNG")

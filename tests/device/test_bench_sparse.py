@@ -30,9 +30,9 @@ def test_a_table_a_file_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
     # Rich would make a picture of it; the path may be broken anywhere.
     assert "a:100:.mtx" in printed.replace(" ", "")
     content = json.loads(report.read_text())
-    found = content["sparse"]
-    assert found["analyses"]["poisson2d:8"]["nnz_of_factor"] > 64
-    rows = found["rows"]
+    result = content["sparse"]
+    assert result["analyses"]["poisson2d:8"]["nnz_of_factor"] > 64
+    rows = result["rows"]
     phases = ["factorise", "solve 1", "solve 64", "refactorise"]
     assert [(row["problem"], row["phase"]) for row in rows] == [
         (name, phase) for name in ("poisson2d:8", str(matrix)) for phase in phases
@@ -49,8 +49,8 @@ def test_values_are_on_the_device_where_it_has_memory_of_its_own(
 ) -> None:
     monkeypatch.setattr(engine, "maps_host_memory", False)
     A = problem("poisson2d:6")
-    found = list(bench_sparse.SparseContest(engine, (), "amd", 1, None).run("grid", A))
-    rows = [row for row in found if isinstance(row, bench_sparse.SparseRow)]
+    result = list(bench_sparse.SparseContest(engine, (), "amd", 1, None).run("grid", A))
+    rows = [row for row in result if isinstance(row, bench_sparse.SparseRow)]
     assert [row.phase for row in rows] == ["factorise", "solve 1", "solve 64", "refactorise"]
 
 

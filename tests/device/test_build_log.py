@@ -88,8 +88,8 @@ def test_a_text_with_a_flaw_is_remarked_on(strict: Engine) -> None:
 def test_texts_build_without_a_remark(strict: Engine) -> None:
     specs = list(sample(strict))
     assert len(specs) > 10
-    found = {spec.name: remarks(strict, spec) for spec in specs}
-    assert not {name: text for name, text in found.items() if text}
+    result = {spec.name: remarks(strict, spec) for spec in specs}
+    assert not {name: text for name, text in result.items() if text}
 
 
 @pytest.mark.path

@@ -62,7 +62,7 @@ NEEDS = {
 
 
 def wrong_values() -> list[list[str]]:
-    found = []
+    result = []
     group = typer.main.get_command(_application())
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         for parameter in command.params:
@@ -71,8 +71,8 @@ def wrong_values() -> list[list[str]]:
                 key = f"{name} {option}"
                 needs = NEEDS.get(key, NEEDS.get(name, []))
                 for value in WRONG[key] if key in WRONG else WRONG[option]:
-                    found.append([name, *needs, option, value])
-    return found
+                    result.append([name, *needs, option, value])
+    return result
 
 
 @pytest.mark.parametrize("words", wrong_values(), ids=" ".join)

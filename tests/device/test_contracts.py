@@ -68,8 +68,8 @@ def slow(engine: Engine) -> Any:
     kernel = cl.Kernel(program, "slow")
 
     def launch(queue: Any, source: Any, target: Any) -> Any:
-        one = np.float32(1)
-        kernel.set_args(source.base_data, target.base_data, np.int32(source.size), one)
+        item = np.float32(1)
+        kernel.set_args(source.base_data, target.base_data, np.int32(source.size), item)
         event = cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
         queue.flush()  # OpenCL asks for it before another queue waits for the event
         return event

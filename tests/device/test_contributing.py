@@ -420,8 +420,8 @@ def test_a_family_takes_what_its_row_says() -> None:
 def test_every_command_knows_a_new_family(tree_with_family: Path) -> None:
     pytest.importorskip("optuna")
     lines = [line.format(folder=tree_with_family) for line in COMMANDS]
-    found = run_commands(tree_with_family, lines)
-    for (line, wanted), (status, text) in zip(COMMANDS.items(), found, strict=True):
+    result = run_commands(tree_with_family, lines)
+    for (line, wanted), (status, text) in zip(COMMANDS.items(), result, strict=True):
         assert status == 0, (line, text)
         assert wanted in text, (line, text)
     report = json.loads((tree_with_family / "bench.json").read_text())

@@ -129,9 +129,9 @@ def intact(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> dict[Pat
         own = Engine(engine.device, caller=False)
         pg.sum(X, engine=own)
         pg.gemv(ONES, X, engine=own)
-    found = {path: path.read_bytes() for path in sorted(folder.iterdir())}
-    assert len(found) == 2
-    return found
+    result = {path: path.read_bytes() for path in sorted(folder.iterdir())}
+    assert len(result) == 2
+    return result
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes, links and modes of Unix")

@@ -31,24 +31,24 @@ def _matrix(name: str, kind: int, n: int) -> Any:
     k, j = np.arange(n)[:, None], np.arange(n)[None]
     if name == "dct":
         if kind == 1:
-            found = 2 * _cos(j * k, 2 * (n - 1))
-            found[:, [0, -1]] /= 2
-            return found, 2 * (n - 1)
+            result = 2 * _cos(j * k, 2 * (n - 1))
+            result[:, [0, -1]] /= 2
+            return result, 2 * (n - 1)
         if kind == 2:
             return 2 * _cos((2 * j + 1) * k, 4 * n), 2 * n
         if kind == 3:
-            found = 2 * _cos(j * (2 * k + 1), 4 * n)
-            found[:, 0] /= 2
-            return found, 2 * n
+            result = 2 * _cos(j * (2 * k + 1), 4 * n)
+            result[:, 0] /= 2
+            return result, 2 * n
         return 2 * _cos((2 * j + 1) * (2 * k + 1), 8 * n), 2 * n
     if kind == 1:
         return 2 * _sin((j + 1) * (k + 1), 2 * (n + 1)), 2 * (n + 1)
     if kind == 2:
         return 2 * _sin((2 * j + 1) * (k + 1), 4 * n), 2 * n
     if kind == 3:
-        found = 2 * _sin((j + 1) * (2 * k + 1), 4 * n)
-        found[:, -1] /= 2
-        return found, 2 * n
+        result = 2 * _sin((j + 1) * (2 * k + 1), 4 * n)
+        result[:, -1] /= 2
+        return result, 2 * n
     return 2 * _sin((2 * j + 1) * (2 * k + 1), 8 * n), 2 * n
 
 
@@ -62,14 +62,14 @@ def _sin(part: Any, whole: int) -> Any:
 
 def _orthogonal(matrix: Any, name: str, kind: int) -> Any:
     """The matrix with its outer rows and columns scaled."""
-    found = matrix.copy()
+    result = matrix.copy()
     rows, columns = {
         ("dct", 1): ([0, -1], [0, -1]), ("dct", 2): ([0], []), ("dct", 3): ([], [0]),
         ("dst", 2): ([-1], []), ("dst", 3): ([], [-1]),
     }.get((name, kind), ([], []))  # fmt: skip
-    found[rows] *= np.sqrt(np.longdouble(0.5))
-    found[:, columns] *= np.sqrt(np.longdouble(2))
-    return found
+    result[rows] *= np.sqrt(np.longdouble(0.5))
+    result[:, columns] *= np.sqrt(np.longdouble(2))
+    return result
 
 
 def _oracle(
@@ -145,10 +145,10 @@ def test_several_axes_and_lengths(engine: Engine, kind: int) -> None:
     rng = np.random.default_rng(11)
     x = rng.standard_normal((5, 12, 15))
     for name in ("dctn", "idctn", "dstn", "idstn"):
-        one = name.removesuffix("n")
+        item = name.removesuffix("n")
         padded = np.zeros((5, 15, 12))
         padded[:, :12] = x[:, :, :12]
-        exact = _oracle(_oracle(padded, one, kind, 2, "ortho"), one, kind, 1, "ortho")
+        exact = _oracle(_oracle(padded, item, kind, 2, "ortho"), item, kind, 1, "ortho")
         got = getattr(fft, name)(x, kind, (15, 12), norm="ortho", engine=engine)
         _check(got, exact, "float64")
         back = getattr(fft, ("" if name[0] == "i" else "i") + name.removeprefix("i"))

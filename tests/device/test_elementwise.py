@@ -338,9 +338,9 @@ def test_expressions_of_vectors_mean_the_same(engine: Engine, ctype: str) -> Non
         engine.queue, (n,), None, cla.to_device(engine.queue, x).data,
         cla.to_device(engine.queue, y).data, out.data, np.int32(n),
     )  # fmt: skip
-    found = out.get()
+    result = out.get()
     for k, text in enumerate(TEXTS[ctype]):
-        np.testing.assert_array_equal(found[k, 1, 0], found[k, 0, 0], err_msg=text)
+        np.testing.assert_array_equal(result[k, 1, 0], result[k, 0, 0], err_msg=text)
 
 
 @pytest.mark.parametrize(
@@ -482,5 +482,5 @@ def test_tiles(shape: tuple[int, ...], layout: tuple[Any, ...]) -> None:
     problem = problem_of(
         "x + y", np.dtype(np.float32), shape, {"y": (0,) * (len(shape) - 1) + (1,)}
     )
-    found = kernel_of(problem, example_target("nvidia-sm90"), TuningTable([])).form
-    assert (found.lanes, found.vector, found.across, found.down, found.wide) == layout
+    result = kernel_of(problem, example_target("nvidia-sm90"), TuningTable([])).form
+    assert (result.lanes, result.vector, result.across, result.down, result.wide) == layout

@@ -162,18 +162,18 @@ def test_ways_to_look(held: Held) -> None:
         "sum": lambda e: e + [],  # noqa: RUF005
         "right sum": lambda e: [] + e,  # noqa: RUF005
         "both": lambda e: (e + held.sum().events)[:1],
-        "extend": lambda e: (found := [], found.extend(e))[0],
+        "extend": lambda e: (result := [], result.extend(e))[0],
         "in place": lambda e: [].__iadd__(e),
-        "assigned": lambda e: (found := [own], found.__setitem__(slice(None), e))[0],
+        "assigned": lambda e: (result := [own], result.__setitem__(slice(None), e))[0],
         "times": lambda e: e * 1,
         "pop": lambda e: [e.pop()],
         "len": lambda e: [e[i] for i in range(len(e))],
         "sorted": lambda e: sorted(e, key=id),
     }
     for name, way in ways.items():
-        found = way(held.sum().events)
-        assert found, name
-        assert all(event.command_queue == held.queue for event in found), name
+        result = way(held.sum().events)
+        assert result, name
+        assert all(event.command_queue == held.queue for event in result), name
     events = held.sum().events
     assert events
     assert own not in events
@@ -227,13 +227,13 @@ def test_input_of_a_call_seen_before(held: Held, other: Any) -> None:
 
 def test_pyopencl_on_another_queue(held: Held, other: Any) -> None:
     held.close()
-    sums, found = held.sum(), np.zeros_like(SUMS)
-    copied = cl.enqueue_copy(other, found, sums.base_data, wait_for=sums.events, is_blocking=False)
+    sums, result = held.sum(), np.zeros_like(SUMS)
+    copied = cl.enqueue_copy(other, result, sums.base_data, wait_for=sums.events, is_blocking=False)
     other.flush()
     time.sleep(0.05)
     held.open()
     copied.wait()
-    np.testing.assert_array_equal(found, SUMS)
+    np.testing.assert_array_equal(result, SUMS)
 
 
 def test_written_again_after_a_look(held: Held, other: Any) -> None:

@@ -33,21 +33,21 @@ Part = tuple[str, Any]  # its text, and NumPy's values
 def inputs(dtype: np.dtype[Any]) -> dict[str, Any]:
     """Integers of the whole range, its edges and small ones; whole floats, infinity and NaN."""
     rng = np.random.default_rng(5)
-    found = {}
+    result = {}
     for name in "xyz":
         if dtype.kind == "b":
-            found[name] = rng.random(N) < 0.5
+            result[name] = rng.random(N) < 0.5
         elif dtype.kind == "f":
             values = rng.integers(-5, 6, N).astype(dtype)
             values[rng.integers(0, N, 3)] = np.nan, np.inf, -np.inf
-            found[name] = values
+            result[name] = values
         else:
             info = np.iinfo(dtype)
             values = rng.integers(info.min, info.max, N, dtype, endpoint=True)
             small = rng.integers(0, 80, N).astype(dtype) - dtype.type(5 if info.min else 0)
             edges = rng.choice(np.array([0, 1, info.max, info.min, info.max - 1], dtype), N)
-            found[name] = np.choose(rng.integers(0, 3, N), [values, small, edges])
-    return found
+            result[name] = np.choose(rng.integers(0, 3, N), [values, small, edges])
+    return result
 
 
 class Draw:
@@ -185,9 +185,9 @@ def test_random_expressions(engine: Engine, dtype: str) -> None:
     out = cla.zeros(engine.queue, (EACH, len(WIDTHS), N), stored["x"].dtype)
     buffers = [cla.to_device(engine.queue, stored[name]) for name in "xyz"]
     kernel(engine.queue, (N,), None, *(b.data for b in buffers), out.data, np.int32(N))
-    found = out.get()
+    result = out.get()
     for k, text in enumerate(texts):
         for j, width in enumerate(WIDTHS):
             np.testing.assert_array_equal(
-                found[k, j], expected[k].astype(found.dtype), err_msg=f"{text}, {width} lanes"
+                result[k, j], expected[k].astype(result.dtype), err_msg=f"{text}, {width} lanes"
             )

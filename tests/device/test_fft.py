@@ -253,9 +253,9 @@ def test_along_one_and_two_axes(unoptimised: Engine) -> None:
     for name in ("fft", "ifft", "irfft", "hfft", "rfft", "ihfft"):
         given = x.real.copy() if name in ("rfft", "ihfft") else x
         several = getattr(pg.fft, f"{name}n")
-        one = getattr(pg.fft, name)(given, 8, 1, "ortho", engine=unoptimised)
+        item = getattr(pg.fft, name)(given, 8, 1, "ortho", engine=unoptimised)
         np.testing.assert_array_equal(
-            one, several(given, [8], [1], "ortho", engine=unoptimised), strict=True
+            item, several(given, [8], [1], "ortho", engine=unoptimised), strict=True
         )
         two = getattr(pg.fft, f"{name}2")(given, engine=unoptimised)
         np.testing.assert_array_equal(
@@ -377,14 +377,14 @@ def calls(engine: Engine) -> list[tuple[Callable[[], Any], Array]]:
         lambda: pg.fft.fft(on, engine=engine).get(),
         lambda: pg.fft.ifft(on, norm="forward", engine=engine).get(),
     ]
-    return [(one, one()) for one in made]
+    return [(item, item()) for item in made]
 
 
 def test_calls_in_any_order_give_the_same_bits(engine: Engine) -> None:
     made, rng = calls(engine), random.Random(3)
     for _ in range(300):
-        one, want = rng.choice(made)
-        np.testing.assert_array_equal(one(), want)
+        item, want = rng.choice(made)
+        np.testing.assert_array_equal(item(), want)
 
 
 def test_threads_at_once(engine: Engine) -> None:
@@ -393,9 +393,9 @@ def test_threads_at_once(engine: Engine) -> None:
     def work(seed: int) -> None:
         rng = random.Random(seed)
         for _ in range(60):
-            one, want = rng.choice(made)
-            if not np.array_equal(one(), want):
-                wrong.append(one)
+            item, want = rng.choice(made)
+            if not np.array_equal(item(), want):
+                wrong.append(item)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for thread in threads:

@@ -156,7 +156,7 @@ def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the estimates say."""
 
     def only_three(*given: Any) -> list[Decomposition]:
-        return [one for one in decompositions(*given) if one.name == "three passes"]
+        return [item for item in decompositions(*given) if item.name == "three passes"]
 
     monkeypatch.setattr("portable_gpu.ops.fft.variants.decompositions", only_three)
 
@@ -215,12 +215,12 @@ def test_every_way_is_right(
     every = variants(problem(kind, x.shape, np.dtype(dtype), (), axis), own.target, own.table)
     assert len(every) > 1
     half = wanted(x, axis=axis)
-    for one in every:
+    for item in every:
         result = cla.empty(own.queue, half.shape, C64)
         state = own.state()
         buffers = cla.to_device(own.queue, x).base_data, result.base_data
-        one.bind(own).enqueue(state, buffers, (0, 0), (1.0,))
-        assert error(result.get(), half) <= bound(dtype, n, True), one.name
+        item.bind(own).enqueue(state, buffers, (0, 0), (1.0,))
+        assert error(result.get(), half) <= bound(dtype, n, True), item.name
 
 
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
@@ -253,8 +253,8 @@ def test_scales_of_cosine_transforms(
 
 
 def test_a_plan_without_a_scale_takes_none(engine: Engine) -> None:
-    found = variants(problem("c2c", (16,), np.dtype(C64)), engine.target, engine.table)
-    plan = best_of(found, engine.target).bind(engine)
+    result = variants(problem("c2c", (16,), np.dtype(C64)), engine.target, engine.table)
+    plan = best_of(result, engine.target).bind(engine)
     x, y = (cla.zeros(engine.queue, 16, C64) for _ in range(2))
     with pytest.raises(ValueError, match="without one"):
         plan.enqueue(engine.state(), [x.data, y.data], (0, 0), (0.5,))

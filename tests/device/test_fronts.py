@@ -61,10 +61,10 @@ def problem() -> Problem:
 def on(engine: Engine, problem: Problem) -> tuple[DeviceFronts, Schedule]:
     schedule = by_levels(problem.fronts)
     elem = element(problem.values.dtype)
-    found = DeviceFronts(
+    result = DeviceFronts(
         engine, problem.fronts, elem, schedule.update, schedule.arena, schedule.started
     )
-    return found, schedule
+    return result, schedule
 
 
 def enqueue(engine: Engine, steps: list[Step], *arrays: Array) -> list[Array]:
@@ -72,12 +72,12 @@ def enqueue(engine: Engine, steps: list[Step], *arrays: Array) -> list[Array]:
     framed = [np.pad(array.ravel(), RIM, constant_values=CANARY) for array in arrays]
     memory = [cla.to_device(engine.queue, array) for array in framed]
     plan = Steps(steps)
-    plan.enqueue(engine.state(engine.queue), [one.data for one in memory], (RIM,) * len(arrays))
-    found = [one.get() for one in memory]
-    for one in found:
-        assert np.all(one[:RIM] == CANARY)
-        assert np.all(one[-RIM:] == CANARY)
-    return [one[RIM:-RIM].reshape(array.shape) for one, array in zip(found, arrays, strict=True)]
+    plan.enqueue(engine.state(engine.queue), [item.data for item in memory], (RIM,) * len(arrays))
+    result = [item.get() for item in memory]
+    for item in result:
+        assert np.all(item[:RIM] == CANARY)
+        assert np.all(item[-RIM:] == CANARY)
+    return [item[RIM:-RIM].reshape(array.shape) for item, array in zip(result, arrays, strict=True)]
 
 
 def factorise(engine: Engine, problem: Problem) -> tuple[Array, Array]:
@@ -91,13 +91,13 @@ def factorise(engine: Engine, problem: Problem) -> tuple[Array, Array]:
     _, factor, report, *_ = enqueue(
         engine, [*steps, last_step(device)], problem.values, factor, report, arena, told
     )
-    found, taken = lower(device, factor)
+    result, taken = lower(device, factor)
     above = np.zeros_like(taken)
     for s in range(len(problem.fronts)):
         i, j = np.triu_indices(int(problem.fronts.columns[s]), 1)
         above[device.panel[s] + i * device.leading[s] + j] = True
     assert np.all(factor[~taken & ~above] == CANARY)
-    return found, report
+    return result, report
 
 
 def check(found: Array, dense: Array) -> None:
@@ -106,26 +106,26 @@ def check(found: Array, dense: Array) -> None:
 
 
 def test_factor(waiting: Engine, problem: Problem) -> None:
-    found, report = factorise(waiting, problem)
-    check(found, problem.dense)
+    result, report = factorise(waiting, problem)
+    check(result, problem.dense)
     assert report[0] == -1
     again, _ = factorise(waiting, problem)
-    np.testing.assert_array_equal(found, again)
+    np.testing.assert_array_equal(result, again)
 
 
 def test_complex_factor(waiting: Engine) -> None:
     hermitian = tree(COLUMNS, PARENTS, MORE, C64, seed=2)
-    found, _ = factorise(waiting, hermitian)
-    check(found, hermitian.dense)
-    assert not found.diagonal().imag.any()
+    result, _ = factorise(waiting, hermitian)
+    check(result, hermitian.dense)
+    assert not result.diagonal().imag.any()
 
 
 def test_large_fronts_have_plans_of_their_own(
     waiting: Engine, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group, "_is_large", lambda device, one, _: device.fronts.columns[one] > 64)
-    found, report = factorise(waiting, problem)
-    check(found, problem.dense)
+    result, report = factorise(waiting, problem)
+    check(result, problem.dense)
     assert report[0] == -1
 
 

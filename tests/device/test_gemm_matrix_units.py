@@ -232,9 +232,9 @@ def check_repacked(
     state = engine.state()
     state.event(repack.launch(engine)(state, (source.data, to.data), (0, 16))).wait()
     assert np.all(to.get()[:16] == 7)
-    found = to.get()[16:].reshape(products, repack.rows, repack.parts, repack.pitch)
-    assert not np.any(found[..., repack.k :])
-    pieces = found[..., : repack.k]
+    result = to.get()[16:].reshape(products, repack.rows, repack.parts, repack.pitch)
+    assert not np.any(result[..., repack.k :])
+    pieces = result[..., : repack.k]
     if form.kind == "bf16":
         pieces = (pieces.astype(np.uint32) << 16).view(np.float32)
     total = pieces.astype(np.float64).sum(axis=2)

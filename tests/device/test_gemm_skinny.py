@@ -128,7 +128,7 @@ def by_gemv(engine: Engine, a: Any, b: Any, c: Any, epilogue: pg.Epilogue) -> bo
     )  # fmt: skip
     problem = replace(problem, aligned=not engine.maps_host_memory)
     every = variants(problem, engine.target, engine.table)
-    ways = [one for one in every if one.texts()[0].name.startswith("gemv/")]
+    ways = [item for item in every if item.texts()[0].name.startswith("gemv/")]
     if ways:
         plan = best_of(ways, engine.target).bind(engine)
         call.run(plan, (*views[:2], *extras, views[2]), (1.0, 0.0))
@@ -245,7 +245,7 @@ def test_lanes_share_interleaved_vectors(engine: Engine, vectors: int) -> None:
         extras=[call.input(arrays[2], "epilogue")], multiplies=True, reads_c=False,
     )  # fmt: skip
     every = variants(problem, engine.target, engine.table)
-    (way,) = (one for one in every if one.name == "dot_rows")
+    (way,) = (item for item in every if item.name == "dot_rows")
     assert "two vectors" in way.why
     state = engine.state()
     way.bind(engine).enqueue(state, [x.base_data for x in arrays], (0,) * 4, (1.0, 0.0))

@@ -10,12 +10,12 @@ from portable_gpu.runtime.engine import Engine
 
 def test_json(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["chosen"]["target"]["device_class"] == engine.target.device_class
-    assert found["chosen"]["reason"]
-    chosen = [d for d in found["devices"] if d["index"] == found["chosen"]["index"]]
+    result = json.loads(capsys.readouterr().out)
+    assert result["chosen"]["target"]["device_class"] == engine.target.device_class
+    assert result["chosen"]["reason"]
+    chosen = [d for d in result["devices"] if d["index"] == result["chosen"]["index"]]
     assert [device["name"] for device in chosen] == [engine.target.facts.name]
-    for device in found["devices"]:
+    for device in result["devices"]:
         assert {"subgroup_size", "exchange", "fp64", "fp16"} <= set(device["target"]["facts"])
 
 

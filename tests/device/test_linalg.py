@@ -333,9 +333,9 @@ def test_not_positive_definite(fast: Engine) -> None:
     a = np.stack([np.eye(5, dtype="float32") * (k + 1) for k in range(6)]).reshape(2, 3, 5, 5)
     a[0, 2, 3, 3] = -4
     a[1, 1, 0, 0] = np.nan
-    with pytest.raises(NotPositiveDefiniteError, match="2 matrices") as found:
+    with pytest.raises(NotPositiveDefiniteError, match="2 matrices") as result:
         cholesky(a, engine=fast, lower=True)
-    error = pickle.loads(pickle.dumps(found.value))
+    error = pickle.loads(pickle.dumps(result.value))
     assert (error.index, error.column, error.pivot) == ((0, 2), 3, -4)
     assert isinstance(error, np.linalg.LinAlgError)
     late = cholesky(pg.asarray(a, engine=fast), lower=True)
@@ -351,10 +351,10 @@ def test_not_positive_definite(fast: Engine) -> None:
     for index in ((0, 0), (0, 1), (1, 0), (1, 2)):
         assert_factor(a[index], got[index], True)
     assert np.all(np.isnan(np.diagonal(got[0, 2])[3:]))
-    with pytest.raises(NotPositiveDefiniteError) as found:
+    with pytest.raises(NotPositiveDefiniteError) as result:
         cholesky(a[1, 1], engine=fast, lower=True)
-    assert found.value.index == ()
-    assert np.isnan(found.value.pivot)
+    assert result.value.index == ()
+    assert np.isnan(result.value.pivot)
     assert_factor(a[0, 0], cholesky(a[0, 0], engine=fast, lower=True), True)
 
 
@@ -364,9 +364,9 @@ def test_not_positive_definite_by_halves(halved: Engine) -> None:
     for column in (0, 9, n - 3):
         a = np.eye(n, dtype="float32")
         a[column, column] = 0
-        with pytest.raises(NotPositiveDefiniteError) as found:
+        with pytest.raises(NotPositiveDefiniteError) as result:
             cholesky(a, engine=halved, lower=True)
-        assert (found.value.column, found.value.pivot) == (column, 0)
+        assert (result.value.column, result.value.pivot) == (column, 0)
 
 
 def test_pyopencls_own_array_is_checked_at_once(fast: Engine) -> None:
@@ -391,9 +391,9 @@ def test_singular_triangles(halved: Engine, n: int) -> None:
             a = np.stack([np.eye(n, dtype="float32")] * 3)
             a[1, n - 2, n - 2] = a[1, n - 1, n - 1] = a[2, 1, 1] = 0
             options = {"trans": trans, "lower": lower, "engine": halved}
-            with pytest.raises(SingularMatrixError) as found:
+            with pytest.raises(SingularMatrixError) as result:
                 solve_triangular(a, np.ones(n, "float32"), **options)
-            assert (found.value.index, found.value.column) == ((1,), n - 2)
+            assert (result.value.index, result.value.column) == ((1,), n - 2)
             late = solve_triangular(
                 pg.asarray(a, engine=halved), pg.asarray(np.ones(n, "float32"), engine=halved),
                 trans, lower,
@@ -402,9 +402,9 @@ def test_singular_triangles(halved: Engine, n: int) -> None:
                 late.get()
             np.testing.assert_array_equal(from_device(late)[0], np.ones(n, "float32"))
             solve_triangular(a, np.ones(n, "float32"), unit_diagonal=True, **options)
-        with pytest.raises(SingularMatrixError) as found:
+        with pytest.raises(SingularMatrixError) as result:
             inv_triangular(a, lower, engine=halved)
-        assert (found.value.index, found.value.column) == ((1,), n - 2)
+        assert (result.value.index, result.value.column) == ((1,), n - 2)
 
 
 # -- what is refused

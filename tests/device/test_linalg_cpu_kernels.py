@@ -54,8 +54,8 @@ def random(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Array:
 
 def definite(shape: tuple[int, ...], dtype: str) -> Array:
     values, n = random(shape, dtype), shape[-1]
-    found = values @ adjoint(values) + n * np.eye(n)
-    return (np.tril(found) + adjoint(np.tril(found, -1))).astype(dtype)
+    result = values @ adjoint(values) + n * np.eye(n)
+    return (np.tril(result) + adjoint(np.tril(result, -1))).astype(dtype)
 
 
 def triangle(n: int, dtype: str) -> Array:
@@ -110,12 +110,12 @@ def check_solution(a: Array, x: Array, b: Array) -> None:
 def test_factors(engine: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
     a = definite((n, n), dtype)
     given = laid(poisoned(a, lower), layout)
-    found = cholesky(given, lower=lower, engine=engine)
-    check_factor(a, found, lower)
+    result = cholesky(given, lower=lower, engine=engine)
+    check_factor(a, result, lower)
     assert cholesky(given, lower=lower, overwrite_a=True, engine=engine) is given
     expected = poisoned(a, lower)
     part = np.tril_indices(n) if lower else np.triu_indices(n)
-    expected[part] = found[part]
+    expected[part] = result[part]
     np.testing.assert_array_equal(given, expected)
 
 
@@ -127,10 +127,10 @@ def test_stacks(engine: Engine, dtype: str, n: int, count: int, order: str) -> N
     a = definite((count, n, n), dtype)
     given = a if order == "C" else np.swapaxes(np.swapaxes(a, 1, 2).copy(), 1, 2)
     for lower in (True, False):
-        found = cholesky(poisoned(given, lower), lower=lower, engine=engine)
-        check_factor(a, found, lower)
-    x = solve_triangular(found, given, lower=False, engine=engine)
-    check_solution(found, x, a)
+        result = cholesky(poisoned(given, lower), lower=lower, engine=engine)
+        check_factor(a, result, lower)
+    x = solve_triangular(result, given, lower=False, engine=engine)
+    check_solution(result, x, a)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -198,8 +198,8 @@ def test_a_unit_diagonal_is_not_read(engine: Engine, dtype: str) -> None:
 )  # fmt: skip
 def test_halves(small_blocks: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
     a = definite((n, n), dtype)
-    found = cholesky(laid(a, layout), lower=lower, engine=small_blocks)
-    factor = np.tril(found) if lower else np.triu(found)
+    result = cholesky(laid(a, layout), lower=lower, engine=small_blocks)
+    factor = np.tril(result) if lower else np.triu(result)
     check_factor(a, factor, lower)
     b = random((n, 9), dtype, 1)
     x = solve_triangular(laid(factor, layout), laid(b, layout), lower=lower, engine=small_blocks)
@@ -255,10 +255,10 @@ def test_nothing_is_computed_with_what_stood_in_memory(
         solve_triangular(
             np.linalg.cholesky(a), random((3, 37, 5), dtype), lower=True, engine=engine
         )
-    found = 0
+    result = 0
     for buffer, nbytes in taken:
         values = np.empty(nbytes // 8 * 8 // np.dtype(floats).itemsize, floats)
         cl.enqueue_copy(engine.queue, values, buffer)
-        found += np.count_nonzero((values != 0) & (abs(values) < np.finfo(floats).tiny))
+        result += np.count_nonzero((values != 0) & (abs(values) < np.finfo(floats).tiny))
     assert taken
-    assert not found
+    assert not result

@@ -127,9 +127,9 @@ def test_a_narrow_factor_refined(fast: Engine, name: str, kind: str) -> None:
         assert backward_error(a, x, b) < 2 * n**0.5
     rough = pg.asnumpy(cho_solve(pair, given[1], a=given[0], refine=0, engine=fast))
     assert backward_error(a, rough, b) > 1e3
-    one = cho_solve(pair, on(fast, b[:, 0], kind), a=given[0], refine="auto", engine=fast)
-    assert one.shape == (2, n)
-    assert backward_error(a, pg.asnumpy(one)[..., None], b[:, :1]) < 2 * n**0.5
+    item = cho_solve(pair, on(fast, b[:, 0], kind), a=given[0], refine="auto", engine=fast)
+    assert item.shape == (2, n)
+    assert backward_error(a, pg.asnumpy(item)[..., None], b[:, :1]) < 2 * n**0.5
 
 
 @pytest.mark.parametrize("kind", ["host", "device"])
@@ -201,9 +201,9 @@ def test_logdet(fast: Engine, dtype: Any) -> None:
         np.testing.assert_allclose(pg.asnumpy(got), expected, **close)
         pair = cho_factor(on(fast, a, kind), engine=fast)
         np.testing.assert_allclose(pg.asnumpy(logdet(pair, engine=fast)), expected, **close)
-    one = logdet(a[0], lower=False, engine=fast)
-    assert np.ndim(one) == 0
-    np.testing.assert_allclose(one, expected[0], **close)
+    item = logdet(a[0], lower=False, engine=fast)
+    assert np.ndim(item) == 0
+    np.testing.assert_allclose(item, expected[0], **close)
 
 
 # -- least squares
@@ -229,26 +229,26 @@ def test_least_squares(fast: Engine, dtype: Any, kind: str) -> None:
     np.testing.assert_array_equal(given, a)
     for k in range(2):
         assert_least_squares(a, x[k], b[k], cond)
-    one = pg.asnumpy(lstsq(on(fast, a, kind), on(fast, b[0, :, 0], kind), engine=fast))
-    assert one.shape == (n,)
-    assert np.linalg.norm(one - x[0, :, 0]) <= 100 * eps * cond * np.linalg.norm(one)
+    item = pg.asnumpy(lstsq(on(fast, a, kind), on(fast, b[0, :, 0], kind), engine=fast))
+    assert item.shape == (n,)
+    assert np.linalg.norm(item - x[0, :, 0]) <= 100 * eps * cond * np.linalg.norm(item)
 
 
 def test_dependent_columns(fast: Engine) -> None:
     a = numbers((3, 10, 4), "float32")
     a[1, :, 2] = a[1, :, 0] - a[1, :, 1]
     b = numbers((10, 2), "float32")
-    with pytest.raises(NotPositiveDefiniteError, match="full rank") as found:
+    with pytest.raises(NotPositiveDefiniteError, match="full rank") as result:
         lstsq(a, b, engine=fast)
-    assert (found.value.index, found.value.column) == ((1,), 2)
-    assert 0 <= found.value.pivot < 1e-5
+    assert (result.value.index, result.value.column) == ((1,), 2)
+    assert 0 <= result.value.pivot < 1e-5
     for value in (np.nan, np.inf, 1e30):
         odd = a.copy()
         odd[1, 7, 1] = value
-        with pytest.raises(NotPositiveDefiniteError, match="has NaN, infinity or") as found:
+        with pytest.raises(NotPositiveDefiniteError, match="has NaN, infinity or") as result:
             lstsq(odd, b, engine=fast)
-        assert (found.value.index, found.value.column) == ((1,), 1)
-        assert np.isnan(found.value.pivot)
+        assert (result.value.index, result.value.column) == ((1,), 1)
+        assert np.isnan(result.value.pivot)
     late = lstsq(pg.asarray(a, engine=fast), pg.asarray(b, engine=fast))
     with pytest.raises(NotPositiveDefiniteError, match=r"matrix \(1,\).*column 2"):
         late.get()

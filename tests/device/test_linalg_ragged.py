@@ -191,8 +191,8 @@ def test_empty() -> None:
     nothing = Ragged(np.zeros(0, "complex64"), [])
     assert ragged.cho_solve(nothing, []) == []
     assert len(ragged.cho_solve([], nothing)) == 0
-    (found,) = ragged.cholesky([np.zeros((0, 0))])
-    assert found.shape == (0, 0)
+    (result,) = ragged.cholesky([np.zeros((0, 0))])
+    assert result.shape == (0, 0)
 
 
 def test_wrong_arguments(engine: Any) -> None:

@@ -244,7 +244,7 @@ def problems(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[GemmProble
     def make_plan(engine: Engine, problem: GemmProblem) -> Any:
         seen.append(problem)
         every = variants(problem, engine.target, engine.table)
-        mirrored = [one for one in every if "mirrored" in one.name]
+        mirrored = [item for item in every if "mirrored" in item.name]
         assert bool(mirrored) == problem.symmetric
         return bind_best(engine, mirrored or every)
 
@@ -259,8 +259,8 @@ def with_transpose(engine: Engine, x: Array) -> tuple[Array, Array]:
 
     A device with memory of its own gets a copy of each array of NumPy's: they are two there.
     """
-    one = x if engine.maps_host_memory else asarray(x, engine=engine)
-    return one, one.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    item = x if engine.maps_host_memory else asarray(x, engine=engine)
+    return item, item.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64], ids=str)

@@ -106,14 +106,14 @@ class Stack:
     def read(self, array: Any) -> Array:
         """The matrices of a copy, if the canaries are as they were."""
         memory = array.get()
-        found = self.of(memory).copy()
+        result = self.of(memory).copy()
         self.of(memory)[...] = self.of(self.host)
         np.testing.assert_array_equal(memory, self.host)
-        return found
+        return result
 
 
 def tiles(engine: Engine, every: list[Variant], path: str = "tiles") -> Plan:
-    return next(one for one in every if one.path == path).bind(engine)
+    return next(item for item in every if item.path == path).bind(engine)
 
 
 def enqueue(plan: Plan, engine: Engine, arrays: list[Any]) -> None:
@@ -231,7 +231,7 @@ def test_pivots_that_are_no_numbers(waiting: Engine, pivot: float) -> None:
 def test_repeated_calls(waiting: Engine) -> None:
     """The flags stand at 0 between launches, of this plan and of others."""
     small, large = (Factorisation(waiting, FACTORS[1], definite(2, n, F64)) for n in (130, 200))
-    calls = [one.enqueue() for one in (small, large) * 5]
+    calls = [item.enqueue() for item in (small, large) * 5]
     first = [small.results(calls[0]), large.results(calls[1])]
     for call, arrays in enumerate(calls):
         factors, report = (small, large)[call % 2].results(arrays)
@@ -249,8 +249,8 @@ def test_two_queues_at_once(waiting: Engine) -> None:
         return [whole.results(arrays)[0] for arrays in calls]
 
     with ThreadPoolExecutor(2) as threads:
-        for found in threads.map(several, queues):
-            assert all(factors.tobytes() == expected.tobytes() for factors in found)
+        for result in threads.map(several, queues):
+            assert all(factors.tobytes() == expected.tobytes() for factors in result)
 
 
 # -- solves
@@ -265,13 +265,13 @@ def solve_problem(l: Stack, b: Stack, unit: bool, lower: bool) -> SolveProblem: 
 def triangles(count: int, n: int, dtype: Any, unit: bool, lower: bool) -> Array:
     """Well-conditioned triangles; what may not be read is NaN."""
     rng = np.random.default_rng(n)
-    found = rng.uniform(-1, 1, (count, n, n)) / n
+    result = rng.uniform(-1, 1, (count, n, n)) / n
     if np.dtype(dtype).kind == "c":
-        found = found + 1j * rng.uniform(-1, 1, (count, n, n)) / n
-    found += np.eye(n)
+        result = result + 1j * rng.uniform(-1, 1, (count, n, n)) / n
+    result += np.eye(n)
     unread = np.triu(np.ones((n, n), bool), 0 if unit else 1)
-    found[:, unread if lower else unread.T] = np.nan
-    return found.astype(dtype)
+    result[:, unread if lower else unread.T] = np.nan
+    return result.astype(dtype)
 
 
 def check_solve(
@@ -290,11 +290,11 @@ def check_solve(
     enqueue(plan, engine, arrays)
     for stack, array in zip(stacks[:-1], arrays[:-1], strict=True):
         np.testing.assert_array_equal(stack.read(array), stack.of(stack.host))
-    for found, each, values in zip(x.read(arrays[-1]), triangle, right, strict=True):
+    for result, each, values in zip(x.read(arrays[-1]), triangle, right, strict=True):
         whole = np.where(np.isnan(each), 0, each)
         whole += case.unit * np.eye(n, dtype=whole.dtype)
-        error = np.abs(wider(values) - wider(whole) @ wider(found))
-        assert np.all(error <= solve_bound(whole, found))
+        error = np.abs(wider(values) - wider(whole) @ wider(result))
+        assert np.all(error <= solve_bound(whole, result))
 
 
 @pytest.mark.parametrize("m", [1, 70])

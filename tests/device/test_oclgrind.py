@@ -34,4 +34,4 @@ def test_planted_bug_is_reported(
     program = cl.Program(engine.context, text).build()
     buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 4 * np.dtype(np.float32).itemsize)
     cl.Kernel(program, "planted")(engine.queue, (4,), (4,), buffer).wait()
-    assert any(report in found for found in oclgrind_reports.new())
+    assert any(report in result for result in oclgrind_reports.new())

@@ -63,10 +63,10 @@ def libraries(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "1000.0\n"
-    found: dict[str, set[int]] = {}
+    result: dict[str, set[int]] = {}
     for file in folder.glob("pocl/*/*/*/*/*.so"):
-        found.setdefault(file.stem, set()).add(file.stat().st_ino)
-    return found
+        result.setdefault(file.stem, set()).add(file.stat().st_ino)
+    return result
 
 
 def test_one_library_a_kernel(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_one_library_without_our_cache(tmp_path: Path) -> None:
 def test_one_library_a_kernel_of_a_forced_class(tmp_path: Path) -> None:
     own = tmp_path / "own"
     for _ in range(2):
-        found = libraries(tmp_path, str(own), program=_FORCED)
-        assert [len(files) for files in found.values()] == [1]
+        result = libraries(tmp_path, str(own), program=_FORCED)
+        assert [len(files) for files in result.values()] == [1]
     assert not [*own.glob("*")]
     assert not [*tmp_path.glob("pocl/*/*/*/0-0-0")]
 
@@ -107,14 +107,14 @@ def symbols(library: bytes) -> dict[str, int]:
     (sections,) = struct.unpack_from("<Q", library, 40)
     width, count = struct.unpack_from("<2H", library, 58)
     rows = [struct.unpack_from("<2I4Q2I2Q", library, sections + width * k) for k in range(count)]
-    found = {}
+    result = {}
     for _, kind, _, _, offset, size, link, *_ in rows:
         names = rows[link][4]
         for at in range(offset, offset + size if kind == 11 else offset, 24):  # SHT_DYNSYM
             name, _, _, _, length = struct.unpack_from("<I2BH8xQ", library, at)
             end = library.index(b"\0", names + name)
-            found[library[names + name : end].decode()] = length
-    return found
+            result[library[names + name : end].decode()] = length
+    return result
 
 
 def test_what_is_not_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,8 @@ def test_extremes(cls: type[Policy], engine: Engine) -> None:
         table = Only(policy)
         own = Engine(engine.device, table=table, caller=False)
         begin = time.monotonic()
-        for found, expected in results(cls, own):
-            np.testing.assert_array_equal(found, expected, err_msg=str(policy))
+        for result, expected in results(cls, own):
+            np.testing.assert_array_equal(result, expected, err_msg=str(policy))
         assert table.used
         assert time.monotonic() - begin < 60, policy
         count += 1

@@ -180,8 +180,8 @@ def test_var_of_large_offsets(engine: Engine) -> None:
         assert_within(pg.var(x, engine=engine), variance(x), variance_bound(x, dtype))
     between = np.resize(np.array([1 << 24, (1 << 24) + 2], np.float32), 1000)
     assert pg.var(between, engine=engine) == 1  # about a mean that float32 does not have
-    one = np.full(N, 0.1, np.float32)
-    assert 0 <= pg.var(one, engine=engine) <= 1e-15
+    item = np.full(N, 0.1, np.float32)
+    assert 0 <= pg.var(item, engine=engine) <= 1e-15
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -464,9 +464,9 @@ def test_nrm2_of_blocks_of_all_magnitudes(engine: Engine, dtype: Any) -> None:
 def test_nrm2_of_one_element_among_zeros(engine: Engine, dtype: Any) -> None:
     needs(engine, dtype)
     info = np.finfo(dtype)
-    for one in (info.smallest_subnormal, info.tiny, EDGES[dtype][1] / 3, 1, info.max):
+    for item in (info.smallest_subnormal, info.tiny, EDGES[dtype][1] / 3, 1, info.max):
         x = np.zeros(100_003, dtype)
-        x[70_001] = one
+        x[70_001] = item
         got = pg.nrm2(x, engine=engine)
         assert_within(got, norm(x[70_001:70_002]), norm_bound(x[70_001:70_002], dtype))
 
@@ -625,8 +625,8 @@ def test_16_bit_floats_round_to_nearest_even(engine: Engine) -> None:
         assert dtype is not None
         every = np.arange(1 << 16, dtype=np.uint16).view(dtype)
         finite = every[np.isfinite(every.astype(np.float32))]
-        one = finite.reshape(-1, 1)  # each element alone: a load and a store
-        assert_equal(pg.sum(one, axis=1, engine=engine).view(np.uint16) << 1,
+        item = finite.reshape(-1, 1)  # each element alone: a load and a store
+        assert_equal(pg.sum(item, axis=1, engine=engine).view(np.uint16) << 1,
                      finite.view(np.uint16) << 1)  # fmt: skip
         assert_equal(
             pg.max(np.stack([finite, finite], 1), axis=1, engine=engine).view(np.uint16),

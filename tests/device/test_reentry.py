@@ -273,9 +273,9 @@ def test_filters_of_an_application_stay_as_they_are(engine: Engine) -> None:
             for thread in threads:
                 thread.join(60)
         assert warnings.filters == filters
-        own = [one for one in caught if "application's own" in str(one.message)]
+        own = [item for item in caught if "application's own" in str(item.message)]
         assert len(own) == sent
-        assert not [one for one in caught if issubclass(one.category, cl.CompilerWarning)]
+        assert not [item for item in caught if issubclass(item.category, cl.CompilerWarning)]
 
 
 def test_a_kernel_wanted_in_the_middle_of_making_one(

@@ -151,10 +151,10 @@ def test_room_to_fold_in_that_gives_way_to_larger(own: Engine) -> None:
 
 
 def test_what_is_known_of_a_buffer(own: Engine) -> None:
-    one, two = (cl.Buffer(own.context, cl.mem_flags.READ_WRITE, 640) for _ in range(2))
-    assert memory_of(one) is memory_of(one)
-    assert memory_of(one) is not memory_of(two)
-    assert memory_of(one).size == 640
+    item, two = (cl.Buffer(own.context, cl.mem_flags.READ_WRITE, 640) for _ in range(2))
+    assert memory_of(item) is memory_of(item)
+    assert memory_of(item) is not memory_of(two)
+    assert memory_of(item).size == 640
 
 
 def test_calls_that_were_made_on_another_queue(own: Engine) -> None:
@@ -173,14 +173,14 @@ def test_calls_that_were_made_on_another_queue(own: Engine) -> None:
 def test_small_workspace_stays_with_kernel_objects(engine: Engine) -> None:
     """And calls in the middle of each other have kernel objects, so workspace, of their own."""
     state, kept = engine.state(), 16 << 10
-    found = []
+    result = []
     for nbytes in (kept, kept + 1):
         recorded = Recording(state)
         recorded.recording = []
         recorded.workspace(nbytes)
-        found.append([Kernels(state, recorded, [], ()) for _ in range(2)])
-    small, large = found
+        result.append([Kernels(state, recorded, [], ()) for _ in range(2)])
+    small, large = result
     assert [kernels.workspaces for kernels in small] == [[], []]
     assert [kernels.workspaces for kernels in large] == [[(kept + 1, [])]] * 2
-    (one,), (other,) = (kernels._staying for kernels in small)
-    assert one.int_ptr != other.int_ptr
+    (item,), (other,) = (kernels._staying for kernels in small)
+    assert item.int_ptr != other.int_ptr

@@ -74,8 +74,8 @@ def test_each_driver_loads_what_the_other_built(
     files = contents(tmp_path)
     assert len(files) == len(first.programs) > 0
     do_not_compile(monkeypatch)
-    for one, other in zip(built, results(second), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for item, other in zip(built, results(second), strict=True):
+        np.testing.assert_array_equal(item, other)
     np.testing.assert_allclose(built[0], X.sum(axis=0), rtol=1e-12, atol=1e-12)
     assert contents(tmp_path) == files
     np.testing.assert_array_equal(results(opened(ordered[0], tmp_path))[0], built[0])

@@ -40,8 +40,8 @@ def _oracle(a: Any, b: Any, mode: str, axes: Any = None) -> Any:
     full = np.zeros(shape, wide)
     for at in itertools.product(*(range(b.shape[k]) for k in axes)):
         goal, taken = [slice(None)] * a.ndim, [slice(None)] * a.ndim
-        for k, one in zip(axes, at, strict=True):
-            goal[k], taken[k] = slice(one, one + a.shape[k]), slice(one, one + 1)
+        for k, item in zip(axes, at, strict=True):
+            goal[k], taken[k] = slice(item, item + a.shape[k]), slice(item, item + 1)
         full[tuple(goal)] += a * b[tuple(taken)]
     wanted = list(full.shape)
     if mode == "same":
@@ -162,24 +162,24 @@ def test_integers_wrap_around(engine: Engine, dtype: str) -> None:
     for method in ("auto", "direct", "fft"):
         assert np.array_equal(signal.convolve(a, b, method=method, engine=engine), expected)
     given = (on_device(engine, x) for x in (a, b))
-    found = signal.convolve(*given, method="fft", engine=engine)
-    assert np.array_equal(from_device(found), expected)
+    result = signal.convolve(*given, method="fft", engine=engine)
+    assert np.array_equal(from_device(result), expected)
 
 
 def test_dtypes_as_scipy(engine: Engine) -> None:
     rng = np.random.default_rng(8)
     a, b = _random(rng, 300, "float64"), _random(rng, 40, "float64")
-    for one, other, expected in (
+    for item, other, expected in (
         ("float16", "float16", "float32"),
         ("float16", "float32", "float32"),
         ("float32", "float64", "float64"),
         ("complex64", "float32", "complex64"),
         ("complex64", "float64", "complex128"),
     ):
-        x, y = a.astype(one), b.astype(other)
+        x, y = a.astype(item), b.astype(other)
         got = signal.fftconvolve(x, y, engine=engine)
         _check(got, np.convolve(x.astype("c16"), y.astype("c16")), expected, 400)
-    x, y = (np.round(one * 10).astype("int16") for one in (a, b))
+    x, y = (np.round(item * 10).astype("int16") for item in (a, b))
     _check(signal.fftconvolve(x, y, engine=engine), np.convolve(x, y), "float64", 400)
     half = signal.convolve(a.astype("f2"), b.astype("f2"), engine=engine)
     assert half.dtype == np.float16

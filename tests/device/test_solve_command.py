@@ -44,11 +44,11 @@ def test_solves_and_reports(
     assert "3 right sides" in " ".join(printed.split())
     X = scipy.io.mmread(output)
     assert np.allclose(X, np.linalg.solve(grid(9, 8).toarray(), B), rtol=1e-12, atol=1e-12)
-    found = json.loads(report.read_text())
-    assert found["backward_error"] < 1e-15
-    assert found["ordering"] == "amd"
-    assert found["nnz_of_factor"] > 199
-    assert {"read", "analysis", "factorisation", "solve"} < set(found["seconds"])
+    result = json.loads(report.read_text())
+    assert result["backward_error"] < 1e-15
+    assert result["ordering"] == "amd"
+    assert result["nnz_of_factor"] > 199
+    assert {"read", "analysis", "factorisation", "solve"} < set(result["seconds"])
 
 
 def test_without_a_right_side_x_is_ones(matrix: Path, tmp_path: Path) -> None:

@@ -394,12 +394,12 @@ def test_views_of_a_factor() -> None:
 def test_equal_bits(engine: Engine) -> None:
     A = elastic(5, 5, 4)
     b = right(A.shape[0], 3, np.float64)
-    found = []
+    result = []
     for _ in range(3):
         factor = cholesky(A, "amd")
-        found.append((factor.L().data.tobytes(), factor.solve(b).tobytes()))
-        found.append((factor.refactorize(A).L().data.tobytes(), factor.solve(b).tobytes()))
-    assert len(set(found)) == 1
+        result.append((factor.L().data.tobytes(), factor.solve(b).tobytes()))
+        result.append((factor.refactorize(A).L().data.tobytes(), factor.solve(b).tobytes()))
+    assert len(set(result)) == 1
 
 
 def test_memory_does_not_grow(engine: Engine) -> None:
@@ -479,15 +479,15 @@ def test_queues(engine: Engine, kind: str) -> None:
     told: list[float] = []
     factor = cholesky(A, "amd", queue=queue)
     limit = factor.stats.factor_bytes // 3
-    for one in (factor, cholesky(A, "amd", queue=queue, memory_limit=limit)):
+    for item in (factor, cholesky(A, "amd", queue=queue, memory_limit=limit)):
         for _ in range(5):
-            one.refactorize(pg.asarray(A.data, queue=queue))
-            x = one.solve(pg.asarray(b, queue=queue), refine=1)
+            item.refactorize(pg.asarray(A.data, queue=queue))
+            x = item.solve(pg.asarray(b, queue=queue), refine=1)
             np.testing.assert_array_equal(x.get(), want)
-            np.testing.assert_array_equal(one.inv_diag(), inverse)
-        one.refactorize(A, progress=lambda done, total: told.append(done / total))
+            np.testing.assert_array_equal(item.inv_diag(), inverse)
+        item.refactorize(A, progress=lambda done, total: told.append(done / total))
         assert told[-1] == 1
-        x = one.solve(pg.asarray(b), refine=1)  # of another queue
+        x = item.solve(pg.asarray(b), refine=1)  # of another queue
         assert x.queue == queue
         np.testing.assert_array_equal(x.get(), want)
 
@@ -575,11 +575,11 @@ def test_threads() -> None:
         factor.solve(b).tobytes(),
         Factor(factor.symbolic).refactorize(2 * A).solve(b).tobytes(),
     }
-    found: list[bytes] = []
+    result: list[bytes] = []
 
     def solve() -> None:
         for _ in range(30):
-            found.append(factor.solve(b).tobytes())
+            result.append(factor.solve(b).tobytes())
 
     threads = [threading.Thread(target=solve) for _ in range(3)]
     for thread in threads:
@@ -588,8 +588,8 @@ def test_threads() -> None:
         factor.refactorize(A if turn % 2 else 2 * A)
     for thread in threads:
         thread.join()
-    assert len(found) == 90
-    assert set(found) <= wanted
+    assert len(result) == 90
+    assert set(result) <= wanted
 
 
 def test_interrupted_calls() -> None:

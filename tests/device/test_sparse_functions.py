@@ -59,9 +59,9 @@ def test_common_dtypes(engine: Engine) -> None:
             (bool, np.float32, np.float64),
         ]
     for of_a, of_b, common in cases:
-        found = spsolve(A.astype(of_a), np.ones(3, of_b), engine=engine)
-        assert found.dtype == common
-        assert np.allclose(found, [1, 1, 1] if of_a is bool else [1, 0.5, 0.25])
+        result = spsolve(A.astype(of_a), np.ones(3, of_b), engine=engine)
+        assert result.dtype == common
+        assert np.allclose(result, [1, 1, 1] if of_a is bool else [1, 0.5, 0.25])
 
 
 def test_cholesky_with_an_analysis_and_a_dtype(engine: Engine) -> None:
@@ -89,21 +89,21 @@ def test_what_is_not_positive_definite(engine: Engine) -> None:
 
 
 def test_threads_analyse_at_once() -> None:
-    A, found = grid(25, 24), []
+    A, result = grid(25, 24), []
     expected = analyze(A)
 
     def work() -> None:
-        found.append(analyze(A))
+        result.append(analyze(A))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 4
-    for one in found:
-        assert np.array_equal(one.perm, expected.perm)
-        assert np.array_equal(one.fronts.row_index, expected.fronts.row_index)
+    assert len(result) == 4
+    for item in result:
+        assert np.array_equal(item.perm, expected.perm)
+        assert np.array_equal(item.fronts.row_index, expected.fronts.row_index)
 
 
 class Odd:
@@ -168,7 +168,7 @@ CASES = [
 
 @pytest.mark.parametrize(("function", "name", "value"), CASES)
 def test_every_wrong_argument_is_refused(function: Any, name: str, value: Any) -> None:
-    arguments = {key: one for key, one in RIGHT.items() if key in FUNCTIONS[function]}
+    arguments = {key: item for key, item in RIGHT.items() if key in FUNCTIONS[function]}
     with pytest.raises(PortableGPUError) as caught:
         function(**arguments | {name: value})
     assert len(str(caught.value)) < 400

@@ -85,10 +85,10 @@ def test_at_every_step(
         turns[0] -= 1
         if turns[0] == 0 and not is_done:
             raise Interrupted
-        found = own(*arguments)
+        result = own(*arguments)
         if turns[0] == 0:
             raise Interrupted
-        return found
+        return result
 
     calls: list[tuple[Callable[[], Any], bool]] = [
         (lambda: factor.solve(B), False),
@@ -140,9 +140,9 @@ def test_files_that_are_made(
     values = np.arange(12) + 1j
     whole = Spill(tmp_path, 20, values.dtype)
     whole.write(7, values)
-    found = np.zeros(5, values.dtype)
-    whole.read(9, found)
-    np.testing.assert_array_equal(found, values[2:7])
+    result = np.zeros(5, values.dtype)
+    whole.read(9, result)
+    np.testing.assert_array_equal(result, values[2:7])
     assert not list(tmp_path.iterdir())
     whole.close()
 

@@ -34,14 +34,14 @@ def test_the_diagonal_of_an_inverse(engine: Engine, dtype: Any) -> None:
     def check(n: int, density: float, seed: int) -> None:
         A = random_definite(n, density, seed, dtype)
         perm = np.random.default_rng(seed).permutation(n)
-        found = cholesky(A, perm, engine=engine).inv_diag()
-        assert found.dtype == np.zeros(0, dtype).real.dtype
+        result = cholesky(A, perm, engine=engine).inv_diag()
+        assert result.dtype == np.zeros(0, dtype).real.dtype
         wide = A.toarray().astype(np.result_type(dtype, np.float64))
         expected = np.diag(np.linalg.inv(wide)).real
         # The diagonal outweighs the rows by 1, so the inverse is at most 1, and the condition is
         # at most the norm.
         rounding = np.finfo(dtype).eps * abs(wide).sum(axis=1).max()
-        assert np.abs(found - expected).max() <= 4 * (n + 2) * rounding
+        assert np.abs(result - expected).max() <= 4 * (n + 2) * rounding
 
     if np.finfo(dtype).bits == 64 and not engine.target.fp64:
         pytest.skip("the device has no double precision")

@@ -107,10 +107,10 @@ def test_what_the_host_has_to_look_at(engine: Engine, kind: str) -> None:
             data = A.data.copy()
             data[place] = wrong
             assert found(numeric, data) is None
-            one = "lower" if place == pattern.take[below[5]] else "upper"
+            item = "lower" if place == pattern.take[below[5]] else "upper"
             if place != pattern.take[diagonal[-1]]:  # an ignored triangle may have it
-                other = {"lower": "upper", "upper": "lower"}[one]
-                assert found(numeric, data, one) is None
+                other = {"lower": "upper", "upper": "lower"}[item]
+                assert found(numeric, data, item) is None
                 ignored = found(numeric, data, other)
                 assert ignored.tobytes() == pattern.values(data, other).tobytes()
     for units in (1, ROUNDING) if imaginary else ():

@@ -37,26 +37,26 @@ def test_what_a_factor_holds(
     )
     factor = Factor(symbolic, dtype, engine, memory_limit=limit).refactorize(A)
     estimate = symbolic.memory_estimate(dtype, engine, limit)
-    [found] = estimate.devices
-    assert found.device == engine.target.facts.name
-    assert found.fits
-    assert found.available == engine.target.facts.global_mem_size
-    assert found.total == sum(
-        (found.panels, found.updates, found.scratch, found.tables, found.values)
+    [result] = estimate.devices
+    assert result.device == engine.target.facts.name
+    assert result.fits
+    assert result.available == engine.target.facts.global_mem_size
+    assert result.total == sum(
+        (result.panels, result.updates, result.scratch, result.tables, result.values)
     )
     if limit is None:
-        assert found.panels == whole
+        assert result.panels == whole
     else:
-        assert found.panels <= limit
+        assert result.panels <= limit
         rooms, last = allocated[:-1], allocated[-1]
-        assert found.panels == max(sum(rooms), last)
+        assert result.panels == max(sum(rooms), last)
     stats = factor.stats
     told = 16 * stats.fronts
-    least = found.updates + found.scratch + told
+    least = result.updates + result.scratch + told
     assert least <= stats.workspace_bytes <= 1.05 * least + 2**16  # kernels of dense matrices
-    kept = found.tables - told
+    kept = result.tables - told
     assert kept <= stats.table_bytes <= 1.1 * kept + 2**16  # tables of launches
-    assert found.values == symbolic.pattern.nnz * np.dtype(dtype).itemsize
+    assert result.values == symbolic.pattern.nnz * np.dtype(dtype).itemsize
     plain = symbolic.memory_estimate(dtype)
     assert plain == replace(estimate, devices=())
 
@@ -65,9 +65,9 @@ def test_several_devices(engine: Engine) -> None:
     symbolic = analyze(grid(9, 8))
     name = engine.target.facts.name
     for devices in ([engine, engine.device, name], engine.device, name):
-        found = symbolic.memory_estimate("float32", devices).devices
-        assert len(found) == (3 if isinstance(devices, list) else 1)
-        assert len(set(found)) == 1 or engine.target.facts.type == "cpu"  # a class may be forced
+        result = symbolic.memory_estimate("float32", devices).devices
+        assert len(result) == (3 if isinstance(devices, list) else 1)
+        assert len(set(result)) == 1 or engine.target.facts.type == "cpu"  # a class may be forced
     assert symbolic.memory_estimate().devices == ()
     for wrong, error in (
         (3, ArgumentTypeError),

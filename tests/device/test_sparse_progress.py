@@ -39,9 +39,9 @@ def test_what_is_told(
     whole = Factor(symbolic, dtype, engine).refactorize(A)
     limit = None if limit is None else int(limit * whole.stats.factor_bytes)
     factor = Factor(symbolic, dtype, engine, memory_limit=limit)
-    found: list[tuple[float, float]] = []
-    assert factor.refactorize(A, progress=lambda *told: found.append(told)) is factor
-    done, total = np.array(found).T
+    result: list[tuple[float, float]] = []
+    assert factor.refactorize(A, progress=lambda *told: result.append(told)) is factor
+    done, total = np.array(result).T
     assert (total == total[0]).all()
     assert done[0] == 0
     assert (np.diff(done) > 0).all()
@@ -70,23 +70,23 @@ def test_steps_are_told_when_they_are_done(engine: Engine, monkeypatch: pytest.M
     factor = Factor(analyze(A), np.float32, engine)
     values = pg.asarray(A.data, engine=engine)
     values.events.append(gate)
-    found: list[float] = []
+    result: list[float] = []
 
     def tell(done: float, total: float) -> None:
-        found.append(done)
+        result.append(done)
 
     seen: list[list[float]] = []
 
     def sleep(_: float) -> None:
         if not seen:
             gate.set_status(cl.command_execution_status.COMPLETE)
-        seen.append(found.copy())
+        seen.append(result.copy())
 
     with monkeypatch.context() as patch:
         patch.setattr("portable_gpu.sparse.progress.time.sleep", sleep)
         factor.refactorize(values, progress=tell)
     assert seen[0] == [0]
-    assert found[-1] > 0
+    assert result[-1] > 0
 
 
 def test_whoever_is_told_may_raise(engine: Engine) -> None:

@@ -86,9 +86,9 @@ def test_a_complex_factor_of_real_values(double: Engine, tmp_path: Any) -> None:
     check(real, factor.solve(b), b, "complex128", "float64")
     assert np.allclose(factor.inv_diag(), np.diag(np.linalg.inv(real.toarray())))
     stack = FactorStack(analyze(A), 2, np.complex128, double)
-    found = stack.refactorize(np.stack([real.data, 2 * real.data])).solve(np.stack([b, b]))
-    check(real, found[0], b, "complex128", "float64")
-    check(2 * real, found[1], b, "complex128", "float64")
+    result = stack.refactorize(np.stack([real.data, 2 * real.data])).solve(np.stack([b, b]))
+    check(real, result[0], b, "complex128", "float64")
+    check(2 * real, result[1], b, "complex128", "float64")
     spilled = Factor(factor.symbolic, np.complex128, double, memory_limit=1 << 13)
     assert np.array_equal(spilled.refactorize(real).solve(b), factor.solve(b))
 
@@ -100,10 +100,10 @@ def test_permutations_round_nothing(double: Engine, kind: str) -> None:
     b = np.rint(1e8 * b).astype(kind) if kind == "int32" else b
     for given in (b, b[:, 0], on_device(double, b)):
         host = pg.asnumpy(given)
-        found = pg.asnumpy(factor.solve(given, "P"))
-        assert found.dtype == np.result_type(np.float32, kind)
-        assert np.array_equal(found, host[factor.perm])
-        assert np.array_equal(pg.asnumpy(factor.solve(found, "Pt")), host)
+        result = pg.asnumpy(factor.solve(given, "P"))
+        assert result.dtype == np.result_type(np.float32, kind)
+        assert np.array_equal(result, host[factor.perm])
+        assert np.array_equal(pg.asnumpy(factor.solve(result, "Pt")), host)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint64, bool])
@@ -158,8 +158,8 @@ def test_one_triangle_counts(engine: Engine, kind: str) -> None:
         factor.refactorize(on_device(engine, given.data), triangle=triangle)
         check(A, factor.solve(b), b, kind, kind)
         factor = Factor(analyze(given, triangle=triangle), kind, engine)
-        for one in (given.data, given, given.tocoo(), given.tocsc()):
-            check(A, factor.refactorize(one).solve(b), b, kind, kind)
+        for item in (given.data, given, given.tocoo(), given.tocsc()):
+            check(A, factor.refactorize(item).solve(b), b, kind, kind)
 
 
 def indefinite_in_float32() -> Any:
@@ -200,9 +200,9 @@ def test_the_order_of_the_user(engine: Engine, ordering: str) -> None:
     factor, dense = cholesky(A, symbolic=kept, engine=engine), A.toarray()
     P = kept.perm
     L = scipy.linalg.cholesky(dense[np.ix_(P, P)], lower=True)
-    found = factor.L()
-    assert np.allclose(found.toarray(), L, atol=1e-5)
-    assert np.array_equal(np.diff(found.indptr), kept.column_counts)
+    result = factor.L()
+    assert np.allclose(result.toarray(), L, atol=1e-5)
+    assert np.array_equal(np.diff(result.indptr), kept.column_counts)
     below = [np.flatnonzero(L[k + 1 :, k]) for k in range(N)]
     assert kept.parent.tolist() == [
         k + 1 + int(r[0]) if r.size else -1 for k, r in enumerate(below)

@@ -41,13 +41,13 @@ def test_like_one_after_the_other(engine: Engine, dtype: Any, triangle: str) -> 
     rng = np.random.default_rng(0)
     for shape in ((COUNT, N), (COUNT, N, 3)):
         b = rng.standard_normal(shape).astype(dtype)
-        found = stack.solve(b)
-        assert (found.shape, found.dtype) == (shape, dtype)
+        result = stack.solve(b)
+        assert (result.shape, result.dtype) == (shape, dtype)
         for i in range(COUNT):
-            one = A.copy()
-            one.data = values[i]
-            factor = cholesky(one, symbolic=symbolic, engine=engine)
-            assert np.allclose(found[i], factor.solve(b[i]), rtol=1e-4, atol=1e-5)
+            item = A.copy()
+            item.data = values[i]
+            factor = cholesky(item, symbolic=symbolic, engine=engine)
+            assert np.allclose(result[i], factor.solve(b[i]), rtol=1e-4, atol=1e-5)
             assert np.isclose(stack.logdet()[i], factor.logdet(), rtol=1e-5)
             assert np.allclose(stack.inv_diag()[i], factor.inv_diag(), rtol=1e-5)
             for system in ("L", "Lt", "P", "Pt"):
@@ -56,9 +56,9 @@ def test_like_one_after_the_other(engine: Engine, dtype: Any, triangle: str) -> 
         on = FactorStack(symbolic, COUNT, dtype, engine)
         x = on.refactorize(on_device(engine, values)).solve(on_device(engine, b))
         assert isinstance(x, pg.Array)
-        assert np.array_equal(pg.asnumpy(x), found)
+        assert np.array_equal(pg.asnumpy(x), result)
     stack.refactorize(values * 2)
-    assert np.allclose(stack.solve(b), found / 2, rtol=1e-4, atol=1e-5)
+    assert np.allclose(stack.solve(b), result / 2, rtol=1e-4, atol=1e-5)
 
 
 def test_the_analysis_is_that_of_a_block_diagonal_matrix() -> None:

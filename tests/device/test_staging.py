@@ -65,11 +65,11 @@ def test_there_and_back(pinned: Engine, size: int) -> None:
 
 def test_layouts(pinned: Engine) -> None:
     x = numbers((37, 41, 3), np.complex64)
-    for one in (x, x[::2, 3:], x.T, x[:, ::-1], np.broadcast_to(x[:1], x.shape)):
-        there = pg.asarray(one, engine=pinned)
-        np.testing.assert_array_equal(pg.asnumpy(there), one)
+    for item in (x, x[::2, 3:], x.T, x[:, ::-1], np.broadcast_to(x[:1], x.shape)):
+        there = pg.asarray(item, engine=pinned)
+        np.testing.assert_array_equal(pg.asnumpy(there), item)
         for part in (np.s_[3:30], np.s_[::3, 1:], np.s_[:, 5]):
-            np.testing.assert_array_equal(pg.asnumpy(there[part]), one[part])  # with an offset
+            np.testing.assert_array_equal(pg.asnumpy(there[part]), item[part])  # with an offset
     there = pg.asarray(x, engine=pinned)
     there[5:20].set(x[:15] + 1)
     transposed = np.asfortranarray(x)
@@ -86,8 +86,8 @@ def test_arrays_of_calls(pinned: Engine) -> None:
     """A GPU uploads NumPy's arrays and downloads its results through pieces."""
     pinned.maps_host_memory = pinned.takes_host_pointers = False
     x, y = numbers((60, 70)), numbers((60, 70)) + 1
-    found = pg.elementwise("x + y", x=x, y=y[:, ::-1], engine=pinned)
-    np.testing.assert_array_equal(found, x + y[:, ::-1])
+    result = pg.elementwise("x + y", x=x, y=y[:, ::-1], engine=pinned)
+    np.testing.assert_array_equal(result, x + y[:, ::-1])
     out = np.zeros((60, 140), np.float32)[:, ::2]
     pg.elementwise("x + y", x=pg.asarray(x, engine=pinned), y=y, engine=pinned)
     pg.elementwise("x + y", x=x, y=y, out=out, engine=pinned)
@@ -103,9 +103,9 @@ def test_queues(pinned: Engine) -> None:
         queues.append(cl.CommandQueue(pinned.context, properties=properties))
     for queue in queues:
         there = pg.asarray(x, engine=pinned, queue=queue)
-        found = pg.elementwise("2 * x", x=there, engine=pinned)
-        np.testing.assert_array_equal(found.get(), 2 * x)
-        np.testing.assert_array_equal(found.get(queue=queues[0]), 2 * x)
+        result = pg.elementwise("2 * x", x=there, engine=pinned)
+        np.testing.assert_array_equal(result.get(), 2 * x)
+        np.testing.assert_array_equal(result.get(queue=queues[0]), 2 * x)
 
 
 def test_threads_share_the_pieces(pinned: Engine) -> None:
@@ -185,19 +185,19 @@ def test_interrupts_leave_nothing_in_flight(pinned: Engine) -> None:
         for turn in range(120):
             after = rng.uniform(1e-5, spent)
             if turn % 2:
-                found = interrupted(lambda: there.get(ary=into), after)
-                if found:  # no thread writes there any more
+                result = interrupted(lambda: there.get(ary=into), after)
+                if result:  # no thread writes there any more
                     into[...] = -1
                     time.sleep(2e-4)
                     assert (into == -1).all()
             else:
-                found = interrupted(lambda: there.set(source), after)
-                if found:  # and none reads there
+                result = interrupted(lambda: there.set(source), after)
+                if result:  # and none reads there
                     source[...] = -1
                     there.set(x)
                     np.testing.assert_array_equal(there.get(), x)
                     source[...] = x
-            left += found
+            left += result
     assert left > 10
 
 

@@ -98,14 +98,14 @@ def require(engine: Engine, kind: str) -> None:
 def targets(engine: Engine) -> dict[str, Target]:
     """The device's own mechanism, and each that can be forced on it."""
     facts = engine.target.facts
-    found = {engine.target.exchange: engine.target}
+    result = {engine.target.exchange: engine.target}
     for name in ("gcn", "nvidia-sm20", "intel_gpu", "rdna"):
         try:
             target = detect(facts, name)
         except UnsupportedError:
             continue
-        found.setdefault(f"{target.exchange}{target.subgroup_size}", target)
-    return found
+        result.setdefault(f"{target.exchange}{target.subgroup_size}", target)
+    return result
 
 
 def fold(

@@ -78,8 +78,8 @@ def _engine(engine: Engine) -> None:
 
 
 def race(ratio: float, spread: float = 0.0) -> Race:
-    one = Statistic(ratio, ratio * (1 - spread), ratio * (1 + spread), 9)
-    return Race((ratio,), (1.0,), (one,))
+    item = Statistic(ratio, ratio * (1 - spread), ratio * (1 + spread), 9)
+    return Race((ratio,), (1.0,), (item,))
 
 
 class Scripted:
@@ -126,7 +126,7 @@ def search(
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
     else:
         study = Studies(tmp_path / "t.sqlite3").study(job, ENGINE.target, resume)
-    one = Search(job, ENGINE.target, judge, study, rows.append)
+    item = Search(job, ENGINE.target, judge, study, rows.append)
     clock = time.monotonic() + 1e6
 
     def stop_after(progress: Progress) -> None:
@@ -134,8 +134,8 @@ def search(
             raise StopIteration
 
     with suppress(StopIteration):
-        one.run(clock, clock, stop_after)
-    return one.progress, study, rows
+        item.run(clock, clock, stop_after)
+    return item.progress, study, rows
 
 
 # -- a winner is right
@@ -333,11 +333,11 @@ def test_a_win_that_costs_another_shape_is_not_stored(job: TuningJob) -> None:
         def race(
             self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float
         ) -> Race:
-            found = super().race(job, policy, other, turns, limit)
+            result = super().race(job, policy, other, turns, limit)
             if job.cases == job.grid:
                 lost = race(1.1 if policy == narrow else 1.0).ratios
-                return replace(found, ratios=(race(0.5).ratios * (len(job.grid) - 1)) + lost)
-            return found
+                return replace(result, ratios=(race(0.5).ratios * (len(job.grid) - 1)) + lost)
+            return result
 
     assert job.grid
     assert not set(job.grid) & set(job.cases)

@@ -174,8 +174,8 @@ def test_lines_on_a_terminal_count_programs() -> None:
 def test_one_line_on_the_log_elsewhere() -> None:
     assert piped(_SLOW) == _LINE.format(3, 0, _KEPT) + "\n"
     log = 'logging.basicConfig(format="%(name)s %(levelname)s %(message)s")\n'
-    found = piped(_SLOW.replace("\n\n", f"\n{log}", 1).replace("True", "False"))
-    assert found == f"portable_gpu WARNING {_LINE.format(3, 0, '').rstrip('; ')}\n"
+    result = piped(_SLOW.replace("\n\n", f"\n{log}", 1).replace("True", "False"))
+    assert result == f"portable_gpu WARNING {_LINE.format(3, 0, '').rstrip('; ')}\n"
     assert piped(_SLOW.replace("\n\n", f"\n{log}logging.disable()\n", 1)) == ""
 
 

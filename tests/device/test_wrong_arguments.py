@@ -144,7 +144,7 @@ class Wrong:
             "arrays": {**kind, "none": None, "one too many": (1.0,)}, "per": word, "array": array,
         }  # fmt: skip
         plain = {**any_object, **any_number, "text": "4", "true": True, "beyond": 1 << 63}
-        axes = {name: one for name, one in axis.items() if name not in ("list", "array")}
+        axes = {name: item for name, item in axis.items() if name not in ("list", "array")}
         self.rows |= {
             "n": {**plain, "zero": 0, "negative": -1, "array": np.array([4, 4]), "tuple": (4,)},
             "s": {**plain, "zero": 0, "negative": (-2, 4), "short": (4,), "long": (4, 4, 4)},
@@ -334,7 +334,9 @@ def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Launch, "__call__", counted)
     faults = []
-    types = [name for name, one in objects().items() if not isinstance(one, (np.ndarray, Decimal))]
+    types = [
+        name for name, item in objects().items() if not isinstance(item, (np.ndarray, Decimal))
+    ]
     of_wrong_type = tuple(f"={name})" for name in types)
     for what, wrong_call in cases:
         launched.clear()

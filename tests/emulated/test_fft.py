@@ -218,9 +218,9 @@ def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:
     """Transform numbers by the way of that name whose passes share a launch; its launches."""
     gpu = Emulator.of("sm_90", races=True)
     (way,) = (
-        one
-        for one in variants(p, gpu.target, gpu.table)
-        if f"{name} at once" in one.path and passes in (0, one.details["passes"])
+        item
+        for item in variants(p, gpu.target, gpu.table)
+        if f"{name} at once" in item.path and passes in (0, item.details["passes"])
     )
     x = _numbers(p.shape_in, "float64" if p.real.needs_fp64 else "float32")
     out = np.full(p.shape_out, np.nan, x.dtype)

@@ -55,9 +55,9 @@ def test_factor(name: str, dtype: Any) -> None:
     assert {"fronts/small", "fronts/assemble", "fronts/tiles"} <= set(gpu.launches)
     assert not gpu.counters.any()
     assert report[0] == -1
-    found, _ = lower(device, factor)
-    error = np.abs(wider(given.dense) - wider(found) @ wider(found).T)
-    assert np.all(error <= factor_bound(found))
+    result, _ = lower(device, factor)
+    error = np.abs(wider(given.dense) - wider(result) @ wider(result).T)
+    assert np.all(error <= factor_bound(result))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_60", F32)])

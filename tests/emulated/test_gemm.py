@@ -527,8 +527,8 @@ def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
     path.enqueue(either, buffers, (135 * 648, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(c, a[::-1] @ b)
     assert "gemm/repack" in either.launches  # the copy engine goes forwards
-    one = problem(200, 1, 648, F16, "NN")
-    check(by_matrix_units(either, one, policy), either, one, "NN")
+    item = problem(200, 1, 648, F16, "NN")
+    check(by_matrix_units(either, item, policy), either, item, "NN")
 
 
 @pytest.mark.parametrize(
@@ -623,7 +623,7 @@ def test_few_columns_with_an_epilogue(gpu: Emulator, few: int, k: int, transpose
     memory = c.astype("f4")
     arrays = [bias.astype("f2"), scale.astype("f4"), np.ascontiguousarray(residual.T).astype("f4")]
     buffers = [stored(a, F16, "N"), stored(b, F16, "T"), *arrays, memory]
-    way = next(one for one in variants(p, gpu.target, gpu.table) if one.path == "skinny")
+    way = next(item for item in variants(p, gpu.target, gpu.table) if item.path == "skinny")
     plan = way.bind(gpu)  # type: ignore[arg-type]
     plan.enqueue(gpu, buffers, (0,) * 6, (2.0, 3.0))  # type: ignore[arg-type]
     expected = (2 * (a @ b) + 3 * c + bias) * scale[:, None] + residual
@@ -684,7 +684,7 @@ def test_planted_bugs_of_registers_are_seen(bug: str, bulk: bool) -> None:
 def test_planted_bugs_are_seen(bug: str) -> None:
     before, after, message = {**BUGS, **BULK_BUGS}[bug]
     p = problem(136, 72, 712, F16)
-    found = []
+    result = []
     for late in (True, False):
         gpu = Emulator.of("sm_90", late)
         gpu.edit = partial(re.sub, before, after)
@@ -693,8 +693,8 @@ def test_planted_bugs_are_seen(bug: str) -> None:
         try:
             check(path, gpu, p, "NN")
         except (AssertionError, Fault) as trouble:
-            found.append(str(trouble))
-    assert any(re.search(message, one) for one in found), found
+            result.append(str(trouble))
+    assert any(re.search(message, item) for item in result), result
 
 
 def test_an_operand_out_of_bounds_is_seen() -> None:

@@ -76,10 +76,10 @@ def _wait(i: Instruction) -> Step:
 
 
 def _barrier(group: Group, place: Any) -> Barrier:
-    found = group.barriers.get(int(place))
-    if found is None:
+    result = group.barriers.get(int(place))
+    if result is None:
         raise Fault("no barrier was made there")
-    return found
+    return result
 
 
 def copy(i: Instruction) -> Step | None:
@@ -176,9 +176,9 @@ def _run_of_bytes(i: Instruction) -> Step:
 
     def step(group: Group, threads: Any) -> None:
         for thread in numbers(threads):
-            one = slice(thread, thread + 1)
+            item = slice(thread, thread + 1)
             to, at, size, where = (
-                int(np.atleast_1d(get(group, one))[0]) for get in (target, source, sizes, announce)
+                int(np.atleast_1d(get(group, item))[0]) for get in (target, source, sizes, announce)
             )
             if where not in group.shown:
                 raise Fault("the copy engine was not shown the barrier")
@@ -210,15 +210,15 @@ def bulk_copy(i: Instruction) -> Step | None:
     assert isinstance(place, tuple)
     target, announce = address(to, "u32"), address(where, "u32")
     maps = reader(map_at, "u64")
-    coordinates = [reader(one, "s32") for one in place]
+    coordinates = [reader(item, "s32") for item in place]
 
     def step(group: Group, threads: Any) -> None:
         for thread in numbers(threads):
-            one = slice(thread, thread + 1)
-            at = np.atleast_1d(maps(group, one)).astype(np.int64)
-            start = [int(np.atleast_1d(get(group, one))[0]) for get in coordinates]
-            place_to = int(np.atleast_1d(target(group, one))[0])
-            barrier_at = int(np.atleast_1d(announce(group, one))[0])
+            item = slice(thread, thread + 1)
+            at = np.atleast_1d(maps(group, item)).astype(np.int64)
+            start = [int(np.atleast_1d(get(group, item))[0]) for get in coordinates]
+            place_to = int(np.atleast_1d(target(group, item))[0])
+            barrier_at = int(np.atleast_1d(announce(group, item))[0])
             if barrier_at not in group.shown or int(at[0]) not in group.acquired:
                 raise Fault("the copy engine was not shown the barrier, or the tensor map")
 

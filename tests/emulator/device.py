@@ -36,8 +36,8 @@ def decode(kernel: Kernel) -> list[Step]:
         if instruction.name in _CONTROL and not instruction.text.startswith("bar.warp"):
             steps.append(_control)
             continue
-        found = (make(instruction) for make in _DECODERS)
-        step = next((one for one in found if one is not None), None)
+        result = (make(instruction) for make in _DECODERS)
+        step = next((item for item in result if item is not None), None)
         if step is None:
             raise NotImplementedError(f"not emulated: {instruction.text}")
         steps.append(step)
@@ -154,12 +154,12 @@ class Emulator:
 
 def _ptx(spec: Specialization, machine: Machine) -> str:
     key = spec.key, machine.name
-    found = _texts.get(key)
-    if found is None:
+    result = _texts.get(key)
+    if result is None:
         with tempfile.TemporaryDirectory() as folder:
-            found = find_compilers().ptx(spec, machine, Path(folder))
-        _texts[key] = found
-    return found
+            result = find_compilers().ptx(spec, machine, Path(folder))
+        _texts[key] = result
+    return result
 
 
 _texts: dict[tuple[str, str], str] = {}

@@ -258,11 +258,11 @@ class Group:
 
     def register(self, name: str) -> Any:
         """The bits of a register; 0 until it is written."""
-        found = self.registers.get(name)
-        if found is None:
+        result = self.registers.get(name)
+        if result is None:
             kind = _BITS[self.grid.kernel.widths[name]]
-            found = self.registers[name] = np.zeros(self.grid.size, kind)
-        return found
+            result = self.registers[name] = np.zeros(self.grid.size, kind)
+        return result
 
 
 def _selection(threads: Any) -> Any:

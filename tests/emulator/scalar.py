@@ -124,7 +124,7 @@ def _apply(i: Instruction, kinds: tuple[str, ...], function: Callable[..., Any])
     get = [reader(x, kind) for x, kind in zip(i.operands[1:], kinds, strict=True)]
 
     def step(group: Group, threads: Any) -> None:
-        put(group, threads, function(*(one(group, threads) for one in get)))
+        put(group, threads, function(*(item(group, threads) for item in get)))
 
     return step
 
@@ -134,14 +134,14 @@ def _whole_product(i: Instruction, kind: str) -> Step:
 
     def product(a: Any, b: Any, *c: Any) -> Any:
         if part == "lo":
-            found = a * b
+            result = a * b
         elif part == "wide":
-            found = a.astype(wide) * b.astype(wide)
+            result = a.astype(wide) * b.astype(wide)
         else:
             bits = 8 * a.dtype.itemsize
             high = [(int(x) * int(y)) >> bits for x, y in np.broadcast(a, b)]
-            found = np.array(high, object).astype(a.dtype).reshape(np.broadcast(a, b).shape)
-        return found + c[0] if c else found
+            result = np.array(high, object).astype(a.dtype).reshape(np.broadcast(a, b).shape)
+        return result + c[0] if c else result
 
     kinds = (kind, kind, _WIDER[kind] if part == "wide" else kind)
     return _apply(i, kinds[: len(i.operands) - 1], product)
@@ -162,14 +162,14 @@ def _with_field(a: Any, b: Any, start: Any, length: Any) -> Any:
 
 def _permuted(a: Any, b: Any, selector: Any) -> Any:
     bytes_ = a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)
-    found = np.zeros(np.broadcast(a, b, selector).shape, np.uint64)
+    result = np.zeros(np.broadcast(a, b, selector).shape, np.uint64)
     for place in range(4):
         which = selector.astype(np.uint64) >> np.uint64(4 * place) & np.uint64(15)
         byte = bytes_ >> (np.uint64(8) * (which & np.uint64(7))) & np.uint64(255)
         sign = np.where(byte >> np.uint64(7), np.uint64(255), np.uint64(0))
         byte = np.where(which & np.uint64(8), sign, byte)
-        found |= byte << np.uint64(8 * place)
-    return found.astype(np.uint32)
+        result |= byte << np.uint64(8 * place)
+    return result.astype(np.uint32)
 
 
 def _unpack(i: Instruction, kind: str) -> Step:
@@ -210,10 +210,10 @@ def compare(i: Instruction) -> Step | None:
     also = reader(i.operands[3], "pred") if logic else None
 
     def step(group: Group, threads: Any) -> None:
-        found = _COMPARE[test](a(group, threads), b(group, threads))
+        result = _COMPARE[test](a(group, threads), b(group, threads))
         if also is not None:
-            found = _LOGIC[logic[0]](found, also(group, threads))
-        put(group, threads, found)
+            result = _LOGIC[logic[0]](result, also(group, threads))
+        put(group, threads, result)
 
     return step
 
@@ -259,8 +259,8 @@ def access(i: Instruction) -> Step | None:
     if "param" in i.modifiers:
         return _parameter(place, registers, kind)
     where, shared, volatile = address(place), "shared" in i.modifiers, "volatile" in i.modifiers
-    one = np.dtype(DTYPES[kind])
-    vector = np.dtype([(str(n), one) for n in range(parts)]) if parts > 1 else one
+    item = np.dtype(DTYPES[kind])
+    vector = np.dtype([(str(n), item) for n in range(parts)]) if parts > 1 else item
     if i.name == "ld":
         puts = [writer(register) for register in registers]
 

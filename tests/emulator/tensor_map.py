@@ -35,12 +35,12 @@ def change(i: Instruction) -> Step | None:
 
     def step(group: Group, threads: Any) -> None:
         for thread in numbers(threads):
-            one = slice(thread, thread + 1)
-            at = int(np.atleast_1d(where(group, one))[0])
+            item = slice(thread, thread + 1)
+            at = int(np.atleast_1d(where(group, item))[0])
             if at % 128:
                 raise Fault("a tensor map that is not aligned")
             fields = group.shared[at : at + 128].view(_MAP)[name]
-            number = np.atleast_1d(value(group, one))[0]
+            number = np.atleast_1d(value(group, item))[0]
             if fields.ndim > 1:
                 fields[0, ordinal] = number
             else:

@@ -99,7 +99,7 @@ def read(ptx: str, name: str) -> Kernel:
     for array in _SHARED.finditer(ptx[: entry.start()]):  # of the module, not of the function
         _place(kernel, array)
     scopes: list[dict[str, str]] = [{}]
-    body = _by_names(ptx[entry.end() :], [one for one, _ in kernel.parameters])
+    body = _by_names(ptx[entry.end() :], [item for item, _ in kernel.parameters])
     for count, (kind, text) in enumerate(_statements(body)):
         if kind == "open":
             scopes.append({})

@@ -73,16 +73,16 @@ def multiply(i: Instruction) -> Step | None:
             B[:, _QUAD * _step_of(kind) + row, _GROUP] = value
         for (row, col), get in zip(held_c, get_c, strict=True):
             C[:, _GROUP + row, 2 * _QUAD + col] = _by_warp(get(group, threads), warps)
-        found = C + A @ B
+        result = C + A @ B
         for (row, col), put in zip(held_c, puts, strict=True):
-            values = found[:, _GROUP + row, 2 * _QUAD + col]
+            values = result[:, _GROUP + row, 2 * _QUAD + col]
             put(group, threads, values.reshape(-1).astype(np.float64 if real == "f64" else "f4"))
 
     return step
 
 
 def _shape(i: Instruction) -> tuple[int, int, int]:
-    match = next(found for m in i.modifiers if (found := _SHAPE.match(m)))
+    match = next(result for m in i.modifiers if (result := _SHAPE.match(m)))
     m, n, k = map(int, match.groups())
     return m, n, k
 
@@ -116,11 +116,11 @@ def _by_warp(values: Any, warps: int) -> Any:
 def _elements(gets: Any, kind: str, group: Group, threads: Any) -> list[Any]:
     """What lanes hold, element by element, as float64."""
     warps = _warps(threads)
-    found = []
+    result = []
     for get in gets:
         bits = _by_warp(get(group, threads), warps)
-        found += [bits] if kind == "f64" else [_wide(bits & 0xFFFF, kind), _wide(bits >> 16, kind)]
-    return found
+        result += [bits] if kind == "f64" else [_wide(bits & 0xFFFF, kind), _wide(bits >> 16, kind)]
+    return result
 
 
 def _wide(bits: Any, kind: str) -> Any:
@@ -202,8 +202,8 @@ def _warpgroup_product(i: Instruction) -> Step:
             C = np.zeros((m, n))
             if np.broadcast_to(keep(group, some), 128)[0]:
                 C[rows, cols] = [get(group, some) for get in gets]
-            found = (C + A @ B.T)[rows, cols].astype(np.float32)
-            for put, values in zip(puts, found, strict=True):
+            result = (C + A @ B.T)[rows, cols].astype(np.float32)
+            for put, values in zip(puts, result, strict=True):
                 put(group, some, values)
 
     return step
@@ -248,7 +248,7 @@ def _fragments(registers: list[Any]) -> Any:
     """A of m64k8, of which each thread holds four elements."""
     thread = np.arange(128)
     row, step = thread // 32 * 16 + thread % 32 // 4, thread % 4
-    found = np.zeros((64, 8))
+    result = np.zeros((64, 8))
     for i, bits in enumerate(registers):
-        found[row + i % 2 * 8, step + i // 2 * 4] = _tf32(np.broadcast_to(bits, 128))
-    return found
+        result[row + i % 2 * 8, step + i // 2 * 4] = _tf32(np.broadcast_to(bits, 128))
+    return result

@@ -69,7 +69,7 @@ def dtypes_of(name: str) -> Sequence[str]:
     if same[0] != name:
         return dealt(DTYPES, same.index(name) - 1, 1)
     firsts = list(dict.fromkeys(kinds.values()))
-    before = [(one, units) for one, _, units in firsts[: firsts.index(kind)]]
+    before = [(item, units) for item, _, units in firsts[: firsts.index(kind)]]
     return dealt(DTYPES, len(before), 3) if (kind[0], kind[2]) in before else DTYPES
 
 
@@ -120,8 +120,8 @@ def texts(target: Target, dtypes: Sequence[str]) -> list[Specialization]:
     is_first = len(dtypes) > 1
     ways = [every for _, every in problems(target, seed=1, each=EACH if is_first else EACH // 4)]
     ways += [*(finished(target) if is_first else ()), *expressions(target)]
-    found = [spec for every in ways for one in sample_of_kinds(every) for spec in one.texts()]
-    return list({spec.key: spec for spec in (*catalogue(target, dtypes), *found)}.values())
+    result = [spec for every in ways for item in sample_of_kinds(every) for spec in item.texts()]
+    return list({spec.key: spec for spec in (*catalogue(target, dtypes), *result)}.values())
 
 
 def remarks(target: Target, specs: list[Specialization], folder: Path) -> str:

@@ -55,17 +55,17 @@ def test_python_names_no_vendor(path: Path) -> None:
     if path.is_relative_to(package / "sparse") or path == package / "cli" / "solve.py":
         # There it is the ordering by approximate minimum degrees.
         words = ((line, re.sub(r"\bamd\b", "", word)) for line, word in words)
-    found = [f"{line}: {word}" for line, word in words if _VENDOR.search(word)]
-    assert not found, "ask the target for a fact instead (portable_gpu/targets)"
+    result = [f"{line}: {word}" for line, word in words if _VENDOR.search(word)]
+    assert not result, "ask the target for a fact instead (portable_gpu/targets)"
 
 
 @pytest.mark.parametrize("path", kernel_files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_kernel_does_not_tell_devices_apart(path: Path) -> None:
     code = re.sub(r"##.*|//.*|/\*.*?\*/", "", path.read_text(encoding="utf-8"))
-    found = [
+    result = [
         line for line in code.splitlines() if _DEVICE_MACRO.search(line) or _VENDOR.search(line)
     ]
-    assert not found, "call a subgroup_ function instead (cl_kernels/subgroup)"
+    assert not result, "call a subgroup_ function instead (cl_kernels/subgroup)"
 
 
 def test_work_groups_synchronise_by_one_mechanism() -> None:
@@ -73,12 +73,12 @@ def test_work_groups_synchronise_by_one_mechanism() -> None:
         r"\b((DEVICE|GROUP)_FENCE|(LOAD|STORE)_PUBLISHED\w*|atomic_(inc|add|dec|sub))\b"
     )
     kernels = ROOT / "cl_kernels"
-    found = {
+    result = {
         path.relative_to(kernels).as_posix()
         for path in kernels.rglob("*.mako")
         if words.search(re.sub(r"##.*|//.*", "", path.read_text(encoding="utf-8")))
     }
-    assert found == {
+    assert result == {
         "common/prelude.cl.mako", "group/cells.cl.mako", "group/fix_up.cl.mako",
         "group/waiting.cl.mako",
     }, "use cl_kernels/group"  # fmt: skip

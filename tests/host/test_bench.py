@@ -62,9 +62,9 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_statistic() -> None:
-    found = Statistic.of([5.0, 1.0, 2.0, 4.0, 3.0])
-    assert (found.median, found.low, found.high, found.count) == (3.0, 2.0, 4.0, 5)
-    assert found.spread == pytest.approx(1 / 3)
+    result = Statistic.of([5.0, 1.0, 2.0, 4.0, 3.0])
+    assert (result.median, result.low, result.high, result.count) == (3.0, 2.0, 4.0, 5)
+    assert result.spread == pytest.approx(1 / 3)
     assert Statistic.of([7.0]) == Statistic(7.0, 7.0, 7.0, 1)
 
 
@@ -113,9 +113,9 @@ def test_sizes_that_cannot_be_read(text: str) -> None:
 @pytest.mark.parametrize("on_cpu", [True, False])
 @pytest.mark.parametrize("operation", GROUPS)
 def test_a_case_is_what_its_size_says(operation: str, on_cpu: bool) -> None:
-    found = cases(operation, ["float32", "complex64"], None, on_cpu)
-    assert len(set(found)) == len(found)
-    for case in found:
+    result = cases(operation, ["float32", "complex64"], None, on_cpu)
+    assert len(set(result)) == len(result)
+    for case in result:
         assert cases(case.operation, [case.dtype], parse_sizes(case.size), on_cpu) == [case]
         assert case.size in case.command
 
@@ -159,10 +159,10 @@ def test_a_row_is_lost_beyond_two_percent_and_twice_the_spread() -> None:
     assert noisy.to_dict()["lost"] is False
     close = Verdict.of([0.978] * 8, quiet)
     assert close.lost
-    found = pooled([close, biased, noisy])
-    assert [one.lost for one in found] == [False] * 3  # all rows say how far processes differ
-    assert found[0].spread == pytest.approx(math.log(1.02) / math.sqrt(3), rel=1e-3)
-    assert found[2] == noisy  # whose own spread is larger
+    result = pooled([close, biased, noisy])
+    assert [item.lost for item in result] == [False] * 3  # all rows say how far processes differ
+    assert result[0].spread == pytest.approx(math.log(1.02) / math.sqrt(3), rel=1e-3)
+    assert result[2] == noisy  # whose own spread is larger
     assert pooled([close] * 3)[0].lost
     assert pooled([]) == []
 
@@ -179,9 +179,9 @@ def test_processes_of_revisions_use_nothing_that_others_lack(
     module: ModuleType, known: set[str]
 ) -> None:
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-    found = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
-    found |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    assert {name for name in found if name.startswith("portable_gpu")} == known
+    result = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    result |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert {name for name in result if name.startswith("portable_gpu")} == known
 
 
 def test_transforms_of_several_axes_are_timed_by_their_own_function() -> None:
@@ -396,11 +396,11 @@ def test_no_row_beats_the_roof_of_matrix_units() -> None:
 
 def test_the_tables_fit_80_columns() -> None:
     sizes = "400x1100000x400,1024:64x64x64,2048x2048x2048/NN"
-    found = cases("gemm", ["float32:bf16x6"], parse_sizes(sizes), False)
-    rows = [timed(case, 12.345678, 1.2345678) for case in found]
+    result = cases("gemm", ["float32:bf16x6"], parse_sizes(sizes), False)
+    rows = [timed(case, 12.345678, 1.2345678) for case in result]
     assert_fits(bench_table("gemm, float32:bf16x6", rows, HALVES, {"numpy": "policy 12"}))
-    found = cases("all", ["float32"], None, False)
-    rows = [timed(case, 1.2345678e-4, 0.0012345) for case in found]
+    result = cases("all", ["float32"], None, False)
+    rows = [timed(case, 1.2345678e-4, 0.0012345) for case in result]
     assert_fits(bench_table("all", rows, HALVES, {}))
     names = "double buffer, 128b, prefetch", "portable_gpu", "numpy"
     seconds = {name: Statistic.of([1.2345e-2]) for name in names}
@@ -462,20 +462,20 @@ def test_what_others_take_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 )
 def test_changes_that_no_case_takes_are_refused(text: str, message: str | None) -> None:
     engine: Any = SimpleNamespace(target=example_target("cpu"), table=TuningTable([]))
-    found = cases("gemm", ["float32"], parse_sizes("500x500x500/NN"), True)
+    result = cases("gemm", ["float32"], parse_sizes("500x500x500/NN"), True)
     if message is None:
-        check_changes(text, found, engine)
+        check_changes(text, result, engine)
         return
     with pytest.raises(ArgumentError, match=f"--policy has .*{message}"):
-        check_changes(text, found, engine)
+        check_changes(text, result, engine)
 
 
 def synthetic_report(peers: list[str]) -> Any:
-    found = cases("roofline", ["float32", "float16"], None, False)
+    result = cases("roofline", ["float32", "float16"], None, False)
     rng = np.random.default_rng(0)
     rows = [
         replace(timed(case, *(HALVES.seconds(case) / rng.uniform(0.1, 1, 2))), peer=peer)
-        for case in found
+        for case in result
         for peer in peers
     ]
     facts = SimpleNamespace(name="A device")

@@ -75,13 +75,13 @@ def test_every_kernel_is_in_the_catalogue() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_operation_explains_itself(target: str) -> None:
     for name in OPERATIONS:
-        found = pg.explain(name, *SIZES.get(name, (100_000,)), target=target)
-        assert found.path
-        assert found.why
-        assert found.kernels
-        assert set(found.kernels) <= set(kernel_names()), name
-        assert name in str(found)
-        assert example_target(target).facts.name in found.operation
+        result = pg.explain(name, *SIZES.get(name, (100_000,)), target=target)
+        assert result.path
+        assert result.why
+        assert result.kernels
+        assert set(result.kernels) <= set(kernel_names()), name
+        assert name in str(result)
+        assert example_target(target).facts.name in result.operation
 
 
 def test_every_public_operation_is_known() -> None:
@@ -136,8 +136,8 @@ def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
 def test_transforms_are_of_all_sizes_or_of_one_axis() -> None:
     both = pg.explain("fft", 64, 96, dtype="complex64", target="cpu")
     assert both.details["lengths"] == [64, 96]
-    one = pg.explain("fft", 64, 96, dtype="complex64", target="cpu", axis=0)
-    assert one.details["lengths"] == [64]
+    item = pg.explain("fft", 64, 96, dtype="complex64", target="cpu", axis=0)
+    assert item.details["lengths"] == [64]
     stack = pg.explain("rfft", 96, target="cpu", batch=(5, 64))
     assert "5 x 64 x (96)" in stack.operation
     with pytest.raises(DTypeError, match="rfft takes float32, float64; dtype is complex64"):
@@ -154,9 +154,9 @@ def test_axes_take_different_kernels() -> None:
     for target, dtype, passes in (
         ("gcn", "float64", 1), ("rdna", "float64", 2), ("rdna", "float32", 1), ("cpu", "float32", 2)
     ):  # fmt: skip
-        found = pg.explain("std", 100, 100, target=target, dtype=dtype)
-        assert len(found.kernels) == passes
-        assert found.path.endswith("one pass") == (passes == 1)
+        result = pg.explain("std", 100, 100, target=target, dtype=dtype)
+        assert len(result.kernels) == passes
+        assert result.path.endswith("one pass") == (passes == 1)
 
 
 @pytest.mark.parametrize(

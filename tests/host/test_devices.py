@@ -42,8 +42,8 @@ def test_choice_without_a_request(
 ) -> None:
     monkeypatch.delenv(devices.DEVICE_VARIABLE, raising=False)
     monkeypatch.setattr(devices, "_enumerate", lambda: [(f"{i}:0", d) for i, d in enumerate(there)])
-    found, reason = devices.choose_device()
-    assert found is chosen
+    result, reason = devices.choose_device()
+    assert result is chosen
     assert re.search(why, reason)
 
 
@@ -73,9 +73,9 @@ def test_threads_list_devices_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(os.environ)
 
     def asked(_: int) -> bool:
-        with pocl.opening() as found:
+        with pocl.opening() as result:
             time.sleep(0.01)
-        return found
+        return result
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(asked, range(8)))

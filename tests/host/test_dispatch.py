@@ -39,8 +39,8 @@ def test_turns_of_short_calls_have_many() -> None:
 
 def test_who_takes_long_and_much_longer_is_tried_once() -> None:
     own, slow, short = Fake(0.1), Fake(0.5), Fake(1e-5)
-    found = fastest({"own": own, "slow": slow, "short": short}, turns=3, turn=1e-3)
-    assert found["slow"] == 0.5
+    result = fastest({"own": own, "slow": slow, "short": short}, turns=3, turn=1e-3)
+    assert result["slow"] == 0.5
     assert slow.calls == 2
     assert own.calls == 2 + 3
 
@@ -58,8 +58,8 @@ def test_a_choice_that_was_slow_by_chance_is_timed_again() -> None:
 
 def test_a_rival_that_is_faster_stays_so() -> None:
     times = contest(Fake(3), {"a": Fake(1), "b": Fake(2)})
-    found = standing(times.pop(dispatch.OWN), **times)
-    assert (found.best, found.ratio) == ("a", 3)
+    result = standing(times.pop(dispatch.OWN), **times)
+    assert (result.best, result.ratio) == ("a", 3)
 
 
 def test_where_the_lucky_one_falls_back_the_next_is_looked_at() -> None:
@@ -72,21 +72,21 @@ def test_a_choice_faster_than_all_has_the_ratio_1() -> None:
 
 
 def test_distribution() -> None:
-    found = [standing(ratio, a=1.0) for ratio in (1.0, 1.1, 1.2, 1.3, 2.0)]
-    summary = Distribution.of(found)
+    result = [standing(ratio, a=1.0) for ratio in (1.0, 1.1, 1.2, 1.3, 2.0)]
+    summary = Distribution.of(result)
     assert (summary.count, summary.median, summary.worst) == (5, 1.2, 2.0)
     assert (summary.doubtful, summary.faults) == (2, 1)
     assert summary.median < summary.ninety < summary.ninety_nine < summary.worst
 
 
 def test_products_are_random_and_the_same_again() -> None:
-    found = random_cases("gemm", 500, "float32", 1, on_cpu=False)
-    assert found == random_cases("gemm", 500, "float32", 1, on_cpu=False)
-    assert found != random_cases("gemm", 500, "float32", 2, on_cpu=False)
-    assert {case.trans for case in found} == {"NN", "NT", "TN", "TT"}
-    assert max(case.flop for case in found) <= 2e10
-    single = [case for case in found if case.batch is None]
-    stacks = [case for case in found if case.batch is not None]
+    result = random_cases("gemm", 500, "float32", 1, on_cpu=False)
+    assert result == random_cases("gemm", 500, "float32", 1, on_cpu=False)
+    assert result != random_cases("gemm", 500, "float32", 2, on_cpu=False)
+    assert {case.trans for case in result} == {"NN", "NT", "TN", "TT"}
+    assert max(case.flop for case in result) <= 2e10
+    single = [case for case in result if case.batch is None]
+    stacks = [case for case in result if case.batch is not None]
     assert 250 < len(single) < 350  # three of five kinds
     assert max(max(case.extents) for case in stacks) <= 300
     assert max(case.batch or 0 for case in stacks) <= 2000

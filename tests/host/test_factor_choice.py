@@ -63,7 +63,7 @@ def test_only_groups_that_wait_take_tiles(name: str, dtype: str) -> None:
             solve_variants(p, target, TABLE),
             solve_variants(p, target, TABLE, p.b),
         ):
-            assert ("tiles" in {one.path for one in every}) == target.forward_progress
+            assert ("tiles" in {item.path for item in every}) == target.forward_progress
 
 
 @pytest.mark.parametrize("name", class_names())

@@ -40,8 +40,8 @@ def named(node: ast.AST) -> Iterator[str]:
         if node.value in NAMES or re.split("[/_]", node.value)[0] in KINDS:
             yield node.value
     elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        for one in node.elts:
-            yield from named(one)
+        for item in node.elts:
+            yield from named(item)
 
 
 _ASKING = ("startswith", "endswith", "removeprefix", "get")
@@ -63,8 +63,8 @@ def branches(tree: ast.AST) -> Iterator[tuple[int, str]]:
             asked = [node.value]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             asked = [*node.args] if node.func.attr in _ASKING else []
-        for one in filter(None, asked):
-            yield from ((node.lineno, name) for name in named(one))  # type: ignore[attr-defined]
+        for item in filter(None, asked):
+            yield from ((node.lineno, name) for name in named(item))  # type: ignore[attr-defined]
 
 
 def files_of_commands() -> list[Path]:
@@ -75,9 +75,9 @@ def files_of_commands() -> list[Path]:
 
 @pytest.mark.parametrize("path", files_of_commands(), ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_no_command_goes_by_an_operations_name(path: Path) -> None:
-    found = {name for _, name in branches(ast.parse(path.read_text(encoding="utf-8")))}
+    result = {name for _, name in branches(ast.parse(path.read_text(encoding="utf-8")))}
     allowed = MAY_NAME.get(f"{path.parent.name}/{path.name}", set())
-    assert found == allowed, "say it in the family's record instead (portable_gpu/ops/family.py)"
+    assert result == allowed, "say it in the family's record instead (portable_gpu/ops/family.py)"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     """The strongly connected components of more than one module (Tarjan, 1972)."""
-    found: list[set[str]] = []
+    result: list[set[str]] = []
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -142,12 +142,12 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
             place = stack.index(name)
             component, stack[place:] = set(stack[place:]), []
             if len(component) > 1:
-                found.append(component)
+                result.append(component)
 
     for name in graph:
         if name not in number:
             visit(name)
-    return found
+    return result
 
 
 GRAPH = {
@@ -182,12 +182,12 @@ def test_a_record_agrees_with_itself(family: object) -> None:
     own = {operation.name for operation in family.operations}
     assert set(family.benchmarks) <= own
     assert set(family.kernels) <= set(kernel_names())
-    others = {one.name for one in FAMILIES} - {
+    others = {item.name for item in FAMILIES} - {
         family.name
     }  # fronts have no record: factor's names them
     assert not {name.partition("/")[0] for name in family.kernels} & others
     for operation in family.operations:
-        public = next(one for one in (pg.fft, linalg, pg) if operation.name in one.__all__)
+        public = next(item for item in (pg.fft, linalg, pg) if operation.name in item.__all__)
         assert operation.function is getattr(public, operation.name)
     if family.tuning is not None:
         assert {family.tuning.operation, *family.tuning.grid} <= set(family.benchmarks)

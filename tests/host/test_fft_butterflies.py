@@ -36,9 +36,9 @@ def operations(radix: int) -> tuple[int, int]:
     additions = products = 0
     for statement in butterfly(radix, ""):
         tree = ast.parse(statement.removeprefix("const vec_t ").rstrip(";"))
-        found = [type(node.op) for node in ast.walk(tree) if isinstance(node, ast.BinOp)]
-        additions += found.count(ast.Add) + found.count(ast.Sub)
-        products += found.count(ast.Mult)
+        result = [type(node.op) for node in ast.walk(tree) if isinstance(node, ast.BinOp)]
+        additions += result.count(ast.Add) + result.count(ast.Sub)
+        products += result.count(ast.Mult)
     return additions, products
 
 

@@ -138,8 +138,8 @@ def interpret(
             for side, begin in ((pass_.source, start), (pass_.target, 0))
         ]
         for lane in range(pass_.lanes):
-            found = matrix @ read_lane(pass_, source, bases[0], batch, lane, factors[0])
-            found = found * scale
+            result = matrix @ read_lane(pass_, source, bases[0], batch, lane, factors[0])
+            result = result * scale
             if pass_.whole:
                 sign = 2j if pass_.inverse else -2j
                 number = lane
@@ -147,10 +147,10 @@ def interpret(
                     number = batch[-1]
                 elif pass_.source.limit_batch:
                     number = number_of(pass_.source, 0, lane, batch)
-                found = found * np.exp(sign * np.pi * number * np.arange(pass_.n) / pass_.whole)
-            stores.append((bases[1], batch, lane, found))
-    for base, batch, lane, found in stores:
-        write_lane(pass_, target, base, batch, lane, found, factors[1])
+                result = result * np.exp(sign * np.pi * number * np.arange(pass_.n) / pass_.whole)
+            stores.append((bases[1], batch, lane, result))
+    for base, batch, lane, result in stores:
+        write_lane(pass_, target, base, batch, lane, result, factors[1])
 
 
 def follow(way: Decomposition, source: Memory, target: Memory, scale: float) -> None:
@@ -237,10 +237,10 @@ def wanted(line: Line, x: Array) -> Array:
     whole = np.zeros(line.n // 2 + 1 if line.source.form == "half" else line.n, complex)
     whole[: len(x)] = x
     if line.source.form == "half":
-        found = np.fft.irfft(whole if line.inverse else whole.conj(), line.n) * line.n
+        result = np.fft.irfft(whole if line.inverse else whole.conj(), line.n) * line.n
     else:
-        found = np.fft.ifft(whole) * line.n if line.inverse else np.fft.fft(whole)
-    return found[line.target.first : line.target.end]
+        result = np.fft.ifft(whole) * line.n if line.inverse else np.fft.fft(whole)
+    return result[line.target.first : line.target.end]
 
 
 def check(drawn: Drawn, limits: PassLimits) -> Iterator[str]:
@@ -249,13 +249,13 @@ def check(drawn: Drawn, limits: PassLimits) -> Iterator[str]:
     values = rng.standard_normal(drawn.sizes[0])
     if line.source.form != "real":
         values = values + 1j * rng.standard_normal(drawn.sizes[0])
-    found = decompositions(line, limits, (f"room{k}" for k in count()))
-    assert found, f"no way for {line}"
+    result = decompositions(line, limits, (f"room{k}" for k in count()))
+    assert result, f"no way for {line}"
     places = [
         {base + i * end.step for base in bases for i in range(end.count)}
         for end, bases in zip((line.source, line.target), drawn.bases, strict=True)
     ]
-    for way in found:
+    for way in result:
         source, target = Memory(values.copy()), Memory(np.full(drawn.sizes[1], np.nan * 1j))
         follow(way, source, target, 0.5)
         np.testing.assert_array_equal(source.values, values)
@@ -303,12 +303,12 @@ def test_three_passes(n: int, forms: tuple[str, str], by_batch: bool) -> None:
 @pytest.mark.parametrize("forms", [("real", "half"), ("half", "real")], ids="-".join)
 def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str, str]) -> None:
     source, target = (LineOperand(form, 129 if form == "half" else 256, 1) for form in forms)  # type: ignore[arg-type]
-    found = decompositions(
+    result = decompositions(
         Line(256, False, REAL, source, target, ()),
         PassLimits(16, 2, 4, 8, twiddles_by_batch=True),
         iter("abc"),
     )
-    (three,) = (way for way in found if way.name == "three passes")
+    (three,) = (way for way in result if way.name == "three passes")
     columns = three.pass_steps[0 if forms[0] == "real" else -1].pass_.n
     for place in (three.pass_steps[0].target, three.pass_steps[-1].source):
         assert isinstance(place, Temporary)
@@ -362,17 +362,17 @@ def test_planes_take_one_launch_where_that_was_measured(device: str, planes: boo
     own = example_target("nvidia")
     target = replace(own, facts=replace(own.facts, name=device))
     cube = problem("c2c", (256, 256, 256), np.dtype(np.complex64))
-    found = variants(cube, target, TuningTable.shipped())
-    assert any("two axes" in one.path for one in found)
-    assert ("two axes" in best_of(found, target).path) == planes
+    result = variants(cube, target, TuningTable.shipped())
+    assert any("two axes" in item.path for item in result)
+    assert ("two axes" in best_of(result, target).path) == planes
 
 
 def test_planes_lie_where_both_passes_write() -> None:
     """A real result has no room for the numbers between its last two axes."""
     target = example_target("nvidia")
     cube = problem("c2r", (64, 64, 64), np.dtype(np.float32), inverse=True)
-    found = variants(cube, target, TuningTable.shipped())
-    assert [one.path for one in found] == ["one pass"]
+    result = variants(cube, target, TuningTable.shipped())
+    assert [item.path for item in result] == ["one pass"]
 
 
 def test_planes_of_a_strided_array_are_found_or_left() -> None:

@@ -70,11 +70,11 @@ def accesses(plan: GroupShape) -> Iterator[tuple[LocalLayout, list[int], list[in
 
 def in_one_bank(layout: LocalLayout, rows: list[int], slots: list[int]) -> int:
     """The most places that lie in the same bank."""
-    found = defaultdict(set)
+    result = defaultdict(set)
     for row, slot in zip(rows, slots, strict=True):
         place = eval(layout.place("row", "slot").replace("/", "//"), {"row": row, "slot": slot})
-        found[place % BANKS].add(place)
-    return max(map(len, found.values()), default=0)
+        result[place % BANKS].add(place)
+    return max(map(len, result.values()), default=0)
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None
         elem = element(np.dtype("complex128" if asked.real.needs_fp64 else "complex64"))
         policy = GroupFftPolicy.default(target, elem)
         for line, _ in lines(asked):
-            found = pass_kernels(target).with_fused_passes(
+            result = pass_kernels(target).with_fused_passes(
                 decompositions(line, policy.pass_limits, map(str, count())), line, policy, target
             )
-            for way in found:
+            for way in result:
                 assert all(
                     launch_is_possible(pass_steps, policy, target) for pass_steps in way.launches
                 ), f"{n} of {extents} x {batch}: {way.path}"

@@ -21,8 +21,8 @@ OURS = {"out", "engine", "queue", "wait_for"}
 
 
 def positional(function: object) -> list[tuple[str, object]]:
-    found = signature(function).parameters.values()  # type: ignore[arg-type]
-    return [(one.name, one.default) for one in found if one.kind is not Parameter.KEYWORD_ONLY]
+    result = signature(function).parameters.values()  # type: ignore[arg-type]
+    return [(item.name, item.default) for item in result if item.kind is not Parameter.KEYWORD_ONLY]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,9 +32,9 @@ def test_arguments_are_scipys(name: str) -> None:
     ours = getattr(pg.fft, name)
     assert positional(ours) == positional(getattr(theirs, name))
     more = {
-        one.name: one.default
-        for one in signature(ours).parameters.values()
-        if one.kind is Parameter.KEYWORD_ONLY
+        item.name: item.default
+        for item in signature(ours).parameters.values()
+        if item.kind is Parameter.KEYWORD_ONLY
     }
     assert more == {"plan": None, **dict.fromkeys(OURS)}
 
@@ -56,10 +56,10 @@ def test_helpers_are_numpys() -> None:
 
 @pytest.mark.parametrize("wanted", [1, 7, 17, 97, 1009, 4097, 99_991])
 def test_fast_lengths_have_small_primes(wanted: int) -> None:
-    found = pg.fft.next_fast_len(wanted)
-    rest = found
+    result = pg.fft.next_fast_len(wanted)
+    rest = result
     for prime in (2, 3, 5, 7, 11, 13):
         while rest % prime == 0:
             rest //= prime
-    assert found >= wanted
+    assert result >= wanted
     assert rest == 1

@@ -35,13 +35,13 @@ def _pi() -> int:
     """Pi times 2^160, by Machin's formula."""
 
     def arctan_of_inverse(x: int) -> int:
-        term = found = _ONE // x
+        term = result = _ONE // x
         k = 1
         while term:
             term //= -x * x
             k += 2
-            found += term // k
-        return found
+            result += term // k
+        return result
 
     return 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
 
@@ -49,13 +49,13 @@ def _pi() -> int:
 def exact(power: int, of: int) -> tuple[int, int]:
     """The cosine and the sine of ``-2 pi power / of``, times 2^160, by their series."""
     angle = -2 * _pi() * (power % of) // of
-    found, term, k = [0, 0], _ONE, 0
+    result, term, k = [0, 0], _ONE, 0
     while term:
-        found[k % 2] += term if k % 4 < 2 else -term
+        result[k % 2] += term if k % 4 < 2 else -term
         k += 1
         term = term * angle // (_ONE * k)
         term += term < 0  # -1 would stay
-    return found[0], found[1]
+    return result[0], result[1]
 
 
 def off(value: complex, power: int, of: int) -> float:
@@ -152,10 +152,10 @@ def test_twiddles_are_products_of_two_roots(n: int, whole: int, lanes: int) -> N
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 17, 1009, 2**20 + 7, 10**6 + 3])
 def test_chirps(n: int, inverse: bool) -> None:
-    found = chirp(n, inverse, n)
+    result = chirp(n, inverse, n)
     rng = np.random.default_rng(n)
-    for j in {0, n - 1, *(int(one) for one in rng.integers(0, n, 30))}:
-        value = found[j].conjugate() if inverse else found[j]
+    for j in {0, n - 1, *(int(item) for item in rng.integers(0, n, 30))}:
+        value = result[j].conjugate() if inverse else result[j]
         assert off(complex(value), j * j, 2 * n) <= 1
 
 

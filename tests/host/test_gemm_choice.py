@@ -95,7 +95,7 @@ def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
     few = replace(few, a=replace(few.a, row=1, col=8)) if trans[0] == "T" else few
     assert is_skinny(few, H200)
     tiles = min(seconds for seconds, _ in estimates(few, H200, SHIPPED))
-    vectors = min(one.estimate for one in variants(few, H200, SHIPPED))
+    vectors = min(item.estimate for item in variants(few, H200, SHIPPED))
     assert (tiles < vectors) == tiled
 
 
@@ -118,9 +118,9 @@ def test_policies_by_formula_leave_registers_for_edges(target: str, shape_class:
 
 def chosen(size: str, dtype: str) -> Variant:
     """What an H200 does with the contiguous arrays of a size as ``bench`` writes it."""
-    found = _SIZE.fullmatch(size)
-    assert found is not None
-    batch, m, k, n, trans = found.groups()
+    result = _SIZE.fullmatch(size)
+    assert result is not None
+    batch, m, k, n, trans = result.groups()
     extents, count = (int(m), int(k), int(n)), None if batch is None else int(batch)
     case = Case("gemm", extents, dtype, trans=trans, batch=count)
     return best_of(variants_of(product_of(case), H200, SHIPPED), H200)
@@ -163,8 +163,8 @@ def test_rows_upside_down_or_all_the_same_have_texts(m: int, n: int, k: int, pit
     """The copy engine cannot bring them, work-items can: narrow tiles take neither across k."""
     asked = contiguous(m, n, k, np.float16)
     asked = replace(asked, b=replace(asked.b, row=pitch))
-    for one in variants_of(asked, H200, SHIPPED):
-        assert one.texts()
+    for item in variants_of(asked, H200, SHIPPED):
+        assert item.texts()
 
 
 @pytest.mark.parametrize("shape_class", WGMMA_CLASSES)

@@ -170,13 +170,13 @@ def test_differences_are_told_apart() -> None:
 
 def test_a_plan_that_is_there_counts_as_made_again() -> None:
     recorder = Recorder(target_of("H200"))
-    problem = next(one for one in drawn("H200", recorder.target, 1) if one.family == "packed")
+    problem = next(item for item in drawn("H200", recorder.target, 1) if item.family == "packed")
     assert noted(recorder, problem) == noted(recorder, problem)
 
 
 def test_a_record_is_read_as_it_was_written_and_no_seed_of_hashes_changes_it() -> None:
     record = recorded("Mali-G52", 1)
-    assert {one.split()[0] for one in record.pairs} == set(FAMILIES)
+    assert {item.split()[0] for item in record.pairs} == set(FAMILIES)
     assert all(pair.texts and pair.launches for pair in record.pairs.values())
     assert Record.read(record.written()) == record
     code = "from recorder import recorded; print(recorded('Mali-G52', 1).written(), end='')"
@@ -192,6 +192,6 @@ def test_the_stored_records_are_of_the_problems(device: str) -> None:
     path = ROOT / "tests" / "golden" / file_name(device)
     record = Record.read(path.read_text(encoding="utf-8"))
     assert record.device == device
-    assert list(record.pairs) == [str(one) for one in drawn(device, target_of(device), EACH)], (
+    assert list(record.pairs) == [str(item) for item in drawn(device, target_of(device), EACH)], (
         "run: python tools/golden_records.py update"
     )

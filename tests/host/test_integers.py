@@ -27,17 +27,17 @@ __kernel void rest(__global float *x, long row)
 
 def test_what_a_body_reads_is_declared_in_it() -> None:
     """By itself or in a macro that it uses; neighbours keep what they are."""
-    found = pack_integers(TEXT)
-    head = found.index("void work(")
-    assert found.index("typedef struct {") < found.index("__kernel") < head
-    body = found[head : found.index("__kernel void rest")]
+    result = pack_integers(TEXT)
+    head = result.index("void work(")
+    assert result.index("typedef struct {") < result.index("__kernel") < head
+    body = result[head : result.index("__kernel void rest")]
     assert "(__global float *x, float alpha, const work_integers_t integers)\n{\n" in body
     assert [line.strip() for line in body.splitlines()[2:4]] == [
         "long row = integers.row; (void)row;",
         "uint start = integers.start; (void)start;",
     ]
     assert body.count("integers.") == 2
-    assert found.endswith(TEXT[TEXT.index("__kernel void rest") :])
+    assert result.endswith(TEXT[TEXT.index("__kernel void rest") :])
 
 
 def test_their_places_are_names() -> None:
@@ -52,12 +52,14 @@ def test_their_places_are_names() -> None:
         Parameter("unused", np.int16, True),
         Parameter("padding_ushort", np.uint16, True),
     )
-    found = arguments(text, "work", {"row": 3, "parts": 2, "unused": -1}, ["x"], ["start", "alpha"])
-    assert found.buffers == (0,)
-    assert found.scalars == (("start", np.uint32), (1, np.float32))
-    place, dtype = found.integers or (0, np.dtype([]))
+    result = arguments(
+        text, "work", {"row": 3, "parts": 2, "unused": -1}, ["x"], ["start", "alpha"]
+    )
+    assert result.buffers == (0,)
+    assert result.scalars == (("start", np.uint32), (1, np.float32))
+    place, dtype = result.integers or (0, np.dtype([]))
     assert (place, dtype.itemsize) == (2, 24)  # as a compiler lays them out
-    passed = found.passed((7, 0.5))
+    passed = result.passed((7, 0.5))
     assert passed[1] == np.float32(0.5)
     assert passed[2].tolist() == (3, 7, 2, 0, -1, 0)
     assert sorted(passed) == [1, 2]

@@ -66,8 +66,8 @@ def wgmma(*changes: tuple[str, str]) -> CompiledKernel:
 
 
 def machine(name: str) -> Machine:
-    (found,) = select([name])
-    return found
+    (result,) = select([name])
+    return result
 
 
 def faults(
@@ -162,8 +162,8 @@ class TestAmd:
         ],
     )  # fmt: skip
     def test_instructions(self, line: str, kind: Kind, loads: int) -> None:
-        found = amdgcn.instruction(line)
-        assert (found.kind, found.loads) == (kind, loads)
+        result = amdgcn.instruction(line)
+        assert (result.kind, result.loads) == (kind, loads)
 
 
 class TestPtx:
@@ -214,8 +214,8 @@ class TestPtx:
         ],
     )  # fmt: skip
     def test_instructions(self, line: str, kind: Kind, loads: int) -> None:
-        found = ptx.instruction(line)
-        assert (found.kind, found.loads) == (kind, loads)
+        result = ptx.instruction(line)
+        assert (result.kind, result.loads) == (kind, loads)
 
 
 ADD = Instruction("add", COMPUTES)
@@ -231,7 +231,7 @@ class TestLoops:
         assert inner_loop([block("a", "b", ADD), block("b", "", ADD)]) is None
 
     def test_nested(self) -> None:
-        found = innermost_loops(
+        result = innermost_loops(
             [
                 block("a", "b"),
                 block("b", "c", ADD),
@@ -241,7 +241,7 @@ class TestLoops:
                 block("f", ""),
             ]
         )
-        assert [(loop.label, loop.depth, loop.mix.arithmetic) for loop in found] == [
+        assert [(loop.label, loop.depth, loop.mix.arithmetic) for loop in result] == [
             ("c", 2, 2),
             ("e", 1, 1),
         ]
@@ -264,13 +264,13 @@ class TestLoops:
         assert deepest(17) == "d"
 
     def test_two_entries(self) -> None:
-        found = innermost_loops(
+        result = innermost_loops(
             [block("a", "b c"), block("b", "c", ADD), block("c", "b d", ADD), block("d", "")]
         )
-        assert [(loop.label, loop.mix.arithmetic) for loop in found] == [("b", 2)]
+        assert [(loop.label, loop.mix.arithmetic) for loop in result] == [("b", 2)]
 
     def test_code_that_nothing_reaches_is_no_entry(self) -> None:
-        found = innermost_loops(
+        result = innermost_loops(
             [
                 block("a", "b"),
                 block("dead", "d"),
@@ -280,7 +280,7 @@ class TestLoops:
                 block("e", ""),
             ]
         )
-        assert [(loop.label, loop.mix.arithmetic) for loop in found] == [("b", 2)]
+        assert [(loop.label, loop.mix.arithmetic) for loop in result] == [("b", 2)]
 
 
 class TestOccupancy:
@@ -313,8 +313,8 @@ class TestOccupancy:
         waves: float,
         limit: str,
     ) -> None:
-        found = occupancy(ARCHITECTURES[architecture], registers, scalars, local, group)
-        assert (found.waves, found.limit) == (waves, limit)
+        result = occupancy(ARCHITECTURES[architecture], registers, scalars, local, group)
+        assert (result.waves, result.limit) == (waves, limit)
 
     @pytest.mark.parametrize(
         ("architecture", "group", "registers"),
@@ -332,8 +332,8 @@ class TestOccupancy:
         )
 
     def test_small_groups_may_fill_a_simd_in_part(self) -> None:
-        found = occupancy(ARCHITECTURES["gfx900"], 118, 45, 8704, 64)
-        assert (found.waves, found.limit) == (1.75, "local memory")
+        result = occupancy(ARCHITECTURES["gfx900"], 118, 45, 8704, 64)
+        assert (result.waves, result.limit) == (1.75, "local memory")
 
 
 class TestRequirements:
@@ -465,11 +465,11 @@ class TestMachines:
         assert len(select([])) == len(machines())
 
     def test_targets_are_what_the_names_say(self) -> None:
-        for one in machines():
-            assert one.target.subgroup_size == one.architecture.wave
+        for item in machines():
+            assert item.target.subgroup_size == item.architecture.wave
             exchange = {"dpp": "wavefront_dpp", "lds": "wavefront_lds"}
-            expected = exchange.get(one.name.partition("-")[2], "warp_shuffle")
-            assert one.target.exchange == expected
+            expected = exchange.get(item.name.partition("-")[2], "warp_shuffle")
+            assert item.target.exchange == expected
 
     def test_no_such_target(self) -> None:
         with pytest.raises(ArgumentError, match="no target 'gfx1'; there are: gfx803-dpp"):
@@ -480,15 +480,15 @@ class TestMachines:
             jobs(select(["sm_70"]), ["sin"])
 
     def test_jobs_cover_shipped_rows_and_every_shape_class(self) -> None:
-        found = [job for job in jobs(select(["sm_90"]), ["gemm"]) if job.dtype == "float32"]
-        policies = [job.spec.policy for job in found if job.spec.name == "gemm/gemm"]
+        result = [job for job in jobs(select(["sm_90"]), ["gemm"]) if job.dtype == "float32"]
+        policies = [job.spec.policy for job in result if job.spec.name == "gemm/gemm"]
         items = {(p.item_m, p.item_n) for p in policies if isinstance(p, GemmPolicy)}
         assert (8, 16) in items  # the H200's measured row of large products
         assert len(policies) >= 6
 
     def test_every_format_of_wavefronts_is_compiled(self) -> None:
-        found = jobs(select(["gfx908", "gfx90a-dpp", "gfx90a-lds"]), ["gemm"])
-        mfma = {(j.machine.name, j.dtype) for j in found if j.spec.name == "gemm/mfma"}
+        result = jobs(select(["gfx908", "gfx90a-dpp", "gfx90a-lds"]), ["gemm"])
+        mfma = {(j.machine.name, j.dtype) for j in result if j.spec.name == "gemm/mfma"}
         halves = [str(dtype) for dtype in (np.dtype(np.float16), BFLOAT16) if dtype is not None]
         common = ["float32", *halves]
         assert mfma == {
@@ -497,8 +497,8 @@ class TestMachines:
         }
 
     def test_a_text_is_compiled_once_a_machine(self) -> None:
-        found = jobs(select(["gfx900"]), full=False)
-        assert len({(job.machine.name, job.spec.key) for job in found}) == len(found)
+        result = jobs(select(["gfx900"]), full=False)
+        assert len({(job.machine.name, job.spec.key) for job in result}) == len(result)
 
 
 @pytest.fixture

@@ -55,14 +55,14 @@ def test_indices() -> None:
             with pytest.raises(ArrayIndexError):
                 layout.indexed(of(view, view), key)
             continue
-        found = layout.indexed(of(view, view), key)
+        result = layout.indexed(of(view, view), key)
         # NumPy gives an array that has all integers as its index as a number: no view.
-        assert found.shape == np.shape(expected), key
+        assert result.shape == np.shape(expected), key
         if isinstance(expected, np.ndarray) and expected.size:
             wanted = of(expected, view)
-            assert found.offset == wanted.offset, key
-            used = [k for k, n in enumerate(found.shape) if n > 1]
-            assert [found.strides[k] for k in used] == [wanted.strides[k] for k in used], key
+            assert result.offset == wanted.offset, key
+            used = [k for k, n in enumerate(result.shape) if n > 1]
+            assert [result.strides[k] for k in used] == [wanted.strides[k] for k in used], key
 
 
 @pytest.mark.parametrize(

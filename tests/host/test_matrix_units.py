@@ -279,7 +279,7 @@ def test_double_precision_turns_operands_to_where_they_lie_well() -> None:
 
 
 def test_tf32_turns_operands_to_where_a_goes_through_registers() -> None:
-    found = {}
+    result = {}
     for trans in ("NN", "NT", "TN", "TT"):
         asked = problem(2048, 2048, 2048, F32, trans, "tf32")
         form, choice = format_of(asked, HOPPER), least(estimates(asked, HOPPER, TABLE))
@@ -289,8 +289,8 @@ def test_tf32_turns_operands_to_where_a_goes_through_registers() -> None:
         registers = form.through_registers(computed)
         assert choice.policy.has_room_for_a or not registers
         repacks = arrange(computed, choice, HOPPER).repacks
-        found[trans] = choice.transposed, registers, set(repacks)
-    assert found == {
+        result[trans] = choice.transposed, registers, set(repacks)
+    assert result == {
         "NN": (True, True, set()),
         "NT": (False, False, set()),
         "TN": (False, True, {"b"}),
@@ -342,10 +342,10 @@ def test_arrangement_repacks_what_it_must() -> None:
 def test_tiles_of_a_triangle_are_counted(triangle: str) -> None:
     """By every class, whole and with k cut of the last tiles: those that have elements of it."""
     p = replace(problem(2816, 2816, 5120, F16, "NT"), triangle=triangle)
-    found = [choice for _, choice in estimates(p, HOPPER, TABLE)]
-    assert {choice.shape_class for choice in found} == set(classes_of("wgmma", 1))
-    assert any(choice.whole for choice in found)
-    for choice in found:
+    result = [choice for _, choice in estimates(p, HOPPER, TABLE)]
+    assert {choice.shape_class for choice in result} == set(classes_of("wgmma", 1))
+    assert any(choice.whole for choice in result)
+    for choice in result:
         assert isinstance(choice.policy, WgmmaPolicy)
         computed = p.transpose() if choice.transposed else p
         tiles = computed.tiles(choice.policy.tile_m, choice.policy.tile_n)
@@ -356,9 +356,12 @@ def test_tiles_of_a_triangle_are_counted(triangle: str) -> None:
 def test_boxes_have_no_more_lines_than_their_operand() -> None:
     choice = Tiling("", WgmmaPolicy.for_shape_class("small"))
     few = arrange(problem(22, 400, 64, F16, "NT"), choice, HOPPER)
-    assert [(one.box_lines, one.box_bytes) for one in few.maps] == [(22, 22 * 128), (128, 1 << 14)]
+    assert [(item.box_lines, item.box_bytes) for item in few.maps] == [
+        (22, 22 * 128),
+        (128, 1 << 14),
+    ]
     across = arrange(problem(24, 64, 40, F16, "TN"), choice, HOPPER)
-    assert [one.box_lines for one in across.maps] == [64, 64]
+    assert [item.box_lines for item in across.maps] == [64, 64]
 
 
 @pytest.mark.parametrize(("buffers", "order"), [(1, "S+BR+BS+B"), (2, "S+BR+XS+B")])
@@ -374,11 +377,11 @@ def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> No
         "B": r"barrier\(",
         "X": r"buffer \^= 1",
     }
-    found = "".join(
+    result = "".join(
         next(name for name, pattern in names.items() if re.match(pattern, match[0]))
         for match in re.finditer("|".join(names.values()), text)
     )
-    assert re.fullmatch(order, found), found
+    assert re.fullmatch(order, result), result
 
 
 def test_explain_tells_the_path_and_the_precision() -> None:

@@ -30,7 +30,7 @@ def parsed(text: str) -> dict[str, Counter[Overload]]:
     """The overloads of each function: conditions, result, attributes, types of parameters."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL).replace("\\\n", " ")
     conditions, rest = list[str](), ""
-    found: dict[str, Counter[Overload]] = {}
+    result: dict[str, Counter[Overload]] = {}
     for line in text.splitlines():
         directive = re.match(r"\s*#\s*(\w+)\s*(.*)", line)
         if directive is None:
@@ -42,9 +42,9 @@ def parsed(text: str) -> dict[str, Counter[Overload]]:
         elif directive[1] == "endif":
             conditions.pop()
         *whole, rest = rest.split(";")
-        for one in whole:
-            declared(one, conditions, found)
-    return found
+        for item in whole:
+            declared(item, conditions, result)
+    return result
 
 
 def declared(text: str, conditions: list[str], found: dict[str, Counter[Overload]]) -> None:
@@ -54,19 +54,19 @@ def declared(text: str, conditions: list[str], found: dict[str, Counter[Overload
         attributes |= set(listed.split(", "))
     text = re.sub(r"\b__(?:ovld|cnfn|purefn|conv)\b|__attribute__\(\([^()]*\)\)", "", text)
     match = _DECLARATION.fullmatch(text)
-    if match is None or any("ifdef __OPENCL_CPP_VERSION__" in one for one in conditions):
+    if match is None or any("ifdef __OPENCL_CPP_VERSION__" in item for item in conditions):
         return
     needs = set[str]()
-    for one in conditions:
-        if one.startswith("ifdef "):
-            needs.add(one.removeprefix("ifdef ").strip())
-        elif one.startswith("if ") and "||" not in one:
-            needs |= set(re.findall(r"\bdefined\((\w+)\)", one))
-        elif one != "ifndef _OPENCL_H_" and "CL_VERSION_1_2" not in one:
-            needs.add(one)
+    for item in conditions:
+        if item.startswith("ifdef "):
+            needs.add(item.removeprefix("ifdef ").strip())
+        elif item.startswith("if ") and "||" not in item:
+            needs |= set(re.findall(r"\bdefined\((\w+)\)", item))
+        elif item != "ifndef _OPENCL_H_" and "CL_VERSION_1_2" not in item:
+            needs.add(item)
     overload = (
         frozenset(needs), spelled(match[1]), frozenset(attributes),
-        tuple(spelled(_PARAMETER_NAME.sub(r"\1", one.strip())) for one in match[3].split(",")),
+        tuple(spelled(_PARAMETER_NAME.sub(r"\1", item.strip())) for item in match[3].split(",")),
     )  # fmt: skip
     found.setdefault(match[2], Counter())[overload] += 1
 
@@ -80,10 +80,10 @@ def spelled(text: str) -> str:
 @cache
 def header() -> dict[str, Counter[Overload]]:
     """The functions of the header of PoCL 3.0."""
-    found = importlib.util.find_spec("pocl_binary_distribution")
-    if found is None or found.origin is None:
+    result = importlib.util.find_spec("pocl_binary_distribution")
+    if result is None or result.origin is None:
         pytest.skip("PoCL's files are not installed")
-    file = Path(found.origin).parent / ".libs" / "share" / "pocl" / "include" / "opencl-c.h"
+    file = Path(result.origin).parent / ".libs" / "share" / "pocl" / "include" / "opencl-c.h"
     if not file.exists():
         pytest.skip("this PoCL has no opencl-c.h")
     return parsed(file.read_text())

@@ -29,9 +29,9 @@ def test_the_choice_is_one_of_those_that_can_be_forced(dtype: str) -> None:
 
 
 def test_a_wide_operand_along_k_is_read_in_place_as_a_of_the_transpose() -> None:
-    found = choice(20, 1200, 1000, "NT")
-    assert found.transposed
-    assert (found.a_packed, found.b_packed) == (False, True)
+    result = choice(20, 1200, 1000, "NT")
+    assert result.transposed
+    assert (result.a_packed, result.b_packed) == (False, True)
     assert not choice(60, 1200, 1000, "NT").transposed
     tall = choice(1200, 20, 1000, "NN")
     assert not tall.transposed
@@ -39,9 +39,9 @@ def test_a_wide_operand_along_k_is_read_in_place_as_a_of_the_transpose() -> None
 
 
 def test_a_wide_operand_of_contiguous_rows_is_read_in_place_as_b() -> None:
-    found = choice(12, 1200, 1000, "NN")
-    assert not found.transposed
-    assert not found.b_packed
+    result = choice(12, 1200, 1000, "NN")
+    assert not result.transposed
+    assert not result.b_packed
     tall = choice(1200, 12, 1000, "TN")
     assert tall.transposed
     assert not tall.b_packed
@@ -55,9 +55,9 @@ def test_one_work_item_packs_the_narrower_operand_over_a_long_k() -> None:
 
 
 def test_a_b_too_narrow_for_a_vector_of_its_rows_counts_as_packed() -> None:
-    found = choice(7, 17, 3124, "NN")  # tiles of 24 columns
-    assert found.transposed
-    assert found.whole
+    result = choice(7, 17, 3124, "NN")  # tiles of 24 columns
+    assert result.transposed
+    assert result.whole
 
 
 def test_short_sums_leave_c_as_it_lies() -> None:
@@ -75,10 +75,10 @@ def test_little_work_packs_nothing_that_need_not_be() -> None:
 def test_middling_work_takes_one_launch_by_strips() -> None:
     units = CPU.compute_units
     for trans in ("NN", "NT", "TN", "TT"):
-        found = choice(100, 300 * units, 100, trans)
-        assert found.strip > 0
-        assert found.launches == 1
-        assert (found.a_packed, found.b_packed) == (False, True)
+        result = choice(100, 300 * units, 100, trans)
+        assert result.strip > 0
+        assert result.launches == 1
+        assert (result.a_packed, result.b_packed) == (False, True)
     assert not choice(100, 300 * units, 20, "NT").strip  # C's stores count for more
     assert not choice(400, 600 * units, 100, "NT").strip
     assert not choice(100, 300 * units, 100, "NT", "float16").strip  # A is converted

@@ -11,14 +11,14 @@ from portable_gpu.ops.factor.packed import block_rows, packed_size, rows_of
 from portable_gpu.targets import DEVICE_CLASSES, example_target
 
 
-@pytest.mark.parametrize("target", [one.name for one in DEVICE_CLASSES])
+@pytest.mark.parametrize("target", [item.name for item in DEVICE_CLASSES])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_texts(target: str, dtype: str) -> None:
-    found = example_target(target)
+    result = example_target(target)
     for module in (packed, ragged):
-        for text in module.typical_texts(found, element(dtype)):
+        for text in module.typical_texts(result, element(dtype)):
             kernel = text.name.split("/")[1].removeprefix("cpu_").removeprefix("ragged_")
-            names = [one.name for one in parameters(text.text, kernel)]
+            names = [item.name for item in parameters(text.text, kernel)]
             assert ("table" in names) == (module is ragged)
 
 

@@ -13,15 +13,15 @@ from portable_gpu.runtime import pocl_entries
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The threads that have checked all entries, which takes a while."""
-    found: list[str] = []
+    result: list[str] = []
 
     def check() -> None:
         time.sleep(0.05)
-        found.append(threading.current_thread().name)
+        result.append(threading.current_thread().name)
 
     monkeypatch.setattr(pocl_entries, "_state", "")
     monkeypatch.setattr(pocl_entries, "_discard_all_damaged", check)
-    return found
+    return result
 
 
 def test_threads_wait_for_the_one_that_checks(checks: list[str]) -> None:

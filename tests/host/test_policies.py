@@ -46,10 +46,10 @@ VALUES: tuple[Any, ...] = (
 
 
 def policies() -> list[type[Policy]]:
-    found = [
+    result = [
         cls for cls in Policy.__subclasses__() if cls.__module__.startswith("portable_gpu.ops")
     ]
-    return sorted(found, key=lambda cls: cls.__name__)
+    return sorted(result, key=lambda cls: cls.__name__)
 
 
 def changed() -> Iterator[tuple[Target, Policy, str, Any]]:
@@ -144,8 +144,8 @@ def test_rows_outside_cost_a_warning_and_are_ignored(tmp_path: Path) -> None:
         path.chmod(0o600)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = TuningTable([path]).choose(kernels[cls.__name__], cls, target, FLOAT)
-        assert found.policy == default
+            result = TuningTable([path]).choose(kernels[cls.__name__], cls, target, FLOAT)
+        assert result.policy == default
         assert len(caught) == 1
         assert "ignored" in str(caught[0].message)
         count += 1

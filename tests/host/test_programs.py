@@ -80,7 +80,7 @@ def test_random_sizes_share_programs(
 ) -> None:
     """Each program is some 0.4 s of the first call that wants it."""
     target = detect(RECORDED[device][0])
-    drawn = next(one for one in BENCHMARKS[operation].random if one.name == sizes)
+    drawn = next(item for item in BENCHMARKS[operation].random if item.name == sizes)
     texts = set()
     for _, case in random_cases([HuntRow(operation, drawn, "float32")], SHAPES, seed, True):
         alone = one_is_enough(case.bytes, case.flop, target.compute_units)
@@ -97,7 +97,7 @@ def test_random_sizes_share_programs(
 def test_random_products_share_programs_on_a_gpu(sizes: str, most: int, seed: int) -> None:
     """Panels of single elements serve operands along either axis, and a load has few widths."""
     target = detect(RECORDED["H200"][0])
-    drawn = next(one for one in BENCHMARKS["gemm"].random if one.name == sizes)
+    drawn = next(item for item in BENCHMARKS["gemm"].random if item.name == sizes)
     texts = set()
     for _, case in random_cases([HuntRow("gemm", drawn, "float32")], SHAPES, seed, False):
         best = best_of(gemm_variants(product_of(case), target, TABLE), target)

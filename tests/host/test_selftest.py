@@ -73,9 +73,9 @@ def test_a_check_reports_exceptions_and_changing_bits() -> None:
 
 def test_inputs_are_the_same_every_time() -> None:
     for view in ("numpy", "stepped", "reversed", "fortran", "broadcast", "nan", "huge"):
-        one = Input(SINGLE, (40, 30) if view == "broadcast" else (60,), view)
-        assert one.host().shape == one.shape
-        np.testing.assert_array_equal(one.host(), one.host())
+        item = Input(SINGLE, (40, 30) if view == "broadcast" else (60,), view)
+        assert item.host().shape == item.shape
+        np.testing.assert_array_equal(item.host(), item.host())
     assert str(Input(SINGLE, (3, 4), "stepped")) == "float32 3 x 4, stepped"
 
 

@@ -50,19 +50,19 @@ def test_a_type_that_no_host_passes() -> None:
 
 
 def test_arguments_go_by_name() -> None:
-    found = arguments(
+    result = arguments(
         TEXT, "work", {"parts": 3}, ["counters", "x_in"], ["alpha", "x_offset"], ["x_offset"]
     )
     scalars = ((3, np.complex64), (1, np.uint64))
-    assert found == Arguments(((4, np.uint32(3)),), (2, 0), scalars)
+    assert result == Arguments(((4, np.uint32(3)),), (2, 0), scalars)
 
 
 def test_buffers_that_stay() -> None:
     counters = object()
-    found = arguments(
+    result = arguments(
         TEXT, "work", {"parts": 3}, ["x_in"], ["alpha", "x_offset"], bound={"counters": counters}
     )
-    assert (found.buffers, found.bound) == ((0,), ((2, counters),))
+    assert (result.buffers, result.bound) == ((0,), ((2, counters),))
 
 
 @pytest.mark.parametrize(

@@ -131,18 +131,20 @@ def test_entries_rebuild_the_permuted_matrix(
 def test_both_searches_find_equally_few_chains(problem: Any) -> None:
     A, perm = problem
     n = len(perm)
-    found = eliminate(A.indptr.astype(np.int64), A.indices.astype(np.int32), perm.astype(np.int32))
+    result = eliminate(A.indptr.astype(np.int64), A.indices.astype(np.int32), perm.astype(np.int32))
     eligible = {
-        p for k, p in enumerate(found.parent) if p >= 0 and found.counts[k] == found.counts[p] + 1
+        p
+        for k, p in enumerate(result.parent)
+        if p >= 0 and result.counts[k] == result.counts[p] + 1
     }
     for search in (backward, forward):
-        columns, begin = search(found.parent, found.counts)
+        columns, begin = search(result.parent, result.counts)
         assert sorted(columns) == list(range(n))
         assert len(begin) - 1 == n - len(eligible)  # each of them continues one chain
         for s in range(len(begin) - 1):
             chain = columns[begin[s] : begin[s + 1]]
-            assert found.parent[chain[:-1]].tolist() == chain[1:].tolist()
-            assert (np.diff(found.counts[chain]) == -1).all()
+            assert result.parent[chain[:-1]].tolist() == chain[1:].tolist()
+            assert (np.diff(result.counts[chain]) == -1).all()
 
 
 def test_static_and_dynamic_supernodes() -> None:
@@ -234,13 +236,13 @@ def test_pickle_and_frozen() -> None:
     symbolic = analyze(grid(6, 5), "natural")
     again = pickle.loads(pickle.dumps(symbolic))
     assert repr(again) == repr(symbolic)
-    for one in (symbolic, again):
+    for item in (symbolic, again):
         with pytest.raises(ValueError, match="read-only"):
-            one.perm[0] = 1
+            item.perm[0] = 1
         with pytest.raises(ValueError, match="read-only"):
-            one.fronts.relative[0] = 1
+            item.fronts.relative[0] = 1
         with pytest.raises(AttributeError):
-            one.perm = None  # type: ignore[misc]
+            item.perm = None  # type: ignore[misc]
     assert np.array_equal(again.fronts.entry_source, symbolic.fronts.entry_source)
     assert "n=30" in repr(symbolic)
     assert "natural" in repr(symbolic)
@@ -415,17 +417,17 @@ def test_one_triangle_of_two() -> None:
         (np.append(twice.data, twice.data) / 2, (np.append(twice.row, twice.row),
          np.append(twice.col, twice.col))), shape=A.shape,
     )  # fmt: skip
-    for triangle, one in (
+    for triangle, item in (
         ("lower", wrong), ("lower", twice), ("upper", sp.csr_array(wrong.conj().T)),
         ("lower", sp.tril(A)), ("upper", sp.triu(A)),
     ):  # fmt: skip
-        pattern = analyze(one, triangle=triangle).pattern
+        pattern = analyze(item, triangle=triangle).pattern
         assert pattern.triangle == triangle
-        assert np.array_equal(pattern.values(one), expected)
-        assert np.array_equal(pattern.values(one.data), expected)
-        assert np.array_equal(pattern.values(one.tocsc()), expected)
+        assert np.array_equal(pattern.values(item), expected)
+        assert np.array_equal(pattern.values(item.data), expected)
+        assert np.array_equal(pattern.values(item.tocsc()), expected)
         with pytest.raises(ArgumentError, match="of the matrix analysed the"):
-            pattern.values(one.data, "upper" if triangle == "lower" else "lower")
+            pattern.values(item.data, "upper" if triangle == "lower" else "lower")
     both = analyze(A).pattern
     assert np.array_equal(both.values(wrong, "lower"), expected)
     assert np.array_equal(both.values(wrong.data, "lower"), expected)
@@ -650,16 +652,16 @@ def test_interpreted_and_compiled_loops_agree(monkeypatch: pytest.MonkeyPatch) -
     parent = np.minimum(np.arange(1, 41) + 2, 40).astype(np.int32)
     parent[parent == 40] = -1
     upwards, merged = postorder(parent), np.arange(40, dtype=np.int32)
-    found = []
+    result = []
     monkeypatch.setattr(compiled, "_had_long_array", False)
     monkeypatch.setattr(compiled, "_is_on_disk", lambda _: False)
     for spent in (0.0, compiled.PATIENCE):
         monkeypatch.setattr(compiled, "_spent", spent)
         final_order = compiled.compiled(inspect.unwrap(supernodes._final_order))
-        found.append(final_order(parent, upwards, merged, rows))
-    for one, other in zip(*found, strict=True):
-        assert type(one) is type(other)
-        assert np.array_equal(one, other)
+        result.append(final_order(parent, upwards, merged, rows))
+    for item, other in zip(*result, strict=True):
+        assert type(item) is type(other)
+        assert np.array_equal(item, other)
 
 
 @pytest.mark.parametrize("gone", ["portable_gpu.sparse Gone", "gone Gone"], ids=["type", "module"])

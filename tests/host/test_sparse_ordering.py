@@ -56,8 +56,8 @@ def is_permutation(perm: Any, graph: Graph) -> bool:
 
 def factor(graph: Graph, perm: Any) -> tuple[int, float]:
     """nnz(L) and flops."""
-    found = eliminate(graph.indptr, graph.indices, perm)
-    return found.nnz, found.flops
+    result = eliminate(graph.indptr, graph.indices, perm)
+    return result.nnz, result.flops
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,8 +74,8 @@ def test_graph_of_any_pattern(data: Any) -> None:
         if a != b:
             neighbours[a].add(b)
             neighbours[b].add(a)
-    found = np.split(graph.indices, graph.indptr[1:-1])
-    assert [row.tolist() for row in found] == [sorted(row) for row in neighbours]
+    result = np.split(graph.indices, graph.indptr[1:-1])
+    assert [row.tolist() for row in result] == [sorted(row) for row in neighbours]
     assert graph.edges == sum(map(len, neighbours)) // 2
     assert not graph.indptr.flags.writeable
     assert not graph.indices.flags.writeable
@@ -257,12 +257,12 @@ def test_a_mesh() -> None:
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(grid(35, 30, 25))  # of more vertices than one task takes
     assert graph.vertices > dissection._MAX_SERIAL
-    found = []
+    result = []
     for cores in (1, 4, 4):
         monkeypatch.setattr(dissection, "cores", lambda cores=cores: cores)
-        found.append(nd(graph))
-    assert np.array_equal(found[0], found[1])
-    assert np.array_equal(found[1], found[2])
+        result.append(nd(graph))
+    assert np.array_equal(result[0], result[1])
+    assert np.array_equal(result[1], result[2])
 
 
 def test_ones_own_ordering() -> None:
@@ -301,9 +301,9 @@ def test_auto_counts_levels_where_the_device_waits(shape: tuple[int, ...], usual
     graph = graph_of(A)
     assert order(graph)[1] == usual
     _, name = order(graph, synchronises_levels=True)
-    found = {one: analyze(A, one) for one in ("amd", "rcm", "nd")}
-    cost = {one: s.flops + choice.LEVEL_FLOPS * s.levels for one, s in found.items()}
+    result = {item: analyze(A, item) for item in ("amd", "rcm", "nd")}
+    cost = {item: s.flops + choice.LEVEL_FLOPS * s.levels for item, s in result.items()}
     assert cost[name] == min(cost.values())
-    assert found["nd"].levels < found[usual].levels
+    assert result["nd"].levels < result[usual].levels
     assert name == "nd"
     assert order(graph_of(grid(20, 20)), synchronises_levels=True)[1] != "nd"

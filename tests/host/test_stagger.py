@@ -44,8 +44,8 @@ def test_rule(pitch: int, moved: int, steps: int, expected: Stagger | None) -> N
 
 @pytest.mark.parametrize("name", class_names())
 def test_only_where_channels_are_known(name: str) -> None:
-    found = stagger(example_target(name), 1 << 16, 32, 512)
-    assert (found is not None) == (name in ("gcn", "rdna"))
+    result = stagger(example_target(name), 1 << 16, 32, 512)
+    assert (result is not None) == (name in ("gcn", "rdna"))
 
 
 @pytest.mark.parametrize(

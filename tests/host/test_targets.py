@@ -25,8 +25,8 @@ _UNDERIVED = {"facts", "device_class", "device_define", "forced", "provenance"}
 def test_recorded_device(name: str) -> None:
     facts, expected = RECORDED[name]
     target = detect(facts)
-    found = Expected(**{f.name: getattr(target, f.name) for f in fields(Expected)})
-    assert found == expected
+    result = Expected(**{f.name: getattr(target, f.name) for f in fields(Expected)})
+    assert result == expected
     assert target.facts == facts
 
 

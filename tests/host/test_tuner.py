@@ -120,9 +120,9 @@ def test_explanation_shows_a_rows_evidence(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_shapes_are_grouped_by_the_row_they_take() -> None:
-    found = {job.key.shape_class: job for job in jobs_of("gemm")}
-    assert set(found) == {"square", "tall", "wide", "deep", "tiny", "batched"}
-    assert {job.key.kernel for job in found.values()} == {"gemm_packed"}
+    result = {job.key.shape_class: job for job in jobs_of("gemm")}
+    assert set(result) == {"square", "tall", "wide", "deep", "tiny", "batched"}
+    assert {job.key.kernel for job in result.values()} == {"gemm_packed"}
     (job,) = jobs_of("gemm", "300x300x300/NN,310x300x300/TT")
     assert [case.size for case in job.cases] == ["300x300x300/NN", "310x300x300/TT"]
 
@@ -223,7 +223,7 @@ def test_pairs_of_edges_all_occur() -> None:
     assert len(rows) == 25
     for i in range(5):
         for j in range(i):
-            assert len({(one[i], one[j]) for one in rows}) == 25
+            assert len({(item[i], item[j]) for item in rows}) == 25
 
 
 def test_operations_have_default_shapes_of_both_kinds() -> None:
@@ -239,7 +239,7 @@ def test_rows_of_one_key_are_replaced_and_others_stay(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "t.json"
     store(path, [row(POLICY), row(POLICY, "tall")])
     store(path, [row(POLICY | {"chunk": 512})])
-    chunks = {RowKey.of(one).shape_class: one["policy"]["chunk"] for one in read_rows(path)}
+    chunks = {RowKey.of(item).shape_class: item["policy"]["chunk"] for item in read_rows(path)}
     assert chunks == {"any": 512, "tall": 128}
     assert [p.name for p in path.parent.iterdir()] == ["t.json"]
 

@@ -206,8 +206,8 @@ def test_processes_that_store_at_once_lose_no_row(tmp_path: Path) -> None:
     for storer in storers:
         _, errors = storer.communicate(timeout=60)
         assert storer.returncode == 0, errors
-    found = {(row["device"], row["kernel"]) for row in read_rows(path)}
-    assert len(found) == 40 * len(names)
+    result = {(row["device"], row["kernel"]) for row in read_rows(path)}
+    assert len(result) == 40 * len(names)
 
 
 # -- files of others
@@ -290,9 +290,9 @@ def test_a_user_without_a_home_has_no_file() -> None:
 def test_a_folder_that_cannot_be_read_costs_one_warning(tmp_path: Path) -> None:
     closed = tmp_path / "config"
     closed.mkdir(mode=0)
-    found = without_home(XDG_CONFIG_HOME=str(closed))
-    assert " 1 " in found
-    assert "Permission denied" in found
+    result = without_home(XDG_CONFIG_HOME=str(closed))
+    assert " 1 " in result
+    assert "Permission denied" in result
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders of a user's are closed to others")

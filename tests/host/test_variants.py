@@ -83,16 +83,16 @@ def test_no_variant_waits_without_forward_progress() -> None:
         if problem.family in ("reduce", "gemv", "elementwise"):
             continue
         variants = problem.variants(stuck)
-        names = {one.name for one in variants}
-        left_out |= {one.name for one in problem.variants(h200)} - names
-        for one in sample_of_kinds(variants):
-            assert all(spec.text for spec in one.texts())
+        names = {item.name for item in variants}
+        left_out |= {item.name for item in problem.variants(h200)} - names
+        for item in sample_of_kinds(variants):
+            assert all(spec.text for spec in item.texts())
         if not variants:
             problem.bind(PlanRecorder(stuck))
     assert left_out == {"tiles", "vectors"}
     product = contiguous(1000, 2000, 3000, np.float16)
     shared, own = (
-        {one.name for one in gemm_variants(product, target, TABLE) if "shares" in one.name}
+        {item.name for item in gemm_variants(product, target, TABLE) if "shares" in item.name}
         for target in (h200, stuck)
     )
     assert shared
@@ -138,8 +138,8 @@ def test_every_way_gives_its_kernels_what_they_declare(device: str, some: set[st
     few = "few columns", gemm_variants(contiguous(4096, 8, 4096, np.float16), target, TABLE)
     for _, every in (*problems(target, 4), few):
         engine: Any = Recorder(target)
-        for one in every:
-            one.bind(engine)
+        for item in every:
+            item.bind(engine)
         seen |= set(engine.names)
     assert seen >= some
 
@@ -148,9 +148,9 @@ def test_every_way_gives_its_kernels_what_they_declare(device: str, some: set[st
 def test_ways_have_names_of_their_own_and_estimates(device: str) -> None:
     target = detect(RECORDED[device][0])
     for name, every in problems(target, 0):
-        assert len({one.name for one in every}) == len(every), name
-        assert all(one.estimate >= 0 and one.launches >= 1 for one in every), name
-        assert {one.kind for one in sample_of_kinds(every)} == {one.kind for one in every}, name
+        assert len({item.name for item in every}) == len(every), name
+        assert all(item.estimate >= 0 and item.launches >= 1 for item in every), name
+        assert {item.kind for item in sample_of_kinds(every)} == {item.kind for item in every}, name
 
 
 def variant(name: str, estimate: float, launches: int = 1) -> Variant:
@@ -163,16 +163,16 @@ def test_a_rule_orders_variants_whatever_they_would_take() -> None:
     costs = DeviceCosts.of("device", detect(RECORDED["PoCL"][0]))
     preferred, other = variant("preferred", 1e-3, 2), variant("other", 1e-3, 1)
     ordered = by_rule("form", [preferred], [other], costs)
-    names = [one.name for one in ranked([variant("slow", 1.0), *ordered], costs)]
+    names = [item.name for item in ranked([variant("slow", 1.0), *ordered], costs)]
     assert names == ["preferred", "other", "slow"]
-    names = [one.name for one in ranked([*ordered, variant("fast", 1e-6)], costs)]
+    names = [item.name for item in ranked([*ordered, variant("fast", 1e-6)], costs)]
     assert names == ["fast", "preferred", "other"]
 
 
 def test_the_best_of_several_preferred_variants_has_the_others_after_it() -> None:
     costs = DeviceCosts.of("device", detect(RECORDED["H200"][0]))
     first, second, other = variant("first", 3e-3), variant("second", 2e-3), variant("other", 1e-3)
-    names = [one.name for one in ranked(by_rule("axis", [first, second], [other], costs), costs)]
+    names = [item.name for item in ranked(by_rule("axis", [first, second], [other], costs), costs)]
     assert names == ["second", "other", "first"]
 
 
@@ -193,7 +193,7 @@ def test_each_decision_by_a_rule_has_one_estimate(device: str) -> None:
     target = detect(RECORDED[device][0])
     costs = DeviceCosts.of("device", target)
     for name, every in problems(target, 7):
-        order = [one.decision for one in ranked(every, costs) if one.decision]
+        order = [item.decision for item in ranked(every, costs) if item.decision]
         runs = [decision for decision, _ in groupby(order)]
         assert len(runs) == len(set(order)), name
 

@@ -93,7 +93,7 @@ def binary(name: str, left: Any, right: Any) -> Rule:
             return Rule(exchanged, _UINT64, _BOOL)
         return Rule(f"x {SIGNS[name]} y", common, _BOOL)
     if kind(common) not in _KINDS.get(name, "biufc"):
-        shown = [getattr(one, "__name__", one) for one in (left, right)]
+        shown = [getattr(item, "__name__", item) for item in (left, right)]
         raise DTypeError(
             f"{shown[0]} {SIGNS[name]} {shown[1]}: the operator does not take {common}; "
             "convert the operands by astype"

@@ -90,7 +90,7 @@ def _broadcast(m: int, n: int) -> Check:
         )  # fmt: skip
 
     def expected() -> Expected:
-        a, b, c = (one.host() for one in (x, row, column))
+        a, b, c = (item.host() for item in (x, row, column))
         return Expected(np.where(a > b, c, a * single.type(0.5)), None, single)
 
     return Check("elementwise", f"{x}, with a row, a column and a number", run, expected)

@@ -68,7 +68,7 @@ def with_fused_passes(found: Sequence[Decomposition], line: Line) -> list[Decomp
         for decomposition in found
         if any(pass_step.pass_.whole for pass_step in decomposition.pass_steps)
         and not any(
-            one.pass_.whole and two.pass_.whole for one, two in pairwise(decomposition.pass_steps)
+            item.pass_.whole and two.pass_.whole for item, two in pairwise(decomposition.pass_steps)
         )
         and max(pass_step.pass_.whole for pass_step in decomposition.pass_steps)
         * 2

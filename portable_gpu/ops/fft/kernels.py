@@ -124,7 +124,7 @@ def _group_seconds(
             rounds = max(1.0, groups(passes[0], plans[0]) / target.compute_units)
             return (computing + read + written) * ceil(rounds) / rounds
         return overlapped(computing, read + written)
-    (one, read, kept), (two, again, written) = (
+    (item, read, kept), (two, again, written) = (
         _group_parts(pass_, plan, target, costs) for pass_, plan in zip(passes, plans, strict=True)
     )
     figures = JoinedCosts.of("joined", target)
@@ -133,7 +133,7 @@ def _group_seconds(
         for plan, pass_ in zip(plans, passes, strict=True)
     )
     cached = (read + kept + again + written) / figures.cache / (figures.alone if alone else 1)
-    return overlapped(one + two, overlapped(read + written, cached))
+    return overlapped(item + two, overlapped(read + written, cached))
 
 
 def _waits(plan: GroupShape, pass_: Pass, target: Target) -> bool:

@@ -123,26 +123,26 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     mirror = mirrored_text(replace(problem, triangle="lower", fills="mirror"), target)
     if target.is_cpu:
         vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
-        by_gemv = [gemv_text(as_gemv(one), target) for one in vectors]
+        by_gemv = [gemv_text(as_gemv(item), target) for item in vectors]
         return [*_packed(problem, target), *_side_by_side(dtype, target), *by_gemv, mirror]
     tilings = [tiling for _, tiling in direct_estimates(problem, target)]
     shipped = TuningTable.shipped()
     for name in SHAPE_CLASSES:
         policy = GemmPolicy.for_shape_class(target, problem.compute, name)
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
-        for one in (policy, row.policy):
-            tilings.append(Tiling("tiled", one, shape_class=name))
+        for item in (policy, row.policy):
+            tilings.append(Tiling("tiled", item, shape_class=name))
     if value_bytes(problem.compute) >= 4:
         tilings.append(Tiling("split-k", tilings[1].policy, splits=2))
     pairs = takes_pairs(problem, target)
-    found = [specialization_of(problem, tiling, target, pairs=pairs) for tiling in tilings]
+    result = [specialization_of(problem, tiling, target, pairs=pairs) for tiling in tilings]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
         if fragments.takes(few, target):
-            found.append(fragments.kernel_of(few, target, shipped).spec)
+            result.append(fragments.kernel_of(few, target, shipped).spec)
         else:
-            found.append(gemv_text(as_gemv(few), target))
-    found += [*_matrix_specializations(problem, dtype, target), mirror]
-    return list({spec.key: spec for spec in found}.values())
+            result.append(gemv_text(as_gemv(few), target))
+    result += [*_matrix_specializations(problem, dtype, target), mirror]
+    return list({spec.key: spec for spec in result}.values())
 
 
 def _matrix_specializations(
@@ -153,7 +153,7 @@ def _matrix_specializations(
     Products that are transposed come both ways: what a transposed one reads as it lies is repacked
     in one that is not.
     """
-    found = []
+    result = []
     for precision in PRECISIONS:
         for trans in ("NN", "TT", "NT"):
             a, b = trans
@@ -180,11 +180,11 @@ def _matrix_specializations(
                     by_lines = replace(row.policy, bulk=False)
                     tilings += [replace(tiling, policy=by_lines) for tiling in tilings]
                 for tiling in tilings:
-                    found += matrix.specializations_of(p, tiling, target)
+                    result += matrix.specializations_of(p, tiling, target)
                 if form.gathers(p.a, "a") is not None and not is_odd(row.policy):
                     gathered = replace(tilings[-1], splits=1, shares=0, gather=True)
-                    found += matrix.specializations_of(_off_the_grid(p), gathered, target)
-    return found
+                    result += matrix.specializations_of(_off_the_grid(p), gathered, target)
+    return result
 
 
 def _off_the_grid(p: GemmProblem) -> GemmProblem:

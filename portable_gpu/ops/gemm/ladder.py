@@ -25,10 +25,10 @@ def ladders(engine: Engine) -> list[Ladder]:
     climbing, most = climbing_engine(engine), 1024 if engine.target.is_cpu else 4096
     singles = [n for n in (256, 512, 1024, 2048) if n <= most]
     doubles = [n for n in (1024, 2048, 4096) if n <= most]
-    found = [_ladder(climbing, "sgemm", "float32", _single(climbing.target), singles)]
+    result = [_ladder(climbing, "sgemm", "float32", _single(climbing.target), singles)]
     if climbing.target.fp64:
-        found.append(_ladder(climbing, "dgemm", "float64", _double(climbing.target), doubles))
-    return found
+        result.append(_ladder(climbing, "dgemm", "float64", _double(climbing.target), doubles))
+    return result
 
 
 def _ladder(

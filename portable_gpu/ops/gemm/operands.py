@@ -9,11 +9,11 @@ from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 
 def strides(operands: Mapping[str, Operand]) -> dict[str, int]:
     """What stays of operands, by their names in the kernel."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for name, operand in operands.items():
-        found |= {f"{name}_row": operand.row, f"{name}_col": operand.col}
-        found |= {f"{name}_batch{d}": step for d, step in enumerate(operand.batch)}
-    return found
+        result |= {f"{name}_row": operand.row, f"{name}_col": operand.col}
+        result |= {f"{name}_batch{d}": step for d, step in enumerate(operand.batch)}
+    return result
 
 
 def extents(batch: tuple[int, ...]) -> dict[str, int]:

@@ -74,7 +74,7 @@ def variants(problem: GemmProblem, target: Target, table: TuningTable) -> list[V
     """
     if problem.fills:
         part = replace(problem, fills="")
-        return [filled(one, problem, target) for one in variants(part, target, table)]
+        return [filled(item, problem, target) for item in variants(part, target, table)]
     plain = replace(problem, symmetric=False)
     whole = [variant for group in _groups(plain, target, table) for variant in group.make()]
     if problem.symmetric:

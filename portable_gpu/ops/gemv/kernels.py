@@ -88,11 +88,11 @@ def kernels(problem: GemvProblem, target: Target, table: TuningTable) -> list[Ge
     rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
     columns = table.choose("gemv_columns", ColumnPolicy, target, p.elem, kind)
     if target.is_cpu:
-        found = [_cpu_rows(p, target, rows), _cpu_columns(p, target, columns)]
+        result = [_cpu_rows(p, target, rows), _cpu_columns(p, target, columns)]
     else:
-        found = [_dot_rows(p, target, rows), _columns(p, target, columns)]
-        found += _long_rows(p, target, rows)
-    return found
+        result = [_dot_rows(p, target, rows), _columns(p, target, columns)]
+        result += _long_rows(p, target, rows)
+    return result
 
 
 def _slowdown(p: GemvProblem, *, by_rows: bool) -> float:

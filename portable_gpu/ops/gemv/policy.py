@@ -160,9 +160,9 @@ class ColumnPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
-        one = elem.components * real_bytes(elem)
-        sums = self.group_size * self.vector * one
-        block = self.vector * self.unroll * one
+        item = elem.components * real_bytes(elem)
+        sums = self.group_size * self.vector * item
+        block = self.vector * self.unroll * item
         sizes = self.group_size, self.vector, self.lanes, self.rows, self.unroll
         return {
             "sizes are powers of two": is_power_of_two(*sizes),

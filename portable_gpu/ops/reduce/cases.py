@@ -188,9 +188,9 @@ def norm(case: Case, inputs: Operands) -> Oracle:
 def _folded(inputs: Operands, squares: bool = False) -> Array:
     """The sum of the operand, of its absolute squares, or of products of several operands."""
     flat = [array.reshape(-1) for array in inputs]
-    found = np.zeros((), wide_dtype(flat[0].dtype))
+    result = np.zeros((), wide_dtype(flat[0].dtype))
     for i in range(0, flat[0].size, CHUNK):
         parts = [widened(array[i : i + CHUNK]) for array in flat]
         parts += [parts[0].conj()] if squares else []
-        found = found + prod(parts[1:], start=parts[0]).sum()
-    return np.asarray(found)
+        result = result + prod(parts[1:], start=parts[0]).sum()
+    return np.asarray(result)

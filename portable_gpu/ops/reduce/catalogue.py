@@ -63,12 +63,12 @@ def specializations(operation: str, target: Target, dtype: DType) -> list[Specia
     problems: list[tuple[Shape, Axes]] = [((1 << 24,), None)]
     if operation not in _WHOLE_ONLY:
         problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((4096, 4096), 0)]
-    found = [
+    result = [
         spec
         for shape, axis in problems
         for spec in texts(problem(operation, shape, axis, dtype, target), target)
     ]
-    return list({spec.key: spec for spec in found}.values())
+    return list({spec.key: spec for spec in result}.values())
 
 
 def explain(

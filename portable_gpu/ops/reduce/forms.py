@@ -47,8 +47,8 @@ def _with_spread(
 ) -> tuple[ReduceForm, ReducePartition]:
     """Return a form that names the inputs which have one element along an axis."""
     strides = along.strides[: len(reduction.streamed)]
-    one = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
-    return replace(form, spread=one), partition
+    item = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
+    return replace(form, spread=item), partition
 
 
 def is_unit(strides: tuple[int, ...]) -> bool:

@@ -214,8 +214,8 @@ def argmin(
 
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
-    one = _single_axis(axis)
-    return run("argmin", (x,), _X, rules.argmin, one, keepdims, out, engine, queue, wait_for)
+    item = _single_axis(axis)
+    return run("argmin", (x,), _X, rules.argmin, item, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -230,8 +230,8 @@ def argmax(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Index (int64) of the largest element; see :func:`argmin`."""
-    one = _single_axis(axis)
-    return run("argmax", (x,), _X, rules.argmax, one, keepdims, out, engine, queue, wait_for)
+    item = _single_axis(axis)
+    return run("argmax", (x,), _X, rules.argmax, item, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -455,16 +455,16 @@ def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
     given = [v if is_number(v) else as_array(v, n) for n, v in zip(names, values, strict=True)]
     kinds = {n: type(v) if is_number(v) else v.dtype for n, v in zip(names, given, strict=True)}
     dtype = common_dtype(kinds)
-    found = []
+    result = []
     for name, value in zip(names, given, strict=True):
         try:
-            found.append(np.asarray(value, dtype) if is_number(value) else value)
+            result.append(np.asarray(value, dtype) if is_number(value) else value)
         except (OverflowError, TypeError):
             raise ArgumentError(
                 f"{name} is {shown(value)}; a number that {dtype}, the inputs' common dtype, holds "
                 "would do"
             ) from None
-    return found
+    return result
 
 
 def _number(value: Any, name: str) -> float:

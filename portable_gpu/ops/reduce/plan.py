@@ -148,7 +148,7 @@ def _constants(
     form: ReduceForm, partition: ReducePartition, geometry: Geometry, names: Sequence[str]
 ) -> dict[str, int | None]:
     """The kernel's scalars that stay: see ``cl_kernels/reduce/_part.cl.mako``."""
-    found: dict[str, int | None] = {
+    result: dict[str, int | None] = {
         "outer_count": geometry.outer_count,
         "outer_span": partition.outer_span,
         "n": geometry.inner.size,
@@ -156,11 +156,11 @@ def _constants(
         "count": geometry.count,
     }
     if form.split:
-        found["inner_parts"] = partition.inner_parts
+        result["inner_parts"] = partition.inner_parts
         if partition.parts == 1:
-            found |= {"counters": None, "partial": None}
+            result |= {"counters": None, "partial": None}
     if form.split or form.kind == "columns":
-        found["parts"] = partition.parts
+        result["parts"] = partition.parts
     arrays = (*names, "out")
     kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a CPU's kernel has one at least
     for kind, axes, those in (
@@ -168,15 +168,15 @@ def _constants(
         ("outer", geometry.outer, names),
     ):
         for k, axis in enumerate(axes):
-            found[f"{kind}{k}_size"] = axis.size
-            found |= _strides(those, f"{kind}{k}", axis)
+            result[f"{kind}{k}_size"] = axis.size
+            result |= _strides(those, f"{kind}{k}", axis)
     if form.kind == "columns":
-        found["columns"] = geometry.kept[-1].size
-        found |= _strides(arrays, "column", geometry.kept[-1])
+        result["columns"] = geometry.kept[-1].size
+        result |= _strides(arrays, "column", geometry.kept[-1])
     else:
-        found |= {"rows": geometry.rows, "rows_per_group": partition.rows_per_group}
+        result |= {"rows": geometry.rows, "rows_per_group": partition.rows_per_group}
     inner = geometry.inner.strides[: len(names)]
-    return found | {f"{name}_stride": step for name, step in zip(names, inner, strict=True)}
+    return result | {f"{name}_stride": step for name, step in zip(names, inner, strict=True)}
 
 
 def _strides(names: Sequence[str], place: str, axis: Axis) -> dict[str, int]:

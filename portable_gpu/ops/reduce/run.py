@@ -167,7 +167,7 @@ def as_axes(axis: Any) -> Axes:
     """
     if axis is None:
         return None
-    return tuple([one_axis(one) for one in axis]) if isinstance(axis, tuple) else one_axis(axis)
+    return tuple([one_axis(item) for item in axis]) if isinstance(axis, tuple) else one_axis(axis)
 
 
 def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
@@ -183,11 +183,11 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
         return frozenset(range(ndim))
     if ndim == 0 and wanted in (0, -1):  # of a scalar, as in NumPy
         return frozenset()
-    found = []
+    result = []
     for one in wanted if isinstance(wanted, tuple) else (wanted,):
         if not -ndim <= one < ndim:
             raise AxisError(f"axis {one} is out of range; x has {ndim} axes")
-        found.append(one % ndim)
-    if len(set(found)) != len(found):
+        result.append(one % ndim)
+    if len(set(result)) != len(result):
         raise ShapeError(f"axis={axis} names an axis twice")
-    return frozenset(found)
+    return frozenset(result)

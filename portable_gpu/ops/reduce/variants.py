@@ -47,8 +47,8 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
 def require_support(problem: Problem, target: Target) -> None:
     """Raise UnsupportedError where a pass needs double precision that the target lacks."""
     moment = problem.request.name == "moment"
-    for one in (problem.of_means(), problem.about_means()) if moment else (problem,):
-        reduction = reduction_for(one.request, target)
+    for item in (problem.of_means(), problem.about_means()) if moment else (problem,):
+        reduction = reduction_for(item.request, target)
         require_fp64(target, reduction.needs_fp64, problem.request.name)
 
 
@@ -57,13 +57,13 @@ def variants(problem: Problem, target: Target, table: TuningTable) -> list[Varia
     if problem.request.name != "moment":
         return _passes(problem, target, table)
     means = best_of(_passes(problem.of_means(), target, table), target)
-    found = [
+    result = [
         _after_means(problem, means, squares)
         for squares in _passes(problem.about_means(), target, table)
     ]
     if problem.one_pass(target):
-        found += [_one_pass(squares) for squares in _passes(problem.about_first(), target, table)]
-    return found
+        result += [_one_pass(squares) for squares in _passes(problem.about_first(), target, table)]
+    return result
 
 
 def texts(problem: Problem, target: Target) -> list[Specialization]:

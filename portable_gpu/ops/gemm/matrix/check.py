@@ -143,11 +143,11 @@ def _multiplies(
         )
         for x, way in zip((a, b), trans, strict=True)
     ]
-    found = np.full((m, n), np.nan, np.float64 if compute == F64 else np.float32)
-    out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=found)
+    result = np.full((m, n), np.nan, np.float64 if compute == F64 else np.float32)
+    out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=result)
     event = path.enqueue(state, [*buffers, out], (0, 0, 0), (1.0, 0.0))
-    cl.enqueue_copy(state.queue, found, out, wait_for=state.after(event))
-    return np.array_equal(found, a @ b)
+    cl.enqueue_copy(state.queue, result, out, wait_for=state.after(event))
+    return np.array_equal(result, a @ b)
 
 
 def _stored(values: np.ndarray, name: str) -> np.ndarray:

@@ -387,11 +387,11 @@ _LEAST_SHARE, _FEW, _MOST_TURNS = 3, 12, 8
 
 def _splits(steps: int, tiles: int, elements: int, units: int) -> list[int]:
     """Ways to cut k that give idle compute units work; none is empty."""
-    found, splits = [1], 2
+    result, splits = [1], 2
     while steps >= 4 * splits and tiles * splits <= 4 * units:
         if splits * elements * 4 > WORKSPACE:
             break
         if -(-steps // -(-steps // splits)) == splits:
-            found.append(splits)
+            result.append(splits)
         splits += 1
-    return found
+    return result

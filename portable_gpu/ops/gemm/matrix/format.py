@@ -162,7 +162,7 @@ class MatrixFormat:
         if self.kernel != "mma" and self.kind != "tf32":
             return sideways
         transposed = p.transpose()
-        a, b = (bool(self.across(one.a, "a", one.m, p.k)) for one in (p, transposed))
+        a, b = (bool(self.across(item.a, "a", item.m, p.k)) for item in (p, transposed))
         return (b and not a) or (sideways and a == b)
 
     def through_registers(

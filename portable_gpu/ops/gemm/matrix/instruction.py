@@ -81,5 +81,5 @@ _INSTRUCTIONS = (
 
 def instruction_of(kind: str, target: Target) -> MatrixInstruction | None:
     """The instruction of a target for a kind of elements, if it has one."""
-    found = (i for i in _INSTRUCTIONS if i.kind == kind and i.name in target.matrix_instructions)
-    return next(found, None)
+    result = (i for i in _INSTRUCTIONS if i.kind == kind and i.name in target.matrix_instructions)
+    return next(result, None)

@@ -70,7 +70,7 @@ class MatrixPlan(Plan):
         constants = {
             "m": p.m, "n": p.n, "k": p.k, "k_split": length, "first_product": 0,
             "tiles_m": tiles_m, "tiles_n": tiles_n, "splits": splits, "units": units,
-            **({"box_bytes": sum(one.box_bytes for one in plan.maps)} if plan.maps else {}),
+            **({"box_bytes": sum(item.box_bytes for item in plan.maps)} if plan.maps else {}),
             **strides(operands), **extents(p.batch), **triangle_tiles(p, tiles),
         }  # fmt: skip
         given = as_given(operands, tiling.transposed)
@@ -230,14 +230,14 @@ def repacked_bytes(
     problem: GemmProblem, form: MatrixFormat, bulk: bool, gather: bool = False
 ) -> list[int]:
     """What each first pass over an operand reads and writes, in a problem as it is computed."""
-    p, found = problem, []
+    p, result = problem, []
     sides: tuple[tuple[Side, Operand, int], ...] = (("a", p.a, p.m), ("b", p.b, p.n))
     for side, operand, extent in sides:
         if form.layout(p, side, bulk, gather).repacked:
             products = p.batch_size if any(operand.batch) else 1
             each = operand.elem.itemsize + form.parts * form.elem.itemsize
-            found.append(products * extent * p.k * each)
-    return found
+            result.append(products * extent * p.k * each)
+    return result
 
 
 def specializations_of(
@@ -247,4 +247,4 @@ def specializations_of(
     problem = problem.transpose() if tiling.transposed else problem
     plan = arrange(problem, tiling, target)
     maps, repacks = plan.maps, plan.repacks.values()
-    return [*(one.spec for one in maps), *(one.spec for one in repacks), plan.spec]
+    return [*(item.spec for item in maps), *(item.spec for item in repacks), plan.spec]

@@ -130,7 +130,7 @@ def packed_seconds(problem: GemmProblem, target: Target) -> float:
     costs = DeviceCosts.of("device", target)
     p, units = problem, target.compute_units
     products = p.batch_size * p.area * p.k * multiply_adds(p.compute)
-    waste = max(stride_waste(min(abs(one.row), abs(one.col))) for one in (p.a, p.b))
+    waste = max(stride_waste(min(abs(item.row), abs(item.col))) for item in (p.a, p.b))
     computing = products / (costs.multiply_adds * units)
     return overlapped(computing, waste * p.moving(costs, units))
 
@@ -231,8 +231,8 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) ->
     What decides is an operand that is better read where it lies, on either side; else C's rows
     should be contiguous.
     """
-    for one, transposed in ((problem, False), (problem.transpose(), True)):
-        turn = _wide_b_turns(one, policy, units)
+    for item, transposed in ((problem, False), (problem.transpose(), True)):
+        turn = _wide_b_turns(item, policy, units)
         if turn is not None:
             return turn != transposed
     c = problem.c

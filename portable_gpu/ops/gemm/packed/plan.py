@@ -35,22 +35,22 @@ LAUNCH_FLOP = 80_000_000
 
 def loads(problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
     """The vector loads of packing: element and width in components."""
-    found: set[tuple[str, int]] = set()
+    result: set[tuple[str, int]] = set()
     elems = {operand.elem.name: operand.elem for operand in (problem.a, problem.b)}
     for operand, lanes in ((problem.a, policy.item_m), (problem.b, policy.item_n)):
         name, each = operand.elem.name, operand.elem.components
-        found.update((name, w * each) for w in (4, *(w for _, w in pieces(lanes, 16 // each))))
-    return [(elems[name], width) for name, width in sorted(found)]
+        result.update((name, w * each) for w in (4, *(w for _, w in pieces(lanes, 16 // each))))
+    return [(elems[name], width) for name, width in sorted(result)]
 
 
 def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
     """``lanes`` as vectors of 2, 4 ... ``widest`` lanes: (first lane, width); 1 may be left."""
-    found, first = [], 0
+    result, first = [], 0
     while lanes - first >= 2:
         width = min(widest, 1 << ((lanes - first).bit_length() - 1))
-        found.append((first, width))
+        result.append((first, width))
         first += width
-    return found
+    return result
 
 
 def specialization_of(problem: GemmProblem, form: PackedForm, target: Target) -> Specialization:
@@ -64,7 +64,7 @@ def specialization_of(problem: GemmProblem, form: PackedForm, target: Target) ->
         policy=form.policy,
         loads=loads(core, form.policy),
         pieces=pieces,
-        direct=[x for x, one in (("a", core.a), ("b", core.b)) if in_place(one, core.compute)],
+        direct=[x for x, item in (("a", core.a), ("b", core.b)) if in_place(item, core.compute)],
     )
 
 

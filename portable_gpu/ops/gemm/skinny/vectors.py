@@ -72,8 +72,8 @@ def variants(problem: GemmProblem, target: Target, table: TuningTable) -> Iterat
     if is_skinny(problem, target):
         vectors = as_gemv(few).forwards()
         slowdown = _slowdown(vectors, target)
-        for one in gemv.variants(vectors, target, table):
-            yield _transposing(replace(one, estimate=one.estimate * slowdown), transposed)
+        for item in gemv.variants(vectors, target, table):
+            yield _transposing(replace(item, estimate=item.estimate * slowdown), transposed)
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:

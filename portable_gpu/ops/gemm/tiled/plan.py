@@ -123,8 +123,8 @@ class TiledPlan(Plan):
         constants |= triangle_tiles(p, units)
         if tiling.splits > 1:
             cut, area = units - tiling.whole, policy.tile_m * policy.tile_n
-            one = SplitSpace.of(cut, cut * tiling.splits, area, p.compute)
-            chunk = max(1, min(chunk, WORKSPACE // one.nbytes))
+            item = SplitSpace.of(cut, cut * tiling.splits, area, p.compute)
+            chunk = max(1, min(chunk, WORKSPACE // item.nbytes))
             self._space = SplitSpace.of(chunk * cut, chunk * cut * tiling.splits, area, p.compute)
             self.workspace_bytes = self._space.nbytes
             units += cut * (tiling.splits - 1)

@@ -294,14 +294,14 @@ def group_stagger(
     ``length``: steps of k of one group.
     """
     lines = (("row", a, problem.a.row, problem.a.col), ("col", b, problem.b.col, problem.b.row))
-    found = {}
+    result = {}
     for name, panel, pitch, k_step in lines:
         if k_step == 1:
             size = panel.elem.itemsize
             steps = length // panel.steps
             number = f"first_{name} / {panel.extent}"
-            found[number] = stagger(target, pitch * size, panel.steps * size, steps)
-    colliding = {number: along for number, along in found.items() if along}
+            result[number] = stagger(target, pitch * size, panel.steps * size, steps)
+    colliding = {number: along for number, along in result.items() if along}
     if not colliding:
         return None
     return GroupStagger(next(iter(colliding.values())), " + ".join(colliding))
