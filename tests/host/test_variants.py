@@ -19,6 +19,7 @@ from recorder import Recorder as PlanRecorder
 
 from portable_gpu.codegen.signature import arguments
 from portable_gpu.ops.explanation import explanation
+from portable_gpu.ops.gemm import variants as gemm_choice
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
@@ -211,6 +212,20 @@ def test_a_call_lists_no_more_products_than_needed(device: str) -> None:
             continue
         best = ranked(fastest(asked, target, TABLE), costs)[0]
         assert best.name == ranked(gemm_variants(asked, target, TABLE), costs)[0].name, asked
+
+
+def test_estimates_that_a_rule_sets_back_bound_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preferred variant of a decision is slower than the other, and than another group."""
+    target = detect(RECORDED["H200"][0])
+    costs = DeviceCosts.of("device", target)
+    decision = by_rule("copies", [variant("preferred", 3e-3)], [variant("other", 1e-3)], costs)
+    groups = [
+        gemm_choice._Group(0.0, lambda: decision),
+        gemm_choice._Group(1.5e-3, lambda: [variant("tiles", 2e-3)]),
+    ]
+    monkeypatch.setattr(gemm_choice, "_groups", lambda *_: groups)
+    asked = contiguous(64, 64, 64, np.float32)
+    assert ranked(fastest(asked, target, TABLE), costs)[0].name == "tiles"
 
 
 def test_few_calls_of_python_lead_to_a_product() -> None:

@@ -34,7 +34,7 @@ from portable_gpu.ops.gemm.tiled import estimates as tiles
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.ops.gemm.tiling import Tiling
-from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
+from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule, ranked
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import of_expression
@@ -95,7 +95,8 @@ def fastest(problem: GemmProblem, target: Target, table: TuningTable) -> list[Va
         if costs.seconds(groups[index].least) > best:
             break
         made[index] = list(groups[index].make())
-        best = min([best, *(variant.seconds(costs) for variant in made[index])])
+        for variant in ranked(made[index], costs)[:1]:  # a rule may put lower estimates after it
+            best = min(best, variant.seconds(costs))
     return [variant for index in sorted(made) for variant in made[index]]
 
 
