@@ -4,9 +4,9 @@ A family lists the variants of a problem on a target.  ``explain`` prints them, 
 of them that the device can do, ``bench dispatch`` forces each, and the tuner changes the policy of
 the first.
 
-Variants compete by estimated seconds.  Where a rule decides between some of them, they have the
-name of the decision in common: the one that the rule prefers is listed first and has the estimate,
-and the others come directly after it.
+Variants compete by estimated seconds.  Where a rule decides between some of them, they share the
+name of a decision: the one that the rule prefers is listed first and has the estimate, and
+:func:`ranked` puts the others directly after it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Variant:
 
     Attributes:
         path: The group of kernels that it launches (``tiled``, ``wgmma, split-k``, ``rows`` ...).
-        name: The name, of which a problem has no other: ``tiled, medium, transposed``.
-        kind: Variants of one kind differ in the partition of the work only.
+        name: The name, unique within the problem: ``tiled, medium, transposed``.
+        kind: Variants of one kind differ only in the partition of the work.
         estimate: The estimated seconds of its kernels, without their launches.
         launches: The number of its kernels.
         why: A sentence that says why it applies.
         texts: Renders its kernels, in the order of their launches.
         bind: Builds its plan.
         works: Tests on the device, by a small problem, that the kernels compute what they should;
-            ``None`` where no device is known on which they do not.
+            ``None`` if no device is known to fail.
         policy, origin, evidence: The policy, if any, where it comes from, and its measurements.
         details: Further values that follow from the policy and the sizes.
         decision: The name of the rule's decision, if a rule orders this variant and others.
@@ -72,7 +72,7 @@ class Variant:
 def by_rule(
     decision: str, preferred: Iterable[Variant], others: Iterable[Variant], costs: DeviceCosts
 ) -> list[Variant]:
-    """Return variants of which a rule prefers some.
+    """Return the variants of a decision: the best preferred one precedes all others.
 
     Args:
         decision: The name of the decision.
@@ -86,7 +86,7 @@ def by_rule(
 
 
 def first_of_decisions(variants: Iterable[Variant]) -> dict[str, Variant]:
-    """Return the variant that has the estimate, for each decision by a rule."""
+    """Map each decision by a rule to its first variant, which has the estimate."""
     first: dict[str, Variant] = {}
     for variant in variants:
         if variant.decision:
@@ -119,7 +119,7 @@ def best_of(variants: Iterable[Variant], target: Target) -> Variant:
 
 
 def bind_best(engine: Engine, variants: Iterable[Variant]) -> Plan:
-    """Return the plan of :func:`chosen`."""
+    """Return the plan that :func:`chosen` returns."""
     return chosen(engine, variants)[1]
 
 
@@ -130,7 +130,7 @@ def chosen(engine: Engine, variants: Iterable[Variant]) -> tuple[Variant, Plan]:
     test of its own (``works``).
 
     Raises:
-        UnsupportedError: There is no variant.
+        UnsupportedError: There is no variant, or none works.
         BuildError: The driver refused a kernel of a variant without such a test.
     """
     costs = DeviceCosts.of("device", engine.target)
@@ -142,7 +142,7 @@ def chosen(engine: Engine, variants: Iterable[Variant]) -> tuple[Variant, Plan]:
         try:
             return variant, variant.bind(engine)
         except (BuildError, cl.Error) as error:
-            warnings.warn(f"{variant.path} by {variant.policy} is not used: {error}", stacklevel=2)
+            warnings.warn(f"{variant.name} is not used: {error}", stacklevel=2)
     raise UnsupportedError(f"{engine.target.facts.name} has no way to compute this")
 
 

@@ -1,8 +1,8 @@
-"""NumPy's errors about the memory of arrays, apart from exceptions of signal handlers.
+"""Tell NumPy's errors about the memory of arrays from exceptions of signal handlers.
 
 A signal handler may raise any exception in the middle of a call of a function in C.  A block that
-expects an error of that function must not handle it.  The two differ in their tracebacks: a
-function in C has no frame.
+expects an error of that function must not swallow the exception of the handler.  Only the handler
+adds a frame to the traceback: a function in C has none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.runtime.layout import Shape
 
-#: What the address of read-only memory raises: NumPy's error, or a warning that is an error.
+#: Raised for the address of a read-only array: NumPy's error, or a warning that is an error.
 READ_ONLY = (ValueError, DeprecationWarning, FutureWarning)
 
 

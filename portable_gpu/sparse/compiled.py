@@ -38,6 +38,7 @@ PATIENCE, PATIENCE_WITH_CODE = 4.0, 0.4
 _FIRST_FUNCTION = "numba.np.arraymath"
 
 _lock = threading.RLock()
+_spent_lock = threading.RLock()
 _inner: list[Callable[..., Any]] = []
 _registered: set[Callable[..., Any]] = set()
 _spent = 0.0  # changes under the lock
@@ -101,7 +102,7 @@ def _is_little(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool
 
 def _spend(seconds: float) -> None:
     global _spent
-    with _lock:
+    with _spent_lock:  # the other lock is held while numba is imported
         _spent += seconds
 
 
@@ -162,7 +163,7 @@ def _machine_code(function: Callable[P, R]) -> Callable[P, R]:
     if not isinstance(made, CPUDispatcher):  # NUMBA_DISABLE_JIT is set
         return cast("Callable[P, R]", made)
 
-    def call(*arguments: P.args, **named: P.kwargs) -> R:
+    def run(*arguments: P.args, **named: P.kwargs) -> R:
         try:
             return cast("R", made(*arguments, **named))
         except SystemError as error:
@@ -174,14 +175,18 @@ def _machine_code(function: Callable[P, R]) -> Callable[P, R]:
                 cause = cause.__cause__
             if cause is error:
                 raise
-            raise cause from None
+            raise cause from cause.__cause__
+
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return run(*arguments, **named)
         except (AttributeError, ImportError) as error:
             if not _is_raised_in(FunctionCache.__module__, error):
                 raise
             # The index on disk is of another version, and names types that this one does not have.
             index: Any = FunctionCache
             index(function).flush()
-            return cast("R", made(*arguments, **named))
+            return run(*arguments, **named)
 
     return call
 
