@@ -1,10 +1,11 @@
 """portable_gpu: linear algebra, reductions and expressions of arrays on any OpenCL device."""
 
+from __future__ import annotations
+
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import portable_gpu.ops.arrays  # they are the operators of Array
-import portable_gpu.ops.warm_up  # noqa: F401  # it is Engine.warm_up
+import portable_gpu.ops.arrays  # noqa: F401  # they are the operators of Array
 from portable_gpu import fft as fft
 from portable_gpu import linalg as linalg
 from portable_gpu import signal as signal
@@ -44,6 +45,7 @@ from portable_gpu.version import __version__
 
 if TYPE_CHECKING:
     from portable_gpu import sparse as sparse
+    from portable_gpu.runtime.engine import WarmUp
 
 __all__ = [
     "Array",
@@ -81,6 +83,16 @@ __all__ = [
     "var",
     "vdot",
 ]
+
+
+def _warm_up(*arguments: Any) -> WarmUp:
+    """:func:`portable_gpu.ops.warm_up.warm_up`, which is imported with all families' records."""
+    from portable_gpu.ops.warm_up import warm_up
+
+    return warm_up(*arguments)
+
+
+Engine._warm_up = _warm_up
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ from reference import (
 import portable_gpu as pg
 from portable_gpu.checking.oracle import LOST, by_norm
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
-from portable_gpu.ops.fft.cases import bound_of
+from portable_gpu.ops.fft.commands.cases import bound_of
 from portable_gpu.runtime.engine import Engine
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -17,9 +17,9 @@ import numpy as np
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.elementwise.catalogue import problem as expression_of
+from portable_gpu.ops.elementwise.commands.catalogue import problem as expression_of
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
-from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
+from portable_gpu.ops.factor.commands.catalogue import cholesky_problem, solve_problem
 from portable_gpu.ops.factor.packed import aligned, batch_steps, packed_size
 from portable_gpu.ops.factor.packed_steps import (
     PackedPartition,
@@ -40,17 +40,17 @@ from portable_gpu.ops.factor.variants import (
     solve_variants,
 )
 from portable_gpu.ops.fft import convolve
-from portable_gpu.ops.fft.catalogue import problem as transform_of
+from portable_gpu.ops.fft.commands.catalogue import problem as transform_of
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
 from portable_gpu.ops.fft.variants import variants as fft_variants
 from portable_gpu.ops.fronts.table import Fronts
-from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.variants import variants as gemv_variants
 from portable_gpu.ops.operation import CallArguments
-from portable_gpu.ops.reduce.catalogue import problem as reduction_of
+from portable_gpu.ops.reduce.commands.catalogue import problem as reduction_of
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
 from portable_gpu.ops.variant import Variant, chosen
 from portable_gpu.runtime.views import contiguous_strides

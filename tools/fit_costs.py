@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemm.contested import product_of
+from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.variant import Variant

@@ -15,7 +15,7 @@ from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import dtype_of, is_bfloat16
 from portable_gpu.errors import PortableGPUError, UnsupportedError
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemv.cases import transposed
+from portable_gpu.ops.gemv.commands.cases import transposed
 from portable_gpu.runtime.engine import Engine
 
 

@@ -18,7 +18,7 @@ from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.variants import make_plan
 from portable_gpu.ops.registry import BENCHMARKS

@@ -18,7 +18,7 @@ from portable_gpu.bench.timing import Call, Prepared
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.fft.cases import axes_of
+from portable_gpu.ops.fft.commands.cases import axes_of
 from portable_gpu.runtime.engine import Engine
 
 

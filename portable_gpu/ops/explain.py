@@ -10,7 +10,6 @@ from portable_gpu.arguments import of_kind, shown, whole
 from portable_gpu.dtypes import as_dtype, dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation
-from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place, check_target
 from portable_gpu.runtime.registry import default_engine
@@ -57,6 +56,8 @@ def explain(
 
         print(pg.explain("gemm", 4096, 4096, 4096, dtype="float32", target="gcn"))
     """
+    from portable_gpu.ops.registry import OPERATIONS  # the records of all families
+
     of_kind(operation, str, "operation", "the name of an operation")
     if operation not in OPERATIONS:
         raise ArgumentError(

@@ -1,6 +1,6 @@
 """The record of a family, which tells the commands about its operations.
 
-``ops/<family>/family.py`` makes one, and :mod:`portable_gpu.ops.registry` lists it::
+``ops/<family>/commands/family.py`` makes one, and :mod:`portable_gpu.ops.registry` lists it::
 
     Family ─┬─ operations   OperationRecord  public functions        explain, render, check-isa,
             │                                                        warm-up

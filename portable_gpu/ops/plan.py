@@ -12,7 +12,6 @@ import pyopencl as cl
 from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.ops.planned import PlannedCall
-from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.runtime.engine import Engine
 
 
@@ -58,6 +57,8 @@ def plan(
     """
     if isinstance(operation, FunctionType) and _is_operation(operation):
         return PlannedCall(operation, operands, options, engine, queue)
+    from portable_gpu.ops.registry import OPERATIONS  # the records of all families
+
     if not isinstance(operation, str) or operation not in OPERATIONS:
         error = ArgumentError if isinstance(operation, str) else ArgumentTypeError
         raise error(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from portable_gpu.ops.elementwise.family import ELEMENTWISE
-from portable_gpu.ops.factor.family import FACTOR
+from portable_gpu.ops.elementwise.commands.family import ELEMENTWISE
+from portable_gpu.ops.factor.commands.family import FACTOR
 from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, OperationRecord
-from portable_gpu.ops.fft.family import FFT
-from portable_gpu.ops.gemm.family import GEMM
-from portable_gpu.ops.gemv.family import GEMV
-from portable_gpu.ops.reduce.family import REDUCE
+from portable_gpu.ops.fft.commands.family import FFT
+from portable_gpu.ops.gemm.commands.family import GEMM
+from portable_gpu.ops.gemv.commands.family import GEMV
+from portable_gpu.ops.reduce.commands.family import REDUCE
 
 #: In the order in which they are timed and checked.
 FAMILIES: tuple[Family, ...] = (

@@ -79,6 +79,3 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
 def _programs(engine: Engine) -> int:
     caller = engine.caller
     return len(engine.programs) + (0 if caller is None else len(caller.programs))
-
-
-Engine._warm_up = warm_up

@@ -316,7 +316,7 @@ class Engine(Closing):
                 f"a table of {values.nbytes} bytes cannot be allocated: {error}"
             ) from error
 
-    #: Assigned by :mod:`portable_gpu.ops.warm_up`, which is in a higher layer.
+    #: Assigned by :mod:`portable_gpu`, which imports higher layers.
     _warm_up: ClassVar[
         Callable[[Engine, Sequence[str], Sequence[int] | None, Sequence[Any]], WarmUp]
     ]

@@ -37,8 +37,8 @@ from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import RandomSizes
-from portable_gpu.ops.fft import contested
-from portable_gpu.ops.gemm import random_sizes
+from portable_gpu.ops.fft.commands import contested
+from portable_gpu.ops.gemm.commands import random_sizes
 from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.runtime.engine import Engine
 

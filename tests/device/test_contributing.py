@@ -122,12 +122,10 @@ import numpy as np
 from portable_gpu.codegen.specialization import specialize
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.operation import Invocation, Operation
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import as_array
 from portable_gpu.tuning.policy import Policy, Range
-from portable_gpu.tuning.table import TuningTable
 
 @dataclass(frozen=True)
 class ScalePolicy(Policy):
@@ -147,18 +145,18 @@ class ScalePolicy(Policy):
     def edges(self, itemsize):
         return self.group_size, 1, 1
 
-def _choose(target, elem, table):
+def choose(target, elem, table):
     return table.choose("scale", ScalePolicy, target, elem)
 
-def _text(target, elem, policy):
+def text(target, elem, policy):
     return specialize("scale/scale", target, elem=elem, policy=policy)
 
 class _Plan(Plan):
     def __init__(self, engine, elem, n):
-        policy = _choose(engine.target, elem, engine.table).policy
+        policy = choose(engine.target, elem, engine.table).policy
         size = policy.group_size
         self._launch = engine.programs.launch(
-            _text(engine.target, elem, policy), "scale",
+            text(engine.target, elem, policy), "scale",
             {"n": n}, ["x", "y"], ["x_offset", "y_offset"], (-(-n // size) * size,), (size,),
         )
 
@@ -181,23 +179,11 @@ def _normalise(arguments):
     )
 
 _SCALE = Operation("scale", _normalise)
-
-def explain(operation, sizes, dtype, target, table):
-    if len(sizes) != 1:
-        raise ArgumentError("scale takes one size")
-    found = _choose(target, element(dtype), table)
-    return Explanation(
-        f"scale of {sizes[0]} on {target.facts.name}", "elements", ("scale/scale",),
-        found.policy.to_dict(), found.origin, "a work-item an element", {}, found.evidence,
-    )
-
-def specializations(target, dtype):
-    elem = element(np.dtype(dtype))
-    return [_text(target, elem, _choose(target, elem, TuningTable.shipped()).policy)]
 """,
         )
     ],
-    "portable_gpu/ops/scale/family.py": [
+    "portable_gpu/ops/scale/commands/__init__.py": [("", "")],
+    "portable_gpu/ops/scale/commands/family.py": [
         (
             "",
             """
@@ -209,10 +195,26 @@ from portable_gpu.checking.check import Check, Expected
 from portable_gpu.checking.edges import around
 from portable_gpu.checking.inputs import Input
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.family import (
     Benchmark, Compiled, Family, OperationRecord, Sizes, Tuning, Typical
 )
-from portable_gpu.ops.scale import explain, scale, specializations
+from portable_gpu.ops.scale import choose, scale, text
+from portable_gpu.tuning.table import TuningTable
+
+def explain(operation, sizes, dtype, target, table):
+    if len(sizes) != 1:
+        raise ArgumentError("scale takes one size")
+    found = choose(target, element(dtype), table)
+    return Explanation(
+        f"scale of {sizes[0]} on {target.facts.name}", "elements", ("scale/scale",),
+        found.policy.to_dict(), found.origin, "a work-item an element", {}, found.evidence,
+    )
+
+def specializations(target, dtype):
+    elem = element(np.dtype(dtype))
+    return [text(target, elem, choose(target, elem, TuningTable.shipped()).policy)]
 
 def _check(dtype, n):
     x = Input(dtype, (n,))
@@ -256,9 +258,9 @@ SCALE = Family(
     ],
     "portable_gpu/ops/registry.py": [
         (
-            "from portable_gpu.ops.reduce.family import REDUCE",
-            "from portable_gpu.ops.reduce.family import REDUCE\n"
-            "from portable_gpu.ops.scale.family import SCALE",
+            "from portable_gpu.ops.reduce.commands.family import REDUCE",
+            "from portable_gpu.ops.reduce.commands.family import REDUCE\n"
+            "from portable_gpu.ops.scale.commands.family import SCALE",
         ),
         ("    GEMM,\n", "    GEMM,\n    SCALE,\n"),
     ],
@@ -321,7 +323,7 @@ def copy_with(edits: Edits, folder: Path) -> Path:
         for old, new in pairs:
             assert not old or text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
             text = text.replace(old, new) if old else new
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return folder
 

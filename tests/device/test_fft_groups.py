@@ -19,7 +19,7 @@ from portable_gpu.fft import dctn, fft, fftn, idctn, ifft, irfft, irfftn, rfft, 
 from portable_gpu.ops.fft import decompositions as decompositions_of_lines
 from portable_gpu.ops.fft import grouping, joined
 from portable_gpu.ops.fft import policy as policies
-from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.commands.catalogue import problem
 from portable_gpu.ops.fft.decompositions import Decomposition, decompositions
 from portable_gpu.ops.fft.kernels import JoinedCosts
 from portable_gpu.ops.fft.policy import GroupFftPolicy

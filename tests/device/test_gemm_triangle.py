@@ -10,7 +10,7 @@ import pyopencl as cl
 import pytest
 from reference import assert_within, product_bound, wider
 
-from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.variant import sample_of_kinds

@@ -26,7 +26,8 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from portable_gpu.ops.gemv import explain, gemv, specializations
+from portable_gpu.ops.gemv import gemv
+from portable_gpu.ops.gemv.commands.catalogue import explain, specializations
 from portable_gpu.ops.gemv.kernels import GemvKernel
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.gemv.problem import GemvProblem

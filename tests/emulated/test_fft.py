@@ -15,7 +15,7 @@ from emulator.memory import Fault
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.fft import columns, group, grouping, joined
-from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.commands.catalogue import problem
 from portable_gpu.ops.fft.grouping import real_as_complex
 from portable_gpu.ops.fft.passes import Pass, PassOperand
 from portable_gpu.ops.fft.policy import GroupFftPolicy

@@ -24,9 +24,9 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.isa.compilers import CLANG, WARNINGS
-from portable_gpu.ops.elementwise.catalogue import problem as expression_of
+from portable_gpu.ops.elementwise.commands.catalogue import problem as expression_of
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
-from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
 from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.ops.variant import Variant, sample_of_kinds

@@ -37,7 +37,7 @@ from portable_gpu.cli.bench import _table as bench_table
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops import public_call
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.fft.cases import axes_of
+from portable_gpu.ops.fft.commands.cases import axes_of
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.targets import class_names, example_target

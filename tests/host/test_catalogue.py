@@ -17,7 +17,7 @@ from portable_gpu.codegen.source import kernel_names
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation
-from portable_gpu.ops.reduce.catalogue import problem
+from portable_gpu.ops.reduce.commands.catalogue import problem
 from portable_gpu.ops.registry import CATALOGUE, FAMILY_OF, OPERATIONS
 from portable_gpu.targets import class_names, example_target
 

@@ -18,7 +18,7 @@ import pytest
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.commands.catalogue import problem
 from portable_gpu.ops.fft.decompositions import Decomposition, decompositions
 from portable_gpu.ops.fft.joined import fused_axes
 from portable_gpu.ops.fft.passes import Pass, PassLimits, PassOperand

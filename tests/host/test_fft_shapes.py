@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.commands.catalogue import problem
 from portable_gpu.ops.fft.decompositions import PassStep, decompositions
 from portable_gpu.ops.fft.group import stages_twiddles_in_local_memory
 from portable_gpu.ops.fft.grouping import group_shape, group_shapes, real_as_complex

@@ -13,7 +13,8 @@ from choosing import least
 import portable_gpu as pg
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
-from portable_gpu.ops.gemm import explain, variants
+from portable_gpu.ops.gemm import variants
+from portable_gpu.ops.gemm.commands.catalogue import explain
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.estimates import estimates, fitting
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of

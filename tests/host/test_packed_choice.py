@@ -6,8 +6,8 @@ import pytest
 
 from portable_gpu.bench.dispatch import random_cases
 from portable_gpu.ops.explain import explain
-from portable_gpu.ops.gemm.catalogue import contiguous
-from portable_gpu.ops.gemm.contested import product_of
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_forms, preferred_form
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable

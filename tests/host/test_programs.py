@@ -13,12 +13,12 @@ from portable_gpu.bench.hunt import HuntRow, random_cases
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
-from portable_gpu.ops.gemm.contested import product_of
+from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
-from portable_gpu.ops.gemv.cases import transposed
+from portable_gpu.ops.gemv.commands.cases import transposed
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.variants import variants as gemv_variants
-from portable_gpu.ops.reduce.catalogue import problem as reduction_of
+from portable_gpu.ops.reduce.commands.catalogue import problem as reduction_of
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
 from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.variant import Variant, best_of

@@ -20,7 +20,7 @@ from recorder import Recorder as PlanRecorder
 from portable_gpu.codegen.signature import arguments
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm import variants as gemm_choice
-from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule, ranked, sample_of_kinds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.ops.gemm.api import gemm, matmul
-from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
@@ -14,8 +13,6 @@ __all__ = [
     "GemmPolicy",
     "PackedPolicy",
     "Tiling",
-    "explain",
     "gemm",
     "matmul",
-    "specializations",
 ]

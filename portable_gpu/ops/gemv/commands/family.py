@@ -12,13 +12,13 @@ from portable_gpu.ops.family import (
     Tuning,
     Typical,
 )
-from portable_gpu.ops.gemv import cases
 from portable_gpu.ops.gemv.api import gemv
-from portable_gpu.ops.gemv.catalogue import explain, specializations
-from portable_gpu.ops.gemv.checks import checks
-from portable_gpu.ops.gemv.edges import edge_checks
-from portable_gpu.ops.gemv.ladder import ladders
-from portable_gpu.ops.gemv.random_sizes import RANDOM
+from portable_gpu.ops.gemv.commands import cases
+from portable_gpu.ops.gemv.commands.catalogue import explain, specializations
+from portable_gpu.ops.gemv.commands.checks import checks
+from portable_gpu.ops.gemv.commands.edges import edge_checks
+from portable_gpu.ops.gemv.commands.ladder import ladders
+from portable_gpu.ops.gemv.commands.random_sizes import RANDOM
 
 _GEMV = OperationRecord(
     name="gemv",

@@ -26,7 +26,7 @@ from portable_gpu.ops.factor.policy import SolvePolicy, largest
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
-from portable_gpu.ops.fronts import catalogue as fronts
+from portable_gpu.ops.fronts.commands import catalogue as fronts
 from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target

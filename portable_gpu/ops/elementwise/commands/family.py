@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.elementwise import checks
 from portable_gpu.ops.elementwise.api import elementwise
-from portable_gpu.ops.elementwise.catalogue import explain, specializations
-from portable_gpu.ops.elementwise.random_sizes import RANDOM
+from portable_gpu.ops.elementwise.commands import checks
+from portable_gpu.ops.elementwise.commands.catalogue import explain, specializations
+from portable_gpu.ops.elementwise.commands.random_sizes import RANDOM
 from portable_gpu.ops.family import (
     Benchmark,
     Compiled,

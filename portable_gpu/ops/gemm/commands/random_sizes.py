@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import prod
 
 from portable_gpu.ops.family import RandomSizes
-from portable_gpu.ops.gemm.cases import SYMMETRIC
+from portable_gpu.ops.gemm.commands.cases import SYMMETRIC
 from portable_gpu.ops.sizes import Size, random_extent
 
 #: The largest extents, of products of a batch too, and the most of them.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.family import Contested
-from portable_gpu.ops.fft.cases import fft_of
-from portable_gpu.ops.fft.random_sizes import COMPLEX
+from portable_gpu.ops.fft.commands.cases import fft_of
+from portable_gpu.ops.fft.commands.random_sizes import COMPLEX
 from portable_gpu.ops.fft.variants import variants
 from portable_gpu.ops.sizes import Size
 

@@ -11,7 +11,8 @@ from portable_gpu.checking.check import Check
 from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input
 from portable_gpu.dtypes import element
-from portable_gpu.ops.reduce import checks, functions
+from portable_gpu.ops.reduce import functions
+from portable_gpu.ops.reduce.commands import checks
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:

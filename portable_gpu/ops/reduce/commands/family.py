@@ -15,11 +15,12 @@ from portable_gpu.ops.family import (
     Tuning,
     Typical,
 )
-from portable_gpu.ops.reduce import cases, functions
-from portable_gpu.ops.reduce.catalogue import explain, specializations
-from portable_gpu.ops.reduce.checks import checks
-from portable_gpu.ops.reduce.edges import edge_checks
-from portable_gpu.ops.reduce.random_sizes import ALONG_AN_AXIS, WHOLE
+from portable_gpu.ops.reduce import functions
+from portable_gpu.ops.reduce.commands import cases
+from portable_gpu.ops.reduce.commands.catalogue import explain, specializations
+from portable_gpu.ops.reduce.commands.checks import checks
+from portable_gpu.ops.reduce.commands.edges import edge_checks
+from portable_gpu.ops.reduce.commands.random_sizes import ALONG_AN_AXIS, WHOLE
 
 _NAMES = (
     "sum", "prod", "min", "max", "argmin", "argmax", "mean", "var", "std", "any", "all",

@@ -33,7 +33,7 @@ from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.gemm.variants import variants
-from portable_gpu.ops.gemv.catalogue import specialization_of as gemv_text
+from portable_gpu.ops.gemv.commands.catalogue import specialization_of as gemv_text
 from portable_gpu.ops.gemv.problem import TRANSPOSES
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target

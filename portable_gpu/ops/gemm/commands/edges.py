@@ -11,7 +11,8 @@ from portable_gpu.checking.check import Check
 from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemm import api, checks
+from portable_gpu.ops.gemm import api
+from portable_gpu.ops.gemm.commands import checks
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:

@@ -7,12 +7,16 @@ from functools import partial
 # A template imports butterflies; imports must not start within a call (test_codegen.py).
 import portable_gpu.ops.fft.butterflies  # noqa: F401
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
-from portable_gpu.ops.fft import cases
-from portable_gpu.ops.fft.catalogue import explain, fft_specializations, rfft_specializations
-from portable_gpu.ops.fft.checks import checks
-from portable_gpu.ops.fft.contested import CONTESTED
+from portable_gpu.ops.fft.commands import cases
+from portable_gpu.ops.fft.commands.catalogue import (
+    explain,
+    fft_specializations,
+    rfft_specializations,
+)
+from portable_gpu.ops.fft.commands.checks import checks
+from portable_gpu.ops.fft.commands.contested import CONTESTED
+from portable_gpu.ops.fft.commands.random_sizes import COMPLEX, REAL
 from portable_gpu.ops.fft.functions import fft, rfft
-from portable_gpu.ops.fft.random_sizes import COMPLEX, REAL
 
 _FFT = OperationRecord(
     name="fft",

@@ -20,7 +20,7 @@ from portable_gpu.checking.oracle import (
 from portable_gpu.dtypes import PRECISIONS, dtype_of, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemv.cases import by_transposes, transposed
+from portable_gpu.ops.gemv.commands.cases import by_transposes, transposed
 from portable_gpu.ops.public_call import PublicCall
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from portable_gpu.checking.check import Check, Condition
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.checking.oracle import by_norm, wide_dtype
 from portable_gpu.ops.fft.api import transform
-from portable_gpu.ops.fft.cases import bound_of, transformed
+from portable_gpu.ops.fft.commands.cases import bound_of, transformed
 from portable_gpu.runtime.engine import Engine
 
 #: Small lengths for each decomposition that need few kernels: length 1, each set of butterflies, a

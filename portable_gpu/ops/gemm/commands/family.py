@@ -12,16 +12,16 @@ from portable_gpu.ops.family import (
     Tuning,
     Typical,
 )
-from portable_gpu.ops.gemm import cases
 from portable_gpu.ops.gemm.api import gemm, matmul
-from portable_gpu.ops.gemm.catalogue import explain, specializations
-from portable_gpu.ops.gemm.checks import checks
-from portable_gpu.ops.gemm.contested import CONTESTED
-from portable_gpu.ops.gemm.edges import edge_checks
-from portable_gpu.ops.gemm.isa import KERNELS
-from portable_gpu.ops.gemm.ladder import ladders
-from portable_gpu.ops.gemm.random_sizes import RANDOM
-from portable_gpu.ops.gemv.cases import like_numpy
+from portable_gpu.ops.gemm.commands import cases
+from portable_gpu.ops.gemm.commands.catalogue import explain, specializations
+from portable_gpu.ops.gemm.commands.checks import checks
+from portable_gpu.ops.gemm.commands.contested import CONTESTED
+from portable_gpu.ops.gemm.commands.edges import edge_checks
+from portable_gpu.ops.gemm.commands.isa import KERNELS
+from portable_gpu.ops.gemm.commands.ladder import ladders
+from portable_gpu.ops.gemm.commands.random_sizes import RANDOM
+from portable_gpu.ops.gemv.commands.cases import like_numpy
 
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))
 _BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()

@@ -15,7 +15,7 @@ from portable_gpu.checking.check import Check, Condition, gamma, unit, wide
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.checking.operands import Array
 from portable_gpu.ops.factor import api
-from portable_gpu.ops.factor.catalogue import DTYPES
+from portable_gpu.ops.factor.commands.catalogue import DTYPES
 from portable_gpu.runtime.engine import Engine
 
 

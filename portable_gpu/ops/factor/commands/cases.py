@@ -15,10 +15,10 @@ from portable_gpu.checking.check import unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import LOST, Oracle, times, worst
 from portable_gpu.dtypes import PRECISIONS, dtype_of
-from portable_gpu.ops.factor import catalogue
 from portable_gpu.ops.factor.api import cholesky
+from portable_gpu.ops.factor.commands import catalogue
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.gemv.cases import by_transposes
+from portable_gpu.ops.gemv.commands.cases import by_transposes
 from portable_gpu.ops.public_call import PublicCall
 
 if TYPE_CHECKING:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from portable_gpu.ops.factor import cases
 from portable_gpu.ops.factor.api import cholesky, solve_triangular
-from portable_gpu.ops.factor.catalogue import (
+from portable_gpu.ops.factor.commands import cases
+from portable_gpu.ops.factor.commands.catalogue import (
     DTYPES,
     cholesky_specializations,
     explain_cholesky,
     explain_solve,
     solve_specializations,
 )
-from portable_gpu.ops.factor.checks import checks
-from portable_gpu.ops.factor.random_sizes import CHOLESKY, SOLVE
+from portable_gpu.ops.factor.commands.checks import checks
+from portable_gpu.ops.factor.commands.random_sizes import CHOLESKY, SOLVE
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 
 _CHOLESKY = OperationRecord(

@@ -11,7 +11,8 @@ from portable_gpu.checking.check import Check
 from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemv import api, checks
+from portable_gpu.ops.gemv import api
+from portable_gpu.ops.gemv.commands import checks
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:

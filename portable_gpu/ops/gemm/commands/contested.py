@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.family import Contested
-from portable_gpu.ops.gemm.cases import shapes
-from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.cases import shapes
+from portable_gpu.ops.gemm.commands.catalogue import contiguous
+from portable_gpu.ops.gemm.commands.random_sizes import batch, product, small, thin
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.random_sizes import batch, product, small, thin
 from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.sizes import Size
 

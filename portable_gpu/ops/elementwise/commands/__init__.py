@@ -1,0 +1,1 @@
+"""What the commands need of expressions; imported by the commands alone."""

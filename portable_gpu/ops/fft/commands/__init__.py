@@ -1,0 +1,1 @@
+"""What the commands need of transforms; imported by the commands alone."""

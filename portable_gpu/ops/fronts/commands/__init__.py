@@ -1,0 +1,1 @@
+"""What the commands need of fronts; imported by the commands alone."""

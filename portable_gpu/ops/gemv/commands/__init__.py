@@ -1,0 +1,1 @@
+"""What the commands need of matrix-vector products; imported by the commands alone."""

@@ -1,0 +1,1 @@
+"""What the commands need of reductions; imported by the commands alone."""
