@@ -26,6 +26,7 @@ MODULES = (
     "portable_gpu",
     "portable_gpu.fft",
     "portable_gpu.linalg",
+    "portable_gpu.nn",
     "portable_gpu.signal",
     "portable_gpu.sparse",
     "portable_gpu.errors",

@@ -24,6 +24,7 @@ MODULES = {
     "portable_gpu.linalg.ragged": "linalg_packed.md#matrices-of-different-sizes",
     "portable_gpu.fft": "fft.md",
     "portable_gpu.signal": "signal.md",
+    "portable_gpu.nn": "nn.md",
     "portable_gpu.sparse": "sparse.md",
     "portable_gpu.errors": "core.md",
 }

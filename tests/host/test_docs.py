@@ -30,7 +30,7 @@ def test_pages(tmp_path: Path) -> None:
     assert 'id="Engine.queue"' in functions
     for internal in ("Engine.programs", "Engine.state", "Engine.plan", "__version__"):
         assert f'id="{internal}"' not in functions
-    for name in ("linalg", "linalg/packed", "fft", "signal", "sparse"):
+    for name in ("linalg", "linalg/packed", "fft", "nn", "signal", "sparse"):
         assert (tmp_path / "portable_gpu" / f"{name}.html").exists()
     experiments = (tmp_path / "experiments.html").read_text(encoding="utf-8")
     assert 'href="experiments_gemv.html"' in experiments

@@ -506,9 +506,11 @@ def test_memory_estimate() -> None:
         symbolic.memory_estimate(int)
 
 
-def test_sparse_is_imported_at_its_first_use() -> None:
+def test_sparse_and_nn_are_imported_at_their_first_use() -> None:
     code = (
         "import sys, portable_gpu as pg\n"
+        "assert not {'portable_gpu.nn', 'portable_gpu.sparse'} & set(sys.modules)\n"
+        "assert pg.nn is sys.modules['portable_gpu.nn']\n"
         "assert not {'numba', 'scipy', 'portable_gpu.sparse'} & set(sys.modules)\n"
         "assert pg.sparse is sys.modules['portable_gpu.sparse']\n"
         "assert not hasattr(pg, 'spares')"

@@ -1,0 +1,43 @@
+"""Layers of neural networks and their gradients, by the names of ``torch.nn.functional``."""
+
+from portable_gpu.nn.activations import (
+    elu,
+    elu_backward,
+    gelu,
+    gelu_backward,
+    hardswish,
+    hardswish_backward,
+    leaky_relu,
+    leaky_relu_backward,
+    relu,
+    relu_backward,
+    sigmoid,
+    sigmoid_backward,
+    silu,
+    silu_backward,
+    softplus,
+    softplus_backward,
+    tanh,
+    tanh_backward,
+)
+
+__all__ = [
+    "elu",
+    "elu_backward",
+    "gelu",
+    "gelu_backward",
+    "hardswish",
+    "hardswish_backward",
+    "leaky_relu",
+    "leaky_relu_backward",
+    "relu",
+    "relu_backward",
+    "sigmoid",
+    "sigmoid_backward",
+    "silu",
+    "silu_backward",
+    "softplus",
+    "softplus_backward",
+    "tanh",
+    "tanh_backward",
+]

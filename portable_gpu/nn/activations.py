@@ -1,0 +1,538 @@
+"""Activation functions and their gradients, each as one elementwise expression.
+
+All of them read each input once and write the result once, in one launch.  Exponentials are taken
+of ``-|x|`` only, so that nothing overflows.  Elements are computed in float32 if they are stored in
+16 bits.  What the functions share is described at :func:`relu` and :func:`relu_backward`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.errors import ArgumentError
+from portable_gpu.nn.operands import elementwise_like, floating, real_number, same_shape
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.typing import of_one, of_two
+
+_FORMS = ("none", "tanh")
+#: x beyond which a sigmoid is 0 or 1 in float64, and 1000 times it is, too.
+_FAR = "clip(x, -1000, 1000)"
+#: x beyond which the normal distribution is 0 or 1 in float64.
+_NEAR = "clip(x, -100, 100)"
+#: The exponent 2 u of the tanh form, whose tanh(u) is 2 sigmoid(2 u) - 1, divided by x.
+_SLOPE = "(1.5957691216057307117 + 0.07135481627260024877 * c * c)"
+_D_SLOPE = "(1.5957691216057307117 + 0.21406444881780074632 * c * c)"
+
+
+@of_one
+def relu(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``max(x, 0)`` of each element; NaN stays NaN.
+
+    Args:
+        input: An array of any shape and strides, of float16, bfloat16, float32 or float64.
+        out: The array for the result, with the shape and dtype of ``input``; it may be ``input``
+            itself, which is then updated in place (torch's ``inplace=True``).
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        ``out``, or a fresh array of the shape, dtype and order of axes of ``input``: of NumPy
+        (finished) for NumPy's, on the device (enqueued) for one on the device.
+
+    Raises:
+        DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
+        ShapeError: ``out`` has another shape.
+        OverlapError: ``out`` shares memory with ``input`` and is not ``input`` itself.
+        ReadOnlyError: ``out`` cannot be written.
+        ArgumentTypeError, ArgumentError: An option is no number, or not a finite one.
+        UnsupportedError: float64 on a device without double precision.
+
+    Cost: each element read once and written once, in one launch; another option's value builds no
+        program.
+    Accuracy: a few ulp of the type computed in (docs/nn.md), then one rounding to the dtype.
+    Order: the same bits for one target, policy, shape and alignment.
+    """
+    return _of("x < 0 ? 0 : x", input, {}, out, engine, queue, wait_for)
+
+
+@of_two
+def relu_backward(
+    grad_output: Any,
+    output: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`relu`: ``grad_output`` where the output is not 0, else 0.
+
+    Args:
+        grad_output: The gradient of the output; an array as ``input``.
+        output: The result of :func:`relu`, or its input: an array of the same shape.  Functions
+            with an argument ``input`` need the input itself.
+        out: See :func:`relu`; it may be ``grad_output`` or ``output`` itself.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns, Raises, Cost: As :func:`relu`; a gradient of another shape is a ShapeError.
+    """
+    expression = "x <= 0 ? 0 : g"
+    return _gradient(expression, grad_output, output, {}, out, engine, queue, wait_for, "output")
+
+
+@of_one
+def leaky_relu(
+    input: Any,
+    negative_slope: float = 0.01,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``x`` where ``x > 0``, else ``negative_slope * x``.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    """
+    return _of(
+        "x > 0 ? x : x * negative_slope",
+        input,
+        {"negative_slope": negative_slope},
+        out,
+        engine,
+        queue,
+        wait_for,
+    )
+
+
+@of_two
+def leaky_relu_backward(
+    grad_output: Any,
+    input: Any,
+    negative_slope: float = 0.01,
+    self_is_result: bool = False,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`leaky_relu`.
+
+    Args:
+        grad_output: The gradient of the output.
+        input: The input of :func:`leaky_relu`, or its result if ``self_is_result`` is true.
+        negative_slope: As of :func:`leaky_relu`; not negative if ``self_is_result`` is true,
+            because the sign of the result would not be that of the input.
+        self_is_result: Whether ``input`` is the result, as after a call in place.
+        out, engine, queue, wait_for: See :func:`relu_backward`.
+
+    Returns, Raises, Cost: As :func:`relu_backward`; ArgumentError for such a negative slope.
+    """
+    slope = real_number(negative_slope, "negative_slope")
+    if flag(self_is_result, "self_is_result") and slope < 0:
+        raise ArgumentError(
+            f"negative_slope is {slope} and self_is_result is true; at least 0 would do, or the "
+            "input in place of the result"
+        )
+    return _gradient(
+        "x > 0 ? g : g * negative_slope",
+        grad_output,
+        input,
+        {"negative_slope": slope},
+        out,
+        engine,
+        queue,
+        wait_for,
+    )
+
+
+@of_one
+def elu(
+    input: Any,
+    alpha: float = 1.0,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``x`` where ``x > 0``, else ``alpha * (exp(x) - 1)``.
+
+    Arguments, result, errors, cost: see :func:`relu`.  Clevert et al., arXiv:1511.07289.
+    """
+    return _of(
+        "x > 0 ? x : alpha * expm1(x)", input, {"alpha": alpha}, out, engine, queue, wait_for
+    )
+
+
+@of_two
+def elu_backward(
+    grad_output: Any,
+    input: Any,
+    alpha: float = 1.0,
+    is_result: bool = False,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`elu`.
+
+    Args:
+        grad_output: The gradient of the output.
+        input: The input of :func:`elu`, or its result if ``is_result`` is true.
+        alpha: As of :func:`elu`; not negative if ``is_result`` is true, because the sign of the
+            result would not be that of the input.
+        is_result: Whether ``input`` is the result, as after a call in place.
+        out, engine, queue, wait_for: See :func:`relu_backward`.
+
+    Returns, Raises, Cost: As :func:`relu_backward`; ArgumentError for such a negative ``alpha``.
+    """
+    factor, expression = real_number(alpha, "alpha"), "x > 0 ? g : g * alpha * exp(x)"
+    if flag(is_result, "is_result"):
+        expression = "x > 0 ? g : g * (x + alpha)"
+        if factor < 0:
+            raise ArgumentError(
+                f"alpha is {factor} and is_result is true; at least 0 would do, or the input in "
+                "place of the result"
+            )
+    return _gradient(
+        expression, grad_output, input, {"alpha": factor}, out, engine, queue, wait_for
+    )
+
+
+@of_one
+def sigmoid(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``1 / (1 + exp(-x))``.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    """
+    return _of(
+        "(x < 0 ? exp(-abs(x)) : 1) / (1 + exp(-abs(x)))", input, {}, out, engine, queue, wait_for
+    )
+
+
+@of_two
+def sigmoid_backward(
+    grad_output: Any,
+    output: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`sigmoid` from its result y: ``grad_output * y * (1 - y)``.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    return _gradient(
+        "g * x * (1 - x)", grad_output, output, {}, out, engine, queue, wait_for, "output"
+    )
+
+
+@of_one
+def tanh(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the hyperbolic tangent.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    """
+    return _of("tanh(x)", input, {}, out, engine, queue, wait_for)
+
+
+@of_two
+def tanh_backward(
+    grad_output: Any,
+    output: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`tanh` from its result y: ``grad_output * (1 - y * y)``.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    return _gradient(
+        "g * (1 - x * x)", grad_output, output, {}, out, engine, queue, wait_for, "output"
+    )
+
+
+@of_one
+def gelu(
+    input: Any,
+    approximate: str = "none",
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``x * Phi(x)``, with the standard normal distribution Phi.
+
+    Args:
+        input, out, engine, queue, wait_for: See :func:`relu`.
+        approximate: ``"none"``: Phi by the error function; ``"tanh"``: an approximation of Phi, the
+            logistic function of ``2 sqrt(2 / pi) (x + 0.044715 x^3)``, which is written with tanh
+            by Hendrycks & Gimpel, arXiv:1606.08415.
+
+    Returns, Raises, Cost: As :func:`relu`; ArgumentError for another ``approximate``.
+    Accuracy: relative to the exact result, (16 + x^2) eps of the type computed in (docs/nn.md):
+        small results of negative x lose no digits by cancellation.
+    """
+    forms = {
+        "none": "0.5 * max(x, -100) * erfc(-0.70710678118654752440 * max(x, -100))",
+        "tanh": _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -100)", f"c * {_SLOPE}"),
+    }
+    return _of(
+        forms[one_of(approximate, _FORMS, "approximate")], input, {}, out, engine, queue, wait_for
+    )
+
+
+@of_two
+def gelu_backward(
+    grad_output: Any,
+    input: Any,
+    approximate: str = "none",
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`gelu`: ``grad_output * (Phi(x) + x * Phi'(x))``.
+
+    Arguments, result, errors, cost: see :func:`gelu` and :func:`relu_backward`.
+    """
+    tangent = f"g * ((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E)"
+    normal = (
+        "0.5 * erfc(-0.70710678118654752440 * c) + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
+    )
+    forms = {
+        "none": _with_c(f"g * ({normal})", _NEAR, ""),
+        "tanh": _with_c(tangent, _NEAR, f"c * {_SLOPE}"),
+    }
+    return _gradient(
+        forms[one_of(approximate, _FORMS, "approximate")],
+        grad_output,
+        input,
+        {},
+        out,
+        engine,
+        queue,
+        wait_for,
+    )
+
+
+@of_one
+def silu(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``x * sigmoid(x)``.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    """
+    return _of(
+        _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -1000)", "c"),
+        input,
+        {},
+        out,
+        engine,
+        queue,
+        wait_for,
+    )
+
+
+@of_two
+def silu_backward(
+    grad_output: Any,
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`silu`: ``g * s * (1 + x * (1 - s))``, s = sigmoid(x).
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    expression = "g * (c < 0 ? E : 1) / (1 + E) * (1 + c * (c < 0 ? 1 : E) / (1 + E))"
+    return _gradient(
+        _with_c(expression, _FAR, "c"), grad_output, input, {}, out, engine, queue, wait_for
+    )
+
+
+@of_one
+def hardswish(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute 0 up to -3, ``x`` from 3 on, and ``x * (x + 3) / 6`` between.
+
+    Arguments, result, errors, cost: see :func:`relu`.  Howard et al., arXiv:1905.02244.
+    """
+    return _of(
+        "x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6", input, {}, out, engine, queue, wait_for
+    )
+
+
+@of_two
+def hardswish_backward(
+    grad_output: Any,
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`hardswish`: that of each of its three parts.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    return _gradient(
+        "x <= -3 ? 0 : x >= 3 ? g : g * (x / 3 + 0.5)",
+        grad_output,
+        input,
+        {},
+        out,
+        engine,
+        queue,
+        wait_for,
+    )
+
+
+@of_one
+def softplus(
+    input: Any,
+    beta: float = 1.0,
+    threshold: float = 20.0,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``log(1 + exp(beta * x)) / beta``; ``x`` where ``beta * x > threshold``.
+
+    Args:
+        input, out, engine, queue, wait_for: See :func:`relu`.
+        beta: The sharpness; not 0.
+        threshold: Where the function is replaced by ``x``.  No value of it overflows.
+
+    Returns, Raises, Cost: As :func:`relu`; ArgumentError where ``beta`` is 0.
+    """
+    rest = "log1p(exp(-abs(x * beta)))"
+    expression = f"x * beta > threshold ? x : (max(x * beta, 0) + {rest}) / beta"
+    return _of(expression, input, _sharpness(beta, threshold), out, engine, queue, wait_for)
+
+
+@of_two
+def softplus_backward(
+    grad_output: Any,
+    input: Any,
+    beta: float = 1.0,
+    threshold: float = 20.0,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`softplus`: ``grad_output * sigmoid(beta * x)``.
+
+    Arguments, result, errors, cost: see :func:`softplus` and :func:`relu_backward`.
+    """
+    e = "exp(-abs(x * beta))"
+    expression = f"x * beta > threshold ? g : g * (x * beta < 0 ? {e} : 1) / (1 + {e})"
+    return _gradient(
+        expression, grad_output, input, _sharpness(beta, threshold), out, engine, queue, wait_for
+    )
+
+
+def _with_c(expression: str, c: str, exponent: str) -> str:
+    """Replace ``E`` by ``exp(-|exponent|)``, then ``c`` by its expression of x.
+
+    A compiler computes an expression once that occurs more than once.
+    """
+    text = re.sub(r"\bE\b", f"exp(-abs({exponent}))", expression)
+    return re.sub(r"\bc\b", c, text)
+
+
+def _sharpness(beta: Any, threshold: Any) -> dict[str, Any]:
+    if real_number(beta, "beta") == 0:
+        raise ArgumentError("beta is 0; another number would do")
+    return {"beta": beta, "threshold": threshold}
+
+
+def _of(
+    expression: str,
+    input: Any,
+    options: dict[str, Any],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Compute an expression of the input ``x``."""
+    arrays = {"x": floating(input, "input")}
+    numbers = {name: real_number(value, name) for name, value in options.items()}
+    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    return elementwise_like(expression, arrays, numbers, out, **place)
+
+
+def _gradient(
+    expression: str,
+    grad_output: Any,
+    kept: Any,
+    options: dict[str, Any],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+    name: str = "input",
+) -> Any:
+    """Compute an expression of the gradient ``g`` and of ``x``, which forward kept."""
+    x, g = floating(kept, name), floating(grad_output, "grad_output")
+    same_shape(**{name: x, "grad_output": g})
+    numbers = {name: real_number(value, name) for name, value in options.items()}
+    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    return elementwise_like(expression, {"x": x, "g": g}, numbers, out, **place)

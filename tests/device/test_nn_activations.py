@@ -1,0 +1,245 @@
+"""Activations and their gradients against the formulas in wider precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from device_arrays import from_device, on_device
+
+import portable_gpu as pg
+from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OverlapError,
+    PortableGPUError,
+    ShapeError,
+)
+from portable_gpu.runtime.engine import Engine
+
+LD = np.longdouble
+
+
+def _logistic(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, LD(1)) / (1 + small)
+
+
+def _erfc(x: Any) -> Any:
+    """By a series, or far from 0 by a continued fraction (Abramowitz & Stegun 7.1.6, 7.1.14)."""
+    z = np.abs(x)
+    term, total = z.copy(), z.copy()
+    near = np.minimum(z, 4)
+    term = near.copy()
+    total = near.copy()
+    for n in range(1, 120):
+        term = term * 2 * near * near / (2 * n + 1)
+        total = total + term
+    root = np.sqrt(LD("3.14159265358979323846264338327950288"))
+    by_series = 1 - 2 / root * np.exp(-near * near) * total
+    far = np.maximum(z, 2)
+    fraction = far.copy()
+    for n in range(120, 0, -1):
+        fraction = far + LD(n) / 2 / fraction
+    by_fraction = np.exp(-far * far) / root / fraction
+    result = np.where(z < 2.5, by_series, by_fraction)
+    return np.where(x < 0, 2 - result, result)
+
+
+R2 = np.sqrt(LD(2))
+TAU = 2 * LD("3.14159265358979323846264338327950288")
+
+
+def _u2(x: Any) -> Any:
+    return 2 * np.sqrt(4 / TAU) * (x + LD("0.044715") * x**3)
+
+
+def _d_u2(x: Any) -> Any:
+    return 2 * np.sqrt(4 / TAU) * (1 + 3 * LD("0.044715") * x**2)
+
+
+def _tanh_form(x: Any) -> tuple[Any, Any]:
+    s = _logistic(_u2(x))
+    return s, x * s * _logistic(-_u2(x)) * _d_u2(x)
+
+
+def _normal(x: Any) -> tuple[Any, Any]:
+    return _erfc(-x / R2) / 2, x * np.exp(-x * x / 2) / np.sqrt(TAU)
+
+
+def _silu(x: Any) -> tuple[Any, Any]:
+    return _logistic(x), x * _logistic(x) * _logistic(-x)
+
+
+Formula = Callable[..., tuple[Any, ...]]
+#: Name, options, whether the gradient takes the result; terms of the function, terms of its
+#: derivative, and how often the error of a rounded argument counts.
+CASES: list[tuple[str, dict[str, Any], bool, Formula, Formula, Callable[[Any], Any]]] = [
+    ("relu", {}, True, lambda x: (np.maximum(x, 0),), lambda x: (LD(1) * (x > 0),), np.zeros_like),
+    (
+        "leaky_relu", {"negative_slope": 0.125}, False, lambda x: (np.where(x > 0, x, x / 8),),
+        lambda x: (np.where(x > 0, LD(1), LD(0.125)),), np.zeros_like,
+    ),
+    (
+        "elu", {"alpha": 1.5}, False,
+        lambda x: (np.where(x > 0, x, 1.5 * np.expm1(np.minimum(x, 0))),),
+        lambda x: (np.where(x > 0, LD(1), 1.5 * np.exp(np.minimum(x, 0))),), np.zeros_like,
+    ),
+    (
+        "sigmoid", {}, True, lambda x: (_logistic(x),), lambda x: (_logistic(x) * _logistic(-x),),
+        np.zeros_like,
+    ),
+    ("tanh", {}, True, lambda x: (np.tanh(x),), lambda x: (1 - np.tanh(x) ** 2,), np.zeros_like),
+    ("gelu", {}, False, lambda x: (x * _normal(x)[0],), _normal, np.square),
+    (
+        "gelu", {"approximate": "tanh"}, False, lambda x: (x * _tanh_form(x)[0],), _tanh_form,
+        lambda x: np.abs(_u2(x)),
+    ),
+    ("silu", {}, False, lambda x: (x * _logistic(x),), _silu, np.zeros_like),
+    (
+        "hardswish", {}, False, lambda x: (x * np.clip(x + 3, 0, 6) / 6,),
+        lambda x: (np.where(np.abs(x) < 3, x / 3, LD(0)), np.where(x >= 3, LD(1), 0.5 * (x > -3))),
+        np.zeros_like,
+    ),
+    (
+        "softplus", {"beta": 1.5, "threshold": 60}, False,
+        lambda x: (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(1.5 * x))) / LD(1.5),),
+        lambda x: (_logistic(1.5 * x),), lambda x: np.abs(1.5 * x),
+    ),
+]  # fmt: skip
+DTYPES = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLOAT16]
+
+
+def _check(
+    got: Any, terms: tuple[Any, ...], argument_error: Any, dtype: Any, less: Any = 0
+) -> None:
+    """Allow 16 ulp of the worst function, 16 of other operations, and the argument's error."""
+    exact = sum(terms)
+    computed = np.float64 if dtype == np.float64 else np.float32
+    bound = (
+        32 * np.finfo(computed).eps * (1 + argument_error) * sum(np.abs(t) for t in terms) + less
+    )
+    bound = bound + 4 * np.finfo(computed).tiny
+    if np.dtype(dtype).itemsize == 2:
+        rounding, least = (2.0**-11, 2.0**-25) if dtype == np.float16 else (2.0**-8, 0.0)
+        bound = bound * (1 + rounding) + rounding * np.abs(exact) + least
+    assert got.dtype == dtype
+    error = np.abs(got.astype(LD) - exact)
+    assert np.all(error <= bound), float(np.max(error / bound))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c[0] + str(c[1].get("approximate", "")))
+def test_values_and_gradients(engine: Engine, case: Any) -> None:
+    """All of a dense range and its tails, channels-last and sliced; a further dtype for each."""
+    name, options, of_result, function, derivative, argument_error = case
+    forward, backward = getattr(pg.nn, name), getattr(pg.nn, f"{name}_backward")
+    rng = np.random.default_rng(len(name))
+    other = {6: DTYPES[1], 2: DTYPES[2], 7: DTYPES[3]}.get(CASES.index(case))
+    for dtype in [np.dtype(np.float32), *([other] if other is not None else [])]:
+        if dtype == np.float64 and not engine.target.fp64:
+            continue
+        parts = (rng.uniform(-9, 9, 700), rng.uniform(-95, 95, 100), [0.0, 3.0, -3.0, 1e-30, -1e-6])
+        values = np.concatenate(parts)[: 8 * 100].reshape(5, 16, 10).astype(dtype)
+        x, g = values[:, ::2], rng.standard_normal((5, 8, 10)).astype(dtype)
+        wide = x.astype(LD)
+        got = forward(x, **options, engine=engine)
+        _check(got, function(wide), argument_error(wide), dtype)
+        kept = got if of_result else x
+        slope = tuple(g.astype(LD) * t for t in derivative(wide))
+        # A gradient of the result has the error of the rounded result.
+        eps = np.finfo(np.float32).eps if dtype != np.float64 else np.finfo(np.float64).eps
+        eps = {2: 2.0**-8}.get(dtype.itemsize, 32 * eps)
+        less = 2 * eps * np.abs(g.astype(LD)) if of_result and name != "relu" else 0
+        _check(
+            backward(g, kept, **options, engine=engine), slope, argument_error(wide), dtype, less
+        )
+        if dtype == np.float32:
+            _repeats_in_place(engine, forward, backward, options, x, g, got, kept)
+
+
+def _repeats_in_place(
+    engine: Engine, forward: Any, backward: Any, options: Any, x: Any, g: Any, y: Any, kept: Any
+) -> None:
+    """The same bits on the device, with axes in another order, and in place."""
+    gradient = backward(g, kept, **options, engine=engine)
+    turned = on_device(engine, np.ascontiguousarray(x.transpose(2, 0, 1)), rim=4)
+    last = pg.Array.of(turned).transpose(1, 2, 0)
+    got = forward(last, **options)
+    assert got.strides == last.strides
+    assert np.array_equal(pg.asnumpy(got), y)
+    assert forward(last, **options, out=last) is last
+    assert np.array_equal(from_device(last), y)
+    place = g.transpose(2, 1, 0).copy().transpose(2, 1, 0)
+    assert backward(place, kept, **options, out=place, engine=engine) is place
+    assert np.array_equal(place, gradient)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c[0] + str(c[1].get("approximate", "")))
+def test_limits(engine: Engine, case: Any) -> None:
+    """NaN stays, infinities and huge numbers give limits; nothing overflows."""
+    name, options, of_result, *_ = case
+    forward, backward = getattr(pg.nn, name), getattr(pg.nn, f"{name}_backward")
+    huge = np.float32(3e38)
+    x = np.array([np.nan, np.inf, -np.inf, huge, -huge, 0], np.float32)
+    y = forward(x, **options, engine=engine)
+    upper, lower = {"sigmoid": (1, 0), "tanh": (1, -1), "elu": (None, -1.5)}.get(name, (None, 0))
+    high = x[[1, 3]] if upper is None else np.float32([upper, upper])
+    low = x[[2, 4]] / 8 if name == "leaky_relu" else np.float32([lower, lower])
+    assert np.isnan(y[0])
+    ulp = 5 * np.finfo(np.float32).eps if name == "tanh" else 0  # OpenCL's tanh need not be 1
+    assert np.all(np.abs(y[[1, 3]] - high) <= ulp) or np.array_equal(y[[1, 3]], high)
+    assert np.all(np.abs(y[[2, 4]] - low) <= ulp) or np.array_equal(y[[2, 4]], low)
+    gradient = backward(np.ones_like(x), y if of_result else x, **options, engine=engine)
+    assert name == "relu" or name == "leaky_relu" or np.isnan(gradient[0])
+    slope = 0 if upper is not None and of_result else 1
+    assert np.all(np.abs(gradient[[1, 3]] - slope) <= 2 * ulp)
+    left = 0.125 if name == "leaky_relu" else 0
+    assert np.all(np.abs(gradient[[2, 4]] - left) <= 2 * ulp)
+
+
+def test_gradients_from_results(engine: Engine) -> None:
+    rng = np.random.default_rng(1)
+    x, g = (rng.standard_normal(50).astype(np.float32) for _ in range(2))
+    by_result = pg.nn.elu_backward(g, pg.nn.elu(x, 0.5, engine=engine), 0.5, True, engine=engine)
+    direct = pg.nn.elu_backward(g, x, 0.5, engine=engine)
+    assert np.all(np.abs(by_result - direct) <= 8 * np.finfo(np.float32).eps * np.abs(g))
+    y = pg.nn.leaky_relu(x, engine=engine)
+    by_result = pg.nn.leaky_relu_backward(g, y, self_is_result=True, engine=engine)
+    assert np.array_equal(by_result, pg.nn.leaky_relu_backward(g, x, engine=engine))
+
+
+def test_empty_and_threshold(engine: Engine) -> None:
+    assert pg.nn.relu(np.zeros((0, 3), np.float32), engine=engine).shape == (0, 3)
+    x = np.float32([-1, 0.5, 2])
+    y = pg.nn.softplus(x, 1, 1.5, engine=engine)
+    assert y[2] == 2
+    assert y[1] == pytest.approx(np.log1p(np.exp(0.5)))
+
+
+def test_wrong_arguments(engine: Engine) -> None:
+    x = np.ones((3, 4), np.float32)
+    nn = pg.nn
+    wrong: list[tuple[type[PortableGPUError], str, Callable[[], Any]]] = [
+        (DTypeError, "input is int64", lambda: nn.relu(np.ones(3, np.int64))),
+        (DTypeError, "input is complex64", lambda: nn.gelu(np.ones(3, np.complex64))),
+        (ArgumentTypeError, "input is a str", lambda: nn.tanh("x")),
+        (ArgumentError, "approximate is 'no'", lambda: nn.gelu(x, "no")),
+        (ArgumentTypeError, "alpha is 1j", lambda: nn.elu(x, 1j)),
+        (ArgumentError, "alpha is NaN", lambda: nn.elu(x, float("nan"))),
+        (ArgumentTypeError, "negative_slope", lambda: nn.leaky_relu(x, np.ones(4))),
+        (ArgumentError, "beta is 0", lambda: nn.softplus(x, 0)),
+        (ArgumentError, "negative_slope is -1", lambda: nn.leaky_relu_backward(x, x, -1, True)),
+        (ArgumentError, "alpha is -1", lambda: nn.elu_backward(x, x, -1, True)),
+        (ShapeError, r"grad_output has shape \(4,\)", lambda: nn.relu_backward(x[0], x)),
+        (DTypeError, "out", lambda: nn.relu(x, out=np.ones((3, 4)))),
+        (ShapeError, "out", lambda: nn.relu(x.T, out=x)),
+        (OverlapError, "out", lambda: nn.relu(x[1:], out=x[:-1])),
+    ]
+    for error, message, call in wrong:
+        with pytest.raises(error, match=message):
+            call()
+    assert np.all(x == 1)
