@@ -20,6 +20,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
@@ -32,23 +33,40 @@ from portable_gpu.runtime.views import Shape, View, check_no_overlap
 from portable_gpu.targets.precision import require_fp64
 
 
+class Result(NamedTuple):
+    """A result of a call, in addition to the first one.
+
+    Attributes:
+        shape, dtype: Those of the result.
+        name: The name of the caller's array for it in messages.
+        reads_out: Whether kernels read the elements of that array.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    name: str
+    reads_out: bool = False
+
+
 @dataclass(slots=True, kw_only=True)
 class Invocation:
     """A call whose arguments are checked, as far as that needs no device.
 
     Attributes:
-        inputs: The arrays that kernels read, in the order of the plan's operands; the result is
-            the operand after them, and a report the one after that.
+        inputs: The arrays that kernels read, in the order of the plan's operands; the results are
+            the operands after them, and a report the one after those.
         names: The names of the inputs in messages.
-        shape, dtype: Those of the result.
-        plan: Returns the plan, given the engine and the views of the inputs and of the result.
+        shape, dtype: Those of the result, or of the first of several.
+        plan: Returns the plan, given the engine and the views of the inputs and of the results.
         flop: An estimate of the operations, by which small calls on NumPy arrays stay on the
             calling thread; ``None`` if they never do.
         scalars: The numbers that the plan takes in addition to the arrays.
-        out: The caller's array for the result.
-        out_name: Its name in messages.
-        reads_out: Whether kernels read the elements of ``out``.
-        in_place: Whether ``out`` may share the memory of an input.
+        out: The caller's array for the result; of several results, a tuple with an array or
+            ``None`` for each, or ``None``.
+        out_name: The name of the (first) array in messages.
+        reads_out: Whether kernels read the elements of the (first) array.
+        in_place: Whether results may share the memory of an input.
+        more: The further results of a call that has several; it returns a tuple of all.
         computes: The dtypes that the kernels compute in, if not those of inputs and result.
         convert: Converts an input before the kernels read it, given the array and the call.
         report: Values that kernels write in addition to the result, for the host to check.
@@ -67,6 +85,7 @@ class Invocation:
     out_name: str = "out"
     reads_out: bool = False
     in_place: bool = False
+    more: tuple[Result, ...] = ()
     computes: tuple[np.dtype[Any], ...] = ()
     convert: Callable[[Any, Call], Any] | None = None
     report: ReportSpec | None = None
@@ -79,7 +98,7 @@ class CallArguments(NamedTuple):
     Attributes:
         inputs: The arrays, except those that are ``out`` itself.
         options: All that distinguishes the call from others, except the arrays.
-        out: The caller's array for the result.
+        out: The caller's array for the result; of several results, a tuple of these, or ``None``.
         scalars: Numbers that may differ from call to call.
     """
 
@@ -119,10 +138,15 @@ class Operation:
             wait_for: Sequence[cl.Event] | None = None,
         ) -> Any:
             key: Key | Planning | None = None
+            given: Any = out is None
+            arrays = inputs if given else (*inputs, out)
+            if type(out) is tuple:
+                given = tuple([array is None for array in out])
+                arrays = (*inputs, *[array for array in out if array is not None])
             if wait_for is not None:
                 wait_for = events_of(wait_for)
             if queue is None and not wait_for and (engine is None or isinstance(engine, Engine)):
-                first = inputs[0] if inputs else out
+                first: Any = arrays[0] if arrays else None
                 on_host = type(first) is ndarray
                 direct = repeat = state = None
                 try:
@@ -144,8 +168,8 @@ class Operation:
                 if direct is not None and (result := direct(*inputs)) is not None:
                     return result
                 try:
-                    kinds = signature(inputs if out is None else (*inputs, out))
-                    key = None if kinds is None else (name, options, kinds, out is None)
+                    kinds = signature(arrays)
+                    key = None if kinds is None else (name, options, kinds, given)
                     if key is not None:
                         if on_host:
                             state = known_home(engine)
@@ -160,10 +184,7 @@ class Operation:
                     result = repeat.run(state, inputs, out, scalars)
                     if result is not None:
                         return result
-            elif (
-                isinstance(engine, Planning)
-                and signature(inputs if out is None else (*inputs, out)) is not None
-            ):
+            elif isinstance(engine, Planning) and signature(arrays) is not None:
                 key = engine
             invocation = normalise(CallArguments(inputs, options, out, scalars))
             if invocation.out is not out:  # an input is overwritten, by an option
@@ -193,34 +214,41 @@ def complete(
 
     Returns:
         The result: ``out``, or a fresh array; NumPy's scalar where a fresh array of NumPy would
-        have no axes.
+        have no axes.  Of several results, a tuple of these.
     """
     inputs, out = invocation.inputs, invocation.out
-    element(invocation.dtype)  # raises DTypeError where no kernel has it
-    if out is not None and not invocation.in_place:
-        check_no_overlap(out, invocation.out_name, list(zip(inputs, invocation.names, strict=True)))
-    call = Call((*inputs, out), engine, queue, wait_for, invocation.flop)
-    require_fp64(
-        call.engine.target, *(x.dtype for x in inputs), invocation.dtype, *invocation.computes
-    )
+    first = Result(invocation.shape, invocation.dtype, invocation.out_name, invocation.reads_out)
+    results = (first, *invocation.more)
+    for result in results:
+        element(result.dtype)  # raises DTypeError where no kernel has it
+    outs = _outs(invocation, len(results))
+    apart = [] if invocation.in_place else list(zip(inputs, invocation.names, strict=True))
+    for array, result in zip(outs, results, strict=True):
+        if array is not None:
+            check_no_overlap(array, result.name, apart)
+            apart.append((array, result.name))
+    call = Call((*inputs, *outs), engine, queue, wait_for, invocation.flop)
+    dtypes = [x.dtype for x in inputs] + [result.dtype for result in results]
+    require_fp64(call.engine.target, *dtypes, *invocation.computes)
     if invocation.convert is not None:
         inputs = tuple([invocation.convert(x, call) for x in inputs])
-    target = call.output(
-        invocation.shape, invocation.dtype, out, invocation.out_name, invocation.reads_out
-    )
+    targets = [
+        call.output(shape, dtype, array, name, reads_out)
+        for array, (shape, dtype, name, reads_out) in zip(outs, results, strict=True)
+    ]
     views = [call.input(x, name) for x, name in zip(inputs, invocation.names, strict=True)]
-    views.append(target)
+    views += targets
     plan, operands, reported = None, views, None
-    if target.size:
+    if any(target.size for target in targets):
         plan = invocation.plan(call.engine, views)
         if invocation.report is not None:
             small, reported = call.additional_output(
                 invocation.report.shape, invocation.report.dtype
             )
             operands = [*views, small]
-    result = call.run(plan, operands, invocation.scalars)
+    call.run(plan, operands, invocation.scalars)
     if not call.is_planned:
-        _look_at_reports(invocation, inputs, result, reported)
+        _look_at_reports(invocation, inputs, call.results, reported)
     # A call that has converted an input, or has read ``out`` in its place, is not like its arrays.
     alike = len(inputs) == len(repeat_arrays) and all(map(is_, inputs, invocation.inputs))
     if plan is not None and alike and (call.host or invocation.check == "late"):
@@ -235,23 +263,41 @@ def complete(
             invocation.report,
             scalars_vary,
         )
-    return result[()] if call.host and out is None and not invocation.shape else result
+    returned = [
+        made[()] if call.host and array is None and not made.shape else made
+        for made, array in zip(call.results, outs, strict=True)
+    ]
+    return tuple(returned) if invocation.more else returned[0]
+
+
+def _outs(invocation: Invocation, count: int) -> tuple[Any, ...]:
+    """Return the caller's arrays for the results, or ``None`` for each that is to be fresh."""
+    out = invocation.out
+    if count == 1 or out is None:
+        return (out,) * count
+    if not isinstance(out, tuple) or len(out) != count:
+        names = ", ".join((invocation.out_name, *(result.name for result in invocation.more)))
+        given = f"{len(out)} arrays" if isinstance(out, tuple) else f"a {type(out).__name__}"
+        error = ArgumentError if isinstance(out, tuple) else ArgumentTypeError
+        raise error(f"out is {given}; a tuple of {count} would do, arrays or None: {names}")
+    return out
 
 
 def _look_at_reports(
-    invocation: Invocation, inputs: Sequence[Any], result: Any, reported: Any
+    invocation: Invocation, inputs: Sequence[Any], results: Sequence[Any], reported: Any
 ) -> None:
-    """Check the reports of a call and of its inputs, or give them to the result.
+    """Check the reports of a call and of its inputs, or give them to the results.
 
     Args:
-        invocation, inputs, result: The call.
+        invocation, inputs, results: The call.
         reported: The memory of its own report, if there is one.
     """
-    reports = reports_of(*inputs, invocation.out)  # out may be a part of an array
+    reports = reports_of(*inputs, *_outs(invocation, len(results)))  # which may be parts of arrays
     if reported is not None and invocation.report is not None:
         reports = (*reports, KernelReport(reported, invocation.report.check))
-    if isinstance(result, Array) and invocation.check == "late":
-        result.reports = reports
+    if invocation.check == "late" and all(isinstance(result, Array) for result in results):
+        for result in results:
+            result.reports = reports
         return
     for report in reports:
         report.check()

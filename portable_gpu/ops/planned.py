@@ -18,7 +18,8 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.repeat import signature
 
-_INPUTS, _OUTPUTS = ("x", "a", "b"), ("out", "c", "y")  # the names of arrays in operations
+#: The names of inputs that need not be arrays yet, and of outputs; other arrays are inputs.
+_INPUTS, _OUTPUTS = ("x", "a", "b"), ("out", "c", "y")
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
 
 
@@ -71,7 +72,8 @@ class PlannedCall:
                 inputs += [other for other in value if not _is_number(self._arguments[other])]
                 continue
             self._arguments[name] = value
-            if name in _INPUTS:
+            is_array = kind is Parameter.POSITIONAL_OR_KEYWORD and isinstance(value, _ARRAYS)
+            if name in _INPUTS or (is_array and name not in _OUTPUTS):
                 inputs.append(name)
             elif name in _OUTPUTS and value is not None:
                 out = name
@@ -172,7 +174,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _kind(array: Any) -> tuple[str, Any]:
-    """The properties that an array shares with the planned one: a description, and its queue."""
+    """The properties that an array shares with the planned one: a description, and its queue.
+
+    Of several outputs: those of each.
+    """
+    if isinstance(array, tuple):
+        kinds = [_kind(one) for one in array]
+        return f"({', '.join(text for text, _ in kinds)})", [queue for _, queue in kinds]
     if not isinstance(array, _ARRAYS):
         return f"a {type(array).__name__}", None
     properties = f"{array.dtype}{list(array.shape)} with strides {array.strides}"

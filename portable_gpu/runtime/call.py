@@ -120,8 +120,9 @@ class Call:
             for array in on_device
             if array.queue != self.state.queue or isinstance(array, LentArray)
         ]
-        self._result: Any = None
-        self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
+        #: The results, in the order of the calls of :meth:`output`.
+        self.results: list[Any] = []
+        self._downloads: list[tuple[Any, np.ndarray[Any, Any]]] = []
         self._keep: list[Any] = []
         self._additional_outputs: list[Any] = []
 
@@ -142,7 +143,9 @@ class Call:
         name: str = "out",
         read: bool = False,
     ) -> View:
-        """The view that the kernel writes, and later :meth:`finish` returns.
+        """The view that the kernel writes, and whose array :meth:`run` returns.
+
+        A call with several results makes a view of each.
 
         Args:
             shape: The shape of the result.
@@ -157,14 +160,15 @@ class Call:
         if out is None:
             return self._new_output(shape, dtype)
         check_output(out, shape, dtype, name, self.host)
-        self._result = out
+        self.results.append(out)
         if isinstance(out, DEVICE_KINDS):
             return self._device_view(out, name)
         if self.engine.maps_host_memory:
             return self._host_view(out, name, writable=True)
         staged = packed(out)
         buffer = self._upload(staged) if read else self.state.workspace(max(1, staged.nbytes))
-        self._download = (buffer, out)
+        if out.size:
+            self._downloads.append((buffer, out))
         return whole(buffer, staged)
 
     def additional_output(self, shape: Shape, dtype: np.dtype[Any]) -> tuple[View, Any]:
@@ -190,14 +194,16 @@ class Call:
 
         Args:
             plan: The plan; ``None`` if the result has no elements.
-            views: The views of the inputs, then of the result.
+            views: The views of the inputs, then of the results.
             scalars: The scalars of the call.
 
         Returns:
-            The result.
+            The result; a tuple of several.
         """
+        results = self.results
+        result = results[0] if len(results) == 1 else tuple(results)
         if plan is None or self.is_planned:
-            return self._result
+            return result
         if self.host:
             run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))
         else:
@@ -212,9 +218,9 @@ class Call:
                     event = state.event(event)
                     state.hold(event, self._foreign)
                     state.in_flight.pop(id(self), None)
-            for array in (self._result, *self._additional_outputs):
+            for array in (*results, *self._additional_outputs):
                 state.cover(array, event)
-        return self._result
+        return result
 
     # -- the pieces
 
@@ -223,15 +229,16 @@ class Call:
         event = plan.enqueue(state, *places(views), scalars, self.wait_for)
         for array in self._additional_outputs:
             state.cover(array, event)
-        if self._download is None:
+        if not self._downloads:
             state.wait(event)
             return
-        buffer, target = self._download
-        packed = target.flags.c_contiguous
-        staged = target if packed else np.empty(target.shape, target.dtype)
-        state.engine.staging.copy(state.queue, buffer, staged, 0, state.after(event), writes=False)
-        if not packed:
-            target[...] = staged
+        after = state.after(event)
+        for buffer, target in self._downloads:
+            packed = target.flags.c_contiguous
+            staged = target if packed else np.empty(target.shape, target.dtype)
+            state.engine.staging.copy(state.queue, buffer, staged, 0, after, writes=False)
+            if not packed:
+                target[...] = staged
 
     def _events(
         self, on_device: Sequence[Any], wait_for: Sequence[cl.Event] | None
@@ -290,17 +297,18 @@ class Call:
 
     def _new_output(self, shape: Shape, dtype: np.dtype[Any]) -> View:
         if self.host and self.engine.maps_host_memory:
-            self._result = new_host_array(shape, dtype)
-            return self._host_view(self._result, "out", writable=True)
+            self.results.append(made := new_host_array(shape, dtype))
+            return self._host_view(made, "out", writable=True)
         size = prod(shape)
         strides = contiguous_strides(shape)
         if self.host:
-            self._result = new_host_array(shape, dtype)
+            self.results.append(made := new_host_array(shape, dtype))
             buffer = self.state.workspace(max(1, size * dtype.itemsize))
-            self._download = (buffer, self._result)
+            if size:
+                self._downloads.append((buffer, made))
             return View(buffer, 0, shape, strides, dtype)
-        self._result = result = new_array(self.state, self.queue, shape, dtype)
-        return View(result.base_data or self.state.empty_buffer, 0, shape, strides, dtype)
+        self.results.append(made := new_array(self.state, self.queue, shape, dtype))
+        return View(made.base_data or self.state.empty_buffer, 0, shape, strides, dtype)
 
     def _upload(self, array: np.ndarray[Any, Any]) -> Any:
         if array.size == 0:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.direct import direct_call
-from portable_gpu.runtime.host_arrays import is_of_python, no_memory
+from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.host_arrays import is_of_python, new_host_array, no_memory
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import known_home
 from portable_gpu.runtime.replay import Kernels, Recording, Replay, ReportReplay, have_equal_zeros
-from portable_gpu.runtime.report import ReportSpec
-from portable_gpu.runtime.views import View, new_array, overlap
+from portable_gpu.runtime.report import ReportSpec, reports_of
+from portable_gpu.runtime.views import View, maker_like, new_array, overlap
 
 Key = tuple[Any, ...]
 _MOST = 4096  # calls remembered for a queue
@@ -38,7 +41,7 @@ class Repeat(Protocol):
             state: The state that remembers the call: :attr:`Call.home`.
             arrays: The inputs.  Their :func:`signature` is that of the first call.
             out: The array for the result, with the signature of the first one; ``None`` for a
-                fresh array.
+                fresh array.  Of several results: a tuple of these, or ``None``.
             scalars: The numbers that may differ from call to call, if the plan takes any.
 
         Returns:
@@ -55,8 +58,8 @@ class _OnHost:
     """
 
     __slots__ = (
-        "_dtype", "_idle", "_may_differ", "_orders", "_plan", "_report", "_scalars", "_shape",
-        "state",
+        "_dtype", "_first_written", "_idle", "_may_differ", "_orders", "_plan", "_report",
+        "_scalars", "_shape", "state",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +70,7 @@ class _OnHost:
         result: View,
         orders: Sequence[tuple[int, ...]],
         report: ReportSpec | None,
+        written: int,
     ) -> None:
         """Store what the calls have in common.
 
@@ -77,9 +81,11 @@ class _OnHost:
             orders: For each array, the order of axes in which its memory is contiguous; ``()`` for
                 a contiguous array.  The last one is that of the result.
             report: Values that kernels write in addition to the result, if any.
+            written: How many of the last arrays kernels write, beside the result.
         """
         self.state, self._plan, self._scalars = state, plan, scalars
         self._shape, self._dtype = result.shape, result.dtype
+        self._first_written = len(orders) - 1 - written
         self._orders, self._report = tuple(orders), report
         self._may_differ = have_equal_zeros(scalars)
         self._idle: list[Kernels] = []
@@ -111,7 +117,7 @@ class _OnHost:
                 return None
             order = self._orders[k]
             memory_order = array.transpose(order) if order else array
-            buffer = in_place(memory_order, array.nbytes, False)
+            buffer = in_place(memory_order, array.nbytes, k >= self._first_written)
             for set_argument, index in places[k]:
                 set_argument(index, buffer)
             buffers.append(buffer)
@@ -172,6 +178,73 @@ class _OnHost:
         return recorded, offsets, scalars
 
 
+class _SeveralResults:
+    """A repeated call with several results: a call of the last one, which writes the others."""
+
+    __slots__ = ("_call", "_make")
+
+    def __init__(self, call: Replay | _OnHost, others: Sequence[Any]) -> None:
+        """Keep what all calls have in common.
+
+        Args:
+            call: The call, whose arrays are the inputs, then all results but the last.
+            others: These results, if they are fresh; ``None`` in place of an array of the caller.
+        """
+        self._call = call
+        self._make: list[Callable[..., Any] | None] = []
+        for other in others:
+            if other is None:
+                self._make.append(None)
+            elif isinstance(call, _OnHost):
+                self._make.append(partial(new_host_array, other.shape, other.dtype))
+            else:
+                self._make.append(partial(_new_like, maker_like(other), other.nbytes))
+
+    def run(
+        self,
+        state: QueueState,
+        arrays: Sequence[Any],
+        out: Any = None,
+        scalars: tuple[Any, ...] = (),
+    ) -> Any:
+        """See :class:`Repeat`."""
+        given = [] if out is None else [array for array in out if array is not None]
+        for number, array in enumerate(given):
+            if isinstance(array, np.ndarray) and not array.flags.behaved:
+                return None
+            if overlap(array, (*arrays, *given[:number])):
+                return None
+        if isinstance(self._call, _OnHost):
+            others = [make() if make else out[k] for k, make in enumerate(self._make)]
+        else:
+            if given and reports_of(*arrays, *given):
+                return None
+            queue = (*arrays, *given)[0].queue
+            others = [make(state, queue) if make else out[k] for k, make in enumerate(self._make)]
+        last = None if out is None else out[-1]
+        result = self._call.run(state, (*arrays, *others), last, scalars)
+        if result is None:
+            return None
+        if isinstance(self._call, _OnHost):
+            fresh = zip(others, self._make, strict=True)
+            return (*(x[()] if make and not x.shape else x for x, make in fresh), result)
+        events = result.events
+        event = None if isinstance(events, QueueEvents) else events[-1]
+        del events  # for it counts who has the list
+        for other in others:
+            state.cover(other, event)
+            if not given:
+                other.reports = result.reports
+        return (*others, result)
+
+
+def _new_like(
+    make: Callable[..., Any], nbytes: int, state: QueueState, queue: cl.CommandQueue
+) -> Any:
+    """Return a fresh device array, in new memory, by a function of :func:`maker_like`."""
+    return make(queue, state.allocate(nbytes), state.new_events())
+
+
 def signature(arrays: Sequence[Any]) -> Key | None:
     """Return all that decides how a call on these arrays runs, or ``None`` if it is not remembered.
 
@@ -230,15 +303,19 @@ def remember(
             object that prepares a call; ``None`` if the call is not remembered.
         arrays: The inputs.
         call: The call, which is done.
-        views: What the kernels took the inputs and the result for.
+        views: What the kernels took the inputs and the results for.
         plan, scalars: What was enqueued, if anything.
-        out: The caller's array for the result.
+        out: The caller's array for the result; of several results, a tuple or ``None``.
         report: Values that kernels write in addition to the result, if any.
         scalars_vary: Whether the scalars may differ from call to call.
     """
     if key is None or plan is None:
         return
-    found = _repeat(arrays, call, views, plan, scalars, out, report)
+    *others, _ = call.results
+    if others:
+        found = _of_several(arrays, call, views, plan, scalars, out, report)
+    else:
+        found = _repeat(arrays, call, views, plan, scalars, out, report)
     if isinstance(key, Planning):
         key.arrays, key.again = tuple(arrays), found
     elif found is not None:
@@ -253,6 +330,28 @@ def remember(
                 home.direct.setdefault((*key[:2], *kinds), direct)
 
 
+def _of_several(
+    arrays: Sequence[Any],
+    call: Call,
+    views: Sequence[View],
+    plan: Plan,
+    scalars: tuple[Any, ...],
+    out: tuple[Any, ...] | None,
+    report: ReportSpec | None,
+) -> Repeat | None:
+    """As :func:`_repeat`, of a call with several results."""
+    *others, _ = call.results
+    given = (None,) * len(call.results) if out is None else out
+    if report is not None and not call.host and any(array is not None for array in given):
+        return None
+    everything = *arrays, *others
+    found = _repeat(everything, call, views, plan, scalars, given[-1], report, len(others))
+    if found is None:
+        return None
+    fresh = [other if array is None else None for other, array in zip(others, given, strict=False)]
+    return _SeveralResults(found, fresh)
+
+
 def _repeat(
     arrays: Sequence[Any],
     call: Call,
@@ -261,8 +360,12 @@ def _repeat(
     scalars: tuple[Any, ...] = (),
     out: Any = None,
     report: ReportSpec | None = None,
-) -> Repeat | None:
-    """Return a :class:`Repeat` of a call, or ``None`` where each call has to check its arrays."""
+    written: int = 0,
+) -> Replay | _OnHost | None:
+    """Return a repetition of a call, or ``None`` where each call has to check its arrays.
+
+    Kernels write the last ``written`` arrays, beside the result.
+    """
     state = call.state
     *inputs, result = views
     if not result.size or not state.in_order or any(not view.size for view in inputs):
@@ -274,11 +377,11 @@ def _repeat(
         if report is not None and out is not None:  # which may be of a kind without reports
             return None
         blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)
-        written = None
+        reported = None
         if report is not None:
             small = new_array(state, None, report.shape, report.dtype, state.empty_buffer)
-            written = ReportReplay(small, report.check)
-        return Replay(plan, scalars, everything, blank, written)
+            reported = ReportReplay(small, report.check)
+        return Replay(plan, scalars, everything, blank, reported)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
@@ -287,7 +390,7 @@ def _repeat(
     if len(orders) < len(everything) or not all(map(View.is_of, views, everything)):
         return None
     orders += [()] if out is None else []
-    return _OnHost(state, plan, scalars, result, orders, report)
+    return _OnHost(state, plan, scalars, result, orders, report, written)
 
 
 def _contiguous_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
