@@ -2,7 +2,7 @@
 
     python tools/fit_costs.py wgmma dispatch.json [more.json ...]
 
-It prints the figures of one row of ``portable_gpu/tuning/data/costs`` by which the estimates of
+It prints the figures of one row of ``portable_gpu/tuning/data/figures`` by which the estimates of
 that row's ways come nearest to their times, and what the choices would lose by them: the time of
 the way with the least estimate over that of the fastest way.  Nothing is written.  Needs SciPy.
 """
@@ -26,7 +26,7 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.variant import Variant
 from portable_gpu.targets import Target, example_target
-from portable_gpu.tuning import costs
+from portable_gpu.tuning import costs, figures
 from portable_gpu.tuning.table import TuningTable
 
 #: What the names of a row's ways begin with.
@@ -41,7 +41,7 @@ Measured = tuple[GemmProblem, Mapping[str, float]]
 
 def main(row: str, files: Sequence[str]) -> None:
     """Print the fit of one row."""
-    target, values = example_target("nvidia-sm90"), costs._rows()[row, costs.ANY]
+    target, values = example_target("nvidia-sm90"), figures._rows()[row, figures.ANY]
     measured = [item for file in files for item in _read(Path(file))]
     places = list(_figures(values))
     start = np.array([_get(values, place) for place in places])

@@ -1,52 +1,15 @@
-"""The costs of work on a device: the figures of the estimates of variants.
-
-The figures are rows of ``data/costs/*.json``, each for a device by its name, for a device class or
-for any device, with their evidence.  A row for a class was measured on one device of that class.
-The row for any device is used for classes without measurements: its figures order the variants of
-one problem, and are poor estimates of seconds.
-"""
+"""The costs of work on a device, on which every estimate of a variant rests."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from portable_gpu.dtypes import Element
-from portable_gpu.targets import Target
-
-C = TypeVar("C", bound="Costs")
-_DATA = Path(__file__).parent / "data" / "costs"
-#: The device of a row that serves every class without one.
-ANY = "any"
+from portable_gpu.tuning.figures import Figures
 
 
 @dataclass(frozen=True)
-class Costs:
-    """The figures of one kernel, or of the device; subclasses name them.
-
-    A field is a number, or numbers by name (of shape classes).
-    """
-
-    @classmethod
-    def of(cls: type[C], name: str, target: Target) -> C:
-        """The figures ``name`` of a target by its name, of its class, or else of any device."""
-        result: C = cls._of_device(name, target.facts.name, target.device_class)
-        return result
-
-    @classmethod
-    @cache
-    def _of_device(cls: type[C], name: str, device: str, device_class: str) -> C:
-        rows, devices = _rows(), (device, f"class:{device_class}", ANY)
-        values = next(rows[name, item] for item in devices if (name, item) in rows)
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
-
-
-@dataclass(frozen=True)
-class DeviceCosts(Costs):
+class DeviceCosts(Figures):
     """The costs that every estimate uses.
 
     Attributes:
@@ -94,12 +57,3 @@ def multiply_adds(compute: Element) -> int:
     """The cost of a multiply-add of a type, in multiply-adds of float32."""
     is_double = compute.itemsize // compute.components > 4
     return (4 if compute.complex else 1) * (2 if is_double else 1)
-
-
-@cache
-def _rows() -> dict[tuple[str, str], Mapping[str, Any]]:
-    result = {}
-    for path in sorted(_DATA.glob("*.json")):
-        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-            result[row["costs"], row["device"]] = row["values"]
-    return result

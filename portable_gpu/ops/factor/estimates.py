@@ -16,7 +16,8 @@ from portable_gpu.ops.factor.policy import (
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.recursive import half
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.figures import Figures
 
 Problem = CholeskyProblem | SolveProblem
 
@@ -53,7 +54,7 @@ class BlockSizes:
 
 
 @dataclass(frozen=True)
-class FactorCosts(Costs):
+class FactorCosts(Figures):
     """The costs of factorisations and solves.
 
     Attributes:

@@ -25,7 +25,8 @@ from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.figures import Figures
 
 FftPolicy: TypeAlias = CpuFftPolicy | GroupFftPolicy
 #: The rate of butterflies in scratch memory, relative to that of products in registers.
@@ -43,7 +44,7 @@ _LOCAL_BYTES = 1.0
 
 
 @dataclass(frozen=True)
-class JoinedCosts(Costs):
+class JoinedCosts(Figures):
     """The costs of two passes in one launch.
 
     Attributes:

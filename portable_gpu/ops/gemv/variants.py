@@ -10,12 +10,13 @@ from portable_gpu.ops.gemv.policy import real_bytes
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.variant import Variant, by_rule
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import TuningTable
 
 
 @dataclass(frozen=True)
-class GemvCosts(Costs):
+class GemvCosts(Figures):
     """What a product costs beside its traffic.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.ops.reduce.geometry import Geometry
@@ -11,22 +12,40 @@ from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.vectors import aligned_vector, doubled, fits, in_flight, widest_vector
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 
-# Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
-# of their rows a work-item is to have.
-_LEAST_STEPS, _LEAST_ROWS = 8, 8
-_COLUMN_GROUPS = 2
-# Results of more than so many blocks a compute unit have work-items enough: then no two share a
-# column, unless it has many rows.
-_PLENTY_OF_BLOCKS, _MANY_ROWS = 4, 128
-# Columns of so few rows are folded by one work-item each, all rows on their way at once.
-_FEW_ROWS = 8
-# Of float32 and 16-bit floats, groups of moments along columns of many rows have twice the
-# work-items, because a compute unit has registers for two groups only.
-_TALL, _TALL_SIZE = 512, 512
-# Lanes side by side along columns that no vectors fit, by the bytes of an element: a group reads
-# 1024 and 256 bytes of a row; of 2 bytes where columns are many (docs/experiments/reduce.md).
-_OFF_THE_GRID, _MANY_COLUMNS, _OFF_WIDE_GRID = {8: 128, 4: 64}, 4096, 64
+
+@dataclass(frozen=True)
+class ColumnFigures(Figures):
+    """The thresholds of the rules for columns on a GPU.
+
+    Attributes:
+        shared_steps: Steps of a group along a column from which on several groups share it: with
+            fewer, combining their results takes longer.
+        item_rows: Rows of a column that a work-item has at least.
+        groups: Groups for each compute unit; fewer than for rows.
+        many_blocks, many_rows: If results fill more than ``many_blocks`` blocks for each compute
+            unit, no two work-items share a column, unless it has more than ``many_rows`` rows.
+        few_rows: Columns of at most this number of rows are reduced by one work-item each, with all
+            loads in flight.
+        tall_rows, tall_group: From this number of rows on, groups of moments of 4-byte elements and
+            smaller ones have this number of work-items, because a compute unit has registers for
+            two groups only.
+        unaligned_lanes: Lanes side by side if no vectors fit, by the bytes of an element.
+        many_columns, many_lanes: Of other elements, the lanes if there are more columns than that.
+    """
+
+    shared_steps: int
+    item_rows: int
+    groups: int
+    many_blocks: int
+    many_rows: int
+    few_rows: int
+    tall_rows: int
+    tall_group: int
+    unaligned_lanes: Mapping[str, int]
+    many_columns: int
+    many_lanes: int
 
 
 def gpu_columns(
@@ -38,6 +57,7 @@ def gpu_columns(
     wanted: int,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Groups that have blocks of columns, or a part of one."""
+    figures = ColumnFigures.of("reduce columns", target)
     columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
     vector, widest, aligned = 1, 1, False
     if reduction.vectorizable:
@@ -56,24 +76,31 @@ def gpu_columns(
     while vectors > 1 and not fits(policy, target, reduction, vector * vectors, shared=vector):
         vectors //= 2
     # Fewer groups of a compute unit than for rows are faster (docs/experiments/reduce.md).
-    shared_by_all = wanted >= _COLUMN_GROUPS * target.compute_units
-    wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
+    most_groups = figures.groups * target.compute_units
+    shared_by_all = wanted >= most_groups
+    wanted = min(wanted, most_groups)
     lanes = policy.column_lanes
-    if reduction.name == "moment" and itemsize <= 4 and count >= _TALL and shared_by_all:
-        tall = replace(policy, group_size=min(_TALL_SIZE, target.max_work_group_size))
+    if (
+        reduction.name == "moment"
+        and itemsize <= 4
+        and count >= figures.tall_rows
+        and shared_by_all
+    ):
+        tall = replace(policy, group_size=min(figures.tall_group, target.max_work_group_size))
         if fits(tall, target, reduction, vector * vectors, shared=vector):
             size = max(size, tall.group_size)
     if vector == 1 < widest:
-        beside = _OFF_THE_GRID.get(itemsize, _OFF_WIDE_GRID if columns > _MANY_COLUMNS else 1)
-        lanes = min(size, max(lanes, beside))
+        adjacent = figures.many_lanes if columns > figures.many_columns else 1
+        adjacent = figures.unaligned_lanes.get(str(itemsize), adjacent)
+        lanes = min(size, max(lanes, adjacent))
     lanes = min(lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
     # Few rows are soon folded: work-items go side by side rather than share columns.
-    few = count <= _FEW_ROWS and not geometry.outer and not reduction.indexed
+    few = count <= figures.few_rows and not geometry.outer and not reduction.indexed
     if few:
         alone = -(-columns // (vector * vectors * target.compute_units))
         lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(alone)))
     lanes = max(lanes, size // ceil_power_of_two(max(1, count)))
-    lanes = _lanes_of_many(columns, vector * vectors, count, lanes, size, target)
+    lanes = _lanes_of_many(columns, vector * vectors, count, lanes, size, target, figures)
     block = lanes * vector * vectors
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = in_flight(
@@ -85,7 +112,7 @@ def gpu_columns(
         unroll = doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
     step = size // lanes * unroll
     # Two parts of a column pay only where blocks leave a third of the groups without work.
-    shared = count >= _LEAST_STEPS * step and 2 * wanted > 3 * tiles
+    shared = count >= figures.shared_steps * step and 2 * wanted > 3 * tiles
     parts = -(-wanted // tiles) if shared else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)
     kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
@@ -97,14 +124,20 @@ def gpu_columns(
 
 
 def _lanes_of_many(
-    columns: int, each: int, count: int, lanes: int, size: int, target: Target
+    columns: int,
+    each: int,
+    count: int,
+    lanes: int,
+    size: int,
+    target: Target,
+    figures: ColumnFigures,
 ) -> int:
     """Work-items side by side, of ``each`` columns, where columns fill the device by themselves."""
-    most = min(size, _LEAST_ROWS * size // max(1, count))
+    most = min(size, figures.item_rows * size // max(1, count))
     while lanes < size:
-        if lanes >= most and count > _MANY_ROWS:
+        if lanes >= most and count > figures.many_rows:
             break
-        blocks = 2 if lanes < most else _PLENTY_OF_BLOCKS
+        blocks = 2 if lanes < most else figures.many_blocks
         if columns <= blocks * lanes * each * target.compute_units:
             break
         lanes *= 2

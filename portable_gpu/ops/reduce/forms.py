@@ -29,13 +29,13 @@ def kernel_forms(
     alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
     wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
     if target.is_cpu:
-        along = cpu_rows(policy, reduction, geometry, wanted, unit)
+        along = cpu_rows(policy, target, reduction, geometry, wanted, unit)
     else:
         along = gpu_rows(policy, target, reduction, geometry, alignment, wanted, unit)
     forms = [_with_spread(reduction, geometry.inner, *along)]
     if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
         if target.is_cpu:
-            beside = cpu_columns(policy, reduction, geometry, wanted)
+            beside = cpu_columns(policy, target, reduction, geometry, wanted)
         else:
             beside = gpu_columns(policy, target, reduction, geometry, alignment, wanted)
         forms.append(_with_spread(reduction, geometry.kept[-1], *beside))

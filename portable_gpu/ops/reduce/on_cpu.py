@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition, split_elements
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.vectors import widest_vector
+from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 
-# Rows of at most so many elements are folded side by side on a CPU; what carries indices costs more
-# at a row's end, and is so of twice as many (docs/experiments/reduce.md).
-_CPU_SHORT = 256
-#: Columns of a work-item on a CPU at most: their accumulators are to stay in its L1 cache.
-_CPU_COLUMNS = 1024
-#: Rows that it folds into them at a time, at most.
-_CPU_ROWS = 8
+
+@dataclass(frozen=True)
+class CpuFigures(Figures):
+    """The thresholds of the rules on a CPU.
+
+    Attributes:
+        short_row: Rows of at most this number of elements are reduced side by side; of operators
+            with indices twice as many, because the end of a row costs more.
+        block_columns: Columns of a work-item at most: their accumulators should stay in L1.
+        block_rows: Rows that it adds to them at a time, at most.
+    """
+
+    short_row: int
+    block_columns: int
+    block_rows: int
 
 
 def cpu_rows(
-    policy: ReducePolicy, reduction: Reduction, geometry: Geometry, wanted: int, unit: bool
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    wanted: int,
+    unit: bool,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Rows on a CPU: short ones a vector's lane each, others one after the other."""
     n, rows = geometry.inner.size, geometry.rows
     strides = geometry.inner.strides[: len(reduction.streamed)]
     vector = widest_vector(policy, reduction) if unit and reduction.vectorizable else 1
     together = min(vector, max(1, policy.vector_bytes // 4))
-    short = n <= _CPU_SHORT * (2 if reduction.indexed else 1)
+    short_row = CpuFigures.of("reduce on CPUs", target).short_row
+    short = n <= short_row * (2 if reduction.indexed else 1)
     side_by_side = short and set(strides) == {1} and 1 < together <= rows
     # Each step waits for the one before, and where nothing is lifted there are more side by side.
     unroll = policy.unroll * (1 if reduction.block else 2)
@@ -44,14 +62,14 @@ def cpu_rows(
 
 
 def cpu_columns(
-    policy: ReducePolicy, reduction: Reduction, geometry: Geometry, wanted: int
+    policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, wanted: int
 ) -> tuple[ReduceForm, ReducePartition]:
     """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
-    columns = geometry.kept[-1].size
+    columns, figures = geometry.kept[-1].size, CpuFigures.of("reduce on CPUs", target)
     vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
     vector = vector if vector <= columns else 1
-    most = min(_CPU_COLUMNS, policy.column_bytes // reduction.inputs[0].itemsize)
-    unroll = min(_CPU_ROWS, reduction.block or _CPU_ROWS)
+    most = min(figures.block_columns, policy.column_bytes // reduction.inputs[0].itemsize)
+    unroll = min(figures.block_rows, reduction.block or figures.block_rows)
     form = ReduceForm(
         "columns", 1, 1, vector, max(1, most // vector), unroll, False, False, True,
         len(geometry.kept) - 1, len(geometry.outer),

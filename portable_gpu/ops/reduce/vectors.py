@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 
-# Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
-# columns that no vectors fit have 0.3 of the bandwidth otherwise.
-_IN_FLIGHT, _MOST_STEPS = 32, 8
+
+@dataclass(frozen=True)
+class LoadFigures(Figures):
+    """What keeps memory busy where single elements of columns are loaded.
+
+    Attributes:
+        item_bytes: Bytes of a work-item that should be in flight.
+        steps: Steps for them, at most.
+    """
+
+    item_bytes: int
+    steps: int
 
 
 def widest_vector(policy: ReducePolicy, reduction: Reduction) -> int:
@@ -57,8 +67,9 @@ def in_flight(
 
     With room for their states twice, for what is loaded and its addresses take registers too.
     """
-    enough = -(-_IN_FLIGHT // (width * reduction.inputs[0].itemsize))
-    wanted = min(most, _MOST_STEPS, enough)
+    figures = LoadFigures.of("reduce loads", target)
+    enough = -(-figures.item_bytes // (width * reduction.inputs[0].itemsize))
+    wanted = min(most, figures.steps, enough)
     return doubled(unroll, wanted, policy, target, reduction, width, room=2)
 
 

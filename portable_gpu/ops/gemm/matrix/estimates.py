@@ -18,7 +18,8 @@ from portable_gpu.ops.gemm.matrix.stores import by_lines, off_the_grid, with_roo
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 MOST_BATCH = 65535
@@ -30,7 +31,7 @@ _WIDE = 192
 
 
 @dataclass(frozen=True)
-class MatrixCosts(Costs):
+class MatrixCosts(Figures):
     """What takes time, in steps of the large tile but for the first.
 
     Attributes:
@@ -259,7 +260,7 @@ def takes(
 
 
 @dataclass(frozen=True)
-class RepackCosts(Costs):
+class RepackCosts(Figures):
     """What a first pass costs beside its traffic.
 
     Attributes:

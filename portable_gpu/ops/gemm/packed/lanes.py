@@ -13,7 +13,7 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs
+from portable_gpu.tuning.figures import Figures
 
 #: Work-items for each compute unit, where there are several; rows and columns of a tile.
 ITEMS, TILE = 16, 4
@@ -42,7 +42,7 @@ def takes(problem: GemmProblem, policy: PackedPolicy) -> bool:
 
 
 @dataclass(frozen=True)
-class SmallCosts(Costs):
+class SmallCosts(Figures):
     """Seconds that many small products take on one thread, by what they consist of.
 
     Attributes:

@@ -18,7 +18,8 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
@@ -111,7 +112,7 @@ class SkinnyKernel:
 
 
 @dataclass(frozen=True)
-class FewColumnsCosts(Costs):
+class FewColumnsCosts(Figures):
     """What the path costs beside its traffic.
 
     Attributes:

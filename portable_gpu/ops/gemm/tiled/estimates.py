@@ -11,7 +11,8 @@ from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import TuningTable
 
 _LEAST_DEPTH = 128  # of a part
@@ -23,7 +24,7 @@ _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)
-class TileCosts(Costs):
+class TileCosts(Figures):
     """What tiles cost; the unit of time is a multiply-add of a compute unit in the large tile.
 
     Attributes:
@@ -198,7 +199,7 @@ def _lines(problem: GemmProblem, subgroup: int, lanes: int) -> float:
 
 
 @dataclass(frozen=True)
-class DirectCosts(Costs):
+class DirectCosts(Figures):
     """What one work-item for each element of C costs.
 
     Attributes:
