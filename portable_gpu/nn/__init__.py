@@ -20,6 +20,7 @@ from portable_gpu.nn.activations import (
     tanh,
     tanh_backward,
 )
+from portable_gpu.nn.linear import linear, linear_backward
 
 __all__ = [
     "elu",
@@ -30,6 +31,8 @@ __all__ = [
     "hardswish_backward",
     "leaky_relu",
     "leaky_relu_backward",
+    "linear",
+    "linear_backward",
     "relu",
     "relu_backward",
     "sigmoid",
