@@ -55,19 +55,19 @@
 <% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
 % if tail:
     if (${last} && tail < ${a.steps}) {
-        ${panel.load_tail(a)}
-        ${panel.load_tail(b)}
+        ${panel.load(a, True)}
+        ${panel.load(b, True)}
     } else {
-        ${panel.load(a)}
-        ${panel.load(b)}
+        ${panel.load(a, False)}
+        ${panel.load(b, False)}
     }
 % else:
-    ${panel.load(a)}
-    ${panel.load(b)}
+    ${panel.load(a, False)}
+    ${panel.load(b, False)}
 % endif
 <% ahead = f"({last} ? {a.steps} - {a.steps}l * tiles : {a.steps}l)" if stagger else str(a.steps) %>\
-    a += ${ahead} * a_col;
-    b += ${ahead} * b_row;
+    ${panel.advance(a, ahead)}
+    ${panel.advance(b, ahead)}
 </%def>
 
 ## Store the registers to local memory.

@@ -1,6 +1,7 @@
 ## The stores of the sums of a group's tile to C: RESULT(acc, row, col) is the value of an element and STORE(p, v)
 ## stores it; m, n, c, c_row, c_col, first_row, first_col are in scope.
 
+<%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 
 ## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.  The
@@ -27,6 +28,26 @@
     }
 % endfor
 </%def>
+
+## Where C has a reader, the offsets of a work-item's rows (columns) are computed once.
+<%def name="gathered(tile)"><% side = problem.c.reader.side %>
+    const int first_s = (int)first_${side} + item_${side};
+% for s in offsets_of(tile, side):
+    const long c_at${s} = ${gather.offset("c", problem.c.reader, f"(first_s + {s})")};
+% endfor
+% for acc, row, first_col in tile.sums():
+% for j in range(tile.width_n):
+    {
+        const long row = first_row + item_row + ${row}, col = first_col + item_col + ${first_col + j};
+        if (row < m && col < n)
+            STORE(c + (${f"c_at{row} + col * c_col" if side == "row" else f"row * c_row + c_at{first_col + j}"}),
+                RESULT(${acc}${component(tile.width_n, j)}, row, col));
+    }
+% endfor
+% endfor
+</%def>
+<%! offsets_of = lambda tile, side: dict.fromkeys(
+    row if side == "row" else col + j for _, row, col in tile.sums() for j in range(tile.width_n)) %>
 
 ## For each i, row i of every work-item is copied to local memory, one line for a row of C, so that neighbouring
 ## work-items store neighbouring elements:

@@ -14,6 +14,8 @@
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="gather" file="/gemm/_gather.cl.mako"/>
+<%namespace name="strided" file="/gemm/_strided.cl.mako"/>
 ## NAME_raw: the type of one load, as in memory.  NAME_value(raw): its conversion to value_t, which is done before the
 ## store to local memory, so that no work-item waits for a load before the multiplications.
 <%def name="define(panel, compute)">
@@ -54,45 +56,21 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 #define ${n.upper()}_LOCAL(i, k, s) ${n}_local[(i) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
-## The places of this work-item's vectors: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0), in
-## bytes from the panel's start.  GPUs add an unsigned 32-bit offset to an address that is the same for
-## all work-items without extra instructions.  first: the first row of A (column of B); count: the rows.
-<%def name="place(panel, first, count)">
-<% n, w, type = panel.name, panel.width, panel.offset_type %>
-    ${n} += ${first} * ${n}_${panel.s_stride};
-    const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${w if panel.along == "s" else 1};
-    ${either_way.begin(panel) if panel.along == "either" else ""}
-% for i in range(panel.loads):
-    const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
-    const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last)
-        * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
-% endfor
-    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
+## The reader of the operand: _strided or _gather.
+##
+##   place(panel, first, count, begin)   where this work-item's loads are: in the tile (NAME_s0, NAME_k0 ...), and in
+##                                       in memory.  first: the first row of A (column of B); count: the number of rows;
+##                                       begin: the first step of k
+##   load(panel, ends)                   a step's panel, from memory to registers; ends: only `tail` of its steps exist
+##   advance(panel, steps)               along k
+<%def name="place(panel, first, count, begin)">
+${(gather if panel.reader else strided).place(panel, first, count, begin)}
 </%def>
-
-## Load a whole tile from global memory to registers.
-<%def name="load(panel)">
-<% n = panel.name %>
-% for i in range(panel.loads):
-% for piece in range(panel.pieces):
-    ${n}_r${panel.pieces * i + piece} =
-        *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${piece * f" + {n}_{panel.k_stride}"});
-% endfor
-% endfor
+<%def name="load(panel, ends)">
+${(gather if panel.reader else strided).load(panel, ends)}
 </%def>
-
-## Load the last tile, of which only `tail` steps of k exist.
-<%def name="load_tail(panel)">
-<% n, w = panel.name, panel.width %>
-% for i in range(panel.loads):
-% for piece in range(panel.pieces):
-% for j in range(w):
-<% ahead = j if panel.along == "k" else 0 %>\
-    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail
-        ? ${n.upper()}_AT(${n}_at${i})[${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
-% endfor
-% endfor
-% endfor
+<%def name="advance(panel, steps)">
+${(gather if panel.reader else strided).advance(panel, steps)}
 </%def>
 
 ## Store the registers to local memory.
@@ -115,4 +93,3 @@ ${either_way.store(panel, buffer)}<% return STOP_RENDERING %>\
 % endif
 % endfor
 </%def>
-<%! times = lambda factor, text: text if factor == 1 else f"{factor} * {text}" %>

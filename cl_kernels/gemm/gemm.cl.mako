@@ -72,12 +72,8 @@ ${choose_tile()}\
     const int tail = (int)(depth - ${K}l * (tiles - 1));
 % endif
 ${operands.locate(names, rank, "first_product + get_group_id(1)")}
-% if split:
-    a += k_first * a_col;
-    b += k_first * b_row;
-% endif
-${panel.place(a, "first_row", "m")}
-${panel.place(b, "first_col", "n")}
+${panel.place(a, "first_row", "m", "k_first" if split else "0")}
+${panel.place(b, "first_col", "n", "k_first" if split else "0")}
 ${registers.place(tile)}
 % if stagger:
     const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % tiles;
@@ -90,7 +86,9 @@ ${mainloop.run()}
         ${split_k.add_parts(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits")}
     }
 % endif
-% if policy.repack:
+% if problem.c.reader:
+${output.gathered(tile)}
+% elif policy.repack:
 ${output.repacked(tile, policy)}
 % else:
 ${triangle.store(problem, policy, lambda: output.direct(tile, store), lambda: output.direct(tile, 1))}

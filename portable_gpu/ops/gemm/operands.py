@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.reader import Table
 
 
 def strides(operands: Mapping[str, Operand]) -> dict[str, int]:
     """What stays of operands, by their names in the kernel."""
     result: dict[str, int] = {}
     for name, operand in operands.items():
-        result |= {f"{name}_row": operand.row, f"{name}_col": operand.col}
+        indices = {f"{name}_row": operand.row, f"{name}_col": operand.col}
+        if operand.reader is not None:
+            other = f"{name}_{'col' if operand.reader.side == 'row' else 'row'}"
+            indices = {} if operand.reader.table is not None else {other: indices[other]}
+            indices |= operand.reader.constants(name)
+        result |= indices
         result |= {f"{name}_batch{d}": step for d, step in enumerate(operand.batch)}
     return result
 
@@ -45,3 +51,12 @@ def as_given(operands: Iterable[str], transposed: bool = False) -> list[str]:
 def offsets(names: Iterable[str]) -> list[str]:
     """The names of the operands' offsets."""
     return [f"{name}_offset" for name in names]
+
+
+def tables(operands: Mapping[str, Operand]) -> dict[str, Table]:
+    """The tables of readers, by the kernel arguments that hold them."""
+    return {
+        f"{name}_steps": operand.reader.entries
+        for name, operand in operands.items()
+        if operand.reader is not None and operand.reader.table is not None
+    }

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.reader import Gather
 from portable_gpu.tuning.costs import DeviceCosts
 
 
@@ -24,6 +25,8 @@ class Operand:
         aligned_bytes: A power of two, at most 16, that divides the byte offset (from the start
             of its buffer) of the first element and of every row, or column, along which
             elements are adjacent.
+        reader: What reads it instead of the strides ``row`` and ``col``; of a result, instead of
+            one of them.
     """
 
     elem: Element
@@ -32,6 +35,12 @@ class Operand:
     batch: tuple[int, ...] = ()
     conj: bool = False
     aligned_bytes: int = 1
+    reader: Gather | None = None
+
+    def transpose(self) -> Operand:
+        """The transposed matrices."""
+        reader = None if self.reader is None else self.reader.transpose()
+        return replace(self, row=self.col, col=self.row, reader=reader)
 
 
 @dataclass(frozen=True)
@@ -85,10 +94,7 @@ class GemmProblem:
 
     @cached_property
     def _transpose(self) -> GemmProblem:
-        a, b, c = (
-            replace(operand, row=operand.col, col=operand.row)
-            for operand in (self.a, self.b, self.c)
-        )
+        a, b, c = (operand.transpose() for operand in (self.a, self.b, self.c))
         return replace(
             self, m=self.n, n=self.m, a=b, b=a, c=c, transposed=not self.transposed,
             triangle=_TRANSPOSED[self.triangle],

@@ -15,6 +15,7 @@ from portable_gpu.ops.gemm.operands import (
     extras,
     offsets,
     strides,
+    tables,
     triangle_tiles,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -72,6 +73,8 @@ class TiledPlan(Plan):
             "m": problem.m, "n": problem.n, "k": problem.k,
             **strides(operands), **extents(problem.batch),
         }  # fmt: skip
+        self._tables = {name: engine.upload(table) for name, table in tables(operands).items()}
+        self.kept_bytes = sum(table.size for table in self._tables.values())
         self._buffers = as_given(operands, tiling.transposed)
         self._scalars = [*offsets(self._buffers), "alpha", "beta"]
         self._space: SplitSpace | None = None
@@ -141,6 +144,7 @@ class TiledPlan(Plan):
                     self._scalars,
                     (units * policy.group_size, min(chunk, p.batch_size - first)),
                     (policy.group_size, 1),
+                    bound=self._tables,
                 )
             )
 
@@ -215,6 +219,8 @@ def _vector_loads(a: Panel, b: Panel) -> list[tuple[Any, int]]:
 
 def _store_width(problem: GemmProblem, width: int, aligned: bool) -> int:
     c = problem.c
+    if c.reader is not None:
+        return 1
     plain = c.elem.storage == problem.compute.real and not c.elem.complex
     plain &= not (c.elem.boolean and problem.epilogue)  # whose values are to become 0 or 1
     if not (aligned and plain and c.col == 1):

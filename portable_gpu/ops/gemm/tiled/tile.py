@@ -9,6 +9,7 @@ from typing import Literal
 from portable_gpu.codegen.operators import Sums, component, vector
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
+from portable_gpu.ops.gemm.reader import Gather
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.stagger import Stagger, stagger
 from portable_gpu.targets import Target
@@ -32,6 +33,7 @@ class Panel:
         aligned: Whether complex elements lie at multiples of their size.
         offset_type: C type that byte offsets inside the panel fit.
         pairs: Whether a value in local memory is a word of two neighbours along k.
+        reader: What reads the operand instead of two strides.
     """
 
     name: Literal["a", "b"]
@@ -47,6 +49,7 @@ class Panel:
     aligned: bool
     offset_type: Literal["uint", "long"]
     pairs: bool
+    reader: Gather | None = None
 
     @property
     def pack(self) -> int:
@@ -130,6 +133,16 @@ class Panel:
             return self._stepped("k", i)
         across, down = self._split(i)
         return across if self.along == "k" else down
+
+    @property
+    def rows(self) -> list[str]:
+        """The distinct values of :meth:`place_s` over all loads."""
+        return list(dict.fromkeys(self.place_s(i) for i in range(self.loads)))
+
+    @property
+    def columns(self) -> list[str]:
+        """The distinct values of :meth:`place_k` over all loads."""
+        return list(dict.fromkeys(self.place_k(i) for i in range(self.loads)))
 
     def _stepped(self, axis: str, i: int) -> str:
         """The place of load ``i`` from that of the first, by names of ``gemm/_panel.cl.mako``."""
@@ -296,7 +309,7 @@ def group_stagger(
     lines = (("row", a, problem.a.row, problem.a.col), ("col", b, problem.b.col, problem.b.row))
     result = {}
     for name, panel, pitch, k_step in lines:
-        if k_step == 1:
+        if k_step == 1 and not panel.reader:
             size = panel.elem.itemsize
             steps = length // panel.steps
             number = f"first_{name} / {panel.extent}"
@@ -309,6 +322,8 @@ def group_stagger(
 
 def takes_pairs(problem: GemmProblem, target: Target) -> bool:
     """Whether the target has an instruction for two products of A and B at once."""
+    if problem.a.reader or problem.b.reader:
+        return False
     return target.dot2 and problem.a.elem.name == problem.b.elem.name == "f16"
 
 
@@ -325,7 +340,7 @@ def panels(
 
     def one(name: Literal["a", "b"]) -> Panel:
         wide = panel(problem, policy, name, aligned, pairs, policy.vector)
-        if pairs or tight or wide.width == policy.vector > 1:
+        if wide.reader or pairs or tight or wide.width == policy.vector > 1:
             return wide
         single = panel(problem, policy, name, aligned, pairs, 1)
         in_step = single.group % single.extent == single.group % single.depth == 0
@@ -352,6 +367,10 @@ def panel(
     count = problem.m if name == "a" else problem.n
     s_step, k_step = (operand.row, operand.col) if name == "a" else (operand.col, operand.row)
     along: Literal["k", "s"] = "k" if step(k_step, problem.k) < step(s_step, count) else "s"
+    reader = operand.reader
+    if reader is not None:
+        along, widest = reader.along, min(widest, reader.width)
+        s_step, k_step = (0, 1) if along == "k" else (1, 0)
     packed = 2 if pairs and along == "k" else 1
     width = widest * packed
     if operand.elem.value != problem.compute.value or 1 not in (s_step, k_step):
@@ -382,6 +401,7 @@ def panel(
         aligned=aligned and operand.aligned_bytes % min(16, operand.elem.itemsize) == 0,
         offset_type="uint" if forwards and span * operand.elem.itemsize < 1 << 32 else "long",
         pairs=pairs,
+        reader=reader,
     )
 
 

@@ -1,0 +1,86 @@
+## Operands whose elements are gathered (portable_gpu.ops.gemm.reader.Gather).  Element (s, k) is at the offset
+##
+##   sum over axes d of s_d * NAME_axis{d}  +  NAME_steps[k % period].x  +  k / period * NAME_repeat
+##
+## and is zero where a place, s_d * NAME_pitch{d} + NAME_steps[k % period].y (.z, .w), is not in [0, NAME_bound{d}).
+## A panel's work-item keeps the offset and the places of its rows s (NAME_row0 ...) in registers, and reads an entry of
+## the table for each k.
+##
+##   parameters(name, reader)       , int NAME_axis1_size, long NAME_axis0 ...
+##   offset(name, reader, index)    C expression: the offset of `index`, without that of its step
+##   place, load, advance           of a panel: see _panel
+
+<%def name="parameters(name, reader)"><% first = reader.rank - reader.places %>\
+${"".join(f", int {name}_axis{d}_size" for d in range(1, reader.rank))}\
+${"".join(f", long {name}_axis{d}" for d in range(reader.rank))}\
+${"".join(f", int {name}_pitch{d}, int {name}_bound{d}" for d in range(first, reader.rank))}\
+% if reader.table is not None:
+, __global const ${reader.entry_type} *restrict ${name}_steps\
+% if reader.wraps:
+, int ${name}_period, long ${name}_repeat\
+% endif
+% else:
+, long ${name}_${"col" if reader.side == "row" else "row"}\
+% endif
+</%def>
+
+<%def name="offset(name, reader, index)">\
+${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
+</%def>
+
+## The work-item's rows and steps; equal ones are kept once.
+<%def name="place(panel, first, count, begin)"><% n, r = panel.name, panel.reader %>
+    const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - 1;
+% for i in range(panel.loads):
+    const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
+% endfor
+% for u, s in enumerate(panel.rows):
+    const int ${n}_index${u} = (int)${first} + min(${s}, ${n}_last);
+<% digits = axes.digits(f"{n}_axis", r.rank, f"{n}_index{u}") %>\
+    __global const ${panel.elem.name}_t *const ${n}_row${u} = ${n} + (${axes.offset("axis", n, digits)});
+% for d in range(r.rank - r.places, r.rank):
+    const int ${n}_row${u}_place${d} = ${digits[d]} * ${n}_pitch${d};
+% endfor
+% endfor
+% for v, k in enumerate(panel.columns):
+% if r.wraps:
+    int ${n}_at${v} = (int)((${begin} + ${k}) % ${n}_period);
+    long ${n}_far${v} = (${begin} + ${k}) / ${n}_period * ${n}_repeat;
+% else:
+    int ${n}_at${v} = (int)(${begin}) + ${k};
+% endif
+% endfor
+    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads))};
+</%def>
+
+## Load a step's panel.  ends: only the first `tail` of its k exist.
+<%def name="load(panel, ends)"><% n, r, first = panel.name, panel.reader, panel.reader.rank - panel.reader.places %>\
+    {
+% for v, k in enumerate(panel.columns):
+        const ${r.entry_type} e${v} = ${f"{k} >= tail ? ({r.entry_type})(0) : " if ends else ""}${n}_steps[${n}_at${v}];
+% endfor
+% for i in range(panel.loads):
+<%
+u, v = panel.rows.index(panel.place_s(i)), panel.columns.index(panel.place_k(i))
+entry = f"e{v}.x" if r.places else f"e{v}"
+inside = [f"(uint)({n}_row{u}_place{d} + e{v}.{'yzw'[d - first]}) < (uint){n}_bound{d}" for d in range(first, r.rank)]
+inside += [f"{panel.columns[v]} < tail"] if ends else []
+element = f"*(__global const {n}_raw *)({n}_row{u} + ({entry}{f' + {n}_far{v}' if r.wraps else ''}))"
+%>\
+        ${n}_r${i} = ${f"{' && '.join(inside)} ? {element} : ({n}_raw)(0)" if inside else element};
+% endfor
+    }
+</%def>
+
+## Advance by a panel's steps.  A period has at least as many.
+<%def name="advance(panel, steps)"><% n = panel.name %>\
+% for v in range(len(panel.columns)):
+    ${n}_at${v} += ${steps};
+% if panel.reader.wraps:
+    if (${n}_at${v} >= ${n}_period) {
+        ${n}_at${v} -= ${n}_period;
+        ${n}_far${v} += ${n}_repeat;
+    }
+% endif
+% endfor
+</%def>

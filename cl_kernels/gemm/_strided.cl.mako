@@ -1,0 +1,49 @@
+## The reader of a panel whose operand has two strides (see _panel): element (s, k) is at s * s_stride + k * k_stride.
+<%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
+
+## Positions in memory (NAME_at0 ...) are bytes from the panel's start.  GPUs add an unsigned 32-bit offset to an
+## address that is the same for all work-items without extra instructions.
+<%def name="place(panel, first, count, begin)">
+<% n, w, type = panel.name, panel.width, panel.offset_type %>
+    ${n} += ${first} * ${n}_${panel.s_stride}${f" + {begin} * {n}_{panel.k_stride}" if begin != "0" else ""};
+    const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${w if panel.along == "s" else 1};
+    ${either_way.begin(panel) if panel.along == "either" else ""}
+% for i in range(panel.loads):
+    const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
+    const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last)
+        * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
+% endfor
+    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
+</%def>
+
+<%def name="load(panel, ends)">
+${elements(panel) if ends else vectors(panel)}
+</%def>
+
+<%def name="vectors(panel)">
+<% n = panel.name %>
+% for i in range(panel.loads):
+% for piece in range(panel.pieces):
+    ${n}_r${panel.pieces * i + piece} =
+        *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${piece * f" + {n}_{panel.k_stride}"});
+% endfor
+% endfor
+</%def>
+
+<%def name="elements(panel)">
+<% n, w = panel.name, panel.width %>
+% for i in range(panel.loads):
+% for piece in range(panel.pieces):
+% for j in range(w):
+<% ahead = j if panel.along == "k" else 0 %>\
+    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail
+        ? ${n.upper()}_AT(${n}_at${i})[${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
+% endfor
+% endfor
+% endfor
+</%def>
+
+<%def name="advance(panel, steps)">
+    ${panel.name} += ${steps} * ${panel.name}_${panel.k_stride};
+</%def>
+<%! times = lambda factor, text: text if factor == 1 else f"{factor} * {text}" %>

@@ -1,0 +1,98 @@
+"""Readers: how the indices of an operand's elements become places in memory.
+
+An operand of :class:`~portable_gpu.ops.gemm.problem.GemmProblem` is read by two strides, or by a
+:class:`Gather`, for operands that are not stored as matrices, such as the windows of a convolution.
+``cl_kernels/gemm/_gather.cl.mako`` is the device's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+#: The offset of a step, and its place along each checked axis.
+Table = np.ndarray[Any, np.dtype[np.int32]]
+
+
+@dataclass(frozen=True)
+class Gather:
+    """A reader by an index over several axes and a table of steps.
+
+    One index of the operand, ``s``, runs over axes (the last one fastest); the other one, ``k``,
+    through a table.  The element at (s, k) is at the offset::
+
+        sum over axes d of s_d * strides[d]  +  table[k % period].offset  +  k // period * repeat
+
+    and it is zero where a place, ``s_d * pitches[d] + table[k % period].place[d]``, is not in
+    [0, bounds[d]) for one of the last axes.  A result has no table: ``k`` is read by a stride.
+
+    Attributes:
+        side: Whether rows or columns of the operand run over axes.
+        extents, strides: Of the axes.  Extents of inner axes and strides are kernel arguments.
+        pitches, bounds: Of the last axes, as many as have a place.
+        table: Makes the table, of shape (period, 1 + places); ``None`` for a result.
+        period: The length of the table.
+        repeat: The offset from a period to the next, in elements; 0 if there is only one.
+        along: The index along which elements are adjacent in memory.
+        width: The number of elements along ``k`` that are adjacent, and have the same place.
+    """
+
+    side: Literal["row", "col"]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    pitches: tuple[int, ...] = ()
+    bounds: tuple[int, ...] = ()
+    table: Callable[[], Table] | None = field(default=None, compare=False)
+    period: int = 0
+    repeat: int = 0
+    along: Literal["k", "s"] = "s"
+    width: int = 1
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.extents)
+
+    @property
+    def places(self) -> int:
+        """The number of axes that have a place."""
+        return len(self.pitches)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the table is read more than once."""
+        return self.repeat != 0
+
+    @property
+    def entry_type(self) -> str:
+        """C type of an entry of the table."""
+        return ("int", "int2", "int4", "int4")[self.places]
+
+    @cached_property
+    def entries(self) -> Table:
+        """The table, as the kernel reads it."""
+        assert self.table is not None
+        table = self.table()
+        width = {"int": 1, "int2": 2, "int4": 4}[self.entry_type]
+        padded = np.zeros((len(table), width), np.int32)
+        padded[:, : table.shape[1]] = table
+        return padded
+
+    def transpose(self) -> Gather:
+        """The reader of the transposed operand."""
+        return replace(self, side="col" if self.side == "row" else "row")
+
+    def constants(self, name: str) -> dict[str, int]:
+        """The kernel arguments of operand ``name`` that are numbers."""
+        first = self.rank - self.places
+        result = {f"{name}_axis{d}": stride for d, stride in enumerate(self.strides)}
+        result |= {f"{name}_axis{d}_size": n for d, n in enumerate(self.extents) if d}
+        result |= {f"{name}_pitch{first + j}": pitch for j, pitch in enumerate(self.pitches)}
+        result |= {f"{name}_bound{first + j}": bound for j, bound in enumerate(self.bounds)}
+        if self.wraps:
+            result |= {f"{name}_period": self.period, f"{name}_repeat": self.repeat}
+        return result
