@@ -28,16 +28,10 @@ from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.staging import Staging
 from portable_gpu.targets import Target, detect
+from portable_gpu.tuning.costs import ThreadCosts
 from portable_gpu.tuning.table import TuningTable
 
 T = TypeVar("T")
-
-# Estimates of the bytes and flop of one CPU thread per second, by which a call's thread is chosen.
-_BYTES = 30e9
-_FLOP = 30e9
-# Seconds by which PoCL's worker threads delay work.  On idle processors they take 45 us to start
-# and to report, and more if the program computes between its calls.
-_WAKING = 150e-6
 
 _MAX_PLANS = 4096
 #: Flags of buffers on the caller's memory.
@@ -204,7 +198,7 @@ class Engine(Closing):
 
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
         """The engine of a call on NumPy arrays: :attr:`caller` for small work, or itself."""
-        if self.caller is None or not one_is_enough(nbytes, flop, self.target.compute_units):
+        if self.caller is None or not one_is_enough(nbytes, flop, self.target):
             return self
         return self.caller
 
@@ -355,15 +349,16 @@ class Engine(Closing):
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def one_is_enough(nbytes: int, flop: int, units: int) -> bool:
+def one_is_enough(nbytes: int, flop: int, target: Target) -> bool:
     """Whether one thread of a CPU finishes before all threads would, which have to be woken.
 
     Args:
         nbytes, flop: The bytes and flop of the work.
-        units: The number of threads.
+        target: The device, whose compute units are the threads.
     """
-    seconds = max(nbytes / _BYTES, flop / _FLOP)  # of one thread
-    return seconds * (units - 1) <= _WAKING * units
+    costs, units = ThreadCosts.of("calling thread", target), target.compute_units
+    seconds = max(nbytes / costs.bandwidth, flop / costs.flop)  # of one thread
+    return seconds * (units - 1) <= costs.waking * units
 
 
 def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:

@@ -52,6 +52,9 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     # knows the group's size uses fewer registers, and spills, if that makes one more group
     # resident (docs/experiments/reduce.md).
     out.set("unbound_group", 256, "derived", "there is room for all registers of 256 work-items")
+    out.set("sector_bytes", 32, "derived", "caches move sectors of 32 bytes (CUDA's guide)")
+    out.set("local_banks", 32, "derived", "banks of shared memory (CUDA's guide)")
+    out.set("simds", 4, "derived", "partitions of a multiprocessor")
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
         # Larger static arrays than the reported 48 KiB build and run.

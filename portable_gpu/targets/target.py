@@ -106,6 +106,9 @@ class Target:
         launch_events: Whether a launch with an event takes the device no longer than without.
         memory_channels: Channels over which memory is interleaved; 0 if not known.
         channel_bytes: Adjacent bytes that belong to one channel.
+        sector_bytes: The smallest piece of memory that a GPU reads.
+        local_banks: Words of 4 bytes that local memory serves at once.
+        simds: SIMDs of a compute unit, each with registers for at least two sub-groups.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
@@ -146,6 +149,9 @@ class Target:
     launch_events: bool
     memory_channels: int
     channel_bytes: int
+    sector_bytes: int
+    local_banks: int
+    simds: int
     forced: bool = False
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
 

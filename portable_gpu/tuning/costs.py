@@ -35,6 +35,20 @@ class DeviceCosts(Figures):
         return (in_line + max(in_line, launches * self.enqueue)) / 2
 
 
+@dataclass(frozen=True)
+class ThreadCosts(Figures):
+    """The costs by which a call on a CPU runs on the calling thread, or on the worker threads.
+
+    Attributes:
+        bandwidth, flop: Bytes and flop of one thread per second.
+        waking: Seconds by which worker threads delay work.
+    """
+
+    bandwidth: float
+    flop: float
+    waking: float
+
+
 #: The factor by which reading takes longer if each element is in another line of memory.
 MOST_WASTE = 8.0
 

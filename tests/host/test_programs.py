@@ -83,7 +83,7 @@ def test_random_sizes_share_programs(
     drawn = next(item for item in BENCHMARKS[operation].random if item.name == sizes)
     texts = set()
     for _, case in random_cases([HuntRow(operation, drawn, "float32")], SHAPES, seed, True):
-        alone = one_is_enough(case.bytes, case.flop, target.compute_units)
+        alone = one_is_enough(case.bytes, case.flop, target)
         device_of_case = replace(target, compute_units=1 if alone else target.compute_units)
         best = best_of(every_way(case, device_of_case), device_of_case)
         texts |= {spec.key for spec in best.texts()}

@@ -22,6 +22,7 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _MAX_INT = (1 << 31) - 1
@@ -29,9 +30,18 @@ _MAX_INT = (1 << 31) - 1
 _PASSED = {"char": "int", "short": "int", "uchar": "uint", "ushort": "uint"}
 #: A work-item computes at most this many elements, because the kernel unrolls all of them.
 _MAX_ELEMENTS = 32
-#: The number of groups resident on a compute unit of a GPU.  With fewer groups than that, fewer
-#: memory accesses are in flight.
-_RESIDENT_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class TileFigures(Figures):
+    """The threshold of the rule for tiles on a GPU.
+
+    Attributes:
+        resident_groups: Groups resident on a compute unit.  With fewer groups than that, fewer
+            memory accesses are in flight, so tiles are smaller.
+    """
+
+    resident_groups: int
 
 
 @dataclass(frozen=True)
@@ -264,7 +274,8 @@ def _tiles(
     vectors = -(-columns // vector)
     lanes = _lanes(vectors, rows, size, target.subgroup_size)
     unroll = max(1, min(policy.unroll, _MAX_ELEMENTS // vector))
-    while unroll > 1 and rows * vectors < _RESIDENT_GROUPS * size * unroll * target.compute_units:
+    resident = TileFigures.of("elementwise", target).resident_groups * target.compute_units
+    while unroll > 1 and rows * vectors < resident * size * unroll:
         unroll //= 2  # smaller tiles give more groups
     across = max(
         (1 << k for k in range(unroll.bit_length())),

@@ -20,8 +20,6 @@ from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
 from portable_gpu.targets import Target
 
-#: 32-bit words that local memory serves at once.
-_BANKS = 32
 #: A source or target of which neighbours access fewer adjacent bytes than this is staged through
 #: local memory, if it has more bytes than ``_MIN_STAGED_BYTES`` for each compute unit.
 _MIN_ADJACENT_BYTES, _MIN_STAGED_BYTES = 64, 4096
@@ -34,11 +32,9 @@ _PACKED_BYTES, _PACKED_LENGTH = 2048, 2048
 _EXTRA_REGISTERS, _TWIDDLE_REGISTERS = 28, 20
 #: The largest prime radix for which that holds: 37 numbers of complex64 take 167 registers in all.
 _SMALL_PRIMES = 13
-#: SIMDs of a compute unit, each with registers for at least two sub-groups.
-_SIMDS = 4
-#: Bytes of a memory sector; the part of the compute units that should have a group; and that part
-#: if more groups would mean adjacent columns of less than a sector.
-_SECTOR, _BUSY, _BUSY_FEW_COLUMNS = 32, 0.75, 0.35
+#: The part of the compute units that should have a group; and that part if more groups would mean
+#: adjacent columns of less than a sector.
+_BUSY, _BUSY_FEW_COLUMNS = 0.75, 0.35
 #: Groups hold twice as many adjacent columns if these do not start at a sector, as long as a group
 #: then has at most this part of the largest number of work-items.
 _MAX_UNALIGNED_GROUP = 0.5
@@ -90,7 +86,7 @@ def group_shape(
     max_slots = ceil_power_of_two(-(-pass_.lanes // pass_.planes))
     slots = min(floor_power_of_two(slots_for_access), max_slots)
     may_be_single = not any(across) or (all(across) and not pass_.whole)
-    sector = _SECTOR // (2 * pass_.real.itemsize)
+    sector = target.sector_bytes // (2 * pass_.real.itemsize)
     min_slots = 1 if may_be_single else sector
     while slots > min_slots and slots * items > target.subgroup_size:
         small = 2 * slots * items <= target.max_work_group_size
@@ -226,13 +222,15 @@ def _register_options(
 def uses_half_the_registers(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     """Whether the numbers of a group take half of the registers of a compute unit."""
     words = 2 * shape.held * shape.group * pass_.real.itemsize // 4
-    return words >= _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
+    return words >= target.simds * target.subgroup_size * min(target.resident_registers, 254)
 
 
 def limits_unit_to_one_group(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     """Whether the registers of a compute unit hold only one group."""
     words = 2 * shape.held * pass_.real.itemsize // 4 + 2 * _EXTRA_REGISTERS
-    return shape.group * words > _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
+    return shape.group * words > target.simds * target.subgroup_size * min(
+        target.resident_registers, 254
+    )
 
 
 def _fits(shape: GroupShape, pass_: Pass, target: Target) -> bool:
@@ -248,7 +246,7 @@ def _fits(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     if prime > _SMALL_PRIMES:
         extra = _EXTRA_REGISTERS + 7 * prime // 4
     needed = words * (2 * shape.held + extra)
-    on_simd = -(-shape.group // (_SIMDS * target.subgroup_size))
+    on_simd = -(-shape.group // (target.simds * target.subgroup_size))
     available = min(target.registers, 2 * target.resident_registers // on_simd)
     return (
         shape.group <= target.max_work_group_size
@@ -264,7 +262,7 @@ def _slots_for_sectors(
     if not across:
         return 1
     slots = max(1, policy.beside * 2 // (side.rendered.components * pass_.planes))
-    unaligned = side.row * side.rendered.components * pass_.real.itemsize % _SECTOR
+    unaligned = side.row * side.rendered.components * pass_.real.itemsize % target.sector_bytes
     fits = 2 * slots * items <= _MAX_UNALIGNED_GROUP * target.max_work_group_size
     return 2 * slots if unaligned and fits else slots
 
@@ -294,7 +292,7 @@ def _shape(
         staged[0] = True
     after = source if staged[1] else target_across
     before = after if staged[0] else source
-    banks = _BANKS * 4 // pass_.real.itemsize
+    banks = target.local_banks * 4 // pass_.real.itemsize
     rows = pass_.n
     if length > pass_.n:  # the rows of a chirp convolution that are not padding
         rows = -(-radices[0] // 2) * (length // radices[0])

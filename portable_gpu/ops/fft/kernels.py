@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any, TypeAlias
@@ -29,18 +29,36 @@ from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.figures import Figures
 
 FftPolicy: TypeAlias = CpuFftPolicy | GroupFftPolicy
-#: The rate of butterflies in scratch memory, relative to that of products in registers.
-_EFFICIENCY = 0.3
-#: The relative time of moving numbers, by their orientation.
-_ORIENTATIONS = {"across": 1.0, "along": 1.15, "any": 4.0}
-#: Bytes of a memory sector of a GPU.
-_SECTOR = 32
-#: The part of a sector that adjacent numbers take in addition if they do not start at a sector.
-_STRADDLES = 0.5
-#: The relative time of accessing columns of a sector or less: see tools/column_copies.py.
-_SHORT_RUN = 1.2
-#: Bytes of local memory that a compute unit of a GPU moves in the time of a multiply-add.
-_LOCAL_BYTES = 1.0
+
+
+@dataclass(frozen=True)
+class CpuPassCosts(Figures):
+    """The costs of a pass on a CPU.
+
+    Attributes:
+        efficiency: The rate of butterflies in scratch memory, relative to that of products in
+            registers.
+        orientations: The relative time of moving numbers, by their orientation.
+    """
+
+    efficiency: float
+    orientations: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class PassCosts(Figures):
+    """The costs of a pass on a GPU.
+
+    Attributes:
+        straddles: The part of a sector that adjacent numbers take in addition if they do not start
+            at a sector.
+        short_run: The relative time of accessing columns of a sector or less.
+        local_bytes: Bytes of local memory that a compute unit moves in the time of a multiply-add.
+    """
+
+    straddles: float
+    short_run: float
+    local_bytes: float
 
 
 @dataclass(frozen=True)
@@ -103,9 +121,11 @@ def _cpu_seconds(
         cpu.strips(pass_, policy) * policy.vector * pass_.n * (2.5 * log2(pass_.n + 1) + 4)
         for pass_ in passes
     )
-    wait = sum(_ORIENTATIONS[side.rendered.layout] for side in (passes[0].source, last.target)) / 2
+    figures = CpuPassCosts.of("fft on CPUs", target)
+    ends = passes[0].source, last.target
+    wait = sum(figures.orientations[side.rendered.layout] for side in ends) / 2
     return overlapped(
-        computing / (_rate(last, costs) * _EFFICIENCY * units),
+        computing / (_rate(last, costs) * figures.efficiency * units),
         wait * moved(passes) / (costs.bandwidth * units),
     )
 
@@ -159,6 +179,7 @@ def _group_parts(
     pass_: Pass, plan: GroupShape, target: Target, costs: DeviceCosts
 ) -> tuple[float, float, float]:
     """Seconds of computing, of reading and of writing, each without the others."""
+    figures, sector = PassCosts.of("fft passes", target), target.sector_bytes
     count = groups(pass_, plan)
     units = min(count, target.compute_units)
     numbers = count * plan.slots * plan.length * (2 if plan.back else 1)
@@ -170,17 +191,17 @@ def _group_parts(
         if across:
             step, together = rows.lane, min(plan.slots * pass_.planes, pass_.lanes)
         used = size * together if abs(step) == 1 else size
-        sectors = -(-used // _SECTOR) * _SECTOR
-        waste = sectors / used * (_SHORT_RUN if across and sectors == _SECTOR else 1)
-        if across and rows.row * size % _SECTOR:
-            waste += _STRADDLES * _SECTOR / used
+        sectors = -(-used // sector) * sector
+        waste = sectors / used * (figures.short_run if across and sectors == sector else 1)
+        if across and rows.row * size % sector:
+            waste += figures.straddles * sector / used
         tables = 2 * itemsize if rows.factor == "lanes" else 0
         moved = waste * (size + tables) * rows.rows * pass_.count
         moving.append(moved / (costs.bandwidth * units))
     each = sum(_each(stage.radix) for stage in plan.stages)
     butterflies = numbers * each / (_rate(pass_, costs) * units)
     trips = len(plan.stages) - 1 + plan.staged_source + plan.staged_target
-    exchanged = numbers * 4 * itemsize * trips / (_LOCAL_BYTES * costs.multiply_adds * units)
+    exchanged = numbers * 4 * itemsize * trips / (figures.local_bytes * costs.multiply_adds * units)
     return butterflies + exchanged, moving[0], moving[1]
 
 

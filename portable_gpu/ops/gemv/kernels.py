@@ -19,22 +19,47 @@ from portable_gpu.ops.stagger import stagger
 from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import MOST_WASTE, stride_waste
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _MOST_PARTS = 4096
-# CPU.  Rows within a page are read one after the other: side by side, the hardware sees no stream
-# to prefetch; but a few bytes of each are one stream all the same, and what lies in the second
-# cache needs none.  Parts of a block are added by one thread.  Few vectors without a tail are
-# written out, not looped.
-_SHORT = 256
-_CPU_PARTS = 16
-_WRITTEN_OUT = 16
-# The least loads of each work-item of a work-group that has a row to itself.
-_LONG = 4
-# The time of dot_rows over that of long_rows on long rows; and the factor of long_rows on rows of
-# half that length, where work-items have nothing to load.
-_LONG_BY_LANES, _SHORT_BY_GROUPS = 1.05, 1.5
-_MOST_SHARED = 16  # steps of lanes that share vectors
+
+
+@dataclass(frozen=True)
+class GemvRowFigures(Figures):
+    """The thresholds and factors of the kernels on a GPU that go along rows.
+
+    Attributes:
+        long_loads: Loads of each work-item from which on a row is long enough for a work-group.
+        by_lanes: The time of a long row by lanes of a sub-group, relative to that by a group.
+        short_by_group: The factor of the time of a row that is too short for a group.
+        shared_steps: Steps of a row, at most, for which lanes share interleaved vectors.
+    """
+
+    long_loads: int
+    by_lanes: float
+    short_by_group: float
+    shared_steps: int
+
+
+@dataclass(frozen=True)
+class GemvCpuFigures(Figures):
+    """The thresholds of the kernels on a CPU.
+
+    Attributes:
+        short_row: Rows of more bytes than this, within a page, are read one after the other: side
+            by side, the hardware recognises no stream to prefetch.
+        parts: Parts of a block at most, because one thread adds them.
+        written_out: Vectors of a row, at most, that the kernel writes out instead of a loop.
+    """
+
+    short_row: int
+    parts: int
+    written_out: int
+
+
+def _row_figures(target: Target) -> GemvRowFigures:
+    return GemvRowFigures.of("gemv rows", target)
 
 
 @dataclass(frozen=True)
@@ -122,7 +147,7 @@ def _long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Ite
         "x_vector": _x_vector(p, V), "x_together": _together(p), "acc": acc,
     }  # fmt: skip
     nbytes = blocks * parts * acc.bytes if parts > 1 else 0
-    slowdown = 1.0 if _are_long(p, policy, V) else _SHORT_BY_GROUPS
+    slowdown = 1.0 if _are_long(p, policy, V, target) else _row_figures(target).short_by_group
     yield GemvKernel(
         "long_rows", context, size, blocks, parts, part_size, R, nbytes, row,
         f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
@@ -131,9 +156,9 @@ def _long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Ite
     )  # fmt: skip
 
 
-def _are_long(p: GemvProblem, policy: RowPolicy, V: int) -> bool:
+def _are_long(p: GemvProblem, policy: RowPolicy, V: int, target: Target) -> bool:
     """Whether rows are long enough for a work-group each."""
-    return p.n >= _LONG * policy.long_group_size * V
+    return p.n >= _row_figures(target).long_loads * policy.long_group_size * V
 
 
 def _row_vectors(p: GemvProblem, policy: RowPolicy, target: Target) -> tuple[int, int]:
@@ -149,7 +174,7 @@ def _dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Gemv
         return _shared_rows(p, target, row)
     policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
-    slowdown = _LONG_BY_LANES if _are_long(p, policy, V) else 1.0
+    slowdown = _row_figures(target).by_lanes if _are_long(p, policy, V, target) else 1.0
     few = max(1, policy.lanes // 4)
     lanes = few if p.n <= few * V else policy.lanes
     size = _fitting(policy.group_size, R, p, target)
@@ -261,7 +286,7 @@ def _columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -> Ge
 
 def _cpu_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvKernel:
     """Rows in the order of memory; short and long ones side by side, to share the loads of x."""
-    policy = row.policy
+    policy, figures = row.policy, GemvCpuFigures.of("gemv on CPUs", target)
     unit = p.a_sum == 1
     V, R = policy.vector if unit else 1, policy.rows
     wanted = _groups(p, target, policy)
@@ -271,8 +296,10 @@ def _cpu_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Gemv
     parts, part_size = _parts(p.n, enough, V)
     nbytes = p.n * p.elem.itemsize
     is_near = p.m * nbytes <= L2_BYTES
-    whole = p.n // V if unit and p.n % V == 0 and p.n // V <= _WRITTEN_OUT else 0
-    side_by_side = not whole and (not unit or is_near or not _SHORT < nbytes <= PAGE_BYTES)
+    whole = p.n // V if unit and p.n % V == 0 and p.n // V <= figures.written_out else 0
+    side_by_side = not whole and (
+        not unit or is_near or not figures.short_row < nbytes <= PAGE_BYTES
+    )
     context = {
         **_context(p, V, R, unit, parts > 1), "U": policy.unroll, "side_by_side": side_by_side,
         "tail": "none" if V == 1 or whole else "across" if p.n < V else "inside",
@@ -299,7 +326,10 @@ def _cpu_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     wanted = _groups(p, target, policy)
     # A block of a row should be long enough for the hardware's prefetch: 2 KiB.
     short = max(V * U, 2048 // p.elem.itemsize)
-    blocks = max(_ceil(p.m, most), min(_ceil(wanted, _CPU_PARTS), _ceil(p.m, short)))
+    blocks = max(
+        _ceil(p.m, most),
+        min(_ceil(wanted, GemvCpuFigures.of("gemv on CPUs", target).parts), _ceil(p.m, short)),
+    )
     block = min(most, _ceil(_ceil(p.m, blocks), V) * V)
     blocks = _ceil(p.m, block)
     enough = min(wanted // blocks, p.n // (8 * R)) if 2 * blocks <= wanted else 1
@@ -372,7 +402,8 @@ def _are_shared(p: GemvProblem, target: Target, policy: RowPolicy) -> bool:
         return False
     lanes = max(1, policy.lanes // 4)
     groups = p.m * p.vectors // 2 // max(1, policy.group_size // lanes)
-    return p.n <= _MOST_SHARED * lanes and groups >= 2 * target.compute_units
+    shared = p.n <= _row_figures(target).shared_steps * lanes
+    return shared and groups >= 2 * target.compute_units
 
 
 def _together(p: GemvProblem) -> int:

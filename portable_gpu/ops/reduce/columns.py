@@ -16,7 +16,7 @@ from portable_gpu.tuning.figures import Figures
 
 
 @dataclass(frozen=True)
-class ColumnFigures(Figures):
+class ReduceColumnFigures(Figures):
     """The thresholds of the rules for columns on a GPU.
 
     Attributes:
@@ -57,7 +57,7 @@ def gpu_columns(
     wanted: int,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Groups that have blocks of columns, or a part of one."""
-    figures = ColumnFigures.of("reduce columns", target)
+    figures = ReduceColumnFigures.of("reduce columns", target)
     columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
     vector, widest, aligned = 1, 1, False
     if reduction.vectorizable:
@@ -130,7 +130,7 @@ def _lanes_of_many(
     lanes: int,
     size: int,
     target: Target,
-    figures: ColumnFigures,
+    figures: ReduceColumnFigures,
 ) -> int:
     """Work-items side by side, of ``each`` columns, where columns fill the device by themselves."""
     most = min(size, figures.item_rows * size // max(1, count))

@@ -14,7 +14,7 @@ from portable_gpu.tuning.figures import Figures
 
 
 @dataclass(frozen=True)
-class CpuFigures(Figures):
+class ReduceCpuFigures(Figures):
     """The thresholds of the rules on a CPU.
 
     Attributes:
@@ -42,7 +42,7 @@ def cpu_rows(
     strides = geometry.inner.strides[: len(reduction.streamed)]
     vector = widest_vector(policy, reduction) if unit and reduction.vectorizable else 1
     together = min(vector, max(1, policy.vector_bytes // 4))
-    short_row = CpuFigures.of("reduce on CPUs", target).short_row
+    short_row = ReduceCpuFigures.of("reduce on CPUs", target).short_row
     short = n <= short_row * (2 if reduction.indexed else 1)
     side_by_side = short and set(strides) == {1} and 1 < together <= rows
     # Each step waits for the one before, and where nothing is lifted there are more side by side.
@@ -65,7 +65,7 @@ def cpu_columns(
     policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, wanted: int
 ) -> tuple[ReduceForm, ReducePartition]:
     """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
-    columns, figures = geometry.kept[-1].size, CpuFigures.of("reduce on CPUs", target)
+    columns, figures = geometry.kept[-1].size, ReduceCpuFigures.of("reduce on CPUs", target)
     vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
     vector = vector if vector <= columns else 1
     most = min(figures.block_columns, policy.column_bytes // reduction.inputs[0].itemsize)

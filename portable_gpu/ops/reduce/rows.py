@@ -15,7 +15,7 @@ from portable_gpu.tuning.figures import Figures
 
 
 @dataclass(frozen=True)
-class RowFigures(Figures):
+class ReduceRowFigures(Figures):
     """The thresholds of the rules for rows on a GPU.
 
     Attributes:
@@ -53,8 +53,8 @@ class RowFigures(Figures):
     moment_steps: int
 
 
-def _figures(target: Target) -> RowFigures:
-    return RowFigures.of("reduce rows", target)
+def _figures(target: Target) -> ReduceRowFigures:
+    return ReduceRowFigures.of("reduce rows", target)
 
 
 def gpu_rows(

@@ -13,7 +13,7 @@ from portable_gpu.tuning.figures import Figures
 
 
 @dataclass(frozen=True)
-class LoadFigures(Figures):
+class ReduceLoadFigures(Figures):
     """What keeps memory busy where single elements of columns are loaded.
 
     Attributes:
@@ -67,7 +67,7 @@ def in_flight(
 
     With room for their states twice, for what is loaded and its addresses take registers too.
     """
-    figures = LoadFigures.of("reduce loads", target)
+    figures = ReduceLoadFigures.of("reduce loads", target)
     enough = -(-figures.item_bytes // (width * reduction.inputs[0].itemsize))
     wanted = min(most, figures.steps, enough)
     return doubled(unroll, wanted, policy, target, reduction, width, room=2)

@@ -23,8 +23,6 @@ from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 MOST_BATCH = 65535
-# The factors of the time to store rows of C that begin anywhere: by warps, and by elements.
-_BY_LINES, _BY_ELEMENTS = 2.5, 12.0
 # Columns of tiles from which on ptxas spills 8 to 40 bytes where k is shared, operands are gathered
 # and C is stored by warps.
 _WIDE = 192
@@ -49,6 +47,8 @@ class MatrixCosts(Figures):
         line: A line of 128 bytes on its way to the compute units, of which one way serves all.
         start: Seconds of a product of next to no steps.
         stores: How many times as long C's elements take to write as to read.
+        by_lines, by_elements: The factors of the time to store rows of C that begin anywhere, by
+            warps and by elements.
     """
 
     step: float
@@ -64,6 +64,8 @@ class MatrixCosts(Figures):
     line: float
     start: float
     stores: float
+    by_lines: float
+    by_elements: float
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: Matrix
     """How many times as long a tile of C takes to store as one whose rows lie on the grid."""
     turned = p.c.col != 1
     if isinstance(policy, WgmmaPolicy) and off_the_grid(p.transpose() if turned else p):
-        return _BY_LINES if by_lines(p, policy, target) else _BY_ELEMENTS
+        return costs.by_lines if by_lines(p, policy, target) else costs.by_elements
     return costs.turned if turned else 1.0
 
 
