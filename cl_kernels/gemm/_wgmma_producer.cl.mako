@@ -2,11 +2,12 @@
 ## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
 ## phase in scope.
 ##
-##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines)
+##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines; of operands that have a reader, _gathered_lines)
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
 ##   look_at_maps(policy)   this work-item acquires the tensor maps; first of all, because it takes time
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="gathered" file="/gemm/_gathered_lines.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
@@ -21,18 +22,21 @@
 % endif
 </%def>
 
-<%def name="lines()">
+<%def name="lines()"><% of = lambda operand: gathered if operand.reader else by_lines %>
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail) if split else units.loop(policy, ["a", "b"],
     types, problem, a.depth, False)}
-            a += k_first * a_col;
-            b += k_first * b_row;
+% for operand in (a, b):
+% if not operand.reader:
+            ${operand.name} += k_first * ${operand.name}_${operand.k_stride};
+% endif
+% endfor
 % if tail:
 ${units.measure_tail(a.depth)}
 % endif
-${by_lines.place(a, "first_row", "m")}
-${by_lines.place(b, "first_col", "n")}
+${of(a).place(a, "first_row", "m")}
+${of(b).place(b, "first_col", "n")}
 % if parts > 1:
             const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
             for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
@@ -47,13 +51,13 @@ ${by_lines.place(b, "first_col", "n")}
                 const uint to_a = a_base + stage * ${a.bytes} + place, to_b = b_base + stage * ${b.bytes} + place;
 % if tail:
                 if (step == steps - 1 && tail < ${a.depth}) {
-                    ${by_lines.copy_tail(a, "to_a", "a_advance")}
-                    ${by_lines.copy_tail(b, "to_b", "b_advance")}
+                    ${of(a).copy_tail(a, "to_a", "a_advance")}
+                    ${of(b).copy_tail(b, "to_b", "b_advance")}
                 } else
 % endif
                 {
-                    ${by_lines.copy(a, "to_a", "a_advance")}
-                    ${by_lines.copy(b, "to_b", "b_advance")}
+                    ${of(a).copy(a, "to_a", "a_advance")}
+                    ${of(b).copy(b, "to_b", "b_advance")}
                 }
                 ${arrive("full_base + 8 * stage")}
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }

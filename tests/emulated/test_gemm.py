@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from emulator.device import Emulator
 from emulator.memory import Fault
+from readers import dense, windows
 from sampling import in_pairs
 
 from portable_gpu.codegen.epilogue import Epilogue
@@ -704,3 +705,22 @@ def test_an_operand_out_of_bounds_is_seen() -> None:
     a, b = np.zeros((135, 64), np.float16), np.zeros((64, 72), np.float16)
     with pytest.raises(Fault, match="outside of its buffer"):
         path.enqueue(gpu, [a, b, np.zeros((136, 72), np.float32)], (0, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("places", "shares"), [(2, 1), (3, 2)])
+def test_wgmma_reads_windows(either: Emulator, places: int, shares: int) -> None:
+    rng = np.random.default_rng(places)
+    reader, images, k = windows(rng, "row", places, False, 8)
+    rows = dense(reader, images, k)
+    m, n = len(rows), 72
+    b = whole_numbers((k, n), 2)
+    p = GemmProblem(
+        m, n, k, (), Operand(F16, 0, 0, (), False, 16, reader), operand(F16, k, n, "N", 0),
+        operand(F32, m, n, "N", 0), F32,
+    )  # fmt: skip
+    policy = replace(WgmmaPolicy.for_shape_class("tiny"), bulk=False)
+    path = MatrixPlan(either, p, cut(policy, shares))  # type: ignore[arg-type]
+    result = np.full(m * n, POISON, np.float32)
+    buffers = [images.astype(np.float16), b.astype(np.float16), result]
+    path.enqueue(either, buffers, (0, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(result.reshape(m, n), rows @ b)

@@ -98,6 +98,17 @@ class MatrixFormat:
         fits = along_extent == 1 and extent % self.width == 0
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
+    def reads(self, problem: GemmProblem) -> bool:
+        """Whether copies of 16 bytes serve the readers of the operands, if they have any."""
+        readers = [x.reader for x in (problem.a, problem.b) if x.reader is not None]
+        fits = all(
+            reader.along == "k" and reader.width % self.width == 0 and not reader.wraps
+            for reader in readers
+        )
+        aligned = all(x.aligned_bytes >= 16 for x in (problem.a, problem.b) if x.reader is not None)
+        plain = self.kernel == "wgmma" and self.parts == 1 and problem.c.reader is None
+        return not readers or (fits and aligned and plain)
+
     def gathers(self, operand: Operand, side: Side) -> bool | None:
         """The same where copies take an element each: ``None`` if no elements are adjacent.
 
@@ -131,6 +142,8 @@ class MatrixFormat:
         operand, extent, uses = (
             (problem.a, problem.m, problem.n) if side == "a" else (problem.b, problem.n, problem.m)
         )
+        if operand.reader is not None:
+            return OperandLayout(False)
         lies = self.across(operand, side, extent, problem.k)
         if lies is None and gather:
             by_elements = self.gathers(operand, side)

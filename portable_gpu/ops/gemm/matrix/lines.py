@@ -10,6 +10,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.matrix.format import OperandLayout, Side, strides
 from portable_gpu.ops.gemm.matrix.policy import LINE
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.gemm.reader import Gather
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Lines:
         copiers: Work-items that copy it (not boxes): 16 bytes at a time, or element by element.
         offset_type: C type that byte offsets inside a tile fit.
         gathered: Whether it is copied by elements, for it does not lie on the grid of 16 bytes.
+        reader: What reads the operand instead of two strides.
     """
 
     name: Side
@@ -33,6 +35,7 @@ class Lines:
     copiers: int
     offset_type: Literal["uint", "long"]
     gathered: bool
+    reader: Gather | None = None
 
     @classmethod
     def of(
@@ -42,7 +45,10 @@ class Lines:
         steps, itemsize = strides(operand, name), operand.elem.itemsize
         near = max(steps) * max(extent, LINE // itemsize) * itemsize < 1 << 31
         offset_type: Literal["uint", "long"] = "uint" if near and min(steps) >= 0 else "long"
-        return cls(name, operand.elem, extent, layout.across, copiers, offset_type, layout.gathered)
+        return cls(
+            name, operand.elem, extent, layout.across, copiers, offset_type, layout.gathered,
+            operand.reader,
+        )  # fmt: skip
 
     @property
     def type(self) -> str:

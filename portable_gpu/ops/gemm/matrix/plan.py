@@ -22,6 +22,7 @@ from portable_gpu.ops.gemm.operands import (
     extras,
     offsets,
     strides,
+    tables,
     triangle_tiles,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -95,6 +96,8 @@ class MatrixPlan(Plan):
         groups = tiling.shares or units
         if self._space is None:
             groups = min(units, policy.groups(engine.target))
+        tables_on_device = {name: engine.upload(table) for name, table in tables(operands).items()}
+        self.kept_bytes = sum(table.size for table in tables_on_device.values())
         self._product = engine.programs.launch(
             plan.spec,
             "gemm",
@@ -103,6 +106,7 @@ class MatrixPlan(Plan):
             [*offsets(given), "alpha", "beta"],
             (groups * policy.group_size,),
             (policy.group_size,),
+            bound=tables_on_device,
         )
 
     def enqueue(
@@ -163,17 +167,19 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
 
     Raises:
         PolicyError: The stages of the policy do not hold whole steps of a value's pieces, or its
-            tiles are too narrow for B.
+            tiles are too narrow for B, or its copies do not serve an operand's reader.
     """
     form, policy = format_of(problem, target), tiling.policy
     assert form is not None
     assert isinstance(policy, MatrixPolicy)
+    by_engine = isinstance(policy, WgmmaPolicy) and policy.bulk
+    if not form.reads(problem) or (by_engine and (problem.a.reader or problem.b.reader)):
+        raise PolicyError(f"{policy} does not copy operands that have these readers")
     if isinstance(policy, WgmmaPolicy):
         policy.check_pieces(form.parts)
     repacks: dict[Side, Repack] = {}
     starts: dict[Side, int] = {}
     elements = 0
-    by_engine = isinstance(policy, WgmmaPolicy) and policy.bulk
     operands = {"a": problem.a, "b": problem.b}
     lines, maps = {}, []
     sides: tuple[tuple[Side, int, int], ...] = (
