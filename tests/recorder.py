@@ -16,7 +16,7 @@ from random_problems import TABLE, Problem, drawn
 from recorded_devices import RECORDED
 from records import Pair, Record
 
-from portable_gpu.codegen.signature import arguments
+from portable_gpu.codegen.arguments import arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.targets import Target, detect
 
@@ -96,7 +96,7 @@ class Recorder:
         self, spec: Specialization, kernel: str, constants: Any, buffers: Any, scalars: Any,
         grid: tuple[int, ...], group: tuple[int, ...], as_bits: Any = (), bound: Any = None,
     ) -> Any:  # fmt: skip
-        result = arguments(spec.text, kernel, constants, buffers, scalars, as_bits, bound)
+        result = arguments(spec, kernel, constants, buffers, scalars, as_bits, bound)
         passed = [
             f"{place} {'' if value is None else np.asarray(value).tobytes().hex()}"
             for place, value in sorted(result.passed([0] * len(result.scalars)).items())

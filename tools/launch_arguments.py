@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu import Engine
-from portable_gpu.codegen.integers import pack_integers
+from portable_gpu.codegen.parameters import buffer, head, laid_out, scalars, with_structs
 from portable_gpu.runtime.pocl import calling_thread_device
 
 LAUNCHES, TURNS = 200, 20
@@ -24,14 +24,14 @@ LAUNCHES, TURNS = 200, 20
 def microseconds(engine: Engine, count: int, struct: bool) -> float:
     """A launch's time on the host, with so many integers."""
     names = [f"a{k}" for k in range(count)]
-    declared = "".join(f", long {name}" for name in names)
-    text = f"__kernel void nothing(__global long *p{declared})\n{{ if (!p) p[0] = 1; }}"
-    if struct:
-        text = pack_integers(text)
+    parameters = (buffer("long", "p", writes=True), *scalars("long", *names))
+    declared = laid_out(parameters) if struct else parameters
+    text = f"__kernel void {head('nothing', declared)}\n{{ if (!p) p[0] = 1; }}"
+    text = with_structs(text, {"nothing": declared})
     kernel = cl.Kernel(cl.Program(engine.context, text).build(), "nothing")
-    buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
+    memory = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
     values = [np.zeros(count, np.int64)] if struct else [np.int64(0)] * count
-    kernel.set_args(buffer, *values)
+    kernel.set_args(memory, *values)
     best = float("inf")
     for _ in range(TURNS):
         begin = time.perf_counter()

@@ -1,8 +1,8 @@
-## Common to the elementwise kernels: loads and stores of their arrays, and parameters.
+## Common to the elementwise kernels: loads and stores of their arrays.
 ##
 ## f: portable_gpu.codegen.functions.Function, of the inputs' values, then the old output's `updated`
 ## times, then the numbers'.  helpers: the text of the functions that it calls.  inputs: Element by name.  result: the
-## output's.  scalars: parameters.  numbers: the C types and texts of what f takes of them.
+## output's.  numbers: the C types and texts of what f takes of them.
 ## steps: stride along the inner axis by name (0, 1, or 2 for any).  outer: number of other axes.
 ## V: elements of a vector.  index: C type of indices.  Strides count elements.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -26,18 +26,6 @@ ${f.define(1)}
 % if V > 1:
 ${f.define(V)}
 % endif
-</%def>
-
-<%def name="parameters()">\
-% for n, e in inputs.items():
-    __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
-% endfor
-    __global ${result.name}_t *restrict out_in, long out_offset,
-% for scalar in scalars:
-    ${scalar},
-% endfor
-    ${index} parts, ${index} rows_each, ${index} columns_each, ${index} rows, ${index} columns,
-    ${", ".join(axes.parameters("outer", outer, list(steps), index) + [f"{index} {n}_stride" for n in steps])}\
 </%def>
 
 ## Declare the start of row `row` of every array, as NAME + suffix.

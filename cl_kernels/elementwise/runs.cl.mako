@@ -13,8 +13,7 @@
 ${arrays.define(False)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void elementwise(
-${arrays.parameters()})
+void ${kernel("elementwise")}
 {
     const ${index} part = get_group_id(0) % parts, first_row = get_group_id(0) / parts * rows_each;
     const ${index} last_row = min(rows, first_row + rows_each);

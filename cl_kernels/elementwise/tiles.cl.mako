@@ -17,8 +17,7 @@
 ${arrays.define(True)}
 
 __kernel ${group.of_size(G)}
-void elementwise(
-${arrays.parameters()})
+void ${kernel("elementwise")}
 {
     const ${index} tile = get_group_id(0), lane = get_local_id(0);
     const ${index} column = tile % parts * columns_each + lane % ${LX} * ${V};

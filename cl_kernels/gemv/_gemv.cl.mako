@@ -1,4 +1,4 @@
-## Common to the gemv kernels: arguments, loads and products (see _put for the store of y).
+## Common to the gemv kernels: loads and products (see _put for the store of y).
 ##
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step are strides, too.
@@ -53,21 +53,6 @@ def signs(rtype, C):
     """+1, -1, +1, -1 ..."""
     return build(rtype, ["1", "-1"] * (C // 2))
 %>
-
-<%def name="arguments(e, r, split=False, Q=1, finish=None, shared=False)">
-    __global const ${e.name}_t *restrict a, const long a_offset, const long a_out, const long a_sum,
-    __global const ${e.name}_t *restrict x, const long x_offset, const long x_step,
-    __global ${e.name}_t *restrict y, const long y_offset, const long y_step,
-    const long m, const long n, const ${vector(r, e.components)} alpha,
-    const ${vector(r, e.components)} beta,
-        const int reads_y${epilogue.parameters(finish) if finish else ""}${"," if split or Q > 1 else ""}
-% if Q > 1:
-    const long x_pitch, const long y_pitch${", const int vectors" if Q > 2 or shared else ""}${"," if split else ""}
-% endif
-% if split:
-    const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters
-% endif
-</%def>
 
 ## loadV(p): V adjacent elements as C reals.
 <%def name="adjacent(e, r, V, aligned)">

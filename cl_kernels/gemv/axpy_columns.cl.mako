@@ -45,7 +45,7 @@ ${sums.define()}
 % endfor
 </%def>
 __kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q, finish)})
+void ${kernel("gemv_axpy_columns")}
 {
     __local ${T} memory[${G}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);

@@ -37,7 +37,7 @@ ${sums.panel(W, unroll)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_columns(${gemv.arguments(elem, real, True, finish=finish)}, const long block_size)
+void ${kernel("gemv_cpu_columns")}
 {
     ${real} s[${B * P}] __attribute__((aligned(64)));
     ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));

@@ -51,7 +51,7 @@ ${dots.lane_sums(rows, U)}
 ${dots.lane_sums(1, 1 if whole else 4 // P)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const long block_size)
+void ${kernel("gemv_cpu_rows")}
 {
     ${T} lanes[${R * P}];
     ${real} sums[${R * P}] __attribute__((aligned(64)));

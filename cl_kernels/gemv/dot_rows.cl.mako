@@ -38,7 +38,7 @@ ${subgroup.define(acc, L)}
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together, stagger is not None)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish, shared)})
+void ${kernel("gemv_dot_rows")}
 {
 % if L > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});

@@ -35,7 +35,7 @@ ${fix_up.accumulators(acc)}
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, x_together)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_long_rows(${gemv.arguments(elem, real, split, Q, finish)})
+void ${kernel("gemv_long_rows")}
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];

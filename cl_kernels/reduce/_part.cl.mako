@@ -1,4 +1,4 @@
-## The part of the input that a group of a reduction kernel folds, and the kernel's arguments.
+## The part of the input that a group of a reduction kernel folds.
 ##
 ##   outer axes, flattened    0 | outer_begin ... | outer_end | ... | outer_count
 ##   inner axis               0 | begin ...       | end       | ... | n
@@ -12,29 +12,6 @@ def place(kept, name, row="row"):
     """C expression of where the element of an array for result `row` lies."""
     return f"{name}_offset + {axes.offset('kept', name, axes.digits('kept', kept, row))}"
 %>
-
-## Inputs, result, parts, extents and strides.  deal: how the groups share the results.  columns:
-## whether the last axis of the results has arguments of its own for its strides.
-<%def name="arguments(deal, columns=False)">\
-<%
-    inputs = dict(zip(r.names, r.inputs))
-    arrays = [*inputs, "out"]
-    strides = axes.parameters("kept", kept, arrays) + axes.parameters("outer", outer, list(inputs))
-    if columns:
-        strides += ["long columns", *(f"long {n}_column" for n in arrays)]
-    strides += [f"long {n}_stride" for n in inputs]
-%>\
-% for n, e in inputs.items():
-    __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
-% endfor
-    __global ${r.result.name}_t *restrict out, long out_offset,
-% if split:
-    volatile __global uint *restrict counters, volatile __global uint *restrict partial,
-    uint inner_parts,
-% endif
-    ${deal}, long outer_count, long outer_span, long n, long span, long count,
-    ${", ".join(strides)}\
-</%def>
 
 ## The bounds of the part.
 <%def name="bounds()">\

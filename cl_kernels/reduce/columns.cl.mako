@@ -27,8 +27,7 @@ ${fix_up.accumulators(r.acc)}
 % endif
 
 __kernel ${group.of_size(CX * CY)}
-void reduce_columns(
-${part.arguments("uint parts", columns=True)})
+void ${kernel("reduce_columns")}
 {
 % if CY > 1:
     __local ${acc} shared[${CX * CY}];

@@ -29,8 +29,7 @@ ${fix_up.define()}
 ${fix_up.accumulators(r.acc)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void reduce_columns(
-${part.arguments("uint parts", columns=True)})
+void ${kernel("reduce_columns")}
 {
 % if split:
     const uint part = get_group_id(0) % parts;

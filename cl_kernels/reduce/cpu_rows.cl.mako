@@ -23,8 +23,7 @@ ${fix_up.define()}
 ${fix_up.accumulators(r.acc)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void reduce_rows(
-${part.arguments("uint parts, long rows, long rows_per_group")})
+void ${kernel("reduce_rows")}
 {
     const uint part = get_group_id(0) % parts;
     const long first_row = get_group_id(0) / parts * rows_per_group, last_row = min(rows, first_row + rows_per_group);

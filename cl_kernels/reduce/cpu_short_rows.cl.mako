@@ -18,8 +18,7 @@
 ${states.define(r, (V,), False, 0)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void reduce_rows(
-${part.arguments("long rows, long rows_per_group")})
+void ${kernel("reduce_rows")}
 {
     const long first_row = get_group_id(0) * rows_per_group, last_row = min(rows, first_row + rows_per_group);
     for (long next = first_row; next < last_row; next += ${V}) {

@@ -38,8 +38,7 @@ ${fix_up.accumulators(r.acc)}
 % endif
 
 __kernel ${group.of_size(G)} SUBGROUP_KERNEL
-void reduce_rows(
-${part.arguments(f"{'uint parts, ' if split else ''}long rows, long rows_per_group")})
+void ${kernel("reduce_rows")}
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
 % if meet_in_local:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from portable_gpu.codegen.parameters import Parameter, scalars
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -33,12 +35,12 @@ def merged(axes: Iterable[Axis]) -> list[Axis]:
     return merged_axes
 
 
-def parameters(kind: str, count: int, names: Sequence[str], ctype: str = "long") -> list[str]:
+def parameters(kind: str, count: int, names: Sequence[str], ctype: str = "long") -> list[Parameter]:
     """Kernel parameters of ``count`` axes: for each, its extent and its stride in every array."""
     return [
-        f"{ctype} {parameter}"
+        parameter
         for k in range(count)
-        for parameter in (f"{kind}{k}_size", *(f"{name}_{kind}{k}" for name in names))
+        for parameter in scalars(ctype, f"{kind}{k}_size", *(f"{name}_{kind}{k}" for name in names))
     ]
 
 

@@ -8,11 +8,13 @@ at launch.  ``cl_kernels/common/epilogue.cl.mako`` applies the stages.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
 from portable_gpu.codegen.expression import check_expression, check_label, check_name
+from portable_gpu.codegen.parameters import Parameter, operand
 from portable_gpu.codegen.syntax import NoTree, parsed
 from portable_gpu.codegen.terms import Helper, Terms
 from portable_gpu.dtypes import Element
@@ -136,6 +138,15 @@ class Finish:
     extras: tuple[Placed, ...]
     transposed: bool = False
     batch: tuple[int, ...] = ()
+
+
+def stored_operands(extras: Sequence[Placed], rank: int = 0) -> list[Parameter]:
+    """The kernel parameters of the stages' arrays ``e0``, ``e1`` ..., with ``rank`` batch axes."""
+    result = []
+    for k, extra in enumerate(extras):
+        strides = ["row", "col", *(f"batch{axis}" for axis in range(rank))]
+        result += operand(f"{extra.elem.name}_t", f"e{k}", *(f"e{k}_{name}" for name in strides))
+    return result
 
 
 @dataclass(frozen=True, eq=False)

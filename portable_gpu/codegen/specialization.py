@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from portable_gpu.codegen.integers import pack_integers
+from portable_gpu.codegen import signature
+from portable_gpu.codegen.parameters import Declared, Parameter, head, laid_out, with_structs
 from portable_gpu.codegen.source import render
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
@@ -23,12 +25,15 @@ class Specialization:
         text: The OpenCL C source.
         options: Compiler options, the ``-D`` facts among them.
         policy: The policy that the text was rendered with, if the kernel has one.
+        kernels: The parameters of each kernel, as a launch passes them; those of texts that are
+            not rendered here are read from the text.
     """
 
     name: str
     text: str
     options: tuple[str, ...]
     policy: Policy | None = None
+    kernels: Declared = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def key(self) -> str:
@@ -36,12 +41,37 @@ class Specialization:
         parts = (__version__, self.name, self.text, *self.options)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
+    def parameters(self, kernel: str) -> Sequence[Parameter]:
+        """The parameters of a kernel.
 
-def specialize(name: str, target: Target, **context: Any) -> Specialization:
-    """Render template ``name`` for ``target``; ``context`` holds the template's variables.
+        Raises:
+            LookupError: The text declares no such kernel.
+        """
+        kernels = self.kernels or signature.read(self.text)
+        if kernel not in kernels:
+            raise LookupError(f"the text declares no kernel {kernel}")
+        return kernels[kernel]
+
+
+def specialize(
+    name: str, target: Target, kernels: Declared | None = None, **context: Any
+) -> Specialization:
+    """Render a template for a target.
+
+    Args:
+        name: The template.
+        target: The target.
+        kernels: The parameters of the template's kernels; ``None`` if the template has them.
+        context: The template's variables.
 
     Raises:
         RenderError: The template failed.
     """
-    text = pack_integers(render(name, target=target, **context))
-    return Specialization(name, text, target.options, context.get("policy"))
+    if kernels is None:
+        text, declared = signature.with_heads(render(name, target=target, **context))
+    else:
+        declared = {kernel: laid_out(each) for kernel, each in kernels.items()}
+        heads = {kernel: head(kernel, each) for kernel, each in declared.items()}
+        text = render(name, target=target, kernel=heads.__getitem__, **context)
+    text = with_structs(text, declared)
+    return Specialization(name, text, target.options, context.get("policy"), declared)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.signature import Arguments, arguments
+from portable_gpu.codegen.arguments import Arguments, arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime import opencl_functions, pocl_bodies, pocl_entries, pocl_functions
@@ -264,7 +264,7 @@ class ProgramCache:
     ) -> Launch:
         """Return a :class:`Launch` of the kernel ``name`` of the built specialization.
 
-        The text declares the parameters; arguments are given by the parameters' names.
+        Arguments are given by the names of the kernel's parameters.
 
         Args:
             spec: The text.
@@ -279,7 +279,7 @@ class ProgramCache:
             BuildError: The driver refused the source.
             LookupError: A parameter has no argument, or an argument no parameter.
         """
-        by_index = arguments(spec.text, name, constants, buffers, scalars, as_bits, bound)
+        by_index = arguments(spec, name, constants, buffers, scalars, as_bits, bound)
         make, sizes = partial(self.kernel, spec, name), (global_size, local_size)
         if self._have_run is None:
             return Launch(make, by_index, sizes)

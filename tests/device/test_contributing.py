@@ -99,8 +99,7 @@ MADE_UP_FAMILY: Edits = {
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
 __kernel ${group.of_size(policy.group_size)}
-void scale(__global const ${elem.name}_t *x, long x_offset, __global ${elem.name}_t *y,
-    long y_offset, long n)
+void ${kernel("scale")}
 {
     const long i = get_global_id(0);
     if (i >= n) return;
@@ -119,6 +118,7 @@ from typing import Annotated
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import operand, scalars
 from portable_gpu.codegen.specialization import specialize
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
@@ -149,7 +149,10 @@ def choose(target, elem, table):
     return table.choose("scale", ScalePolicy, target, elem)
 
 def text(target, elem, policy):
-    return specialize("scale/scale", target, elem=elem, policy=policy)
+    stored = f"{elem.name}_t"
+    arrays = [*operand(stored, "x"), *operand(stored, "y", writes=True)]
+    kernels = {"scale": [*arrays, *scalars("long", "n")]}
+    return specialize("scale/scale", target, kernels, elem=elem, policy=policy)
 
 class _Plan(Plan):
     def __init__(self, engine, elem, n):

@@ -16,7 +16,7 @@ import pytest
 from device_arrays import on_device
 
 import portable_gpu as pg
-from portable_gpu.codegen.signature import Arguments
+from portable_gpu.codegen.arguments import Arguments
 from portable_gpu.runtime import events as events_module
 from portable_gpu.runtime import queue_state
 from portable_gpu.runtime.engine import Engine

@@ -6,13 +6,23 @@ import numpy as np
 import pyopencl.array as cla
 
 from portable_gpu import Engine
-from portable_gpu.codegen.integers import BYTES, pack_integers
-from portable_gpu.codegen.signature import SCALARS
+from portable_gpu.codegen.parameters import (
+    BYTES,
+    SCALARS,
+    buffer,
+    head,
+    laid_out,
+    scalars,
+    with_structs,
+)
 from portable_gpu.codegen.specialization import Specialization
 
 _NAMES = [f"{ctype}_{k}" for k, ctype in enumerate((*reversed(BYTES), *BYTES, "char"))]
+_NOTED = laid_out(
+    [buffer("long", "x", writes=True), *(p for n in _NAMES for p in scalars(n.split("_")[0], n))]
+)
 _TEXT = f"""
-__kernel void noted(__global long *x, {", ".join(f"{n.split('_')[0]} {n}" for n in _NAMES)})
+__kernel void {head("noted", _NOTED)}
 {{
     if (get_global_id(0) == 0) {{
 {"".join(f"        x[{k}] = {name};" for k, name in enumerate(_NAMES))}
@@ -22,9 +32,9 @@ __kernel void noted(__global long *x, {", ".join(f"{n.split('_')[0]} {n}" for n 
 
 
 def test_integers_of_every_type(engine: Engine) -> None:
-    text = pack_integers(_TEXT)
+    text = with_structs(_TEXT, {"noted": _NOTED})
     assert "noted_integers_t integers)" in text
-    spec = Specialization("test/integers", text, engine.target.options)
+    spec = Specialization("test/integers", text, engine.target.options, kernels={"noted": _NOTED})
     kinds = [SCALARS[name.split("_")[0]] for name in _NAMES]
     values = [int(np.iinfo(kind).max) - k for k, kind in enumerate(kinds)]
     least = [int(np.iinfo(kind).min) + k for k, kind in enumerate(kinds)]

@@ -15,7 +15,7 @@ from emulator import asynchronous, scalar, tensor_map, warp
 from emulator.machine import Grid, Group, Step
 from emulator.memory import Memory
 from emulator.text import Instruction, Kernel, read
-from portable_gpu.codegen.signature import arguments
+from portable_gpu.codegen.arguments import arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.isa.machines import Machine, machines
@@ -123,7 +123,7 @@ class Emulator:
         as_bits: Sequence[str] = (),
         bound: Mapping[str, Any] | None = None,
     ) -> Callable[..., None]:
-        places = arguments(spec.text, name, constants, buffers, scalars, as_bits, bound)
+        places = arguments(spec, name, constants, buffers, scalars, as_bits, bound)
         kernel = read(self.edit(_ptx(spec, self.machine)), name)
         steps = decode(kernel)
         (size, *_), across = local_size, (*global_size[1:], 1)[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from portable_gpu.codegen.signature import parameters
 from portable_gpu.dtypes import element
 from portable_gpu.ops.factor import packed, ragged
 from portable_gpu.ops.factor.packed import block_rows, packed_size, rows_of
@@ -18,7 +17,7 @@ def test_texts(target: str, dtype: str) -> None:
     for module in (packed, ragged):
         for text in module.typical_texts(result, element(dtype)):
             kernel = text.name.split("/")[1].removeprefix("cpu_").removeprefix("ragged_")
-            names = [item.name for item in parameters(text.text, kernel)]
+            names = [item.name for item in text.parameters(kernel)]
             assert ("table" in names) == (module is ragged)
 
 

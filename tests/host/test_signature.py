@@ -1,4 +1,4 @@
-"""Parameters of kernels, read from their texts."""
+"""Parameters of kernels that are read from their texts, and the places of arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from recorded_devices import RECORDED
 from sampling import dealt
 from signatures import assert_passable
 
-from portable_gpu.codegen.signature import Arguments, Parameter, arguments, parameters
+from portable_gpu.codegen.arguments import Arguments, arguments
+from portable_gpu.codegen.parameters import Parameter
+from portable_gpu.codegen.signature import read
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.registry import CATALOGUE
@@ -28,30 +30,33 @@ void work(__global const ushort *restrict x_in, const long x_offset,
 """
 
 
+SPEC = Specialization("test/work", TEXT, ())
+
+
 def test_buffers_scalars_and_aliases() -> None:
-    assert parameters(TEXT, "work") == (
-        Parameter("x_in", None),
-        Parameter("x_offset", np.int64),
-        Parameter("counters", None),
-        Parameter("alpha", np.complex64),
-        Parameter("parts", np.uint32),
+    assert read(TEXT)["work"] == (
+        Parameter("x_in", None, ctype="__global const ushort *restrict"),
+        Parameter("x_offset", np.int64, ctype="const long"),
+        Parameter("counters", None, ctype="volatile __global uint*"),
+        Parameter("alpha", np.complex64, ctype="value_t"),
+        Parameter("parts", np.uint32, ctype="const uint"),
     )
 
 
 @pytest.mark.parametrize("kernel", ["play", "wor", "ork"])
 def test_a_kernel_that_is_not_there(kernel: str) -> None:
     with pytest.raises(LookupError, match=f"declares no kernel {kernel}"):
-        parameters(TEXT, kernel)
+        SPEC.parameters(kernel)
 
 
 def test_a_type_that_no_host_passes() -> None:
     with pytest.raises(LookupError, match="work takes real_t alpha"):
-        parameters(TEXT.replace("value_t alpha", "real_t alpha"), "work")
+        read(TEXT.replace("value_t alpha", "real_t alpha"))
 
 
 def test_arguments_go_by_name() -> None:
     result = arguments(
-        TEXT, "work", {"parts": 3}, ["counters", "x_in"], ["alpha", "x_offset"], ["x_offset"]
+        SPEC, "work", {"parts": 3}, ["counters", "x_in"], ["alpha", "x_offset"], ["x_offset"]
     )
     scalars = ((3, np.complex64), (1, np.uint64))
     assert result == Arguments(((4, np.uint32(3)),), (2, 0), scalars)
@@ -60,7 +65,7 @@ def test_arguments_go_by_name() -> None:
 def test_buffers_that_stay() -> None:
     counters = object()
     result = arguments(
-        TEXT, "work", {"parts": 3}, ["x_in"], ["alpha", "x_offset"], bound={"counters": counters}
+        SPEC, "work", {"parts": 3}, ["x_in"], ["alpha", "x_offset"], bound={"counters": counters}
     )
     assert (result.buffers, result.bound) == ((0,), ((2, counters),))
 
@@ -79,7 +84,7 @@ def test_arguments_that_do_not_fit(
     constants: dict[str, int], buffers: list[str], scalars: list[str]
 ) -> None:
     with pytest.raises(LookupError, match="kernel work takes x_in, x_offset, counters, alpha"):
-        arguments(TEXT, "work", constants, buffers, scalars)
+        arguments(SPEC, "work", constants, buffers, scalars)
 
 
 @pytest.mark.parametrize("turn", range(4))

@@ -17,7 +17,7 @@ from random_problems import TABLE, drawn, problems
 from recorded_devices import RECORDED
 from recorder import Recorder as PlanRecorder
 
-from portable_gpu.codegen.signature import arguments
+from portable_gpu.codegen.arguments import arguments
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm import variants as gemm_choice
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
@@ -43,7 +43,7 @@ class Recorder:
         self, spec: Any, kernel: str, *given: Any, as_bits: Any = (), bound: Any = None
     ) -> Any:
         constants, buffers, scalars, *_ = given
-        arguments(spec.text, kernel, constants, buffers, scalars, as_bits, bound)
+        arguments(spec, kernel, constants, buffers, scalars, as_bits, bound)
         if spec.name not in self.names[-1:]:  # slabs launch the same text over and over
             self.names.append(spec.name)
         return lambda *_: None

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.axes import Axis, merged, parameters
 from portable_gpu.codegen.functions import Function, helper_texts
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import UnsupportedError
@@ -318,14 +319,15 @@ def render(
     """The OpenCL text of a problem's kernel."""
     arrays = [f"a{k}" for k in range(len(problem.inputs))]
     form, function = kernel.form, problem.function(target)
+    index = "long" if form.wide else "int"
     return specialize(
         f"elementwise/{'runs' if target.is_cpu else 'tiles'}",
         target,
+        {"elementwise": _parameters(problem, form, arrays, index)},
         f=function,
         helpers=helper_texts(function.helpers(form.vector)),
         inputs=dict(zip(arrays, problem.inputs, strict=True)),
         updated=len(problem.updated),
-        scalars=[f"{problem.real} {part}" for part in problem.parts],
         numbers=problem.numbers,
         result=problem.result,
         steps=dict(zip((*arrays, "out"), form.steps, strict=True)),
@@ -335,8 +337,32 @@ def render(
         LX=form.lanes,
         X=form.across,
         Y=form.down,
-        index="long" if form.wide else "int",
+        index=index,
     )
+
+
+def _parameters(
+    problem: ElementwiseProblem, form: ElementwiseForm, arrays: Sequence[str], index: str
+) -> list[Parameter]:
+    """The kernel's parameters: arrays, numbers, the partition, extents and strides.
+
+    Args:
+        problem, form: The problem, and the form of its kernel.
+        arrays: The names of the input arrays.
+        index: The C type of extents and strides.
+    """
+    names = [*arrays, "out"]
+    result = []
+    for name, elem in zip(names, (*problem.inputs, problem.result), strict=True):
+        result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name == "out")]
+        result += scalars("long", f"{name}_offset")
+    return [
+        *result,
+        *scalars(problem.real, *problem.parts),
+        *scalars(index, "parts", "rows_each", "columns_each", "rows", "columns"),
+        *parameters("outer", form.outer, names, index),
+        *scalars(index, *(f"{name}_stride" for name in names)),
+    ]
 
 
 class ElementwisePlan(Plan):

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from portable_gpu.codegen.epilogue import stored_operands
 from portable_gpu.codegen.operators import Accumulator, Field, vector
+from portable_gpu.codegen.parameters import Parameter, buffer, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L2_BYTES, PAGE_BYTES
 from portable_gpu.ops.gemv.policy import (
@@ -103,7 +105,30 @@ class GemvKernel:
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
-        return specialize(f"gemv/{self.template}", target, **self.context)
+        kernels = {f"gemv_{self.template}": self._parameters(target)}
+        return specialize(f"gemv/{self.template}", target, kernels, **self.context)
+
+    def _parameters(self, target: Target) -> list[Parameter]:
+        """The kernel's parameters: a, x and y, scalars, the epilogue's arrays, the partition."""
+        context = self.context
+        elem, finish, split = context["elem"], context["finish"], context["split"]
+        ctype, value = f"{elem.name}_t", vector(context["real"], elem.components)
+        result = [
+            *operand(ctype, "a", "a_out", "a_sum"),
+            *operand(ctype, "x", "x_step"),
+            *operand(ctype, "y", "y_step", writes=True),
+            *scalars("long", "m", "n"), *scalars(f"const {value}", "alpha", "beta"),
+            *scalars("int", "reads_y"), *(stored_operands(finish.extras) if finish else ()),
+        ]  # fmt: skip
+        if context["Q"] > 1:
+            result += scalars("long", "x_pitch", "y_pitch")
+        if context["Q"] > 2 or context.get("shared"):
+            result += scalars("int", "vectors")
+        if split:
+            result += [*scalars("uint", "parts"), *scalars("long", "part_size")]
+            result += [buffer("uint", "partial", writes=True, restrict=False)]
+            result += [buffer("uint", "counters", writes=True, shared=True, restrict=False)]
+        return result + scalars("long", "block_size") * target.is_cpu
 
 
 def kernels(problem: GemvProblem, target: Target, table: TuningTable) -> list[GemvKernel]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from portable_gpu.codegen.axes import Axis
+from portable_gpu.codegen.axes import Axis, parameters
+from portable_gpu.codegen.parameters import Parameter, buffer, operand, scalars
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.reduce.columns import gpu_columns
@@ -56,9 +57,31 @@ def is_unit(strides: tuple[int, ...]) -> bool:
     return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
+def _parameters(reduction: Reduction, form: ReduceForm) -> list[Parameter]:
+    """The kernel's parameters: inputs, result, parts, extents and strides."""
+    inputs, columns = reduction.names, form.kind == "columns"
+    arrays = [*inputs, "out"]
+    result = []
+    for name, elem in zip(inputs, reduction.inputs, strict=True):
+        result += [buffer(f"{elem.name}_t", f"{name}_in"), *scalars("long", f"{name}_offset")]
+    result += operand(f"{reduction.result.name}_t", "out", writes=True)
+    if form.split:
+        shared = [
+            buffer("uint", name, writes=True, shared=True) for name in ("counters", "partial")
+        ]
+        result += [*shared, *scalars("uint", "inner_parts")]
+    result += scalars("uint", "parts") * (form.split or columns)
+    result += scalars("long", "rows", "rows_per_group") * (not columns)
+    result += scalars("long", "outer_count", "outer_span", "n", "span", "count")
+    result += parameters("kept", form.kept, arrays) + parameters("outer", form.outer, inputs)
+    result += scalars("long", "columns", *(f"{name}_column" for name in arrays)) * columns
+    return result + scalars("long", *(f"{name}_stride" for name in inputs))
+
+
 def render_form(target: Target, reduction: Reduction, form: ReduceForm) -> Specialization:
     """The OpenCL text of one kernel."""
     common: dict[str, Any] = {
+        "kernels": {f"reduce_{form.kind}": _parameters(reduction, form)},
         "r": reduction,
         "V": form.vector,
         "U": form.unroll,

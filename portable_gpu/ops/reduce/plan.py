@@ -147,7 +147,7 @@ def kernels(
 def _constants(
     form: ReduceForm, partition: ReducePartition, geometry: Geometry, names: Sequence[str]
 ) -> dict[str, int | None]:
-    """The kernel's scalars that stay: see ``cl_kernels/reduce/_part.cl.mako``."""
+    """The kernel's scalars that are the same in all launches."""
     result: dict[str, int | None] = {
         "outer_count": geometry.outer_count,
         "outer_span": partition.outer_span,
