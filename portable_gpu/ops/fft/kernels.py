@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any, TypeAlias
 
+# A template imports butterflies; imports must not start within a call (test_codegen.py).
+import portable_gpu.ops.fft.butterflies  # noqa: F401
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.fft import cpu, group, joined
 from portable_gpu.ops.fft.decompositions import Decomposition

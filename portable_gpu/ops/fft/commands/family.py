@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-# A template imports butterflies; imports must not start within a call (test_codegen.py).
-import portable_gpu.ops.fft.butterflies  # noqa: F401
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 from portable_gpu.ops.fft.commands import cases
 from portable_gpu.ops.fft.commands.catalogue import (
