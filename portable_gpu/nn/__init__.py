@@ -20,9 +20,12 @@ from portable_gpu.nn.activations import (
     tanh,
     tanh_backward,
 )
+from portable_gpu.nn.dropout import dropout, dropout_backward
 from portable_gpu.nn.linear import linear, linear_backward
 
 __all__ = [
+    "dropout",
+    "dropout_backward",
     "elu",
     "elu_backward",
     "gelu",

@@ -8,6 +8,7 @@ from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, Operatio
 from portable_gpu.ops.fft.commands.family import FFT
 from portable_gpu.ops.gemm.commands.family import GEMM
 from portable_gpu.ops.gemv.commands.family import GEMV
+from portable_gpu.ops.random.commands.family import RANDOM_NUMBERS
 from portable_gpu.ops.reduce.commands.family import REDUCE
 
 #: In the order in which they are timed and checked.
@@ -18,6 +19,7 @@ FAMILIES: tuple[Family, ...] = (
     ELEMENTWISE,
     FACTOR,
     FFT,
+    RANDOM_NUMBERS,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

@@ -187,7 +187,9 @@ def test_a_record_agrees_with_itself(family: object) -> None:
     }  # fronts have no record: factor's names them
     assert not {name.partition("/")[0] for name in family.kernels} & others
     for operation in family.operations:
-        public = next(item for item in (pg.fft, linalg, pg) if operation.name in item.__all__)
+        public = next(
+            item for item in (pg.fft, pg.nn, linalg, pg) if operation.name in item.__all__
+        )
         assert operation.function is getattr(public, operation.name)
     if family.tuning is not None:
         assert {family.tuning.operation, *family.tuning.grid} <= set(family.benchmarks)

@@ -1,0 +1,28 @@
+## Philox4x32-10, a counter-based generator: random numbers that are functions of a counter and a key.
+## Salmon, Moraes, Dror & Shaw, SC 2011; its test vectors are in tests/device/test_nn_dropout.py.
+##
+##   PHILOX_block(block, stream, key) -> uint4   four random words of 32 bits
+##
+## A random number for each element: element i has word i % 4 of block i / 4, whatever work-item computes it.
+## stream counts draws of one key.
+<%def name="define()">
+static inline uint4 philox_4x32_10(uint4 c, uint2 k)
+{
+% for r in range(10):
+    {
+        const ulong p = (ulong)c.x * 0xD2511F53u, q = (ulong)c.z * 0xCD9E8D57u;
+        c = (uint4)((uint)(q >> 32) ^ c.y ^ k.x, (uint)q, (uint)(p >> 32) ^ c.w ^ k.y, (uint)p);
+    }
+% if r < 9:
+    k += (uint2)(0x9E3779B9u, 0xBB67AE85u);
+% endif
+% endfor
+    return c;
+}
+
+static inline uint4 PHILOX_block(ulong block, ulong stream, ulong key)
+{
+    return philox_4x32_10((uint4)((uint)block, (uint)(block >> 32), (uint)stream, (uint)(stream >> 32)),
+        (uint2)((uint)key, (uint)(key >> 32)));
+}
+</%def>
