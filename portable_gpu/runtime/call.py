@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ class Call:
         host: Whether all arrays are NumPy arrays.
         engine: The engine that the call runs on.
         wait_for: The events that the first kernel waits for.
+        is_small: Whether repetitions of a call on device arrays may run on the calling thread.
         is_planned: Whether the call is only prepared, and nothing is enqueued.
     """
 
@@ -114,6 +116,12 @@ class Call:
             with contextlib.suppress(ArgumentError):  # another thread has closed the engine
                 self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
+        self.is_small = (
+            bool(on_device)
+            and flop is not None
+            and sys.version_info >= (3, 11)  # as for direct calls
+            and self.engine.is_small(sum(array.nbytes for array in on_device), flop)
+        )
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
         self._foreign = [
             array

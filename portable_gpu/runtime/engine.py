@@ -79,8 +79,8 @@ class Engine(Closing):
         target: The facts of the device, by which its kernels are rendered.
         table: The table of policies.
         reason: Why this device was chosen.
-        caller: On CPUs, an engine that runs kernels on the calling thread, for small problems in
-            NumPy arrays, because worker threads take long to wake; else ``None``.
+        caller: On CPUs, an engine that runs kernels on the calling thread, for small problems,
+            because worker threads take long to wake; else ``None``.
     """
 
     def __init__(
@@ -103,8 +103,7 @@ class Engine(Closing):
                 ``nvidia-sm20``); ``PORTABLE_GPU_DEVICE_CLASS`` does so for every engine.
             table: Policies to use instead of the user's and the shipped ones.
             precision: How gemm and matmul compute products of float32 by default.
-            caller: Whether small problems in NumPy arrays may run on the calling thread (ignored
-                with ``queue``).
+            caller: Whether small problems may run on the calling thread (ignored with ``queue``).
 
         Raises:
             DeviceNotFoundError: There is no such device.
@@ -201,6 +200,16 @@ class Engine(Closing):
         if self.caller is None or not one_is_enough(nbytes, flop, self.target):
             return self
         return self.caller
+
+    def is_small(self, nbytes: int, flop: int) -> bool:
+        """Whether work on device arrays is done on the calling thread before workers would wake.
+
+        Kernels that PoCL compiles when they first run are built for the workers only.
+        """
+        if self.caller is None or self.programs.compiles_at_launch:
+            return False
+        costs = ThreadCosts.of("calling thread", self.target)
+        return max(nbytes / costs.bandwidth, flop / costs.flop) <= costs.short
 
     @property
     def own_queue(self) -> cl.CommandQueue:

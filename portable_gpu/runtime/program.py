@@ -66,7 +66,20 @@ class BoundKernel:
         "set_argument", "sizes", "without_event",
     )  # fmt: skip
 
-    def __init__(self, kernel: cl.Kernel, arguments: Arguments, sizes: Sizes) -> None:
+    def __init__(
+        self,
+        kernel: cl.Kernel,
+        arguments: Arguments,
+        sizes: Sizes,
+        svm_of: Callable[[Any], cl.SVM[Any]] | None = None,
+    ) -> None:
+        """Set the constant arguments.
+
+        Args:
+            kernel, arguments, sizes: The kernel object, its arguments, its grid and group.
+            svm_of: Returns the address of a constant buffer, where the buffer is of another context
+                than the kernel.
+        """
         self.kernel, self.sizes = kernel, sizes
         self.set_argument, self.set_address = kernel.set_arg, address_setter(kernel)
         self._set_scalar = scalar_setter(kernel)
@@ -78,7 +91,10 @@ class BoundKernel:
             else:
                 self._set_scalar(index, value)
         for index, buffer in arguments.bound:
-            kernel.set_arg(index, buffer)
+            if svm_of is None:
+                kernel.set_arg(index, buffer)
+            else:
+                self.set_address(index, svm_of(buffer))
         grid, group = ((ctypes.c_size_t * len(size))(*size) for size in sizes)
         pointer, count = ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint
         self.without_event = (
@@ -116,15 +132,23 @@ class Launch:
     each call uses a kernel object that no other call uses, and makes one if there is none.
     """
 
-    def __init__(self, make: Callable[[], cl.Kernel], arguments: Arguments, sizes: Sizes) -> None:
+    def __init__(
+        self,
+        make: Callable[[], cl.Kernel],
+        arguments: Arguments,
+        sizes: Sizes,
+        source: tuple[Specialization, str] | None = None,
+    ) -> None:
         """Bind the constant arguments.
 
         Args:
             make: Makes a new object of the kernel.
             arguments: The constant arguments, and the indices of those that calls pass.
             sizes: The grid, and its group.
+            source: The text and the name of the kernel, from which another engine can build it.
         """
         self._make, self._arguments, self._sizes = make, arguments, sizes
+        self._source = source
         #: The indices of the parameters for buffers.
         self.places = arguments.buffers
         self._idle = [self.bind()]
@@ -132,6 +156,23 @@ class Launch:
     def bind(self) -> BoundKernel:
         """Make a kernel object for one caller."""
         return BoundKernel(self._make(), self._arguments, self._sizes)
+
+    def bind_elsewhere(
+        self, programs: ProgramCache, svm_of: Callable[[Any], cl.SVM[Any]]
+    ) -> BoundKernel:
+        """Make an object of the same kernel for another device, which reads the same memory.
+
+        Args:
+            programs: The programs of that device.
+            svm_of: Returns the address of a constant buffer.
+        """
+        assert self._source is not None
+        return BoundKernel(programs.kernel(*self._source), self._arguments, self._sizes, svm_of)
+
+    @property
+    def constant_buffers(self) -> list[Any]:
+        """The buffers that are the same in all launches."""
+        return [buffer for _, buffer in self._arguments.bound]
 
     def __call__(
         self,
@@ -282,8 +323,8 @@ class ProgramCache:
         by_index = arguments(spec, name, constants, buffers, scalars, as_bits, bound)
         make, sizes = partial(self.kernel, spec, name), (global_size, local_size)
         if self._have_run is None:
-            return Launch(make, by_index, sizes)
-        launch = _CompiledAtLaunch(make, by_index, sizes)
+            return Launch(make, by_index, sizes, (spec, name))
+        launch = _CompiledAtLaunch(make, by_index, sizes, (spec, name))
         if (key := (spec.key, name, local_size)) not in self._have_run:
             launch.first_run = partial(self._first_run, self._have_run, key)
         return launch
@@ -344,6 +385,11 @@ class ProgramCache:
                 if program is None:
                     program = self._programs[spec.key] = self._load(spec) or self._build(spec)
         return program
+
+    @property
+    def compiles_at_launch(self) -> bool:
+        """Whether kernels are compiled when they first run, and not when they are built."""
+        return self._have_run is not None
 
     @contextmanager
     def _builder(self, key: str) -> Iterator[None]:

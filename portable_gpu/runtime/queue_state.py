@@ -78,7 +78,7 @@ class QueueState:
         needs_events = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
         if self.in_order and not needs_events:
             self.enqueue_without_event = enqueue_without_event
-        self._pool = memory_pool(engine.context)
+        self._pool = memory_pool(engine.context, on_host=engine.caller is not None)
         self._bytes_since_check = 0  # allocated since the unused memory of the pool was checked
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         memory = engine.target.facts.global_mem_size
@@ -143,6 +143,14 @@ class QueueState:
             array.events = QueueEvents.of(queue)
         else:
             array.events[:] = [self.event(event)]
+
+    def cover_by_nothing(self, array: Any) -> None:
+        """Remove an array's events: they are complete, or of this queue, and it has its values."""
+        events = array.events
+        if isinstance(events, QueueEvents):
+            events.renew()
+        else:
+            del events[:]
 
     def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
         """Keep arrays of other queues until ``event``, because their pools ignore this queue."""

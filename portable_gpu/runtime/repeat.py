@@ -19,6 +19,7 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import known_home
 from portable_gpu.runtime.replay import Kernels, Recording, Replay, ReportReplay, have_equal_zeros
 from portable_gpu.runtime.report import ReportSpec, reports_of
+from portable_gpu.runtime.small_replay import SmallReplay
 from portable_gpu.runtime.views import View, maker_like, new_array, overlap
 
 Key = tuple[Any, ...]
@@ -229,7 +230,8 @@ class _SeveralResults:
             fresh = zip(others, self._make, strict=True)
             return (*(x[()] if make and not x.shape else x for x, make in fresh), result)
         events = result.events
-        event = None if isinstance(events, QueueEvents) else events[-1]
+        has_event = not isinstance(events, QueueEvents) and events
+        event = events[-1] if has_event else None  # a call on the calling thread has none
         del events  # for it counts who has the list
         for other in others:
             state.cover(other, event)
@@ -381,7 +383,8 @@ def _repeat(
         if report is not None:
             small = new_array(state, None, report.shape, report.dtype, state.empty_buffer)
             reported = ReportReplay(small, report.check)
-        return Replay(plan, scalars, everything, blank, reported)
+        kind = SmallReplay if call.is_small else Replay
+        return kind(plan, scalars, everything, blank, reported)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None

@@ -7,7 +7,7 @@ arguments set.  A later call sets only the arguments that differ: the buffers of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ from portable_gpu.runtime.report import KernelReport, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
 
 _Places = list[tuple[Any, int]]  # the function that sets an argument, and the argument's index
-_NONE = Memory(0)  # stands for the memory of a buffer before the first call
+#: Replaces the memory of a buffer before the first call.
+NO_MEMORY = Memory(0)
 #: Bytes of a piece of workspace that stays with the kernel objects of a remembered call, for the
 #: pool takes 0.5 us: PoCL, a line of 1024 complex64 in 8.8 us, from the pool in 10.2.  A queue
 #: remembers 4096 calls, so of two pieces each at most 128 MiB stay, until calls are forgotten.
@@ -66,6 +67,14 @@ class Recording(QueueState):
         """See :meth:`QueueState.counters_and_partials`."""
         return self._state.counters_and_partials(counters, nbytes)
 
+    def buffers(self) -> Iterator[Any]:
+        """Return the constant buffers of the launches."""
+        for launch, buffers, _ in self.recording or ():
+            yield from launch.constant_buffers
+            for buffer in buffers:
+                if not isinstance(buffer, (int, _WorkspaceRequest)):
+                    yield buffer
+
     @classmethod
     def of(
         cls, plan: Plan, state: QueueState, offsets: tuple[int, ...], scalars: tuple[Any, ...]
@@ -97,7 +106,18 @@ class Kernels:
         offsets: list[int],
         scalar_values: tuple[Any, ...],
         by_address: bool = False,
+        svm_of: Callable[[Any], cl.SVM[Any]] | None = None,
     ) -> None:
+        """Make the kernel objects of a recording.
+
+        Args:
+            state: The queue on which they are enqueued.
+            recorded: The launches.
+            offsets, scalar_values: Those of the recording.
+            by_address: Whether operands are addresses, not buffers.
+            svm_of: Returns the address of a buffer, where the plan is of another engine, whose
+                buffers have addresses.
+        """
         self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
         # Kernels do not keep buffers alive, and a state may replace its buffer of partial results.
         self._staying: list[Any] = []
@@ -106,7 +126,11 @@ class Kernels:
             workspace: [] for workspace in recorded.workspaces
         }
         for launch, buffers, scalars in recorded.recording or ():
-            bound = launch.bind()
+            bound = (
+                launch.bind()
+                if svm_of is None
+                else launch.bind_elsewhere(state.engine.programs, svm_of)
+            )
             bound.set_scalars(scalars)
             self.launches.append((bound, (state.pointer, *bound.without_event)))
             for index, buffer in zip(launch.places, buffers, strict=True):
@@ -116,7 +140,10 @@ class Kernels:
                 elif isinstance(buffer, _WorkspaceRequest):
                     places[buffer].append((bound.set_argument, index))
                 else:
-                    bound.set_argument(index, buffer)
+                    if svm_of is None or buffer.context == state.engine.context:
+                        bound.set_argument(index, buffer)
+                    else:
+                        bound.set_address(index, svm_of(buffer))
                     self._staying.append(buffer)
         self.workspaces: list[tuple[int, _Places]] = []
         for workspace, argument_places in places.items():
@@ -127,7 +154,7 @@ class Kernels:
             for set_argument, index in argument_places:
                 set_argument(index, memory)
             self._staying.append(memory)
-        self.memories = [_NONE for _ in offsets]
+        self.memories = [NO_MEMORY for _ in offsets]
         self.offsets, self.scalars = offsets, scalar_values
 
     def move(self, recorded: Recording, offsets: list[int], scalar_values: tuple[Any, ...]) -> None:
@@ -250,19 +277,19 @@ class Replay:
             events = array.events
             if type(events) is QueueEvents:
                 if not (events.is_untouched and events.queue is own) and state.outside(events):
-                    return self._refuse(kernels)
+                    return self._refuse(kernels, self._idle)
             elif events != self._inside[k]:
                 if state.outside(events):
-                    return self._refuse(kernels)
+                    return self._refuse(kernels, self._idle)
                 self._inside[k] = list(events)
             base, offset = array.base_data, array.offset
             if getattr(base, MEMORY, None) is not memories[k] or offset != offsets[k]:
                 if base is None:
-                    return self._refuse(kernels)
+                    return self._refuse(kernels, self._idle)
                 memory = memory_of(base)
                 before, end = self._extents[k]
                 if not before <= offset <= memory.size - end:
-                    return self._refuse(kernels)
+                    return self._refuse(kernels, self._idle)
                 for set_argument, index in kernels.places[k]:
                     set_argument(index, base)
                 memories[k] = memory
@@ -272,7 +299,7 @@ class Replay:
                 has_reports = True
             k += 1  # enumerate costs each call 70 ns
         if out is not None and (has_reports or (changed and self._overlap(everything, memories))):
-            return self._refuse(kernels)
+            return self._refuse(kernels, self._idle)
         if moved:
             kernels.move(*self._recorded(state, everything, out, scalars))
         data = None
@@ -301,10 +328,10 @@ class Replay:
         state.cover(out, event)
         return out
 
-    def _refuse(self, kernels: Kernels) -> None:
+    def _refuse(self, kernels: Kernels, idle: list[Kernels]) -> None:
         """Put kernel objects back, for a next call that looks for overlaps: this one may not."""
-        kernels.memories[-1] = _NONE
-        self._idle.append(kernels)
+        kernels.memories[-1] = NO_MEMORY
+        idle.append(kernels)
 
     def _overlap(self, arrays: Sequence[Any], memories: Sequence[Memory]) -> bool:
         """Whether the last of some arrays shares memory with another."""

@@ -51,12 +51,13 @@ class Memory:
     Attributes:
         size: Bytes.
         origin: The memory of which it is a part, and its first byte there; ``None`` until queried.
+        address: Its address, where a call has needed it and it is known; else 0.
     """
 
-    __slots__ = ("origin", "size")
+    __slots__ = ("address", "origin", "size")
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size, self.address = size, 0
         self.origin: tuple[Any, int] | None = None
 
 
@@ -333,9 +334,14 @@ def overlap(out: Any, arrays: Sequence[Any]) -> int:
     return 0
 
 
+def parent_of(base: Any) -> Any:
+    """Return the buffer of which a buffer is a part, if it is one."""
+    return base.get_info(_PARENT)
+
+
 def _origin(base: Any) -> tuple[Any, int]:
     try:
-        parent = base.get_info(_PARENT)
+        parent = parent_of(base)
     except AttributeError:  # shared virtual memory is no memory object
         return _HOST, base.svm_ptr
     origin = 0

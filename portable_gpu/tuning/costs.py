@@ -42,11 +42,14 @@ class ThreadCosts(Figures):
     Attributes:
         bandwidth, flop: Bytes and flop of one thread per second.
         waking: Seconds by which worker threads delay work.
+        short: Seconds of one thread up to which a call on device arrays runs there.  A call that is
+            enqueued returns at once, so they are fewer than those of calls on NumPy arrays.
     """
 
     bandwidth: float
     flop: float
     waking: float
+    short: float
 
 
 #: The factor by which reading takes longer if each element is in another line of memory.

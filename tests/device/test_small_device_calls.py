@@ -1,0 +1,318 @@
+"""Repeated small calls on device arrays: on the calling thread, where nothing is pending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+from interruptions import handler, interrupted, stop
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError
+from portable_gpu.runtime import pocl_structures, registry, small_replay
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.replay import Replay
+from portable_gpu.runtime.small_replay import SmallReplay
+
+RNG = np.random.default_rng(0)
+#: With one launch and several, without and with workspace, tables, a report and an output.
+CALLS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, y: pg.sum(x),
+    "std": lambda x, y: pg.std(x, axis=1),
+    "product": lambda x, y: pg.matmul(x, y),
+    "transform": lambda x, y: pg.fft.rfft(x),
+    "factor": lambda x, y: pg.linalg.cholesky(x),
+    "output": lambda x, y: pg.elementwise("a + 2 * b", a=x, b=y, out=y),
+    "operator": lambda x, y: x - y,
+}
+
+
+class Counts:
+    """The repeated calls that ran on the calling thread, and those that were enqueued."""
+
+    def __init__(self) -> None:
+        self.here = self.enqueued = 0
+
+    def take(self) -> tuple[int, int]:
+        """Return the counts since they were last taken."""
+        taken = self.here, self.enqueued
+        self.here = self.enqueued = 0
+        return taken
+
+
+@pytest.fixture
+def own(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The default engine of this test, whose small calls may run on the calling thread."""
+    own = Engine(engine.device)
+    if not own.is_small(0, 0):
+        pytest.skip(f"{engine.device.platform.name} runs no calls on the calling thread")
+    monkeypatch.setattr(registry, "_default", own)
+    with own:
+        yield own
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    counts, run_here, run = Counts(), SmallReplay._run_here, Replay.run
+
+    def counted_here(self: SmallReplay, *arguments: Any) -> Any:
+        result = run_here(self, *arguments)
+        counts.here += result is not None
+        return result
+
+    def counted(self: Replay, *arguments: Any) -> Any:
+        counts.enqueued += 1
+        return run(self, *arguments)
+
+    monkeypatch.setattr(SmallReplay, "_run_here", counted_here)
+    monkeypatch.setattr(Replay, "run", counted)
+    return counts
+
+
+def on_device(engine: Engine, values: Any) -> Any:
+    array = pg.asarray(values, engine=engine)
+    engine.queue.finish()
+    return array
+
+
+def repeat(engine: Engine, times: int, call: Callable[[], Any]) -> Any:
+    """Return the last result of calls that each find an idle queue."""
+    for _ in range(times):
+        result = call()
+        engine.queue.finish()
+    return result
+
+
+def pair(engine: Engine) -> tuple[Any, Any, Any, Any]:
+    """Two arrays of integers, the first positive definite: on the host and on the device.
+
+    Nothing is pending when they are returned.
+    """
+    x = RNG.integers(-3, 4, (24, 24)).astype(np.float32)
+    x = x + x.T + 200 * np.eye(24, dtype=np.float32)
+    y = RNG.integers(-9, 10, (24, 24)).astype(np.float32)
+    return x, y, on_device(engine, x), on_device(engine, y)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_bits(own: Engine, counts: Counts, name: str) -> None:
+    """The first call is enqueued, others run here; buffers, offsets and results change."""
+    call = CALLS[name]
+    x, y, *_ = pair(own)
+    results, kept = [], []
+    for _ in range(5):
+        a, b = on_device(own, x), on_device(own, y)
+        result = call(a, b)
+        kept.append((a, b, result))
+        own.queue.finish()
+        results.append(pg.asnumpy(result))
+    assert counts.take() == (4, 0)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+    for _, _, result in kept:  # no result shares memory with a later one
+        np.testing.assert_array_equal(pg.asnumpy(result), results[0])
+    both = on_device(own, np.stack([y, x, x, x]))
+    for k in (1, 2, 3):  # other offsets
+        again = call(both[k], on_device(own, y))
+        own.queue.finish()
+        np.testing.assert_array_equal(pg.asnumpy(again), results[0])
+
+
+def test_work_of_the_same_queue_precedes(own: Engine, counts: Counts) -> None:
+    """Also where it waits for an event that is set after the call."""
+    x, y, a, _ = pair(own)
+    assert float(repeat(own, 3, lambda: pg.sum(a))) == x.sum()
+    assert counts.take() == (2, 0)
+    own.queue.finish()
+    gate = cl.UserEvent(own.context)
+    try:
+        copy = cl.enqueue_copy(own.queue, a.base_data, y, wait_for=[gate], is_blocking=False)
+        result = pg.sum(a)
+        assert counts.take() == (0, 1)
+        freed = a * 2  # the pool may give its memory to a later call
+        del freed
+        second = pg.sum(a)
+        assert counts.take() == (0, 1)
+    finally:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+    copy.wait()  # its event waits when it is dropped
+    assert float(result) == float(second) == y.sum()
+    own.queue.finish()
+    assert float(pg.sum(a)) == y.sum()
+    assert counts.take() == (1, 0)
+
+
+@pytest.mark.parametrize("how", ["events", "wait_for"])
+def test_work_of_other_queues_precedes(own: Engine, counts: Counts, how: str) -> None:
+    _, y, a, _ = pair(own)
+    other = cl.CommandQueue(own.context)
+    repeat(own, 3, lambda: pg.sum(a))
+    assert counts.take() == (2, 0)
+    gate = cl.UserEvent(own.context)
+    try:
+        event = cl.enqueue_copy(other, a.base_data, y, wait_for=[gate], is_blocking=False)
+        other.flush()
+        if how == "events":
+            a.add_event(event)
+            result = pg.sum(a)
+        else:
+            result = pg.sum(a, wait_for=[event])
+        assert counts.take()[0] == 0
+    finally:
+        gate.set_status(cl.command_execution_status.COMPLETE)
+    assert float(result) == y.sum()
+    own.queue.finish()
+    assert float(pg.sum(a)) == y.sum()  # the event is complete
+    assert counts.take() == (1, 0)
+
+
+def test_results_are_complete_for_other_queues(own: Engine, counts: Counts) -> None:
+    x, _, a, _ = pair(own)
+    other = cl.CommandQueue(own.context)
+    result = repeat(own, 3, lambda: a + a)
+    assert counts.take() == (2, 0)
+    np.testing.assert_array_equal((result.with_queue(other) + 1).get(), 2 * x + 1)
+    for event in result.events:
+        event.wait()
+
+
+def test_memory_of_users(own: Engine, counts: Counts) -> None:
+    """Parts of buffers have no address of their own here; memory of the host has."""
+    x, y, *_ = pair(own)
+    flags = cl.mem_flags.READ_WRITE
+    whole = cl.Buffer(own.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.stack([y, x]))
+    part = whole.get_sub_region(x.nbytes, x.nbytes)
+    memory = x.copy()
+    over = cl.Buffer(own.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+    for buffer, here in ((part, False), (over, True), (whole, True)):
+        offset = x.nbytes if buffer is whole else 0
+        for kind in (cla.Array, pg.Array):
+            array = kind(own.queue, x.shape, x.dtype, data=buffer, offset=offset)
+            result = repeat(own, 3, lambda a=array: pg.sum(a))  # type: ignore[misc]
+            assert float(result.get()) == x.sum()
+            own.queue.finish()
+            assert (counts.take()[0] > 0) == here
+
+
+def test_reports_and_refusals(own: Engine, counts: Counts) -> None:
+    x, y, a, _ = pair(own)
+    bad = on_device(own, -x)
+    repeat(own, 2, lambda: pg.linalg.cholesky(a))
+    late = repeat(own, 1, lambda: pg.linalg.cholesky(bad))
+    used = repeat(own, 2, lambda: pg.matmul(late, late))
+    assert counts.take() == (3, 0)
+    for array in (late, used):
+        with pytest.raises(NotPositiveDefiniteError):
+            array.get()
+    with pytest.raises(pg.errors.OverlapError):
+        pg.matmul(a, a, out=a)
+    out = on_device(own, y)
+    repeat(own, 3, lambda: pg.matmul(a, a, out=out))
+    with pytest.raises(pg.errors.OverlapError):
+        pg.matmul(a, out, out=out)
+    np.testing.assert_array_equal(out.get(), x @ x)
+
+
+def test_more_work_and_unknown_structures_are_enqueued(
+    own: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = on_device(own, np.ones(1 << 20, np.float32))
+    repeat(own, 3, lambda: pg.sum(large))
+    assert counts.take() == (0, 2)
+    monkeypatch.setattr(small_replay, "structures_of", lambda *_: None)
+    _, _, a, b = pair(own)
+    repeat(own, 3, lambda: pg.matmul(a, b))
+    assert counts.take() == (0, 2)
+
+
+@pytest.mark.parametrize("words", [(), (0,) * 64, tuple(range(64))])
+def test_structures_that_are_not_found(
+    own: Engine, words: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pocl_structures._find(own.context, own.device) is not None
+    monkeypatch.setattr(pocl_structures, "_words", lambda _: words)
+    assert pocl_structures._find(own.context, own.device) is None
+
+
+def test_plans_and_closed_engines(own: Engine, counts: Counts) -> None:
+    x, y, a, b = pair(own)
+    plan = pg.plan("matmul", a, b)
+    for _ in range(3):
+        own.queue.finish()
+        np.testing.assert_array_equal(plan(a, b).get(), x @ y)
+    assert counts.take() == (3, 0)
+    result = plan(a, b)
+    own.close()
+    with pytest.raises(ArgumentError, match="closed"):
+        plan(a, b)
+    np.testing.assert_array_equal(result.get(), x @ y)
+
+
+def test_threads(own: Engine, counts: Counts) -> None:
+    """Some calls find the queue idle, and others find the commands of another thread."""
+    x = np.arange(600, dtype=np.float32)
+
+    def work(k: int) -> None:
+        for step in range(60):
+            a = on_device(own, x + k)
+            b = a + step
+            assert float(pg.sum(b - a)) == 600 * step
+            np.testing.assert_array_equal(b.get(), x + k + step)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert counts.here > 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError, cl.MemoryError])
+def test_an_exception_leaves_nothing_behind(
+    own: Engine, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """The queue is finished before the memory of the call may be freed."""
+    x, y, a, b = pair(own)
+    repeat(own, 2, lambda: pg.matmul(a, b))
+    assert own.caller is not None
+    caller = own.caller.state()
+    finished: list[int] = []
+    finish = caller.finish
+
+    def noted() -> None:
+        finished.append(len(caller.in_flight))
+        finish()
+
+    def failing(*_: Any) -> Any:
+        raise error("of a handler", 0, "") if error is cl.MemoryError else error
+
+    monkeypatch.setattr(caller, "finish", noted)
+    monkeypatch.setattr(small_replay, "_enqueue", failing)
+    own.queue.finish()
+    expected = pg.errors.DeviceMemoryError if error is cl.MemoryError else error
+    with pytest.raises(expected):
+        pg.matmul(a, b)
+    assert finished == [1]
+    assert not caller.in_flight
+    monkeypatch.undo()
+    np.testing.assert_array_equal(pg.matmul(a, b).get(), x @ y)
+
+
+def test_interrupts(own: Engine) -> None:
+    x, y, a, b = pair(own)
+    repeat(own, 2, lambda: pg.matmul(a, b))
+    assert own.caller is not None
+    caller, count = own.caller.state(), 0
+
+    def work() -> None:
+        for _ in range(50):
+            pg.matmul(a, b)
+
+    with handler(stop):
+        for after in np.linspace(2e-6, 3e-4, 150):
+            count += interrupted(work, float(after))
+            assert not caller.in_flight
+    assert count > 50
+    np.testing.assert_array_equal(pg.matmul(a, b).get(), x @ y)
