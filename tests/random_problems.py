@@ -52,6 +52,9 @@ from portable_gpu.ops.gemv.variants import variants as gemv_variants
 from portable_gpu.ops.operation import CallArguments
 from portable_gpu.ops.reduce.commands.catalogue import problem as reduction_of
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
+from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS
+from portable_gpu.ops.sampling.commands.geometry import problem_of as sampling_of
+from portable_gpu.ops.sampling.plan import variants as sampling_variants
 from portable_gpu.ops.variant import Variant, chosen
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.sparse.numeric import Numeric
@@ -568,6 +571,35 @@ def _starts(lists: Sequence[Any]) -> Any:
     return np.cumsum([0, *(len(item) for item in lists)]).astype(np.int64)
 
 
+# -- padding, pooling, interpolation
+
+
+def _draw_sampling(draws: Draws, target: Target) -> dict[str, Any]:
+    shape = [draws.extent(most) for most in (8, 100, 100, 100)]
+    return {
+        "operation": draws.one(sorted(TYPICAL_CALLS)),
+        "dtype": draws.dtype(target, "float32", "float16", "float64"),
+        "shape": shape, "channels_last": draws.chance(0.4),
+    }  # fmt: skip
+
+
+def _sampling(data: Data, target: Target) -> list[Variant]:
+    problem = sampling_of(data["operation"], tuple(data["shape"]), dtype_of(data["dtype"]))
+    if data["channels_last"]:
+        strides = [_channels_last(problem.shape, problem.rules, k) for k in problem.names]
+        problem = replace(problem, strides=tuple(strides))
+    return sampling_variants(problem, target)
+
+
+def _channels_last(shape: Sequence[int], rules: Sequence[Any], name: str) -> tuple[int, ...]:
+    """The strides of an operand whose channels are contiguous."""
+    if name in ("x", "which"):
+        shape = [n if rule is None else rule.size for n, rule in zip(shape, rules, strict=True)]
+    n, c, h, w = shape
+    batch, row, column, channel = contiguous_strides((n, h, w, c))
+    return batch, channel, row, column
+
+
 FAMILIES: dict[str, Family] = {
     "reduce": Family(_draw_reduction, _reduction),
     "gemv": Family(_draw_gemv, _gemv),
@@ -581,4 +613,5 @@ FAMILIES: dict[str, Family] = {
     "cosine": Family(_draw_cosine, bind=_cosine),
     "convolution": Family(_draw_convolution, bind=_convolution),
     "fronts": Family(_draw_fronts, bind=_fronts),
+    "sampling": Family(_draw_sampling, _sampling),
 }

@@ -20,7 +20,7 @@ from portable_gpu.codegen.arguments import arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.targets import Target, detect
 
-#: Problems of each of the 12 families for each device: 3000 pairs or so of some 30 devices.
+#: Problems of each of the 13 families for each device: 3000 pairs or so of some 30 devices.
 EACH = 9
 #: Launches of a pair that a record has; of the others it has a hash.
 _SHOWN = 12

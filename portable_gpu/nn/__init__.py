@@ -22,6 +22,13 @@ from portable_gpu.nn.activations import (
 )
 from portable_gpu.nn.dropout import dropout, dropout_backward
 from portable_gpu.nn.linear import linear, linear_backward
+from portable_gpu.nn.padding import pad, pad_backward
+from portable_gpu.nn.resampling import (
+    pixel_shuffle,
+    pixel_shuffle_backward,
+    pixel_unshuffle,
+    pixel_unshuffle_backward,
+)
 
 __all__ = [
     "dropout",
@@ -36,6 +43,12 @@ __all__ = [
     "leaky_relu_backward",
     "linear",
     "linear_backward",
+    "pad",
+    "pad_backward",
+    "pixel_shuffle",
+    "pixel_shuffle_backward",
+    "pixel_unshuffle",
+    "pixel_unshuffle_backward",
     "relu",
     "relu_backward",
     "sigmoid",

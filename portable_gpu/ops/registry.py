@@ -10,6 +10,7 @@ from portable_gpu.ops.gemm.commands.family import GEMM
 from portable_gpu.ops.gemv.commands.family import GEMV
 from portable_gpu.ops.random.commands.family import RANDOM_NUMBERS
 from portable_gpu.ops.reduce.commands.family import REDUCE
+from portable_gpu.ops.sampling.commands.family import SAMPLING
 
 #: In the order in which they are timed and checked.
 FAMILIES: tuple[Family, ...] = (
@@ -20,6 +21,7 @@ FAMILIES: tuple[Family, ...] = (
     FACTOR,
     FFT,
     RANDOM_NUMBERS,
+    SAMPLING,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

@@ -37,6 +37,7 @@ SIZES = {
     "matmul": (300, 200, 100),
     "gemv": (300, 200),
     "solve_triangular": (300, 200),
+    **{name: (8, 64, 56, 56) for name, family in FAMILY_OF.items() if family == "sampling"},
 }
 
 
@@ -46,7 +47,7 @@ def texts(operation: str, target: str, dtype: str) -> list[Specialization]:
 
 
 #: Families of real floating numbers only.
-FLOATING = ("random",)
+FLOATING = ("random", "sampling")
 
 
 @pytest.mark.parametrize(("target", "dtype"), CASES)
@@ -56,7 +57,7 @@ def test_every_operation_renders(target: str, dtype: str) -> None:
             continue
         if FAMILY_OF[name] in ("factor", "fft") and dtype in ("float16", "int8"):
             continue
-        if FAMILY_OF[name] in FLOATING and dtype in ("complex64", "int8"):
+        if FAMILY_OF[name] in FLOATING and name != "pad" and dtype in ("complex64", "int8"):
             continue
         specs = texts(name, target, dtype)
         assert specs, name
@@ -100,7 +101,9 @@ def test_every_public_operation_is_known() -> None:
         "plan",
     }
     assert functions <= set(OPERATIONS)
-    assert set(OPERATIONS) <= functions | set(linalg.__all__) | set(pg.fft.__all__)
+    assert set(OPERATIONS) <= functions | set(linalg.__all__) | set(pg.fft.__all__) | set(
+        pg.nn.__all__
+    )
     assert set(OPERATIONS) - {"matmul"} <= set(CATALOGUE)
 
 

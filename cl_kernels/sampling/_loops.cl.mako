@@ -1,0 +1,68 @@
+## The loops of the CPU kernel over the taps of an output.  Parameters: see runs and _parts.  across: the number of
+## ruled axes among the rows; step: the factor of a column in each operand.
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+
+## The loops over the taps of the ruled axes from k on.
+<%def name="nest(k, across, step)">\
+% if k < across:
+            for (int t${k} = 0; t${k} < most${k}; t${k}++) {
+                const int p${k} = places${k}[t${k} * size${k} + o${k}];
+                if (p${k} < 0) break;
+% if kind == "sum":
+                const ${e.real} u_${k + 1} = u_${k} * weights${k}[t${k} * size${k} + o${k}];
+% endif
+${nest(k + 1, across, step)}\
+            }
+% else:
+<% offset = {n: "".join(f" + p{j} * {n}_step{j}" for j in range(across)) for n in sources} %>\
+% for n in sources:
+            ${parts.pointer(n, "_row")} = ${n}${offset[n]};
+% endfor
+% if kind == "argmax":
+            const ${index} flat = 0${"".join(f" + p{j} * flat{j}" for j in range(across))};
+% endif
+% if line:
+            for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
+% elif taps[across]:
+            for (int j = 0; j < n; j++) {
+% for t in range(taps[across]):
+                const int p_${t} = places${across}[${f"{t} * size{across} + " if t else ""}b + j];
+% endfor
+% for t in range(taps[across]):
+                ${tap(f"p_{t}", f"{t} * size{across} + b + j", across, step)}
+% endfor
+            }
+% else:
+            for (int t = 0, more = 1; more && t < most${across}; t++) {
+                more = 0;
+                for (int j = 0; j < n; j++) {
+                    const int p = places${across}[t * size${across} + b + j];
+                    more |= p >= 0;
+                    if (p >= 0) { ${tap("p", f"t * size{across} + b + j", across, step, False)} }
+                }
+            }
+% endif
+% endif
+</%def>
+
+## One tap at place p of the last ruled axis, whose weight is at `at`.
+<%def name="tap(p, at, across, step, check=True)">\
+<%
+    p_or_0 = f"max({p}, 0)" if check and gaps[across] else p
+    weight, condition = f"u_{across} * weights{across}[{at}]", f"{p} >= 0 && " if check else ""
+%>\
+${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
+</%def>
+
+<%def name="leaf(at, flat, weight, across, step, condition='')">\
+<%
+    at = f"max({at}, 0)" if kind == "routed" and condition else at
+    value = f"{e.name}_load(x_row + ({at}){step['x']})"
+    column = "" if line else f" + (b + j) * flat{across}"
+%>\
+% if kind == "routed":
+acc[j] += ${condition}which_row[(${at})${step["which"]}] == own${column} ? ${value} : 0;\
+% else:
+${parts.take("acc[j]", value, flat, "found[j]", weight)}\
+% endif
+</%def>

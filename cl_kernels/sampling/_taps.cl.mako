@@ -1,0 +1,78 @@
+## The taps of an output, one ruled axis inside the other.  Parameters: see _parts.
+##
+##   for each tap of axis 0 | for each tap of axis 1 | ... | take source[base + offset 0 + offset 1 + ...]
+##
+## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+
+## Declare the offsets and weights of the unrolled taps of axis k, whose output is at o{k}.
+<%def name="declare(k)">\
+% for t in range(taps[k]):
+    const int p${k}_${t} = places${k}[o${k}${f" + {t} * size{k}" if t else ""}];
+% if kind == "sum":
+    const ${e.real} w${k}_${t} = weights${k}[o${k}${f" + {t} * size{k}" if t else ""}];
+% endif
+${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
+% endfor
+</%def>
+
+<%def name="offsets(k, place, suffix)">\
+% for n in sources:
+    const ${index} ${n}${suffix} = ${place} * ${n}_step${k};
+% endfor
+% if kind == "argmax":
+    const ${index} f${suffix} = ${place} * flat${k};
+% endif
+</%def>
+
+## Take all taps of the axes from k on.  at: the offsets so far, by source; flat: the index so far.
+<%def name="nest(k, at, flat)">\
+% for t in range(taps[k]):
+% if kind == "routed":
+    if (p${k}_${t} >= 0) {
+% endif
+${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat)}\
+% if kind == "routed":
+    }
+% endif
+% endfor
+% if taps[k] == 0:
+    for (${index} t${k} = 0; t${k} < most${k}; t${k}++) {
+        const int p${k} = places${k}[t${k} * size${k} + o${k}];
+        if (p${k} < 0) break;
+% if kind == "sum":
+        const ${e.real} w${k} = weights${k}[t${k} * size${k} + o${k}];
+% endif
+${offsets(k, f"p{k}", f"{k}_")}\
+${inner(k, f"{k}_", f"w{k}", at, flat)}\
+    }
+% endif
+</%def>
+
+<%def name="inner(k, suffix, weight, at, flat)">\
+<%
+    at = {n: f"{at[n]}{' + ' if at[n] else ''}{n}{suffix}" for n in sources}
+    flat = f"{flat}{' + ' if flat else ''}f{suffix}"
+    last = k == len(taps) - 1
+%>\
+% if last:
+    ${leaf(at, flat, weight, f"sum{k}" if kind == "sum" else "acc")}
+% elif kind == "sum":
+    {
+        ${parts.type_of()} sum${k + 1} = 0;
+${nest(k + 1, at, flat)}\
+        sum${k} += ${weight} * sum${k + 1};
+    }
+% else:
+${nest(k + 1, at, flat)}\
+% endif
+</%def>
+
+<%def name="leaf(at, flat, weight, acc)">\
+<% value = f"{e.name}_load{V if V > 1 else ''}(x + ({at['x']}))" %>\
+% if kind == "routed":
+if (which[${at["which"]}] == own) acc += ${value};\
+% else:
+${parts.take(acc, value, flat, "found", weight)}\
+% endif
+</%def>

@@ -1,0 +1,71 @@
+## runs: on a CPU, out[o] = what becomes of the taps of o, for axes with rules and plain axes.
+##
+##   row 0   | columns_each | columns_each | ...     a work-item has a part of a row,
+##   row 1   |                                       or rows_each whole rows
+##           | B B B ... B |                         B accumulators at a time, which loops of vectors update
+##
+## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  Rows are
+## the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
+##
+## B: as above.  unit: whether each operand has stride 1 along the columns.  Other parameters: see _parts.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+<%namespace name="loops_of" file="/sampling/_loops.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    K = len(taps)
+    across = K if line else K - 1  # the ruled axes among the rows
+    step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
+%>
+${element.scalar(e)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${kernel("sampling")}
+{
+    const ${index} begin = get_group_id(0) % columns_parts * columns_each, end = min(columns, begin + columns_each);
+    const ${index} first_row = get_group_id(0) / columns_parts * rows_each;
+    const ${index} last_row = min(rows, first_row + rows_each);
+    for (${index} row = first_row; row < last_row; row++) {
+        const ${index} position = row % positions, plain = row / positions;
+        (void)position;
+% for k in range(across):
+        const ${index} o${k} = ${place(k)};
+% endfor
+% for n in names:
+        ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}\
+${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources else ""});
+% endfor
+% if kind == "routed":
+        const long own = ${" + ".join([f"o{k} * flat{k}" for k in range(across)] or ["0"])};
+% endif
+        for (${index} b = begin; b < end; b += ${B}) {
+            const int n = min((${index})${B}, end - b);
+            ${e.value} acc[${B}];
+            for (int j = 0; j < n; j++) acc[j] = ${parts.nothing()};
+% if kind == "argmax":
+            ${index} found[${B}];
+            for (int j = 0; j < n; j++) found[j] = -1;
+% endif
+% if kind == "sum":
+            const ${e.real} u_0 = 1;
+% endif
+${loops_of.nest(0, across, step)}\
+% if not line and gaps[across]:
+            for (int j = 0; j < n; j++) acc[j] = places${across}[b + j] < 0 ? ${parts.nothing()} : acc[j];
+% if kind == "argmax":
+            for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];
+% endif
+% endif
+            for (int j = 0; j < n; j++) ${e.name}_store(out + (b + j)${step["out"]}, acc[j]);
+% if kind == "argmax":
+            for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
+% endif
+        }
+    }
+}
+
+## The place of a row on ruled axis k.
+<%def name="place(k)">\
+<% slower = " * ".join(f"size{j}" for j in range(k + 1, across)) %>\
+${f"position / ({slower})" if slower else "position"}${f" % size{k}" if k else ""}\
+</%def>

@@ -1,0 +1,190 @@
+"""Changes of resolution: shuffles of pixels between channels and space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import whole
+from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.result import check_out
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import AnyArray, as_array
+from portable_gpu.typing import of_one
+
+__all__ = [
+    "pixel_shuffle", "pixel_shuffle_backward", "pixel_unshuffle", "pixel_unshuffle_backward",
+]  # fmt: skip
+
+
+@of_one
+def pixel_shuffle(
+    input: AnyArray,
+    upscale_factor: int,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Move channels to pixels: (..., C r r, H, W) becomes (..., C, H r, W r).
+
+    Args:
+        input: An array of three axes or more, of any dtype and strides.
+        upscale_factor: r, from 1 on.
+        out: Where to put the result.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        ``out`` or a fresh array of the dtype of ``input``; channels-last where that is.
+
+    Raises:
+        ShapeError: Fewer than three axes, or r r does not divide the channels.
+        ArgumentError: ``upscale_factor`` is less than 1.
+        ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
+
+    Cost: each element is read once and written once.
+    """
+    x, r = _checked(input, "input", upscale_factor, "upscale_factor")
+    *batch, channels, height, width = x.shape
+    if channels % (r * r):
+        raise ShapeError(
+            f"input has shape {x.shape}: {r} x {r} (upscale_factor {r}) does not divide its "
+            f"{channels} channels"
+        )
+    few = channels // (r * r)
+    source = x.reshape((*batch, few, r, r, height, width))
+    n = len(batch)
+    moved = source.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    shape = (*batch, few, height * r, width * r)
+    return _copied(x, moved, shape, (1, 2, 2), out, engine, queue, wait_for)
+
+
+@of_one
+def pixel_unshuffle(
+    input: AnyArray,
+    downscale_factor: int,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Move pixels to channels: (..., C, H r, W r) becomes (..., C r r, H, W).
+
+    Args:
+        input: As of :func:`pixel_shuffle`, whose inverse this is.
+        downscale_factor: r, from 1 on.
+        out, engine, queue, wait_for: As of :func:`pixel_shuffle`.
+
+    Returns, Cost: As :func:`pixel_shuffle`.
+
+    Raises:
+        ShapeError: Fewer than three axes, or r does not divide the last two extents.
+        ArgumentError: ``downscale_factor`` is less than 1.
+        ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
+    """
+    x, r = _checked(input, "input", downscale_factor, "downscale_factor")
+    *batch, channels, height, width = x.shape
+    if height % r or width % r:
+        raise ShapeError(
+            f"input has shape {x.shape}: downscale_factor {r} does not divide its last two extents"
+        )
+    source = x.reshape((*batch, channels, height // r, r, width // r, r))
+    n = len(batch)
+    moved = source.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    shape = (*batch, channels * r * r, height // r, width // r)
+    return _copied(x, moved, shape, (3, 1, 1), out, engine, queue, wait_for)
+
+
+@of_one
+def pixel_shuffle_backward(
+    grad_output: AnyArray,
+    upscale_factor: int,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return the gradient of :func:`pixel_shuffle`: :func:`pixel_unshuffle` of that of its result.
+
+    Args:
+        grad_output: The gradient of the result.
+        upscale_factor, out, engine, queue, wait_for: As of :func:`pixel_shuffle`.
+
+    Returns, Raises, Cost: As :func:`pixel_unshuffle`.
+    """
+    return pixel_unshuffle(
+        grad_output, upscale_factor, out=out, engine=engine, queue=queue, wait_for=wait_for
+    )
+
+
+@of_one
+def pixel_unshuffle_backward(
+    grad_output: AnyArray,
+    downscale_factor: int,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return the gradient of :func:`pixel_unshuffle`: :func:`pixel_shuffle` of that of its result.
+
+    Args:
+        grad_output: The gradient of the result.
+        downscale_factor, out, engine, queue, wait_for: As of :func:`pixel_unshuffle`.
+
+    Returns, Raises, Cost: As :func:`pixel_shuffle`.
+    """
+    return pixel_shuffle(
+        grad_output, downscale_factor, out=out, engine=engine, queue=queue, wait_for=wait_for
+    )
+
+
+def _checked(value: Any, name: str, factor: Any, factor_name: str) -> tuple[Any, int]:
+    """An array of three axes or more, whose views do not copy, and a factor from 1 on."""
+    x = as_array(value, name)
+    r = whole(factor, factor_name)
+    if x.ndim < 3:
+        raise ShapeError(f"{name} has shape {x.shape}; (..., channels, height, width) would do")
+    if r < 1:
+        raise ArgumentError(f"{factor_name} is {r}; an integer from 1 on would do")
+    return x, r
+
+
+def _copied(
+    x: Any,
+    moved: Any,
+    shape: tuple[int, ...],
+    split: tuple[int, int, int],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Copy a view to a result of another shape.
+
+    Args:
+        x: The input, whose order of axes the result has.
+        moved: The view of it, whose axes are those of the result in C order.
+        shape: The shape of the result.
+        split: Into how many axes each of the last three of the result is split in the view.
+        out, engine, queue, wait_for: As of the public functions.
+    """
+    check_out(out, shape, x.dtype, x)
+    parts = [1] * (len(shape) - 3) + list(split)
+    starts = [sum(parts[:axis]) for axis in range(len(parts))]
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    axes = [starts[axis] + k for axis in order for k in range(parts[axis])]
+    place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    if out is not None:
+        elementwise("x", x=moved, out=out.reshape(moved.shape), **place)
+        return out
+    copy = elementwise("x", x=moved.transpose(axes), **place)
+    back = sorted(range(x.ndim), key=order.__getitem__)
+    return copy.reshape([shape[axis] for axis in order]).transpose(back)

@@ -1,0 +1,231 @@
+"""From the arguments of a sampling function to its invocation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import shown, whole
+from portable_gpu.dtypes import element, is_float16_like
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.ops.factors import plain_number
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.sampling.plan import make_plan
+from portable_gpu.ops.sampling.problem import SamplingProblem
+from portable_gpu.ops.sampling.rules import AxisRule
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import Shape, View
+
+#: Elements of these sizes are copied as unsigned integers, whatever they mean.
+_COPIED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+
+
+class SamplingOperation:
+    """An operation whose results have the order of axes of its first input.
+
+    Channels-last arrays have channels-last results: the axes are ordered by the strides of the
+    first input during the call, so that fresh results are, too.
+    """
+
+    def __init__(self, name: str, normalise: Callable[[CallArguments], Invocation]) -> None:
+        """Declare it; the last of its options is the order of axes, or ``None``."""
+        self._operation = Operation(name, normalise)
+
+    def call(self, inputs: tuple[Any, ...], options: tuple[Any, ...], out: Any, *place: Any) -> Any:
+        """Call it.
+
+        Args:
+            inputs, options: See :class:`CallArguments`; the inputs have the same axes.
+            out: The caller's array, or a tuple with one for each result.
+            place: The engine, the queue and the events to wait for.
+        """
+        order = _order_of(inputs[0])
+        if order is None:
+            return self._operation.call(inputs, (*options, None), out, (), *place)
+        arrays = tuple([_permuted(x, order) for x in inputs])
+        target: Any = (
+            tuple([_permuted(x, order) for x in out])
+            if isinstance(out, tuple)
+            else (_permuted(out, order))
+        )
+        result = self._operation.call(arrays, (*options, order), target, (), *place)
+        back = inverse(order)
+        if not isinstance(result, tuple):
+            return result.transpose(back) if out is None else out
+        return tuple(
+            [
+                one.transpose(back) if given is None else given
+                for one, given in zip(result, out or (None,) * len(result), strict=True)
+            ]
+        )
+
+
+def _order_of(x: Any) -> tuple[int, ...] | None:
+    """The axes from the largest stride to the smallest; ``None`` if that is their order."""
+    flags = getattr(x, "flags", None)
+    if flags is None or flags.c_contiguous:
+        return None
+    strides = x.strides
+    order = tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
+    return None if order == tuple(range(len(order))) else order
+
+
+def _permuted(x: Any, order: tuple[int, ...]) -> Any:
+    """An array with permuted axes; what is no such array is refused later."""
+    return x.transpose(order) if len(getattr(x, "shape", ())) == len(order) else x
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another one."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def logical(x: Any, order: tuple[int, ...] | None) -> Any:
+    """An input with its axes in the caller's order."""
+    return x if order is None or x.ndim != len(order) else x.transpose(inverse(order))
+
+
+def invocation(
+    kind: str,
+    arrays: Sequence[tuple[Any, str]],
+    rules: Sequence[AxisRule | None],
+    arguments: CallArguments,
+    fill: Any = 0,
+) -> Invocation:
+    """The invocation of an operation on checked arrays.
+
+    Args:
+        kind: See :data:`portable_gpu.ops.sampling.problem.KINDS`.
+        arrays: The sources and their names, their axes in the caller's order; the first has the
+            dtype of the result.
+        rules: The rule of each axis of the result, in the caller's order.
+        arguments: Those of the call.
+        fill: The value of copied outputs that read nothing, as :func:`bits` gives it.
+    """
+    x, given = arrays[0][0], arguments.options[-1]
+    shape = tuple(
+        extent if rule is None else rule.outputs
+        for extent, rule in zip(x.shape, rules, strict=True)
+    )
+    order = tuple(range(len(shape))) if given is None else given
+    back = inverse(order)
+    elem = element(x.dtype)
+    if kind == "copy":
+        elem = element(np.dtype(f"u{elem.itemsize}")) if elem.itemsize in _COPIED else elem
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        strides = tuple([tuple([view.strides[axis] for axis in back]) for view in views])
+        aligned = 1 if engine.target.is_cpu else min(16, *(view.alignment for view in views))
+        problem = SamplingProblem(kind, elem, tuple(rules), shape, strides, aligned)
+        return make_plan(engine, problem)
+
+    return Invocation(
+        inputs=tuple([array if given is None else array.transpose(order) for array, _ in arrays]),
+        names=tuple(name for _, name in arrays),
+        shape=tuple([shape[axis] for axis in order]),
+        dtype=x.dtype,
+        plan=plan,
+        flop=2 * max(x.size, prod(shape)),
+        scalars=fill if kind == "copy" else (),
+        out=arguments.out,
+    )
+
+
+def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """The bits of a value of a dtype, as kernels of copies take them.
+
+    Raises:
+        ArgumentTypeError: It is no number.
+        ArgumentError: The dtype cannot hold it.
+    """
+    number = plain_number(value, name)
+    fits = dtype.kind == "c" or not isinstance(number, complex)
+    if fits and dtype.kind in "iub":
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        fits = low <= number <= high and number == int(number)
+        number = int(number) if fits else number
+    if not fits:
+        raise ArgumentError(f"{name} is {shown(value)}, which {dtype} cannot hold")
+    with np.errstate(over="ignore"):
+        stored = np.array([number]).astype(dtype)
+    if dtype.itemsize in _COPIED:
+        return (int(stored.view(f"u{dtype.itemsize}")[0]),)
+    return tuple(int(part) for part in stored.view("u8"))
+
+
+def hashable(value: Any) -> Any:
+    """A list of numbers as a tuple, so that a repeated call is recognised."""
+    return tuple(value) if type(value) is list else value
+
+
+def integers(value: Any, name: str, count: int, least: int | None = None) -> tuple[int, ...]:
+    """An integer for each of some axes: one for all, or a sequence of them.
+
+    Raises:
+        ArgumentTypeError: It is neither.
+        ArgumentError: There are not as many, or one is too small.
+    """
+    if isinstance(value, (tuple, list)):
+        numbers = tuple(whole(one, name) for one in value)
+        if len(numbers) == 1:
+            numbers *= count
+        if len(numbers) != count:
+            raise ArgumentError(f"{name} is {shown(value)}; an integer, or {count}, would do")
+    else:
+        numbers = (whole(value, name),) * count
+    if least is not None and min(numbers) < least:
+        raise ArgumentError(f"{name} is {shown(value)}; integers from {least} on would do")
+    return numbers
+
+
+def spatial(x: Any, name: str, axes: int) -> Any:
+    """An array of some spatial axes behind channels, and a batch before them or none.
+
+    Raises:
+        ShapeError: It has another number of axes.
+    """
+    if x.ndim not in (axes + 1, axes + 2):
+        raise ShapeError(
+            f"{name} has shape {x.shape}; {axes + 2} axes, or {axes + 1} without a batch, would do"
+        )
+    return x
+
+
+def floating(x: Any, name: str, complex_too: bool = False) -> Any:
+    """An array of floating-point numbers.
+
+    Raises:
+        DTypeError: Its dtype is another one.
+    """
+    if x.dtype.kind in ("fc" if complex_too else "f") or is_float16_like(x.dtype):
+        return x
+    raise DTypeError(f"{name} is {x.dtype}; floating-point numbers would do")
+
+
+def shape_of(value: Any, name: str) -> Shape:
+    """The shape that a gradient has: of the forward call's input, or given as integers.
+
+    Raises:
+        ArgumentTypeError: It is neither.
+        ArgumentError: An extent is negative.
+    """
+    shape = value if isinstance(value, (tuple, list)) else getattr(value, "shape", None)
+    if not isinstance(shape, (tuple, list)):
+        raise ArgumentTypeError(f"{name} is {shown(value)}; an array or its shape would do")
+    return integers(shape, name, len(shape), 0) if shape else ()
+
+
+def unless_trivial(
+    rules: Sequence[AxisRule | None], trivial: Sequence[bool]
+) -> list[AxisRule | None]:
+    """The rules without those that change nothing; one stays, as every kernel has one."""
+    kept: list[AxisRule | None] = [
+        None if nothing else rule for rule, nothing in zip(rules, trivial, strict=True)
+    ]
+    if not any(kept):
+        kept[-1] = rules[-1]
+    return kept

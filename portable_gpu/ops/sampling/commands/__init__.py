@@ -1,0 +1,1 @@
+"""What commands need of the sampling kernels; imported at their first use."""

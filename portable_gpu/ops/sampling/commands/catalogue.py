@@ -1,0 +1,36 @@
+"""Sampling functions without a device: typical kernels, and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.sampling.commands.geometry import problem_of
+from portable_gpu.ops.sampling.plan import variants
+from portable_gpu.ops.variant import best_of
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+
+def explain(
+    operation: str,
+    sizes: Sequence[int],
+    dtype: np.dtype[Any],
+    target: Target,
+    table: TuningTable,  # noqa: ARG001  # there are no policies
+) -> Explanation:
+    """Explain the kernel of the typical call on a C-ordered array; no device is needed."""
+    shape = " x ".join(map(str, sizes))
+    named = f"{operation} of {shape} {dtype} on {target.facts.name}"
+    problem = problem_of(operation, tuple(sizes), np.dtype(dtype))
+    return explanation(named, variants(problem, target), target)
+
+
+def specializations(operation: str, target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """The kernel of the typical call on images."""
+    problem = problem_of(operation, (8, 64, 56, 56), np.dtype(dtype))
+    return list(best_of(variants(problem, target), target).texts())

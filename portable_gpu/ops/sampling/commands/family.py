@@ -1,0 +1,63 @@
+"""The record of padding, pooling and interpolation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from portable_gpu.ops.family import (
+    Benchmark,
+    Compiled,
+    Family,
+    OperationRecord,
+    Sizes,
+    Typical,
+)
+from portable_gpu.ops.sampling.commands import cases
+from portable_gpu.ops.sampling.commands.catalogue import explain, specializations
+from portable_gpu.ops.sampling.commands.checks import checks
+from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS
+from portable_gpu.ops.sampling.commands.random_sizes import RANDOM
+from portable_gpu.runtime.views import Shape
+
+_BENCHMARK = Benchmark(
+    sizes=Sizes(
+        cpu="8x64x56x56,1x64x224x224,8x512x7x7", gpu="64x256x56x56,8x64x224x224,64x2048x7x7"
+    ),
+    roofline=Sizes(cpu="8x64x56x56", gpu="64x256x56x56"),
+    flop=cases.flop,
+    bytes=lambda case: cases.of(case).nbytes,
+    oracle=cases.oracle,
+    like_numpy=cases.like_numpy,
+    form="batch x channels x height x width",
+    label="batch x channels x height x width",
+    call=cases.call,
+    random=RANDOM,
+)
+
+
+def _typical(name: str, _extents: Shape) -> list[dict[str, Any]]:
+    """The options of the call that is warmed up."""
+    return [dict(TYPICAL_CALLS[name].options)]
+
+
+SAMPLING = Family(
+    name="sampling",
+    operations=tuple(
+        OperationRecord(
+            name=name,
+            function=geometry.function,
+            explain=explain,
+            specializations=partial(specializations, name),
+            compiled=("float32", "float16", "float64"),
+            extents=4,
+            options=cases.options,
+            exact=True,
+            typical=Typical(((2, 3, 32, 32),), options=partial(_typical, name)),
+        )
+        for name, geometry in TYPICAL_CALLS.items()
+    ),
+    checks=checks,
+    benchmarks=dict.fromkeys(TYPICAL_CALLS, _BENCHMARK),
+    kernels={"sampling/tiles": Compiled(shown="pad", strided=True)},
+)

@@ -1,0 +1,267 @@
+"""The kernel of a sampling problem: its form, the partition of its work, and its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.axes import Axis, parameters
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.sampling.problem import (
+    RuledAxis,
+    SamplingAxes,
+    SamplingProblem,
+    axes_of,
+)
+from portable_gpu.ops.sampling.rules import table_of
+from portable_gpu.powers_of_two import ceil_power_of_two
+from portable_gpu.targets import Target
+
+_MAX_INT = (1 << 31) - 1
+#: Accumulators of a CPU's work-item: vectors of any width, in the first cache.
+_BLOCK = 64
+#: Bytes that are worth a work-group of their own on a CPU, as for elementwise expressions.
+_CPU_WORK = 1 << 16
+#: Results of a work-item at most: then what it computes for its taps hardly counts.
+_MAX_EACH = 32
+#: Work-items for each compute unit of a GPU that are wanted at least: four times what it holds.
+_WORK_ITEMS = 4 * 2048
+#: A work-item with this many loads or fewer for a result has those of four results in flight.
+_FEW_LOADS = 4
+#: Bytes of a GPU's vectors.
+_VECTOR_BYTES = 16
+_LOWEST = {"char": "CHAR_MIN", "short": "SHRT_MIN", "int": "INT_MIN", "long": "LONG_MIN"}
+
+
+@dataclass(frozen=True)
+class SamplingKernel:
+    """A kernel of a problem; it needs no device.
+
+    Attributes:
+        template: The name of the template.
+        context: The parameters of the text.
+        integers: The constant scalars of a launch.
+        groups: The number of work-groups.
+        group_size: The number of work-items of a group.
+        axes: The axes of the problem.
+    """
+
+    template: str
+    context: dict[str, Any]
+    integers: dict[str, int]
+    groups: int
+    group_size: int
+    axes: SamplingAxes
+
+    def specialization(self, target: Target) -> Specialization:
+        """The OpenCL text."""
+        kernels = {"sampling": _parameters(self.context)}
+        return specialize(f"sampling/{self.template}", target, kernels, **self.context)
+
+
+def _parameters(context: dict[str, Any]) -> list[Parameter]:
+    """The kernel's parameters: operands, the value of a copy, tables, extents and strides."""
+    elem, names, index = context["e"], context["names"], context["index"]
+    result: list[Parameter] = []
+    for name in names:
+        ctype = "long" if name in ("which", "indices") else f"{elem.name}_t"
+        result.append(buffer(ctype, f"{name}_in", writes=name not in context["sources"]))
+        result += scalars("long", f"{name}_offset")
+    if context["kind"] == "copy":
+        result += scalars(elem.real, *(("fill_re", "fill_im") if elem.complex else ("fill",)))
+    for k in range(len(context["taps"])):
+        result.append(buffer("int", f"places{k}"))
+        if context["kind"] == "sum":
+            result.append(buffer(elem.real, f"weights{k}"))
+        counted = [f"most{k}"] if k in context["loops"] else []
+        flat = [f"flat{k}"] if context["by_index"] else []
+        result += scalars(index, f"size{k}", *counted, *flat, *(f"{n}_step{k}" for n in names))
+    return [
+        *result,
+        *scalars(index, *context["extra"]),
+        *parameters("outer", context["outer"], names, index),
+    ]
+
+
+def kernel_of(problem: SamplingProblem, target: Target) -> SamplingKernel:
+    """Choose the form and the partition for a device."""
+    axes = axes_of(problem)
+    return (_runs if target.is_cpu else _tiles)(problem, target, axes)
+
+
+def tables(problem: SamplingProblem, axes: SamplingAxes) -> dict[str, np.ndarray[Any, Any]]:
+    """The tables that the kernel reads, by the names of its parameters."""
+    result: dict[str, np.ndarray[Any, Any]] = {}
+    for k, axis in enumerate(axes.ruled):
+        table = table_of(axis.rule, problem.kind != "routed")
+        result[f"places{k}"] = table.places
+        if problem.kind == "sum":
+            precision = np.float64 if problem.elem.needs_fp64 else np.float32
+            result[f"weights{k}"] = table.weights.astype(precision)
+    return result
+
+
+def _context(
+    problem: SamplingProblem, axes: SamplingAxes, outer: int, extra: list[str], loops: list[int]
+) -> dict[str, Any]:
+    elem = problem.elem
+    lowest = "-INFINITY" if elem.floating else _LOWEST.get(elem.real, "0")
+    return {
+        "kind": problem.kind,
+        "e": elem,
+        "names": problem.names,
+        "sources": problem.sources,
+        "taps": [axis.taps for axis in axes.ruled],
+        "gaps": [axis.has_gaps for axis in axes.ruled],
+        "loops": loops,
+        "by_index": problem.kind in ("argmax", "routed"),
+        "line": axes.line is not None,
+        "lowest": lowest,
+        "outer": outer,
+        "extra": extra,
+        "index": "long" if _is_wide(problem) else "int",
+    }
+
+
+def _is_wide(problem: SamplingProblem) -> bool:
+    """Whether some offset or count needs 64 bits."""
+    most = [prod(problem.shape), problem.source_size]
+    extents = [
+        max(extent, 1 if rule is None else rule.size)
+        for extent, rule in zip(problem.shape, problem.rules, strict=True)
+    ]
+    most += [
+        sum(abs(step) * extent for step, extent in zip(strides, extents, strict=True))
+        for strides in problem.strides
+    ]
+    return 2 * max(most) > _MAX_INT
+
+
+def _integers(
+    problem: SamplingProblem, axes: SamplingAxes, outer: list[Axis], loops: list[int]
+) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for k, axis in enumerate(axes.ruled):
+        result[f"size{k}"] = axis.rule.outputs
+        if k in loops:
+            table = table_of(axis.rule, problem.kind != "routed")
+            result[f"most{k}"] = len(table.places)
+        if problem.kind in ("argmax", "routed"):
+            result[f"flat{k}"] = axis.flat
+        for name, step in zip(problem.names, axis.strides, strict=True):
+            result[f"{name}_step{k}"] = step
+    for k, plain in enumerate(outer):
+        result[f"outer{k}_size"] = plain.size
+        for name, step in zip(problem.names, plain.strides, strict=True):
+            result[f"{name}_outer{k}"] = step
+    return result
+
+
+def _runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
+    """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
+    outer, ruled, line = list(axes.plain), axes.ruled, axes.line
+    across = len(ruled) if line else len(ruled) - 1
+    positions = prod(axis.rule.outputs for axis in ruled[:across])
+    rows = positions * prod(axis.size for axis in outer)
+    columns = line.size if line else ruled[-1].rule.outputs
+    requested = min(4 * target.compute_units, problem.nbytes // _CPU_WORK)
+    groups = max(1, requested) if target.compute_units > 1 else 1
+    blocks = min(rows, groups)
+    rows_each = -(-rows // blocks)
+    blocks = -(-rows // rows_each)
+    run = -(-columns // max(1, groups // blocks))
+    columns_each = min(columns, -(-run // _BLOCK) * _BLOCK)
+    parts = -(-columns // columns_each)
+    inner = line.strides if line else ruled[-1].strides
+    loops = [k for k in range(len(ruled)) if k < across or ruled[k].taps == 0]
+    extra = ["columns_parts", "columns_each", "columns", "rows_each", "rows", "positions"]
+    integers = _integers(problem, axes, outer, loops) | {
+        "columns_parts": parts, "columns_each": columns_each, "columns": columns,
+        "rows_each": rows_each, "rows": rows, "positions": positions,
+    }  # fmt: skip
+    if line:
+        extra += [f"{name}_line" for name in problem.names]
+        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    context = _context(problem, axes, len(outer), extra, loops)
+    # Rows go over the outer ruled axes by loops: their number of taps changes no text.
+    context["taps"] = [0] * across + context["taps"][across:]
+    context |= {
+        "V": 1, "B": _BLOCK,
+        "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
+    }  # fmt: skip
+    return SamplingKernel("runs", context, integers, blocks * parts, 1, axes)
+
+
+def _tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
+    """Partition for a GPU: columns are positions, or the axis along which results lie."""
+    size = max(target.subgroup_size, min(256, target.max_work_group_size))
+    outer, ruled, line = list(axes.plain), axes.ruled, axes.line
+    repeated = max(outer, key=lambda axis: axis.size, default=None)
+    if repeated is None:
+        repeated = Axis(1, (0,) * len(problem.names))
+    else:
+        outer.remove(repeated)
+    positions = prod(axis.rule.outputs for axis in ruled)
+    plain = prod(axis.size for axis in outer)
+    columns, rows = (line.size, positions * plain) if line else (positions, plain)
+    vector = 1 if line is None else _vector(problem, axes, line, (*outer, repeated))
+    vectors = -(-columns // vector)
+    wanted = target.compute_units * _WORK_ITEMS
+    each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // wanted))
+    chunks = -(-repeated.size // each)
+    lanes = _lanes(vectors, rows * chunks, size, target.subgroup_size)
+    parts = -(-vectors // lanes)
+    groups = parts * -(-rows * chunks // (size // lanes))
+    loops = [k for k in range(len(ruled)) if ruled[k].taps == 0]
+    extra = ["columns_parts", "columns", "rows", "each", "repeats"]
+    extra += [f"{name}_repeat" for name in problem.names]
+    integers = _integers(problem, axes, outer, loops) | {
+        "columns_parts": parts, "columns": columns, "rows": rows, "each": each,
+        "repeats": repeated.size,
+    }  # fmt: skip
+    steps = zip(problem.names, repeated.strides, strict=True)
+    integers |= {f"{name}_repeat": step for name, step in steps}
+    if line:
+        extra += ["positions", *(f"{name}_line" for name in problem.names)]
+        integers["positions"] = positions
+        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    context = _context(problem, axes, len(outer), extra, loops)
+    few = all(context["taps"]) and prod(context["taps"]) <= _FEW_LOADS
+    context |= {"V": vector, "G": size, "LX": lanes, "unrolled": few}
+    return SamplingKernel("tiles", context, integers, groups, size, axes)
+
+
+def _vector(
+    problem: SamplingProblem, axes: SamplingAxes, line: Axis, others: tuple[Axis, ...]
+) -> int:
+    """The number of adjacent results that a work-item computes as a vector."""
+    elem: Element = problem.elem
+    if elem.complex or problem.kind in ("argmax", "routed") or set(line.strides) != {1}:
+        return 1
+    every: list[Axis | RuledAxis] = [*others, *axes.ruled]
+    steps = [step for axis in every for step in axis.strides]
+    vector = max(1, min(16, _VECTOR_BYTES // elem.itemsize))
+    while vector > 1 and (
+        line.size % vector
+        or problem.alignment < vector * elem.itemsize
+        or any(step % vector for step in steps)
+    ):
+        vector //= 2
+    return vector
+
+
+def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
+    """The number of work-items along the columns: the fewest are idle, at least a sub-group."""
+
+    def padded(extent: int, step: int) -> int:
+        return -(-extent // step) * step
+
+    most = min(size, ceil_power_of_two(vectors))
+    lanes = [1 << k for k in range(most.bit_length())]
+    lanes = [w for w in lanes if w >= min(most, subgroup)]
+    return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))

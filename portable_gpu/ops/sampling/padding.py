@@ -1,0 +1,196 @@
+"""Padding of arrays, and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import one_of, shown, whole
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.ops.operation import CallArguments, Invocation
+from portable_gpu.ops.sampling.call import (
+    SamplingOperation,
+    bits,
+    floating,
+    hashable,
+    invocation,
+    logical,
+    unless_trivial,
+)
+from portable_gpu.ops.sampling.rules import AxisRule, Padding, TransposedRule
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import AnyArray, as_array
+from portable_gpu.typing import of_one
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
+@of_one
+def pad(
+    input: AnyArray,
+    pad: Sequence[int],
+    mode: str = "constant",
+    value: complex | None = None,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Add elements before and after axes of an array, or remove some.
+
+    Args:
+        input: An array of one axis or more, of any dtype and strides.
+        pad: Pairs of numbers of elements before and after an axis, the last axis first: ``(left,
+            right, top, bottom)``.  Negative numbers remove elements.  Of any number of axes, in
+            every mode.
+        mode: ``constant``; ``reflect``, without a repetition of the edge; ``replicate``, the
+            edge; or ``circular``, from the other end of what negative numbers leave.
+        value: The value of new elements in mode ``constant``; 0 by default.
+        out: Where to put the result.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        ``out`` or a fresh array, with the dtype of ``input``: NumPy's for NumPy arrays (done),
+        ``portable_gpu.Array`` for device arrays (enqueued).
+
+    Raises:
+        ShapeError: An axis would have fewer than 0 elements; an axis has too few elements for
+            its mode: ``reflect`` takes fewer than the axis has, ``circular`` at most as many,
+            ``replicate`` at least one.
+        ArgumentError: ``pad`` has an odd number of integers, or more than two for each axis; an
+            unknown mode; a value that the dtype cannot hold, or one with another mode.
+        ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
+
+    Cost: each element of the result is written once, and each read once; tables of 4 bytes for
+        each place of a padded axis.
+    Accuracy: exact.
+    """
+    options = hashable(pad), mode, value, repr(value)  # which tells -0.0 from 0.0
+    return _PAD.call((input,), options, out, engine, queue, wait_for)
+
+
+@of_one
+def pad_backward(
+    grad_output: AnyArray,
+    pad: Sequence[int],
+    mode: str = "constant",
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return the gradient of :func:`pad` with respect to its input.
+
+    Args:
+        grad_output: The gradient of the result, of its shape; floating or complex numbers.
+        pad, mode: As of the forward call.
+        out, engine, queue, wait_for: As of :func:`pad`.
+
+    Returns:
+        The gradient, of the shape that the input had.
+
+    Raises: As :func:`pad`.
+
+    Each element of the input adds up the elements of ``grad_output`` that are copies of it, in
+    their order: results repeat bit by bit.
+    Accuracy: ``|error| <= (copies + 2) * eps * sum |grad_output|`` for each element.
+    """
+    options = hashable(pad), mode
+    return _BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
+
+
+def _pairs(pad: Any, ndim: int) -> list[tuple[int, int]]:
+    """The numbers of elements before and after each axis, the first axis first."""
+    if not isinstance(pad, (tuple, list)):
+        raise ArgumentTypeError(f"pad is {shown(pad)}; a sequence of integers would do")
+    numbers = [whole(one, "pad") for one in pad]
+    if len(numbers) % 2 or len(numbers) > 2 * ndim:
+        raise ArgumentError(
+            f"pad has {len(numbers)} integers; pairs for at most {ndim} axes would do"
+        )
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
+
+
+def _rules(extents: Sequence[int], pairs: Sequence[tuple[int, int]], mode: str) -> list[Padding]:
+    """The rules of all axes, whose extents are those of the input."""
+    for axis, (size, (before, after)) in enumerate(zip(extents, pairs, strict=True)):
+        kept = size + min(before, 0) + min(after, 0)
+        most = {"reflect": size - 1, "circular": kept}.get(mode)
+        if size + before + after < 0 or (mode != "constant" and kept < 0):
+            raise ShapeError(
+                f"pad is ({before}, {after}) on axis {axis}, which has {size} elements: fewer than "
+                "0 would be left"
+            )
+        if most is not None and max(before, after) > max(most, 0):
+            raise ShapeError(
+                f"pad is ({before}, {after}) on axis {axis}, which has {size} elements: {mode} "
+                f"takes at most {max(most, 0)}"
+            )
+        if mode != "constant" and kept < 1 and size + before + after > 0:
+            raise ShapeError(
+                f"pad is ({before}, {after}) on axis {axis}, of whose {size} elements none is left "
+                f"to {mode}"
+            )
+    return [
+        Padding(size, size + before + after, before, mode)
+        for size, (before, after) in zip(extents, pairs, strict=True)
+    ]
+
+
+def padding_rules(extents: Sequence[int], pad: Any, mode: str) -> list[AxisRule | None]:
+    """The rules of all axes of an input.
+
+    Raises: As :func:`pad`.
+    """
+    pairs = _pairs(pad, len(extents))
+    return _changed(_rules(extents, pairs, mode), pairs)
+
+
+def _changed(rules: Sequence[AxisRule], pairs: Sequence[tuple[int, int]]) -> list[AxisRule | None]:
+    return unless_trivial(rules, [pair == (0, 0) for pair in pairs])
+
+
+def _with_axes(array: Any, name: str) -> Any:
+    if not array.ndim:
+        raise ShapeError(f"{name} has no axes; one axis or more would do")
+    return array
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    pad, mode, value, _, order = arguments.options
+    x = _with_axes(logical(as_array(arguments.inputs[0], "input"), order), "input")
+    one_of(mode, MODES, "mode")
+    if value is not None and mode != "constant":
+        raise ArgumentError(f"value is {shown(value)}, which mode {mode!r} does not take")
+    rules = padding_rules(x.shape, pad, mode)
+    fill = bits(0 if value is None else value, "value", x.dtype)
+    return invocation("copy", [(x, "input")], rules, arguments, fill)
+
+
+def _normalise_backward(arguments: CallArguments) -> Invocation:
+    pad, mode, order = arguments.options
+    grad = _with_axes(logical(as_array(arguments.inputs[0], "grad_output"), order), "grad_output")
+    one_of(mode, MODES, "mode")
+    floating(grad, "grad_output", complex_too=True)
+    pairs = _pairs(pad, grad.ndim)
+    extents = [n - before - after for n, (before, after) in zip(grad.shape, pairs, strict=True)]
+    if min(extents) < 0:
+        raise ShapeError(f"pad is {shown(pad)}, more than grad_output of shape {grad.shape} has")
+    rules = _rules(extents, pairs, mode)
+    if mode == "constant":  # the gradient is padded by the negative numbers
+        back: list[AxisRule] = [
+            Padding(rule.outputs, rule.size, -rule.before, "constant") for rule in rules
+        ]
+        fill = bits(0, "value", grad.dtype)
+        return invocation("copy", [(grad, "grad_output")], _changed(back, pairs), arguments, fill)
+    transposed = _changed([TransposedRule.of(rule) for rule in rules], pairs)
+    return invocation("sum", [(grad, "grad_output")], transposed, arguments)
+
+
+_PAD = SamplingOperation("pad", _normalise)
+_BACKWARD = SamplingOperation("pad_backward", _normalise_backward)

@@ -1,0 +1,87 @@
+"""A sampling operation bound to shapes and strides: built, and ready to launch."""
+
+from __future__ import annotations
+
+from math import prod
+
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.sampling.kernel import SamplingKernel, kernel_of, tables
+from portable_gpu.ops.sampling.problem import SamplingProblem
+from portable_gpu.ops.variant import Variant, bind_best
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, overlapped
+
+_WHY = {
+    "runs": "each work-item has rows of results, whose taps loops of vectors take",
+    "tiles": "each work-item finds the taps of a place once, for several planes",
+}
+
+
+class SamplingPlan(OneLaunch):
+    """The launch of a problem; a copy takes the bits of the value of outputs that read nothing."""
+
+    def __init__(self, engine: Engine, problem: SamplingProblem, kernel: SamplingKernel) -> None:
+        """Build the kernel, and upload its tables.
+
+        Raises:
+            BuildError: The driver refused the kernel.
+            DeviceMemoryError: The tables do not fit.
+        """
+        values = tables(problem, kernel.axes)
+        self.bytes = problem.nbytes
+        self.flop = multiply_adds_of(problem)
+        self.kept_bytes = sum(table.nbytes for table in values.values())
+        fills: tuple[str, ...] = ("fill_re", "fill_im") if problem.elem.complex else ("fill",)
+        fills = fills if problem.kind == "copy" else ()
+        self._scalars = (0,) * len(fills)
+        self._launch = engine.programs.launch(
+            kernel.specialization(engine.target),
+            "sampling",
+            kernel.integers,
+            [f"{name}_in" for name in problem.names],
+            [*fills, *(f"{name}_offset" for name in problem.names)],
+            (kernel.groups * kernel.group_size,),
+            (kernel.group_size,),
+            as_bits=fills if problem.elem.complex else (),
+            bound={name: engine.upload(table) for name, table in values.items()},
+        )
+
+
+def multiply_adds_of(problem: SamplingProblem) -> int:
+    """The taps of all outputs."""
+    extents = zip(problem.shape, problem.rules, strict=True)
+    return prod(
+        extent if rule is None else int(rule.entries().counts.sum()) for extent, rule in extents
+    )
+
+
+def make_plan(engine: Engine, problem: SamplingProblem) -> Plan:
+    """The plan of a problem whose result has elements."""
+    return engine.plan(problem, lambda: bind_best(engine, variants(problem, engine.target)))
+
+
+def variants(problem: SamplingProblem, target: Target) -> list[Variant]:
+    """The only variant of the device: rows of results on a CPU, tiles on other devices."""
+    kernel = kernel_of(problem, target)
+    costs, units = DeviceCosts.of("device", target), target.compute_units
+    computing = multiply_adds_of(problem) / (costs.multiply_adds * units)
+    return [
+        Variant(
+            path=kernel.template,
+            name=kernel.template,
+            kind=kernel.template,
+            estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
+            launches=1,
+            why=_WHY[kernel.template],
+            texts=lambda: [kernel.specialization(target)],
+            bind=lambda engine: SamplingPlan(engine, problem, kernel),
+            details={
+                "groups": kernel.groups,
+                "group size": kernel.group_size,
+                "vector": kernel.context["V"],
+                "taps": " x ".join(str(axis.taps or "any") for axis in kernel.axes.ruled),
+            },
+        )
+    ]

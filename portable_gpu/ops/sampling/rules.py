@@ -1,0 +1,212 @@
+"""What each element of a result reads along one axis: places of the source, and their weights.
+
+A rule of an axis is a sparse matrix with few entries in a row: one row for each place of the
+result.  The operation on several axes is the tensor product of their matrices, and its gradient
+that of the transposed ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+Numbers: TypeAlias = np.ndarray[Any, Any]
+
+
+class Entries(NamedTuple):
+    """The entries of a matrix, row by row.
+
+    Attributes:
+        counts: The number of entries of each row.
+        places: The columns of the entries.
+        weights: Their values.
+    """
+
+    counts: Numbers
+    places: Numbers
+    weights: Numbers
+
+
+@dataclass(frozen=True)
+class AxisRule(ABC):
+    """A rule of an axis.
+
+    Attributes:
+        size: The extent of the source.
+        outputs: The extent of the result.
+    """
+
+    size: int
+    outputs: int
+
+    @abstractmethod
+    def entries(self) -> Entries:
+        """The places that each output reads, in order."""
+
+
+@dataclass(frozen=True)
+class TransposedRule(AxisRule):
+    """The transposed matrix of a rule: what each place of the source adds up in a gradient.
+
+    Attributes:
+        rule: The rule.
+    """
+
+    rule: AxisRule
+
+    @classmethod
+    def of(cls, rule: AxisRule) -> TransposedRule:
+        """The transpose of a rule."""
+        return cls(rule.outputs, rule.size, rule)
+
+    def entries(self) -> Entries:
+        """See :meth:`AxisRule.entries`."""
+        counts, places, weights = self.rule.entries()
+        rows = np.repeat(np.arange(len(counts)), counts)
+        order = np.argsort(places, kind="stable")
+        return Entries(np.bincount(places, minlength=self.outputs), rows[order], weights[order])
+
+
+def rows_of(places: Numbers, weights: Numbers, taken: Numbers) -> Entries:
+    """The entries of a table with a row for each output, without those that are not taken."""
+    return Entries(taken.sum(1), places[taken], weights[taken])
+
+
+@dataclass(frozen=True)
+class Padding(AxisRule):
+    """Elements before and after an axis; negative numbers remove elements.
+
+    Attributes:
+        before: The number of elements before the axis.
+        mode: ``constant`` (such outputs read nothing), ``reflect``, ``replicate`` or ``circular``.
+    """
+
+    before: int
+    mode: str
+
+    def entries(self) -> Entries:
+        """See :meth:`AxisRule.entries`."""
+        places = np.arange(self.outputs) - self.before
+        last = self.size - 1
+        taken = np.ones((self.outputs, 1), bool)
+        if self.mode == "constant":
+            taken[:, 0] = (places >= 0) & (places <= last)
+        elif self.mode == "reflect":
+            places = np.abs(places)
+            places = np.where(places > last, 2 * last - places, places)
+        elif self.mode == "replicate":
+            places = np.clip(places, 0, last)
+        else:  # what negative numbers remove does not come back
+            after = self.outputs - self.size - self.before
+            first = max(-self.before, 0)
+            kept = self.size - first - max(-after, 0)
+            places = first + (places - first) % max(kept, 1)
+        return rows_of(places[:, None], np.ones((self.outputs, 1)), taken)
+
+
+@dataclass(frozen=True)
+class PoolingWindow(AxisRule):
+    """Windows of a kernel at equal distances.
+
+    Attributes:
+        kernel, stride, dilation: As of the public functions.
+        before, after: The padding on each side.
+        mean: What weights add up to 1: ``padded``, those of the places within the padded axis;
+            ``valid``, those within the axis; empty: all weights are 1.
+    """
+
+    kernel: int
+    stride: int
+    before: int
+    after: int
+    dilation: int = 1
+    mean: str = ""
+
+    def entries(self) -> Entries:
+        """See :meth:`AxisRule.entries`."""
+        starts = np.arange(self.outputs)[:, None] * self.stride - self.before
+        places = starts + np.arange(self.kernel) * self.dilation
+        taken = (places >= 0) & (places < self.size)
+        weights = np.ones(places.shape)
+        if self.mean:
+            counted = places < self.size + self.after if self.mean == "padded" else taken
+            weights /= np.maximum(counted.sum(1, keepdims=True), 1)
+        return rows_of(places, weights, taken)
+
+
+@dataclass(frozen=True)
+class AdaptiveWindow(AxisRule):
+    """Windows that cover an axis: output o reads from ``o n / m`` to ``(o + 1) n / m``.
+
+    Attributes:
+        mean: Whether the weights of a window add up to 1; they are 1 otherwise.
+    """
+
+    mean: bool
+
+    def entries(self) -> Entries:
+        """See :meth:`AxisRule.entries`."""
+        n, m, o = self.size, self.outputs, np.arange(self.outputs)
+        starts, ends = o * n // m, -(-(o + 1) * n // m)
+        counts = ends - starts
+        steps = np.arange(int(counts.max(initial=0)))
+        places, taken = starts[:, None] + steps, steps < counts[:, None]
+        weights = np.ones(places.shape)
+        return rows_of(places, weights / counts[:, None] if self.mean else weights, taken)
+
+
+class AxisTable(NamedTuple):
+    """The entries of a rule as a kernel reads them.
+
+    Attributes:
+        places: Of shape (taps, outputs): the place of each tap; -1 where there is none.
+        weights: Their weights.
+        taps: The number of taps that the kernel's text has; 0 if it loops until a place is -1.
+        has_gaps: Whether some output reads nothing.
+    """
+
+    places: Numbers
+    weights: Numbers
+    taps: int
+    has_gaps: bool
+
+
+#: More taps than this on an axis are a loop, not unrolled.
+MAX_UNROLLED = 4
+
+
+@lru_cache(maxsize=256)
+def table_of(rule: AxisRule, repeats_taps: bool) -> AxisTable:
+    """The table of a rule.
+
+    Args:
+        rule: The rule.
+        repeats_taps: Whether a tap may be read more than once, its weight being divided, so that
+            all outputs of an unrolled kernel have the same number of taps.  Products with 0 would
+            not do, for infinity times 0 is not a number.
+    """
+    counts, places, weights = rule.entries()
+    most = max(1, int(counts.max(initial=0)))
+    steps = np.arange(most)[:, None]
+    starts = np.cumsum(counts) - counts
+    unrolled = most <= MAX_UNROLLED
+    if unrolled and repeats_taps:
+        # The last tap takes the place of those that are missing.
+        missing = np.maximum(most - counts, 0)
+        index = starts + np.minimum(steps, np.maximum(counts - 1, 0))
+        parts = np.where(steps >= counts - 1, missing + 1, 1)
+        taken = np.broadcast_to(counts > 0, index.shape)
+    else:
+        index, taken = starts + steps, steps < counts
+        parts = np.ones(index.shape)
+    index = np.where(taken, index, 0)
+    some = len(places) > 0
+    table = np.where(taken, places[index], -1) if some else np.full(index.shape, -1)
+    scaled = np.where(taken, weights[index] / parts, 0.0) if some else np.zeros(index.shape)
+    return AxisTable(
+        table.astype(np.int32), scaled, most if unrolled else 0, bool((counts == 0).any())
+    )
