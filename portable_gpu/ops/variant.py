@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import BuildError, UnsupportedError
+from portable_gpu.errors import BuildError, DeviceMemoryError, UnsupportedError
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
@@ -132,18 +132,31 @@ def chosen(engine: Engine, variants: Iterable[Variant]) -> tuple[Variant, Plan]:
     Raises:
         UnsupportedError: There is no variant, or none works.
         BuildError: The driver refused a kernel of a variant without such a test.
+        DeviceMemoryError: The device has no memory for a kernel or its test.  The next call may
+            find it, so no slower variant is taken.
     """
     costs = DeviceCosts.of("device", engine.target)
     for variant in ranked(variants, costs):
         if variant.works is None:
             return variant, variant.bind(engine)
-        if not variant.works(engine):
-            continue
         try:
-            return variant, variant.bind(engine)
+            if variant.works(engine):
+                return variant, variant.bind(engine)
         except (BuildError, cl.Error) as error:
+            if lacks_memory(error):
+                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
             warnings.warn(f"{variant.name} is not used: {error}", stacklevel=2)
     raise UnsupportedError(f"{engine.target.facts.name} has no way to compute this")
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return whether an error says that memory is in use, which a later call may find free.
+
+    A kernel that needs more registers or local memory than there are has another code.
+    """
+    if isinstance(error, DeviceMemoryError):
+        return error.__cause__ is None or lacks_memory(error.__cause__)  # type: ignore[arg-type]
+    return isinstance(error, cl.MemoryError) and error.code != cl.status_code.OUT_OF_RESOURCES
 
 
 def sample_of_kinds(variants: Sequence[Variant]) -> list[Variant]:

@@ -36,9 +36,14 @@ LONGEST = 1 << 14
 PATIENCE, PATIENCE_WITH_CODE = 4.0, 0.4
 #: A module that numba imports when it compiles or loads its first function.
 _FIRST_FUNCTION = "numba.np.arraymath"
+#: The module of numba's cache on disk.
+_CACHE = "numba.core.caching"
+#: Seconds that a fork waits for another thread that imports numba.
+_FORK_WAITS = 20.0
 
 _lock = threading.RLock()
 _spent_lock = threading.RLock()
+_forking = threading.local()
 _inner: list[Callable[..., Any]] = []
 _registered: set[Callable[..., Any]] = set()
 _spent = 0.0  # changes under the lock
@@ -158,14 +163,16 @@ def _machine_code(function: Callable[P, R]) -> Callable[P, R]:
             _registered.add(each)
     try:
         made = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # there is no writable folder for the cache
+    except RuntimeError as error:  # there is no writable folder for the cache
+        if not _is_of_cache(error):
+            raise
         made = njit(nogil=True)(function)
     if not isinstance(made, CPUDispatcher):  # NUMBA_DISABLE_JIT is set
         return cast("Callable[P, R]", made)
 
     def run(*arguments: P.args, **named: P.kwargs) -> R:
         try:
-            return cast("R", made(*arguments, **named))
+            return made(*arguments, **named)
         except SystemError as error:
             # numba calls Python to create the arrays of a result, and does not notice an exception
             # that a signal handler raises there.  Python then sees a result with an exception set,
@@ -177,23 +184,62 @@ def _machine_code(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise cause from cause.__cause__
 
+    def repair() -> None:
+        """Replace an index that is truncated, or of a version whose types this one does not have.
+
+        After an error of writing, numba has the machine code, and the next call uses it.
+        """
+        index: Any = FunctionCache
+        index(function).flush()
+
     def call(*arguments: P.args, **named: P.kwargs) -> R:
-        try:
-            return run(*arguments, **named)
-        except (AttributeError, ImportError) as error:
-            if not _is_raised_in(FunctionCache.__module__, error):
-                raise
-            # The index on disk is of another version, and names types that this one does not have.
-            index: Any = FunctionCache
-            index(function).flush()
-            return run(*arguments, **named)
+        nonlocal made
+        for remedy in (repair, None):
+            try:
+                return run(*arguments, **named)
+            except Exception as error:
+                if not _is_of_cache(error):
+                    raise
+                is_of_file = isinstance(error, OSError)
+            if remedy is None:
+                made = njit(nogil=True)(function)
+            elif not is_of_file:
+                try:
+                    remedy()
+                except OSError as error:
+                    if not _is_of_cache(error):
+                        raise
+        return run(*arguments, **named)
 
     return call
 
 
-def _is_raised_in(module: str, error: BaseException) -> bool:
-    """Return whether a module raised an error itself, not a function or handler called in it."""
-    innermost = error.__traceback__
-    while innermost is not None and innermost.tb_next is not None:
-        innermost = innermost.tb_next
-    return innermost is not None and innermost.tb_frame.f_globals.get("__name__") == module
+def _is_of_cache(error: BaseException) -> bool:
+    """Return whether numba's cache on disk raised an error, not a function or handler it called."""
+    modules = []
+    frame = error.__traceback__
+    while frame is not None:
+        modules.append(frame.tb_frame.f_globals.get("__name__"))
+        frame = frame.tb_next
+    return _CACHE in modules and modules[-1] in (_CACHE, "os", "tempfile")
+
+
+def _before_fork() -> None:
+    """Wait until no other thread imports numba, because the child could never import it."""
+    _forking.has_lock = _lock.acquire(timeout=_FORK_WAITS)
+
+
+def _after_fork() -> None:
+    if _forking.has_lock:
+        _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _spent_lock
+    _lock, _spent_lock = threading.RLock(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )

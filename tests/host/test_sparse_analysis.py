@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -666,12 +667,9 @@ def test_interpreted_and_compiled_loops_agree(monkeypatch: pytest.MonkeyPatch) -
         assert np.array_equal(item, other)
 
 
-@pytest.mark.parametrize("gone", ["portable_gpu.sparse Gone", "gone Gone"], ids=["type", "module"])
-def test_machine_code_of_another_version_is_replaced(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gone: str
-) -> None:
-    """Its index names a type, or a module, that is gone."""
-    import numba
+@pytest.fixture
+def loop_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Any, Path]:
+    """A loop whose machine code goes to a new folder, and the file of its index there."""
     from numba.core import caching, config
 
     (tmp_path / "loops.py").write_text("def double(n):\n    return 2 * n\n")
@@ -680,9 +678,16 @@ def test_machine_code_of_another_version_is_replaced(
     monkeypatch.delitem(sys.modules, "loops", raising=False)
     loop = importlib.import_module("loops").double
     cache: Any = caching.FunctionCache
-    index = Path(cache(loop)._cache_file._index_path)
-    module, name = gone.split()
-    index.write_bytes(pickle.dumps(numba.__version__) + f"c{module}\n{name}\n.".encode())
+    return loop, Path(cache(loop)._cache_file._index_path)
+
+
+@pytest.mark.parametrize("gone", ["cportable_gpu.sparse\nGone\n.", "cgone\nGone\n.", "", "c"])
+def test_an_index_that_cannot_be_read_is_replaced(loop_on_disk: Any, gone: str) -> None:
+    """It names a type, or a module, that is gone; or it is truncated."""
+    import numba
+
+    loop, index = loop_on_disk
+    index.write_bytes(pickle.dumps(numba.__version__) + gone.encode())
     assert compiled._machine_code(loop)(21) == 42
     # The new index is sound: nothing is compiled where it is read.
     again: Any = numba.njit(cache=True, nogil=True)(loop)
@@ -690,7 +695,55 @@ def test_machine_code_of_another_version_is_replaced(
     assert sum(again.stats.cache_hits.values()) == 1
 
 
-@pytest.mark.parametrize("kind", [AttributeError, ImportError])
+def test_a_folder_that_is_gone(loop_on_disk: Any) -> None:
+    """Machine code that cannot be read is made, and used though it cannot be written."""
+    loop, index = loop_on_disk
+    double = compiled._machine_code(loop)
+    assert double(1.5) == 3.0
+    shutil.rmtree(index.parent)
+    index.parent.write_text("")
+    assert [double(21), double(4)] == [42, 8]
+
+
+def test_a_full_disk(loop_on_disk: Any) -> None:
+    resource: Any = pytest.importorskip("resource")
+    double = compiled._machine_code(loop_on_disk[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        results = [double(21), double(4)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert results == [42, 8]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_fork_while_another_thread_imports_numba() -> None:
+    code = (
+        "import os, threading, time\n"
+        "from portable_gpu.sparse import compiled\n"
+        "begun = threading.Event()\n"
+        "def machine_code(function):\n"
+        "    begun.set()\n"
+        "    time.sleep(0.5)\n"
+        "    return function\n"
+        "compiled._machine_code = machine_code\n"
+        "loop = compiled.compiled_at_once(lambda: 0)\n"
+        "threading.Thread(target=loop).start()\n"
+        "begun.wait()\n"
+        "compiled._FORK_WAITS = WAITS\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(7 + compiled.compiled_at_once(lambda: 0)())\n"
+        "compiled.compiled_at_once(lambda: 0)()\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7"
+    )
+    for waits in ("20", "0"):
+        script = code.replace("WAITS", waits)
+        subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT, timeout=60)
+
+
+@pytest.mark.parametrize("kind", [AttributeError, ImportError, OSError, EOFError])
 def test_an_exception_of_a_signal_handler_leaves_the_reading_of_an_index(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: type[Exception]
 ) -> None:
@@ -707,3 +760,17 @@ def test_an_exception_of_a_signal_handler_leaves_the_reading_of_an_index(
     monkeypatch.setattr(caching.FunctionCache, "flush", lambda _: pytest.fail("flushed"))
     with compiled._lock, pytest.raises(kind, match="of a handler"):
         compiled._machine_code(inspect.unwrap(postorder))(np.zeros(1, np.int32))
+
+
+def test_an_exception_of_a_signal_handler_is_no_missing_folder(
+    loop_on_disk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numba.core import caching
+
+    def handler(*_: Any) -> None:
+        raise RuntimeError("of a handler")
+
+    monkeypatch.setattr(caching, "FunctionCache", handler)
+    monkeypatch.setattr("numba.core.dispatcher.FunctionCache", handler)
+    with compiled._lock, pytest.raises(RuntimeError, match="of a handler"):
+        compiled._machine_code(loop_on_disk[0])

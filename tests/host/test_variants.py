@@ -12,18 +12,29 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from random_problems import TABLE, drawn, problems
 from recorded_devices import RECORDED
 from recorder import Recorder as PlanRecorder
 
 from portable_gpu.codegen.arguments import arguments
+from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm import variants as gemm_choice
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
+from portable_gpu.ops.gemm.matrix import check
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
-from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule, ranked, sample_of_kinds
+from portable_gpu.ops.variant import (
+    Variant,
+    best_of,
+    bind_best,
+    by_rule,
+    chosen,
+    ranked,
+    sample_of_kinds,
+)
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -73,6 +84,38 @@ def test_the_best_is_built(device: str) -> None:
         assert set(engine.names) == set(told.kernels), name
         assert engine.names[-1] == told.kernels[-1], name
         assert next(iter(told.estimates)) == ranked(every, DeviceCosts.of("device", target))[0].name
+
+
+@pytest.mark.parametrize("where", ["works", "bind"])
+@pytest.mark.parametrize("code", ["OUT_OF_HOST_MEMORY", "OUT_OF_RESOURCES", "INVALID_KERNEL_NAME"])
+def test_a_lack_of_memory_is_no_refusal(where: str, code: str) -> None:
+    """Else a call would take a slower variant, whose plan is kept."""
+
+    def failing(_: Any) -> Any:
+        kind = cl.LogicError if code.startswith("INVALID") else cl.MemoryError
+        record = cl._cl._ErrorRecord("", getattr(cl.status_code, code), "build")
+        raise kind(record)
+
+    plans = {name: Mock(side_effect=lambda _, name=name: name) for name in ("works", "bind")}
+    plans[where] = failing  # type: ignore[assignment]
+    engine: Any = Recorder(detect(RECORDED["H200"][0]))
+    variants = [
+        Variant("fast", "fast", "fast", 1e-6, 1, "", list, plans["bind"], works=plans["works"]),
+        Variant("slow", "slow", "slow", 1e-3, 1, "", list, lambda _: "slow"),  # type: ignore[arg-type, return-value]
+    ]
+    if code == "OUT_OF_HOST_MEMORY":
+        with pytest.raises(DeviceMemoryError, match="out of memory"):
+            chosen(engine, variants)
+        return
+    with pytest.warns(UserWarning, match="fast is not used"):
+        assert chosen(engine, variants)[1] == "slow"
+
+
+def test_a_lack_of_memory_says_nothing_of_matrix_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = DeviceMemoryError("no memory")
+    monkeypatch.setattr(check, "_multiplies", Mock(side_effect=error))
+    with pytest.raises(DeviceMemoryError, match="no memory"):
+        check._check(Mock(), Mock(), (1, 1, 1), Mock())
 
 
 def test_no_variant_waits_without_forward_progress() -> None:
