@@ -253,8 +253,7 @@ def test_a_revision_runs_its_own_library(engine: Engine, other: Path) -> None:
 BESIDE = [
     Case("sum", (60, 70), axis=0),
     Case("elementwise", (3000,)),
-    Case("gemm", (30, 20, 10), trans="TN"),
-    Case("gemm", (30, 20, 10), "float16", trans="NN", manner="float32"),
+    Case("gemm", (30, 20, 10), "float16", trans="TN", manner="float32"),
     Case("fft", (8, 12), "complex64"),
     Case("cholesky", (20,), batch=3),
 ]
@@ -265,7 +264,7 @@ def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
     for part in ("portable_gpu", "cl_kernels"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     with open_peers([f"portable_gpu@{tmp_path}", "numpy"], placed) as (peers, _):
-        for case in BESIDE if placed.maps_host_memory else BESIDE[:2]:
+        for case in BESIDE if placed.maps_host_memory else BESIDE[:1]:
             row, *others = Bench(placed, peers).run(case)
             assert isinstance(row, Row), row
             assert row.verdict is not None

@@ -170,15 +170,15 @@ def started():
     child = os.fork()
     if child:
         return child
-    for dtype in ("float32", "int32", "int16"):
+    for dtype in ("float32", "int16"):
         x = np.ones(1000, dtype)
         assert (pg.sum(x), pg.max(x)) == (1000, 1)
     os._exit(0)
 
 killed = 0
-for turn in range(4):
+for turn in range(3):
     pair = [started(), started()]
-    time.sleep(0.15 + 0.4 * turn)
+    time.sleep(0.15 + 0.5 * turn)
     for child in pair:
         os.kill(child, signal.SIGKILL)
     killed += sum(os.WIFSIGNALED(os.waitpid(child, 0)[1]) for child in pair)
@@ -189,7 +189,7 @@ print(killed)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_processes_killed_while_they_build(tmp_path: Path) -> None:
-    """Eight share a folder and are killed at moments spread over their builds."""
+    """Six share a folder and are killed at moments spread over their builds."""
     environment = os.environ | {
         "PORTABLE_GPU_CACHE": str(tmp_path / "programs"),
         "POCL_CACHE_DIR": str(tmp_path / "pocl"),

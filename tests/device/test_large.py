@@ -42,7 +42,7 @@ def in_place(engine: Engine) -> Engine:
 @pytest.mark.large
 def test_sum_of_numpy_memory(optimised: Engine, ones: Any) -> None:
     assert pg.sum(ones, engine=in_place(optimised)) == total(N)
-    assert pg.sum(ones[::-1], engine=optimised) == total(N)
+    assert pg.sum(ones[:: -(1 << 10)], engine=optimised) == total(None, None, -(1 << 10))
     assert pg.count_nonzero(ones, engine=optimised) == N
 
 

@@ -33,7 +33,7 @@ def test_random_calls(chosen: Engine) -> None:
     dtypes = [name for name in _DTYPES if computes(chosen, name)]
     draw = random.Random(_SEED)
     met: list[tuple[int, str]] = []
-    for turn in range(_MANY or (4 if FORCED else 8)):
+    for turn in range(_MANY or (3 if FORCED else 5)):
         if met and draw.random() < 0.5:
             which, seed = draw.choice(met[-8:])
         else:

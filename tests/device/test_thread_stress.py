@@ -35,6 +35,6 @@ def test_threads_in_fresh_processes(
     if Engine(engine.device).caller is None or engine.target.forced:
         pytest.skip("the time is spent on PoCL, whose calls run on two drivers")
     chosen = ["--calls", ",".join(calls), "--each", "3", "--turns", "2", "--bits", str(bits)]
-    command = [sys.executable, str(TOOL), "--processes", "4", "--jobs", "2", *chosen, *options]
+    command = [sys.executable, str(TOOL), "--processes", "2", "--jobs", "2", *chosen, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -428,12 +428,11 @@ def test_the_worker_ends_what_takes_too_long_and_starts_again(job: TuningJob) ->
     with Worker() as worker:
         with pytest.raises(TrialTimeoutError, match="no answer within 0 s"):
             worker.race(job, job.default, job.default, 2, 0.0)
-        assert worker.race(job, job.default, job.default, 2, 120).relative > 0
+        assert worker.verify(job, job.default, 300) == ""
         assert worker._process is not None
         worker._process.kill()
         with pytest.raises(TrialError, match="the process that ran it ended"):
             worker.race(job, job.default, job.default, 2, 120)
-        assert worker.verify(job, job.default, 300) == ""
         wrong = replace(job.default, vector=3)
         with pytest.raises(TrialError, match="sizes are powers of two"):
             worker.race(job, wrong, job.default, 2, 120)

@@ -40,11 +40,14 @@ FORCED = ("gcn", "gcn-gfx906", "gcn-gfx942", "rdna", "nvidia-sm20", "generic")
 TARGETS = {name: detect(facts) for name, (facts, _) in RECORDED.items()}
 TARGETS |= {f"PoCL as {name}": detect(POCL, name) for name in FORCED}
 
-#: All for the first device of a class, and the first with matrix units; three in turn for others
-#: that exchange lanes in another way; one in turn for all that are like one of these.
+#: All for :data:`WHOLE`; four in turn for others that are the first of a class, or the first with
+#: its matrix units; three in turn for others that exchange lanes in another way; one in turn for
+#: each device that is like one of these.
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "complex64", "bool", "int8", "uint16", "int64",
 )  # fmt: skip
+#: A device of each maker and a CPU; one with wgmma and one with MFMA are among them.
+WHOLE = ("H200", "MI250", "Arc A770", "PoCL")
 #: Every step that an epilogue has, and a user's.
 EPILOGUES = (
     Epilogue().bias(0).scale(0, per="row").add(0),
@@ -70,7 +73,9 @@ def dtypes_of(name: str) -> Sequence[str]:
         return dealt(DTYPES, same.index(name) - 1, 1)
     firsts = list(dict.fromkeys(kinds.values()))
     before = [(item, units) for item, _, units in firsts[: firsts.index(kind)]]
-    return dealt(DTYPES, len(before), 3) if (kind[0], kind[2]) in before else DTYPES
+    if (kind[0], kind[2]) in before:
+        return dealt(DTYPES, len(before), 3)
+    return DTYPES if name in WHOLE else dealt(DTYPES, len(before), 4)
 
 
 def _kind(target: Target) -> tuple[str, ...]:
@@ -91,10 +96,11 @@ def catalogue(target: Target, dtypes: Sequence[str]) -> Iterator[Specialization]
 
 
 def finished(target: Target) -> Iterator[list[Variant]]:
-    """Products with epilogues, and the C that they read."""
-    for name in ("float32", "float16", "complex64", "int32"):
-        for epilogue in EPILOGUES:
-            for m, n, k in ((500, 300, 200), (4, 3000, 1000)):
+    """Products with epilogues, and the C that they read: a size for each dtype and epilogue."""
+    sizes = ((500, 300, 200), (4, 3000, 1000))
+    for place, name in enumerate(("float32", "float16", "complex64", "int32")):
+        for number, epilogue in enumerate(EPILOGUES):
+            for m, n, k in dealt(sizes, place + number, 1):
                 plain = contiguous(m, n, k, dtype_of(name))
                 problem = replace(
                     plain, reads_c=True, epilogue=epilogue.stages,

@@ -519,6 +519,8 @@ def test_throughput_draws_policies_too_and_says_if_the_machine_was_busy(
     from portable_gpu.bench.plot import plot_throughput
 
     report = replace(synthetic_report(["torch", "unroll=1"]), noise=noise)
+    if noise is not BUSY:  # the panels are the same, and take seconds to draw
+        report.rows = report.rows[:8]
     title = plot_throughput(report, tmp_path / "bench.png")._suptitle
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
     assert ("too busy: other processes kept 1.7 of 2" in title.get_text()) is (noise is BUSY)
