@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
-from portable_gpu.ops.variant import best_of, chosen, sample_of_kinds
+from portable_gpu.ops.variant import Variant, best_of, chosen, sample_of_kinds
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
@@ -117,7 +118,9 @@ class Contest:
 
     def __init__(self, engine: Engine, every: Sequence[Case]) -> None:
         """Fill inputs with random numbers, as long as the longest of ``every`` needs."""
-        self._engine, self._of = engine, CONTESTED[every[0].operation]
+        self.engine, self._of = engine, CONTESTED[every[0].operation]
+        #: Seconds of timing, without those of compilation.
+        self.timed = 0.0
         self._buffers: dict[Engine, list[Any]] = {}
         sizes = [
             int(nbytes) for nbytes in np.max([self._of.nbytes(case) for case in every], axis=0)
@@ -130,12 +133,12 @@ class Contest:
                 cl.enqueue_copy(item.queue, buffer, uniform(rng, (size // dtype.itemsize,), dtype))
 
     def _threads(self, engine: Engine) -> str:
-        return "worker threads" if engine is self._engine else "calling thread"
+        return "worker threads" if engine is self.engine else "calling thread"
 
     def run(self, case: Case) -> Standing:
         """Build every way of a case, then time them by turns."""
         variants, problem = self._of.variants, self._of.problem(case)
-        engine = self._engine.for_host_work(problem.bytes, problem.flop)
+        engine = self.engine.for_host_work(problem.bytes, problem.flop)
         others = [other for other in self._buffers if other is not engine]
         every = variants(problem, engine.target, engine.table)
         choice, plan = chosen(engine, every)
@@ -153,9 +156,28 @@ class Contest:
                 rivals[name].seconds(0, 1)
             except PortableGPUError as error:
                 left_out[name] = str(error).splitlines()[0]
+        begin = time.monotonic()
         times = contest(self._prepare(plan, engine), rivals)
+        self.timed += time.monotonic() - begin
         own_seconds = times.pop(OWN)
         return Standing(case, choice.name, own_seconds, times, left_out)
+
+    def prepared(self, variant: Variant) -> Prepared:
+        """Calls of a variant of one of the cases, on the engine."""
+        return self._prepare(variant.bind(self.engine), self.engine)
+
+    def race(self, variants: Sequence[Variant]) -> dict[str, float]:
+        """Seconds of a call of each variant of one case, in its fastest turn, by its name."""
+        different = {variant.name: variant for variant in variants}
+        if len(different) == 1:
+            return dict.fromkeys(different, 1.0)
+        sides = {name: self.prepared(variant) for name, variant in different.items()}
+        for side in sides.values():
+            side.seconds(0, 1)
+        begin = time.monotonic()
+        seconds = fastest(sides, TURNS, timing.TURN)
+        self.timed += time.monotonic() - begin
+        return seconds
 
     def _prepare(self, plan: Plan, engine: Engine) -> Prepared:
         """Calls as users make them with NumPy arrays; on a GPU, launches that stand in line."""

@@ -73,6 +73,7 @@ def _application() -> typer.Typer:
 
     from portable_gpu.cli.bench import bench
     from portable_gpu.cli.bench_help import BenchCommand, unwrapped
+    from portable_gpu.cli.calibrate import calibrate
     from portable_gpu.cli.check_isa import check_isa
     from portable_gpu.cli.demo import demo
     from portable_gpu.cli.explain import explain
@@ -90,7 +91,10 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
         callback=version,
     )
-    for command in (info, explain, render, selftest, bench, tune, check_isa, demo, solve, warm_up):
+    commands = (
+        info, explain, render, selftest, bench, tune, calibrate, check_isa, demo, solve, warm_up
+    )  # fmt: skip
+    for command in commands:
         kind = BenchCommand if command is bench else None
         application.command(cls=kind, help=unwrapped(command.__doc__))(command)
     return application

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from portable_gpu.cli.console import Console
 from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.calibrated import calibrated, calibration_of
 from portable_gpu.runtime.devices import (
     CLASS_VARIABLE,
     DEVICE_VARIABLE,
@@ -22,6 +23,7 @@ from portable_gpu.runtime.devices import (
 )
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import DEVICE_CLASSES, Target
+from portable_gpu.tuning.figures import by_origin, origins
 from portable_gpu.version import __version__
 
 #: The facts that a listing begins with; the rest follow.
@@ -103,7 +105,7 @@ def _describe_device(entry: DeviceInfo) -> dict[str, Any]:
         "global_mem_size": facts.global_mem_size,
         "max_alloc_size": facts.max_alloc_size,
         "extensions": sorted(facts.extensions),
-        "target": _describe_target(entry.target),
+        "target": _describe_target(calibrated(entry.target)),
     }
 
 
@@ -115,7 +117,17 @@ def _describe_target(target: Target) -> dict[str, Any]:
             for name, fact in target.provenance.items()
         },
         "options": list(target.options),
+        "figures": origins(target),
+        "ignored_calibration": _ignored(target),
     }
+
+
+def _ignored(target: Target) -> str:
+    """Say why a stored calibration is ignored; nothing if there is none, or it is used."""
+    found = calibration_of(target)
+    if found is None or not found[1]:
+        return ""
+    return f"the calibration of {found[0].date} is ignored, changed: {', '.join(found[1])}"
 
 
 def _show(found: list[DeviceInfo], choice: _DefaultDevice) -> None:
@@ -130,7 +142,7 @@ def _show(found: list[DeviceInfo], choice: _DefaultDevice) -> None:
             f"     driver {facts.driver_version}, {_memory(facts.global_mem_size)}"
         )
         target = choice.target if entry.index == choice.index else None
-        console.print(_table(target or entry.target))
+        console.print(_table(target or calibrated(entry.target)))
         console.print()
     if choice.index is None:
         console.write(f"Chosen: none. {choice.reason}", indent=0)
@@ -153,6 +165,10 @@ def _table(target: Target) -> Table:
             continue
         heading, value = name.replace("_", " "), _value(name, fact.value)
         table.add_row(f"     {heading}", escape(value), fact.source, escape(fact.why))
+    for origin, rows in by_origin(origins(target)).items():
+        table.add_row("     figures", "", "", escape(f"{origin}: {', '.join(rows)}"))
+    if ignored := _ignored(target):
+        table.add_row("     figures", "", "", f"[bold]{escape(ignored)}[/bold]")
     return table
 
 

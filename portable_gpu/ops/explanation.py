@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from portable_gpu.ops.variant import Variant, first_of_decisions, ranked
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.figures import by_origin, origins
 
-_SHOWN = 5  # estimates that are printed
+_SHOWN = 5  # estimates, and names of rows of figures, that are printed
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Explanation:
         evidence: If the policy is a row of a table, the measurement behind the row.
         estimates: The estimated seconds of a call with each variant, launches included, in the
             order of preference; ``None`` for a variant that a rule puts after another one.
+        figures: Where each row of figures was measured, by which variants are chosen: on this
+            device, or where it is inherited from.
     """
 
     operation: str
@@ -39,6 +42,7 @@ class Explanation:
     details: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     estimates: Mapping[str, float | None] = field(default_factory=dict)
+    figures: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -64,6 +68,9 @@ class Explanation:
             few = list(self.estimates.items())[:_SHOWN]
             shown = [f"{name} {_estimated(seconds)}" for name, seconds in few]
             lines.append(f"  variants {'; '.join(shown)}")
+        for origin, names in by_origin(self.figures).items():
+            rows = ", ".join(names) if len(names) <= _SHOWN else f"{len(names)} rows"
+            lines.append(f"  figures  {origin}: {rows}")
         return "\n".join(lines)
 
 
@@ -93,6 +100,7 @@ def explanation(operation: str, variants: Sequence[Variant], target: Target) -> 
             )
             for variant in (best, *others)
         },
+        figures=origins(target),
     )
 
 

@@ -66,7 +66,7 @@ class Variant:
 
     def seconds(self, costs: DeviceCosts) -> float:
         """Return the estimated seconds of a call, launches included."""
-        return costs.seconds(self.estimate, self.launches)
+        return costs.seconds(self.estimate, self.launches, self.kind)
 
 
 def by_rule(

@@ -18,6 +18,7 @@ from portable_gpu.arguments import flag, of_kind
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, DeviceMemoryError
 from portable_gpu.runtime import fork, pocl
+from portable_gpu.runtime.calibrated import calibrated
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
@@ -141,7 +142,8 @@ class Engine(Closing):
             query_facts(self.device), forced, "device_class" if device_class else CLASS_VARIABLE
         )
         self.programs = ProgramCache(self.context, self.device, DiskCache.default(), target.forced)
-        self.target: Target = checked(target, self.context, self.device, self.programs)
+        target = checked(target, self.context, self.device, self.programs)
+        self.target: Target = calibrated(target)
         #: A CPU device works on NumPy memory in place, whatever class is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels accept any host address, so that NumPy arrays may have any size.

@@ -114,6 +114,8 @@ class Target:
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
         cl_std: The value of ``-cl-std=``.
         forced: Whether the class, or its generation, was requested and is not the device's own.
+        figures: Figures that were measured on this device: the name of a row, its values as JSON,
+            and a remark on the measurement.
         provenance: The source of each derived field.
     """
 
@@ -153,6 +155,7 @@ class Target:
     local_banks: int
     simds: int
     forced: bool = False
+    figures: tuple[tuple[str, str, str], ...] = ()
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from portable_gpu.dtypes import Element
@@ -18,19 +19,31 @@ class DeviceCosts(Figures):
         multiply_adds: Multiply-adds of float32 per second and compute unit, with the best register
             tiles.
         bandwidth: Bytes of memory read per second and compute unit.
+        starts, factors: Corrections of estimates, measured by ``portable-gpu calibrate``, by the
+            kind of the variant: seconds in addition to an estimate, and its factor.
     """
 
     launch: float
     enqueue: float
     multiply_adds: float
     bandwidth: float
+    starts: Mapping[str, float]
+    factors: Mapping[str, float]
 
-    def seconds(self, device: float, launches: int = 1) -> float:
+    def bound(self, estimate: float) -> float:
+        """A lower bound of the corrected estimates of all kinds, if they are above ``estimate``."""
+        return estimate * min(1.0, *self.factors.values()) if self.factors else estimate
+
+    def seconds(self, device: float, launches: int = 1, kind: str = "") -> float:
         """The time of a call whose kernels take ``device`` seconds without their launches.
+
+        The estimate of a variant of a ``kind`` is corrected by what was measured on the device.
 
         It is the mean of two times: that of a call in a full queue, which is the device's time, and
         that of a call in an empty queue, which is the longer of the device's and the host's.
         """
+        if kind in self.factors:
+            device = self.starts.get(kind, 0.0) + self.factors[kind] * device
         in_line = device + launches * self.launch
         return (in_line + max(in_line, launches * self.enqueue)) / 2
 

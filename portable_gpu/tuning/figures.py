@@ -32,22 +32,69 @@ class Figures:
 
     @classmethod
     def of(cls: type[F], name: str, target: Target) -> F:
-        """The figures ``name`` of a target by its name, of its class, or else of any device."""
-        result: F = cls._of_device(name, target.facts.name, target.device_class)
+        """The figures ``name`` of a target.
+
+        They are those measured on this device, of a row with its name, of its class, or of any
+        device.
+        """
+        result: F = cls._of_device(name, target.facts.name, target.device_class, target.figures)
         return result
 
     @classmethod
     @cache
-    def _of_device(cls: type[F], name: str, device: str, device_class: str) -> F:
-        rows, devices = _rows(), (device, f"class:{device_class}", ANY)
-        values = next(rows[name, item] for item in devices if (name, item) in rows)
+    def _of_device(
+        cls: type[F],
+        name: str,
+        device: str,
+        device_class: str,
+        measured: tuple[tuple[str, str, str], ...],
+    ) -> F:
+        own = {row: text for row, text, _ in measured if row == name}
+        if name in own:
+            values = json.loads(own[name])
+        else:
+            values = _rows()[name, _row_of(name, device, device_class)]
         return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+def origins(target: Target) -> dict[str, str]:
+    """Say of the figures of a target where they were measured, by the name of the row."""
+    result = {}
+    for name in dict.fromkeys(name for name, _ in _rows()):
+        device = _row_of(name, target.facts.name, target.device_class)
+        shipped = device == target.facts.name
+        result[name] = f"shipped for {device}" if shipped else f"inherited from {device}"
+    return result | {name: origin for name, _, origin in target.figures}
+
+
+def by_origin(figures: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of rows by their origin, those measured on the device first."""
+    result: dict[str, list[str]] = {}
+    for name, origin in figures.items():
+        result.setdefault(origin, []).append(name)
+    return dict(sorted(result.items(), reverse=True))
+
+
+def _row_of(name: str, device: str, device_class: str) -> str:
+    """The device of the shipped row that serves a device."""
+    devices, rows = (device, f"class:{device_class}", ANY), _rows()
+    return next(item for item in devices if (name, item) in rows)
+
+
+def for_any(name: str) -> Mapping[str, Any]:
+    """The values of the row that serves every class without one; KeyError if there is none."""
+    return _rows()[name, ANY]
+
+
+def shipped_files() -> list[Path]:
+    """The files of the shipped figures."""
+    return sorted(_DATA.glob("*.json"))
 
 
 @cache
 def _rows() -> dict[tuple[str, str], Mapping[str, Any]]:
     result = {}
-    for path in sorted(_DATA.glob("*.json")):
+    for path in shipped_files():
         for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
             result[row["figures"], row["device"]] = row["values"]
     return result

@@ -32,7 +32,7 @@ def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     with _locked(path):
         merged = {RowKey.of(row): row for row in _present_rows(path)}
         merged.update((RowKey.of(row), row) for row in rows)
-        _write(path, list(merged.values()))
+        replace_json(path, {"format": FORMAT, "rows": list(merged.values())})
 
 
 @contextlib.contextmanager
@@ -56,11 +56,12 @@ def _locked(path: Path) -> Iterator[None]:
             os.close(folder)
 
 
-def _write(path: Path, rows: list[Mapping[str, Any]]) -> None:
+def replace_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically: readers see the old content or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, "rows": rows}, file, indent=1)
+            json.dump(content, file, indent=1)
             file.write("\n")
         os.replace(temporary, path)
     except BaseException:

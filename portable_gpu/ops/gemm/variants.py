@@ -92,7 +92,7 @@ def fastest(problem: GemmProblem, target: Target, table: TuningTable) -> list[Va
     made: dict[int, list[Variant]] = {}
     best = math.inf
     for index in sorted(range(len(groups)), key=lambda index: groups[index].least):
-        if costs.seconds(groups[index].least) > best:
+        if costs.seconds(costs.bound(groups[index].least)) > best:
             break
         made[index] = list(groups[index].make())
         for variant in ranked(made[index], costs)[:1]:  # a rule may put lower estimates after it

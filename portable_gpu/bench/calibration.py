@@ -1,0 +1,290 @@
+"""The figures of a device: they are measured, fitted, and compared with those in use.
+
+The costs of the device are measured by three calls.  The corrections of the estimates are fitted,
+for each kind of variant, to the times of all variants of some random cases.  Other cases are held
+back: for these, the choices by the new figures are timed against the choices by those in use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from json import dumps
+from typing import Any, Final
+
+import numpy as np
+
+from portable_gpu.bench.dispatch import CONTESTED, Contest, random_cases
+from portable_gpu.bench.queued import Queued
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import Prepared
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.reduce.functions import sum as sum_of
+from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+
+#: What is timed, of each operation and dtype: cases to fit to, and cases that are held back.
+_DRAWN: Final = {
+    ("gemm", "float32"): (48, 96), ("gemm", "float16"): (24, 48), ("fft", "float32"): (24, 48),
+}  # fmt: skip
+_FITTED, _HELD_BACK = 0, 1
+_SEED = 1001
+#: The part of the budget for the cases that figures are fitted to.
+_FITTED_PART = 0.6
+_MIN_SAMPLES = 4  # of a kind
+#: The weight of an estimate without a correction, in samples; and the relative error from which on
+#: a sample counts less.
+_PRIOR, _OUTLIER = 2.0, 0.25
+_MIN_FACTOR, _MAX_FACTOR = 0.25, 4.0
+_TURNS = 5  # of a measurement of the device's costs
+_TINY_CALLS = 64
+_SUM_BYTES = 1 << 28  # of the array that is added for the bandwidth
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The time of one variant.
+
+    Attributes:
+        kind: The kind of the variant.
+        estimate, launches: Its estimate in seconds, and its launches.
+        seconds: The measured seconds of a call, launches included.
+    """
+
+    kind: str
+    estimate: float
+    launches: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """The result of a calibration.
+
+    Attributes:
+        costs: The new costs of the device.
+        relative: The time of the choices by them over that of the choices by the figures in use:
+            the geometric mean over the cases that were held back.
+        timed, held_back, differing: The number of cases that were fitted to, that were held back,
+            and of those in which the choices differ.
+        reference: The times of one call during the calibration, which show disturbances.
+    """
+
+    costs: DeviceCosts
+    relative: float
+    timed: int
+    held_back: int
+    differing: int
+    reference: Statistic
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the choices by the new costs are not slower than those by the costs in use."""
+        return self.relative <= 1.0
+
+    @property
+    def evidence(self) -> str:
+        """What was measured, in a sentence."""
+        return (
+            f"{self.timed} random products and transforms; choices for {self.held_back} others "
+            f"take {self.relative:.3f} of the time by the figures before ({self.differing} differ)"
+        )
+
+
+def calibrate(
+    engine: Engine, budget: float, watch: Callable[[str], None] = lambda _: None
+) -> Calibrated:
+    """Measure the costs of an engine's device, and compare the choices by them.
+
+    Args:
+        engine: The engine; choices are compared with those by the figures of its target.
+        budget: Seconds of measurements, without the compilation of kernels.
+        watch: Is called with the name of each step.
+    """
+    in_use, shipped = engine.target, replace(engine.target, figures=())
+    watch("costs of the device")
+    reference = _Reference(engine)
+    bases = with_costs(shipped, device_costs(engine, shipped)), shipped
+    timed: list[tuple[Case, Mapping[str, float]]] = []
+    for contest, cases in _contests(engine, _FITTED):
+        for case in cases:
+            if contest.timed > budget * _FITTED_PART / len(_DRAWN):
+                break
+            watch(str(case))
+            timed.append((case, contest.run(case).ways))
+        reference.look()
+    candidates = [
+        with_costs(shipped, _corrected(base, _samples(timed, base, engine))) for base in bases
+    ]
+    ratios = []
+    for contest, cases in _contests(engine, _HELD_BACK):
+        for case in cases:
+            if contest.timed > budget * (1 - _FITTED_PART) / len(_DRAWN):
+                break
+            watch(f"held back: {case}")
+            ratios.append(_ratios(contest, case, in_use, candidates))
+        reference.look()
+    means = np.exp(np.mean(np.log(ratios), axis=0))
+    best = int(means.argmin())
+    return Calibrated(
+        DeviceCosts.of("device", candidates[best]), float(means[best]), len(timed), len(ratios),
+        sum(of_case[best] != 1.0 for of_case in ratios), Statistic.of(reference.seconds),
+    )  # fmt: skip
+
+
+def with_costs(target: Target, costs: DeviceCosts) -> Target:
+    """The target with other costs of the device."""
+    return replace(target, figures=(("device", dumps(asdict(costs)), "measured"),))
+
+
+def device_costs(engine: Engine, target: Target) -> DeviceCosts:
+    """Measure the costs of a device, without corrections."""
+    units, n = target.compute_units, 1024 if engine.maps_host_memory else 4096
+    small, large = (Case("gemm", (extent,) * 3, trans="NN") for extent in (8, n))
+    contest = Contest(engine, [large])
+    tiny = contest.prepared(_choice(small, target, engine))
+    launch, enqueue = _fastest(tiny, _TINY_CALLS), _fastest(_Enqueued(tiny), _TINY_CALLS)
+    product = _fastest(contest.prepared(_choice(large, target, engine)), 1)
+    moved, moving = _sum(engine)
+    return DeviceCosts(
+        launch=launch,
+        enqueue=enqueue,
+        multiply_adds=n**3 / (product * units),
+        bandwidth=moved / (_fastest(moving, 1) * units),
+        starts={},
+        factors={},
+    )
+
+
+def corrections(samples: Sequence[Sample], launch: float) -> tuple[dict[str, float], ...]:
+    """Fit the starts and the factors of the estimates, by the kind of the variants.
+
+    It minimises relative errors by weighted least squares, with less weight on outliers.  Few
+    samples change an estimate little.
+    """
+    starts, factors = {}, {}
+    for kind in sorted({sample.kind for sample in samples}):
+        of_kind = [sample for sample in samples if sample.kind == kind]
+        if len(of_kind) >= _MIN_SAMPLES:
+            start, factors[kind] = _line(of_kind, launch)
+            if start:
+                starts[kind] = start
+    return starts, factors
+
+
+def _line(samples: Sequence[Sample], launch: float) -> tuple[float, float]:
+    """The start and the factor by which estimates are nearest to the times."""
+    times = np.array([sample.seconds for sample in samples])
+    launches = np.array([sample.launches * launch for sample in samples])
+    estimates = np.array([sample.estimate for sample in samples])
+    columns = np.stack([np.full(len(times), np.median(times)), estimates], axis=1) / times[:, None]
+    wanted = 1.0 - launches / times
+    unit = np.median(times)
+    for free in (True, False):  # without a start, if it would be negative
+        used = columns if free else columns * (0.0, 1.0)
+        weights = np.ones(len(times))
+        for _ in range(8):
+            left = (used.T * weights) @ used + _PRIOR * np.eye(2)
+            start, factor = np.linalg.solve(left, (used.T * weights) @ wanted + (0.0, _PRIOR))
+            errors = np.abs(used @ (start, factor) - wanted)
+            weights = np.minimum(1.0, _OUTLIER / np.maximum(errors, 1e-9))
+        if start >= 0:
+            break
+    return max(0.0, float(start * unit)), float(np.clip(factor, _MIN_FACTOR, _MAX_FACTOR))
+
+
+def _corrected(target: Target, samples: Sequence[Sample]) -> DeviceCosts:
+    costs = DeviceCosts.of("device", target)
+    starts, factors = corrections(samples, costs.launch)
+    return replace(costs, starts=starts, factors=factors)
+
+
+def _samples(
+    timed: Sequence[tuple[Case, Mapping[str, float]]], target: Target, engine: Engine
+) -> list[Sample]:
+    """The times of variants with their estimates on a target."""
+    return [
+        Sample(variant.kind, variant.estimate, variant.launches, times[variant.name])
+        for case, times in timed
+        for variant in _variants(case, target, engine)
+        if variant.name in times
+    ]
+
+
+def _variants(case: Case, target: Target, engine: Engine) -> list[Variant]:
+    contested = CONTESTED[case.operation]
+    return contested.variants(contested.problem(case), target, engine.table)
+
+
+def _choice(case: Case, target: Target, engine: Engine) -> Variant:
+    return best_of(_variants(case, target, engine), target)
+
+
+def _contests(engine: Engine, which: int) -> Iterator[tuple[Contest, list[Case]]]:
+    """The cases of each operation and dtype: to fit to, or held back."""
+    for (operation, dtype), counts in _DRAWN.items():
+        cases = random_cases(
+            operation, counts[which], dtype, _SEED + which, engine.maps_host_memory
+        )
+        yield Contest(engine, cases), cases
+
+
+def _ratios(
+    contest: Contest, case: Case, in_use: Target, candidates: Sequence[Target]
+) -> list[float]:
+    """The time of the choice of each candidate over that of the choice in use."""
+    engine = contest.engine
+    old, *new = (_choice(case, target, engine) for target in (in_use, *candidates))
+    seconds = contest.race([old, *new])
+    return [seconds[variant.name] / seconds[old.name] for variant in new]
+
+
+def _fastest(timed: Prepared, calls: int) -> float:
+    timed.seconds(0, calls)
+    return min(timed.seconds(0, calls) for _ in range(_TURNS)) / calls
+
+
+def _sum(engine: Engine) -> tuple[int, Prepared]:
+    """The bytes of an array that caches do not hold, and calls that add its elements."""
+    x: Any = np.ones(min(_SUM_BYTES, engine.target.facts.max_alloc_size // 4) // 4, np.float32)
+    if engine.maps_host_memory:
+        return x.nbytes, Prepared([partial(sum_of, x, engine=engine)])
+    array = asarray(x, engine=engine)
+    return x.nbytes, Queued(engine, [partial(sum_of, array, engine=engine)])
+
+
+class _Enqueued(Prepared):
+    """Calls of which only the host's time counts."""
+
+    def __init__(self, timed: Prepared) -> None:
+        super().__init__(timed.calls, timed.finish)
+
+    def seconds(self, first: int, count: int) -> float:
+        """See :class:`Timed`."""
+        calls = self.in_turn(first, count)
+        begin = time.perf_counter()
+        for call in calls:
+            call()
+        seconds = time.perf_counter() - begin
+        self.finish()
+        return seconds
+
+
+class _Reference:
+    """One product, timed now and then: other work on the machine makes its times spread."""
+
+    def __init__(self, engine: Engine) -> None:
+        case = Case("gemm", (512, 512, 512), trans="NN")
+        self._timed = Contest(engine, [case]).prepared(_choice(case, engine.target, engine))
+        self._timed.seconds(0, 1)
+        self.seconds: list[float] = []
+        self.look()
+
+    def look(self) -> None:
+        """Time it."""
+        self.seconds += [self._timed.seconds(0, 4) / 4 for _ in range(_TURNS)]

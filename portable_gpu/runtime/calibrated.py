@@ -1,0 +1,41 @@
+"""The figures of a device that ``portable-gpu calibrate`` measured for this user."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+
+from portable_gpu.codegen.source import kernel_folder
+from portable_gpu.targets import Target
+from portable_gpu.tuning.calibration import Calibration, calibrations, versions_of
+from portable_gpu.tuning.figures import shipped_files
+from portable_gpu.version import __version__
+
+
+def calibrated(target: Target) -> Target:
+    """The target with the figures of its calibration, if there is one that holds."""
+    found = calibration_of(target)
+    return target if found is None or found[1] else replace(target, figures=found[0].for_target())
+
+
+def calibration_of(target: Target) -> tuple[Calibration, list[str]] | None:
+    """The stored calibration of a target, and what has changed since it was measured."""
+    calibration = calibrations().get((target.facts.name, target.device_class))
+    if calibration is None:
+        return None
+    return calibration, calibration.changes(versions(target))
+
+
+def versions(target: Target) -> dict[str, str]:
+    """What a calibration of a target holds for."""
+    return versions_of(target, __version__, _texts())
+
+
+@cache
+def _texts() -> str:
+    """A hash of the kernels' templates and of the shipped figures, to which corrections belong."""
+    digest = sha256()
+    for path in [*sorted(kernel_folder().rglob("*.mako")), *shipped_files()]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

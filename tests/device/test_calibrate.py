@@ -1,0 +1,143 @@
+"""``portable-gpu calibrate``: when it stores figures, and what info and explain say of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portable_gpu.bench import calibration as measuring
+from portable_gpu.bench.calibration import Calibrated
+from portable_gpu.bench.noise import Listener, Noise
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli import calibrate as command
+from portable_gpu.cli import main
+from portable_gpu.ops.explain import explain
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.tuning.calibration import calibrations, exclusive
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.table import VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of calibrations for each test, on a machine that is not busy."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "tuning.json"))
+    busy(monkeypatch, 0.0)
+    return tmp_path / "calibration.json"
+
+
+def busy(monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
+    monkeypatch.setattr(Listener, "noise", lambda *_: Noise(1, cores, 0.0, True))
+
+
+def costs_of(engine: Engine) -> DeviceCosts:
+    return replace(DeviceCosts.of("device", engine.target), launch=1e-5, factors={"packed": 1.5})
+
+
+def result_of(monkeypatch: pytest.MonkeyPatch, engine: Engine, relative: float) -> None:
+    result = Calibrated(costs_of(engine), relative, 8, 16, 4, Statistic.of([1.0]))
+    monkeypatch.setattr(command, "measure", lambda *_: result)
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    result_of(monkeypatch, engine, 0.98)
+    assert main(["calibrate"]) == 0
+
+
+@pytest.mark.usefixtures("stored")
+def test_accepted_figures_are_in_use_from_then_on(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = Engine(engine.device, caller=False)
+    assert DeviceCosts.of("device", opened.target) == costs_of(engine)
+    assert main(["info"]) == 0
+    assert "measured on this device" in " ".join(capsys.readouterr().out.split())
+    told = explain("gemm", 64, 64, 64, engine=opened)
+    assert told.figures["device"].startswith("measured on this device")
+    assert "inherited from" in str(told)
+    assert explain("gemm", 64, 64, 64, target="gcn").figures["device"] == "inherited from any"
+
+
+@pytest.mark.usefixtures("stored")
+def test_an_upgrade_makes_info_say_that_they_are_ignored(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads(path.read_text())
+    content["calibrations"][0]["driver"] = "an earlier one"
+    path.write_text(json.dumps(content))
+    assert main(["info"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "is ignored, changed: the driver (was an earlier one" in text
+    assert "measured on this device" not in text
+
+
+@pytest.mark.usefixtures("stored")
+def test_clear_removes_them(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "--clear"]) == 0
+    assert "Removed" in capsys.readouterr().out
+    assert not calibrations()
+    assert Engine(engine.device, caller=False).target.figures == ()
+
+
+@pytest.mark.usefixtures("stored")
+def test_slower_choices_are_not_stored(
+    path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = path.read_bytes()
+    result_of(monkeypatch, engine, 1.01)
+    assert main(["calibrate"]) == 0
+    assert "Nothing is stored" in capsys.readouterr().out
+    assert path.read_bytes() == before
+
+
+def test_a_busy_machine_stores_nothing(
+    path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result_of(monkeypatch, engine, 0.98)
+    busy(monkeypatch, 0.5)
+    assert main(["calibrate", "--json", str(path.with_name("rows.json"))]) == 1
+    assert "nothing is stored" in capsys.readouterr().err
+    assert not path.exists()
+    rows = json.loads(path.with_name("rows.json").read_text())["rows"]
+    assert rows[0]["values"] == asdict(costs_of(engine))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_what_ends_a_calibration_stores_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(command, "measure", fail)
+    if error is KeyboardInterrupt:
+        assert main(["calibrate"]) == 130
+    else:
+        with pytest.raises(error):
+            main(["calibrate"])
+    assert not path.exists()
+    with exclusive():  # another calibration may run now
+        assert main(["calibrate"]) == 1  # and no second one beside it
+
+
+def test_a_device_is_measured_and_its_choices_compared(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One product is fitted to, and one held back."""
+    monkeypatch.setattr(measuring, "_DRAWN", {("gemm", "float32"): (1, 1)})
+    monkeypatch.setattr(measuring, "_SUM_BYTES", 1 << 22)
+    opened = Engine(engine.device, caller=False)
+    before = opened.target
+    steps: list[str] = []
+    result = measuring.calibrate(opened, 5.0, steps.append)
+    assert opened.target == before
+    assert (result.timed, result.held_back) == (1, 1)
+    for value in (result.costs.launch, result.costs.multiply_adds, result.costs.bandwidth):
+        assert value > 0
+    assert 0.1 < result.relative < 10
+    assert any(step.startswith("held back") for step in steps)
