@@ -20,6 +20,23 @@ from portable_gpu.nn.activations import (
     tanh,
     tanh_backward,
 )
+from portable_gpu.nn.convolution import (
+    conv1d,
+    conv1d_bias,
+    conv1d_input,
+    conv1d_weight,
+    conv2d,
+    conv2d_bias,
+    conv2d_input,
+    conv2d_weight,
+    conv3d,
+    conv3d_bias,
+    conv3d_input,
+    conv3d_weight,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from portable_gpu.nn.dropout import dropout, dropout_backward
 from portable_gpu.nn.linear import linear, linear_backward
 from portable_gpu.nn.padding import pad, pad_backward
@@ -31,6 +48,21 @@ from portable_gpu.nn.resampling import (
 )
 
 __all__ = [
+    "conv1d",
+    "conv1d_bias",
+    "conv1d_input",
+    "conv1d_weight",
+    "conv2d",
+    "conv2d_bias",
+    "conv2d_input",
+    "conv2d_weight",
+    "conv3d",
+    "conv3d_bias",
+    "conv3d_input",
+    "conv3d_weight",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "dropout",
     "dropout_backward",
     "elu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from portable_gpu.ops.conv.commands.family import CONV
 from portable_gpu.ops.elementwise.commands.family import ELEMENTWISE
 from portable_gpu.ops.factor.commands.family import FACTOR
 from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, OperationRecord
@@ -22,6 +23,7 @@ FAMILIES: tuple[Family, ...] = (
     FFT,
     RANDOM_NUMBERS,
     SAMPLING,
+    CONV,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

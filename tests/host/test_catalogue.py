@@ -38,6 +38,7 @@ SIZES = {
     "gemv": (300, 200),
     "solve_triangular": (300, 200),
     **{name: (8, 64, 56, 56) for name, family in FAMILY_OF.items() if family == "sampling"},
+    **dict.fromkeys(("conv2d", "conv2d_input", "conv2d_weight"), (2, 16, 14, 14, 32, 3, 3)),
 }
 
 
@@ -47,7 +48,7 @@ def texts(operation: str, target: str, dtype: str) -> list[Specialization]:
 
 
 #: Families of real floating numbers only.
-FLOATING = ("random", "sampling")
+FLOATING = ("conv", "random", "sampling")
 
 
 @pytest.mark.parametrize(("target", "dtype"), CASES)

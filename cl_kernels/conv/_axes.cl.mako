@@ -1,0 +1,35 @@
+## The places of a convolution, shared by its kernels.
+##
+##   place(...)   the position in the source that a tap reads, or a jump over the tap
+##   digits(...)  the coordinates of a number in a product of ranges
+
+## Declares `name`: the position along axis `c` that tap `r` reads for the result at `at`, and runs `otherwise` where
+## that is outside the source or between its elements.
+<%def name="place(name, c, at, r, I, divided, otherwise='continue')">\
+        ${I} ${name} = ${at} * step${c} + ${r} * tap_step${c} + shift${c};
+% if divided:
+        if (${name} < 0 || ${name} % divisor${c}) ${otherwise};
+        ${name} /= divisor${c};
+        if (${name} >= s${c}_size) ${otherwise};
+% else:
+        if (${name} < 0 || ${name} >= s${c}_size) ${otherwise};
+% endif
+</%def>
+
+## Declares a coordinate for each (name, extent) of `order`, of which the last runs fastest; the first is what is left.
+<%def name="digits(number, order, I)">\
+    ${I} rest_of_digits = ${number};
+% for name, extent in reversed(order[1:]):
+    const ${I} ${name} = rest_of_digits % ${extent};
+    rest_of_digits /= ${extent};
+% endfor
+    const ${I} ${order[0][0]} = rest_of_digits;
+</%def>
+
+## The integers of the three axes.
+<%def name="parameters(I)">\
+% for c in range(3):
+, ${I} t${c}_size, ${I} s${c}_size, ${I} taps${c}, ${I} step${c}, ${I} tap_step${c}, ${I} shift${c}, ${I} divisor${c},
+    ${I} t_axis${c}, ${I} s_axis${c}, ${I} f_axis${c}\
+% endfor
+</%def>

@@ -1,0 +1,102 @@
+## What a row of taps adds to V neighbouring results, and how these are stored.
+##
+## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
+## result v adds, for tap r, the element strip.reads[r][v], or nothing where that is None.
+<%!
+from portable_gpu.codegen.operators import component, vector
+
+def apart(E, at, step, count):
+    """Elements at a distance, as a vector."""
+    places = [f"{E}_load({at} + {j} * {step})" for j in range(count)]
+    return f"(sum_t)({', '.join(places)})"
+
+def begun(E, at, step, count, axis):
+    """The same, with 0 for those from the end of an axis on."""
+    places = [f"q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0" for j in range(count)]
+    return f"(sum_t)({', '.join(places)})"
+%>
+
+## The elements of the source that are read, as x0, x1, ...; `p` is the row, and those outside it are 0.
+<%def name="load(elem, strip, wide, I)">\
+<% load, value = f"{elem.name}_load{wide if wide > 1 else ''}", vector(elem.real, wide) %>\
+% for j in strip.loads:
+            const ${value} x${j} = from + ${j} >= 0 && from + ${j} < s2_size
+                ? ${load}(p + (from + ${j}) * s_axis2) : (${value})(0);
+% endfor
+</%def>
+
+<%def name="strip(elem, strip, V, wide, unit, I, weights)">\
+% if unit:
+        if (from + ${strip.loads[0]} >= 0 && from + ${strip.loads[-1]} < s2_size) {
+% for r in range(strip.taps):
+            sum += ${elem.name}_load${V}(p + (from + ${strip.reads[r][0]})) * ${weights[r]};
+% endfor
+        } else
+% endif
+        {
+${load(elem, strip, wide, I)}\
+% for r, places in enumerate(strip.reads):
+% if target.is_cpu or V == 1:
+            sum += ${values(places, V)} * ${weights[r]};
+% else:
+            const ${elem.real} weight${r} = ${weights[r]};
+% for v, j in enumerate(places):
+% if j is not None:
+            sum${component(V, v)} += x${j} * weight${r};
+% endif
+% endfor
+% endif
+% endfor
+        }
+</%def>
+
+## Elements of the source as a vector: one for each of V results.
+<%def name="values(places, V)">\
+% if V == 1:
+${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
+% else:
+(sum_t)(${", ".join("0" if j is None else f"x{j}" for j in places)})\
+% endif
+</%def>
+
+<%def name="store(elem, V, wide, t_unit, I)">\
+<% E = elem.name %>\
+% if wide > 1:
+        ${E}_store${wide}(t + q * t_axis2, sum);
+% elif V == 1:
+        ${E}_store(t + q * t_axis2, sum);
+% else:
+% if t_unit:
+        if (q + ${V} <= end) {
+            ${E}_store${V}(t + q, sum);
+            continue;
+        }
+% endif
+% for v in range(V):
+        if (q + ${v} < end) ${E}_store(t + (q + ${v}) * t_axis2, sum${component(V, v)});
+% endfor
+% endif
+</%def>
+
+## Adds, for each tap, the products of V places (y0, y1, ...; a vector y0 on a CPU) with what it reads there.
+<%def name="products(elem, strip, V, wide, unit, I, sums)">\
+% if unit:
+        if (from + ${strip.loads[0]} >= 0 && from + ${strip.loads[-1]} < s2_size) {
+% for r, sum in enumerate(sums):
+            ${sum} += ${elem.name}_load${V}(p + (from + ${strip.reads[r][0]})) * y0;
+% endfor
+        } else
+% endif
+        {
+${load(elem, strip, wide, I)}\
+% for r, sum in enumerate(sums):
+% if target.is_cpu:
+            ${sum} += ${values(strip.reads[r], V)} * y0;
+% else:
+% for v, j in enumerate(strip.reads[r]):
+            ${sum} += x${j} * y${v};
+% endfor
+% endif
+% endfor
+        }
+</%def>

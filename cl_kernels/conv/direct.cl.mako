@@ -1,0 +1,105 @@
+## A convolution, or its gradient by the input, as its sums.
+##
+##   t[n, o, q] = bias[o] + sum_{i, r} s[n, i, (q * step + r * tap_step + shift) / divisor] f[o, i, r]
+##
+## where the sum runs over the channels i of o's group and over the taps r whose quotient is whole and within s.
+##
+##            q          q + V       a work-item has `columns` neighbours along axis 2, V of them at a time:
+##   t   ├──┼──┼──┼──┤               for a row of taps it loads the `loads` elements of s once
+##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need
+##
+## elem, I   element; type of indices             order   the coordinates of a work-item, the fastest last
+## V         results at a time                    wide    channels of a work-item, adjacent in memory (CPU)
+## strip     of a row of taps, or None: any row   unit    V results read V adjacent elements for each tap (CPU)
+## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%namespace name="row" file="/conv/_row.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E, width = elem.name, max(V, wide)
+%>
+${element.scalar(elem)}
+% if width > 1:
+${element.vector_load(elem, width, False)}
+${element.vector_store(elem, width, False)}
+% endif
+typedef ${row.module.vector(elem.real, width)} sum_t;
+## The weights of tap `at`, of one channel or of adjacent ones.
+<%def name="weight(at)">\
+% if wide > 1:
+${row.module.apart(E, at, "f_group", wide)}\
+% else:
+${E}_load(${at})\
+% endif
+</%def>
+
+__kernel void direct(__global const ${E}_t *s, __global const ${E}_t *f, __global const ${E}_t *bias,
+    __global ${E}_t *t, ${I} items, long s_offset, long f_offset, long bias_offset, long t_offset, ${I} adds_bias,
+    ${I} bias_step, ${I} channels, ${I} channel_blocks, ${I} sources, ${I} targets, ${I} columns, ${I} blocks,
+    ${I} s_batch, ${I} s_channel, ${I} f_group, ${I} f_out, ${I} f_in, ${I} t_batch, ${I} t_channel\
+${space.parameters(I)})
+{
+    const ${I} item = get_global_id(0);
+    if (item >= items) return;
+${space.digits("item", order, I)}\
+    const ${I} o = min(channel * ${wide}, channels - ${wide});
+    const ${I} group = o / targets;
+    s += s_offset + n * s_batch + group * sources * s_channel;
+    f += f_offset + group * f_group + (o - group * targets) * f_out;
+    t += t_offset + n * t_batch + o * t_channel + at0 * t_axis0 + at1 * t_axis1;
+    sum_t start = (sum_t)(0);
+    if (adds_bias) {
+        bias += bias_offset + o * bias_step;
+        start = ${row.module.apart(E, "bias", "bias_step", wide)};
+    }
+% if kept:
+% for a in range(kept[0]):
+% for b in range(kept[1]):
+% for r in range(strip.taps):
+    const ${row.module.vector(elem.real, wide)} w${a}_${b}_${r} =
+        ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2")};
+% endfor
+% endfor
+% endfor
+% endif
+    const ${I} end = min((block + 1) * columns, t2_size);
+    for (${I} q = block * columns; q < end; q += ${V}) {
+        sum_t sum = start;
+% if strip:
+        const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;
+% endif
+% if kept:
+% for a in range(kept[0]):
+% for b in range(kept[1]):
+        do {
+${space.place("p0", 0, "at0", a, I, divided, "break")}\
+${space.place("p1", 1, "at1", b, I, divided, "break")}\
+            __global const ${E}_t *p = s + p0 * s_axis0 + p1 * s_axis1;
+${row.strip(elem, strip, V, wide, unit, I, [f"w{a}_{b}_{r}" for r in range(strip.taps)])}\
+        } while (0);
+% endfor
+% endfor
+% else:
+        for (${I} i = 0; i < sources; i++)
+        for (${I} r0 = 0; r0 < taps0; r0++) {
+${space.place("p0", 0, "at0", "r0", I, divided)}\
+        for (${I} r1 = 0; r1 < taps1; r1++) {
+${space.place("p1", 1, "at1", "r1", I, divided)}\
+            __global const ${E}_t *p = s + i * s_channel + p0 * s_axis0 + p1 * s_axis1;
+            __global const ${E}_t *w = f + i * f_in + r0 * f_axis0 + r1 * f_axis1;
+% if strip:
+${row.strip(elem, strip, V, wide, unit, I,
+    [capture(weight, f"w + {r} * f_axis2") for r in range(strip.taps)])}\
+% else:
+            for (${I} r2 = 0; r2 < taps2; r2++) {
+${space.place("p2", 2, "q", "r2", I, divided)}\
+                sum += ${E}_load${wide if wide > 1 else ""}(p + p2 * s_axis2) * ${weight("w + r2 * f_axis2")};
+            }
+% endif
+        }
+        }
+% endif
+${row.store(elem, V, wide, t_unit, I)}\
+    }
+}

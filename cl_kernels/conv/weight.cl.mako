@@ -1,0 +1,105 @@
+## The gradient of a convolution by its weights.
+##
+##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]
+##
+## A work-group has a block of pairs (k, c), some taps of a filter, and a part of the places (n, q):
+##
+##   places   | part 0 | part 1 | ...      M work-items of a group share a pair, `lanes` pairs are side by side
+##            |0 1 .. M|0 1 .. M|          each reads V neighbouring places along axis 2 at a time
+##
+## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
+## so the result does not depend on which group is last.
+##
+## elem, I     element; type of indices         order  the coordinates of V places, the fastest last
+## G, lanes    work-items; pairs side by side   wide   pairs of a work-item, adjacent in memory (CPU)
+## V           places at a time                 taps   those that a group has along each axis
+## strip       of taps[2] taps                  unit   V places read V adjacent elements (CPU)
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%namespace name="row" file="/conv/_row.cl.mako"/>
+<%namespace name="sums" file="/conv/_sums.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E, real, width = elem.name, elem.real, max(V, wide)
+T, pitch = taps[0] * taps[1] * taps[2], G * wide
+keeps = target.is_cpu and V > 1  # each sum is a vector, whose components are added at the end
+words = fix_up.module.words(real)
+vector = row.module.vector
+%>
+${element.scalar(elem)}
+% if width > 1:
+${element.vector_load(elem, width, False)}
+% endif
+typedef ${vector(real, width)} sum_t;
+${fix_up.define()}
+
+__kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
+void weight(__global const ${E}_t *s, __global const ${E}_t *t, __global ${E}_t *f, __global uint *partial,
+    __global uint *counters, long s_offset, long t_offset, long f_offset, ${I} pairs, ${I} sources, ${I} targets,
+    ${I} parts, ${I} part_size, ${I} places, ${I} tap_blocks1, ${I} tap_blocks2, ${I} tap_blocks, ${I} batch,
+    ${I} s_batch, ${I} s_channel, ${I} f_out, ${I} f_in, ${I} t_batch, ${I} t_channel, ${I} blocks\
+${space.parameters(I)})
+{
+    ${"" if target.is_cpu else "__local "}${real} scratch[${T * pitch}];
+    __local uint is_last;
+    const uint lid = get_local_id(0), lane = lid % ${lanes}u, number = get_group_id(0);
+    const ${I} part = number % parts, block = number / parts;
+    const ${I} first_pair = block / tap_blocks * ${lanes * wide}, tap_block = block % tap_blocks;
+    const ${I} tap0 = tap_block / (tap_blocks1 * tap_blocks2) * ${taps[0]};
+    const ${I} tap1 = tap_block / tap_blocks2 % tap_blocks1 * ${taps[1]}, tap2 = tap_block % tap_blocks2 * ${taps[2]};
+    const ${I} pair = min(first_pair + (${I})lane, pairs - ${wide}), k = pair / sources;
+    s += s_offset + (k / targets * sources + pair % sources) * s_channel;
+    t += t_offset + k * t_channel;
+% for a in range(T):
+    sum_t sum${a} = (sum_t)(0);
+% endfor
+    const ${I} end = min((part + 1) * part_size, places);
+    for (${I} place = part * part_size + lid / ${lanes}u; place < end; place += ${G // lanes}) {
+${space.digits("place", order, I)}\
+        const ${I} q = block2 * ${V}, from = q * step2 + tap2 * tap_step2 + shift2;
+        __global const ${E}_t *y = t + n * t_batch + at0 * t_axis0 + at1 * t_axis1 + q * t_axis2;
+% if width == V > 1 and target.is_cpu:
+        const sum_t y0 = ${f"t_axis2 == 1 && q + {V} <= t2_size ? {E}_load{V}(y) :" if unit else ""}
+            ${row.module.begun(E, "y", "t_axis2", V, 2)};
+% elif wide > 1:
+        const sum_t y0 = ${E}_load${wide}(y);
+% else:
+% for v in range(V):
+        const ${real} y${v} = q + ${v} < t2_size ? ${E}_load(y + ${v} * t_axis2) : 0;
+% endfor
+% endif
+% for a in range(taps[0]):
+% for b in range(taps[1]):
+        do {
+${space.place("p0", 0, "at0", f"(tap0 + {a})", I, False, "break")}\
+${space.place("p1", 1, "at1", f"(tap1 + {b})", I, False, "break")}\
+            __global const ${E}_t *p = s + n * s_batch + p0 * s_axis0 + p1 * s_axis1;
+${row.products(elem, strip, V, wide, unit, I, [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
+        } while (0);
+% endfor
+% endfor
+    }
+% for a in range(T):
+% if wide > 1:
+% for l in range(wide):
+    scratch[${a * pitch + l}] = sum${a}${row.module.component(wide, l)};
+% endfor
+% else:
+    scratch[${a * pitch} + lid] =
+        ${" + ".join(f"sum{a}{row.module.component(V, v)}" for v in range(V)) if keeps else f"sum{a}"};
+% endif
+% endfor
+% if G > lanes:
+    for (uint half = ${G // 2}; half >= ${lanes}u; half /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lid < half) {
+% for a in range(T):
+            scratch[${a * pitch} + lid] += scratch[${a * pitch} + lid + half];
+% endfor
+        }
+    }
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+${sums.put(T, pitch, words)}\
+}

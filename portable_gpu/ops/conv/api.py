@@ -1,0 +1,212 @@
+"""Calls of convolutions and of their gradients, for any number of axes of space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import whole
+from portable_gpu.dtypes import check_precision, element, is_float16_like
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
+from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, whole_shape
+from portable_gpu.ops.conv.variants import check_algorithm, make_plan
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.reduce.run import converter
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import Shape, View, as_array
+
+#: The names of x, w and y in messages, by the operation.
+_NAMES = {
+    "forward": ("input", "weight", "the result"),
+    "transposed": ("the result", "weight", "input"),
+    "input": ("input_size", "weight", "grad_output"),
+    "weight": ("input", "weight_size", "grad_output"),
+}
+#: The names of the arrays that are read, in the order of :func:`convolve`.
+_READ: dict[str, tuple[str, ...]] = {
+    "forward": ("input", "weight", "bias"),
+    "transposed": ("input", "weight", "bias"),
+    "input": ("grad_output", "weight"),
+    "weight": ("input", "grad_output"),
+}
+#: The places of x, w and y among the arrays that are read and the result, which is the last.
+_PLACES: dict[str, tuple[int, int, int]] = {
+    "forward": (0, 1, -1),
+    "transposed": (-1, 1, 0),
+    "input": (-1, 1, 0),
+    "weight": (0, -1, 1),
+}
+
+
+def convolve(
+    kind: str,
+    inputs: tuple[Any, ...],
+    options: Options,
+    size: Any = None,
+    *,
+    precision: str | None,
+    algo: str,
+    workspace_limit: int | None,
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Make a call.
+
+    Args:
+        kind: ``forward``, ``transposed`` (a transposed convolution), ``input`` or ``weight``.
+        inputs: The arrays that are read: input (or grad_output), then weight (or grad_output), then
+            bias if there is one.
+        options: Stride, padding, dilation and groups.
+        size: ``output_padding`` of a transposed convolution; the shape of the result of a
+            gradient.
+        precision, algo, workspace_limit, out, engine, queue, wait_for: See
+            :func:`portable_gpu.nn.conv2d`.
+    """
+    rank = options.rank
+    # A result on the side of a channels-last array is channels-last too.
+    last = out is None and kind != "weight" and _channels_last(inputs[0], rank)
+    asked: tuple[Any, ...] = (
+        options.stride, options.padding, options.dilation, options.groups, size, precision, algo,
+        workspace_limit, last,
+    )  # fmt: skip
+    asked = tuple([tuple(value) if isinstance(value, list) else value for value in asked])
+    result = _OPERATIONS[kind, rank].call(inputs, asked, out, (), engine, queue, wait_for)
+    if not last:
+        return result
+    return result.transpose((0, rank + 1, *range(1, rank + 1)))
+
+
+def _channels_last(x: Any, rank: int) -> bool:
+    """Whether channels are adjacent in memory, and places are not."""
+    shape: Shape = getattr(x, "shape", ())
+    strides: Shape = getattr(x, "strides", ())
+    if len(shape) != rank + 2 or len(strides) != rank + 2:
+        return False
+    return bool(shape[1] > 1 and strides[1] < min(strides[2:]))
+
+
+def _normalise(kind: str, rank: int, arguments: CallArguments) -> Invocation:
+    stride, padding, dilation, groups, size, precision, algo, limit, last = arguments.options
+    options = Options(rank, stride, padding, dilation, groups)
+    names = _NAMES[kind]
+    read = _READ[kind][: len(arguments.inputs)]
+    arrays = tuple([as_array(a, name) for a, name in zip(arguments.inputs, read, strict=True)])
+    dtype = _common(arrays, read)
+    if precision is not None:
+        check_precision(precision)
+    check_algorithm(algo)
+    if limit is not None and whole(limit, "workspace_limit") < 0:
+        raise ArgumentError(f"workspace_limit is {limit}; bytes from 0 on would do")
+    shapes = [tuple(array.shape) for array in arrays]
+    if kind == "forward":
+        g = geometry(options, shapes[0], shapes[1], None, names)
+    elif kind == "transposed":
+        g = geometry(options, None, shapes[1], shapes[0], names, size)
+    elif kind == "input":
+        x = whole_shape(size, "input_size", rank, rank + 1)
+        g = geometry(options, x, shapes[1], shapes[0], names)
+    else:
+        w = whole_shape(size, "weight_size", rank, rank + 2)
+        g = geometry(options, shapes[0], w, shapes[1], names)
+    direction: Direction = "forward"
+    if kind == "weight":
+        direction = "weight"
+        shape: Shape = (g.filters, g.channels // g.groups, *g.w_size[3 - rank :])
+    elif kind == "forward":
+        shape = (g.filters, *g.y_size[3 - rank :])
+    else:
+        direction = "input"
+        shape = (g.channels, *g.x_size[3 - rank :])
+    biased = len(arrays) == 3
+    if biased and shapes[2] != shape[:1]:
+        raise ShapeError(
+            f"bias has shape {shapes[2]}; the {shape[0]} channels of the result need ({shape[0]},)"
+        )
+    if kind != "weight":
+        if last:
+            shape = (*shape[1:], shape[0])
+        shape = (g.batch, *shape) if g.batched else shape
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        bias = views[2].strides[0] if biased else None
+        order = _PLACES[kind]
+        x, w, y = (views[place] for place in order)
+        is_last = [last and place == -1 for place in order]
+        problem = ConvProblem(
+            direction, element(dtype), g.batch, g.groups, g.channels, g.filters, g.x_size,
+            g.w_size, g.y_size, g.stride, g.dilation, g.before,
+            _operand(x, rank, g.batched, is_last[0]), _operand(w, rank, True, False),
+            _operand(y, rank, g.batched, is_last[2]), bias, precision or engine.precision,
+        )  # fmt: skip
+        return make_plan(engine, problem, algo, limit)
+
+    probe = _flop(g)
+    return Invocation(
+        inputs=arrays,
+        names=read,
+        shape=shape,
+        dtype=dtype,
+        plan=plan,
+        flop=probe,
+        out=arguments.out,
+        convert=None if all(a.dtype == dtype for a in arrays) else converter(dtype),
+    )
+
+
+_OPERATIONS = {
+    (kind, rank): Operation(f"conv{rank}d {kind}", partial(_normalise, kind, rank))
+    for kind in _NAMES
+    for rank in (1, 2, 3)
+}
+
+
+def _flop(g: ConvExtents) -> int:
+    flop = 2 * g.batch * g.filters * g.channels // g.groups
+    for n, k in zip(g.y_size, g.w_size, strict=True):
+        flop *= n * k
+    return flop
+
+
+def _common(arrays: Sequence[Any], names: Sequence[str]) -> np.dtype[Any]:
+    """Return the dtype in which arrays are convolved.
+
+    Raises:
+        DTypeError: One of them is not of real floating numbers, or they have no common dtype.
+    """
+    for array, name in zip(arrays, names, strict=True):
+        if array.dtype.kind != "f" and not is_float16_like(array.dtype):
+            raise DTypeError(
+                f"{name} is {array.dtype}; float16, bfloat16, float32 and float64 are convolved"
+            )
+    dtypes = [array.dtype for array in arrays]
+    if all(dtype == dtypes[0] for dtype in dtypes):
+        result: np.dtype[Any] = dtypes[0]
+    else:
+        try:
+            result = np.result_type(*dtypes)
+        except TypeError as error:
+            raise DTypeError(f"{', '.join(names)} are {dtypes}: {error}") from None
+    element(result)
+    return result
+
+
+def _operand(view: View, rank: int, batched: bool, last: bool) -> ImageStrides:
+    """Return the strides of an array; an axis of one element has the stride 0."""
+    strides = [0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True)]
+    if not batched:
+        strides.insert(0, 0)
+    if last:  # (batch, space, channels)
+        strides.insert(1, strides.pop())
+    outer, channel, *space = strides
+    first, second, third = (*(0,) * (3 - rank), *space)
+    nbytes = min(16, view.alignment)
+    steps: Triple = (first, second, third)
+    return ImageStrides(outer, channel, steps, nbytes)

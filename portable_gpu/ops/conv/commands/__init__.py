@@ -1,0 +1,1 @@
+"""What the commands need of convolutions; imported by the commands alone."""

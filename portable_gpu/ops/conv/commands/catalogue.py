@@ -1,0 +1,66 @@
+"""What a convolution would do, and the kernels of typical ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import flag
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
+from portable_gpu.errors import DTypeError
+from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem
+from portable_gpu.ops.conv.problem import Direction
+from portable_gpu.ops.conv.variants import check_algorithm, variants
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+
+def explain(
+    operation: str,
+    sizes: Sequence[int],
+    dtype: np.dtype[Any],
+    target: Target,
+    table: TuningTable,  # noqa: ARG001  # no policy is tuned
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    precision: str = "ieee",
+    algo: str = "auto",
+    channels_last: bool = False,
+) -> Explanation:
+    """Which variant the convolution of contiguous arrays takes, and why; no device is needed.
+
+    Raises:
+        ArgumentError: There are not the 7 sizes N, C, H, W, K, R, S, or an option is wrong.
+        DTypeError: The dtype is not real and floating.
+    """
+    elem = element(dtype)
+    if not elem.floating or elem.complex:
+        raise DTypeError(f"{operation} takes real floating dtypes, not {dtype}")
+    asked = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    last = flag(channels_last, "channels_last")
+    p = problem(DIRECTIONS[operation], sizes, elem, asked, last, precision)
+    n, c, h, w, k, r, s = sizes
+    named = f"{operation} of {n} x {c} x {h} x {w} with {k} filters of {r} x {s}, {dtype}"
+    check_algorithm(algo)
+    found = variants(p, target)
+    return explanation(f"{named} on {target.facts.name}", found, target)
+
+
+def specializations(
+    direction: Direction, target: Target, dtype: np.dtype[Any]
+) -> list[Specialization]:
+    """What typical convolutions build for a target and a dtype."""
+    texts: dict[str, Specialization] = {}
+    for channels_last in (False, True):
+        asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 64}
+        p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
+        for variant in variants(p, target):
+            texts |= {spec.key: spec for spec in variant.texts()}
+    return list(texts.values())

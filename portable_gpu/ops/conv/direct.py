@@ -1,0 +1,190 @@
+"""A convolution, or its gradient by the input, as sums: no workspace, any strides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.problem import ConvProblem
+from portable_gpu.ops.conv.strips import SpaceAxis, Strip, axes_of, last_axis, strip_of
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+
+GROUP = 64
+_VECTOR_BYTES = 64
+#: Results at a time on a GPU: more would take the registers of other wavefronts.
+_STRIP = 4
+#: Weights of a result that stay in registers.
+_MOST_KEPT = 25
+#: Work-items of a GPU's compute unit that hide the latency of loads: with more, each has more
+#: results, for which it loads its weights once.
+_BUSY = 2048
+
+
+@dataclass(frozen=True)
+class DirectKernel:
+    """The kernel of one problem, and the partition of its work.
+
+    Attributes:
+        context: What the template is rendered with.
+        constants: The arguments of every launch.
+        items: Work-items.
+        partial_bytes: Workspace.
+    """
+
+    context: Mapping[str, Any]
+    constants: Mapping[str, int]
+    items: int
+    partial_bytes: int = 0
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        return specialize("conv/direct", target, **self.context)
+
+
+def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
+    """Return the kernel of a problem whose direction is ``forward`` or ``input``."""
+    p = problem
+    backward = p.direction == "input"
+    source, result = (p.y, p.x) if backward else (p.x, p.y)
+    sources, targets = p.channels_of_group, p.filters_of_group
+    f_out, f_in = p.w.outer, p.w.channel
+    f_group = targets * f_out
+    if backward:
+        f_group = targets * p.w.outer
+        sources, targets, f_out, f_in = targets, sources, f_in, f_out
+    channels = p.groups * targets
+    axes = axes_of(p, backward)
+    layout = _layout(p, axes, target, result.channel, source.channel, channels)
+    axes = last_axis(axes, layout.axis)
+    strip = strip_of(axes[2], layout.V)
+    V = layout.V if strip else 1
+    kept = None
+    if strip and sources == 1 and prod(axis.taps for axis in axes) <= _MOST_KEPT:
+        kept = axes[0].taps, axes[1].taps
+    row_blocks = -(-axes[2].target // V)
+    others = p.batch * axes[0].target * axes[1].target * -(-channels // layout.wide)
+    per_item = _strips_of_item(row_blocks, others, target)
+    blocks = -(-row_blocks // per_item)
+    names = {
+        "n": "batch", "channel": "channel_blocks", "at0": "t0_size", "at1": "t1_size",
+        "block": "blocks",
+    }  # fmt: skip
+    constants = {
+        "items": others * blocks, "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
+        "channels": channels, "channel_blocks": -(-channels // layout.wide), "sources": sources,
+        "targets": targets, "columns": per_item * V, "blocks": blocks, "s_batch": source.outer,
+        "s_channel": source.channel, "f_group": f_group, "f_out": f_out, "f_in": f_in,
+        "t_batch": result.outer, "t_channel": result.channel,
+    }  # fmt: skip
+    for c, axis in enumerate(axes):
+        constants |= axis.constants(c)
+    if strip:
+        constants["shift2"] = strip.shift
+    context = {
+        "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
+        "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
+        "strip": strip, "kept": kept, "divided": any(axis.divisor > 1 for axis in axes),
+        "unit": _is_unit(strip, V, axes[2]) and target.is_cpu,
+        "t_unit": axes[2].t == 1 and target.is_cpu,
+    }  # fmt: skip
+    return DirectKernel(context, constants, others * blocks)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How work-items share the results.
+
+    Attributes:
+        axis: The axis of space along which a work-item has neighbours.
+        V: Neighbours at a time.
+        wide: Channels of a work-item.
+        order: The coordinates of a work-item, the fastest last.
+    """
+
+    axis: int
+    V: int
+    wide: int
+    order: tuple[str, ...]
+
+
+def _layout(
+    p: ConvProblem, axes: Sequence[SpaceAxis], target: Target, t_channel: int, s_channel: int,
+    channels: int,
+) -> _Layout:  # fmt: skip
+    steps = [abs(axis.t) if axis.target > 1 else 1 << 62 for axis in axes]
+    along = min(range(3), key=lambda c: (steps[c], -c))
+    by_channels = channels > 1 and abs(t_channel) < steps[along]
+    if target.is_cpu:
+        full = _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
+        if p.depthwise and t_channel == s_channel == 1 and channels >= full:
+            return _Layout(along, 1, full, ("n", "at0", "at1", "block", "channel"))
+        extent = axes[along].target
+        V = full if 4 * extent >= 3 * full else 4 if extent > 2 else 1
+        return _Layout(along, V, 1, ("n", "channel", "at0", "at1", "block"))
+    # Lanes go along the axis that is contiguous, neighbours of a work-item along another one.
+    across = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
+    V = _STRIP if axes[across].target > 1 else 1
+    if by_channels:
+        return _Layout(across, V, 1, ("n", "at0", "at1", "block", "channel"))
+    others = [c for c in range(3) if c != across]
+    fast = f"at{others.index(along)}" if along in others else "at1"
+    slow = "at0" if fast == "at1" else "at1"
+    return _Layout(across, V, 1, ("n", "channel", slow, "block", fast))
+
+
+def _strips_of_item(strips: int, others: int, target: Target) -> int:
+    """Return the strips of a work-item: those of a row on a CPU."""
+    if target.is_cpu:
+        return max(1, strips)
+    per_item = 1
+    while per_item < 4 and 2 * per_item <= strips:
+        if others * strips // (2 * per_item) < 2 * _BUSY * target.compute_units:
+            break
+        per_item *= 2
+    return per_item
+
+
+def _is_unit(strip: Strip | None, V: int, axis: SpaceAxis) -> bool:
+    return strip is not None and V > 1 and axis.s == axis.step == axis.divisor == 1
+
+
+class DirectConvPlan(Plan):
+    """Operands: x (or the gradient by y), w, the bias if there is one, the result."""
+
+    def __init__(self, engine: Engine, problem: ConvProblem) -> None:
+        """Build the kernel."""
+        kernel = direct_kernel(problem, engine.target)
+        self.flop, self.bytes = problem.flop, problem.bytes
+        self._biased = problem.bias is not None
+        constants: dict[str, int | None] = {**kernel.constants}
+        names = [name for name, extent in kernel.context["order"]]
+        assert names[0] == "n"
+        buffers, offsets = ["s", "f", "bias", "t"], ["s", "f", "bias", "t"]
+        if not self._biased:
+            constants |= {"bias": None, "bias_offset": 0}
+            buffers.remove("bias")
+            offsets.remove("bias")
+        grid = -(-kernel.items // GROUP) * GROUP
+        self._launch = engine.programs.launch(
+            kernel.specialization(engine.target), "direct", constants, buffers,
+            [f"{name}_offset" for name in offsets], (grid,), (GROUP,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, tuple(buffers), offsets, wait_for)

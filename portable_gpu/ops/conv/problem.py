@@ -1,0 +1,133 @@
+"""What one convolution is, apart from how any variant computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeAlias
+
+from portable_gpu.dtypes import Element
+
+#: What is computed of ``y = x * w``: y, or the gradient by x or by w for a given gradient by y.
+Direction: TypeAlias = Literal["forward", "input", "weight"]
+Triple: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ImageStrides:
+    """The strides of an array with two leading axes and three axes of space, in elements.
+
+    Attributes:
+        outer: Of the batch; of the filters, for weights.
+        channel: Of the channels.
+        space: Of the axes of space.
+        aligned: A power of two, at most 16, that divides the byte address of the first element.
+    """
+
+    outer: int
+    channel: int
+    space: Triple
+    aligned: int = 1
+
+
+@dataclass(frozen=True)
+class ConvProblem:
+    """``y[n, k, q] = b[k] + sum_{c, r} x[n, c, q * stride + r * dilation - before] w[k, c, r]``.
+
+    The sum runs over the channels c of the group of k.  Convolutions along fewer axes have axes of
+    extent 1 in front.  The problem of a transposed convolution is that of the gradient by x.
+
+    Attributes:
+        direction: What is computed.
+        elem: The element of all arrays.
+        batch, groups: Images, and groups of channels.
+        channels, filters: Channels of x and of y, of all groups.
+        x_size, w_size, y_size: Extents along the axes of space.
+        stride, dilation: Between the places of a filter, and between its taps.
+        before: Zeros in front of x.
+        x, w, y: The arrays.
+        bias: The stride of b; ``None`` without one.  It is added to the gradient by x too.
+        precision: Of products; see :func:`portable_gpu.gemm`.
+    """
+
+    direction: Direction
+    elem: Element
+    batch: int
+    groups: int
+    channels: int
+    filters: int
+    x_size: Triple
+    w_size: Triple
+    y_size: Triple
+    stride: Triple
+    dilation: Triple
+    before: Triple
+    x: ImageStrides
+    w: ImageStrides
+    y: ImageStrides
+    bias: int | None = None
+    precision: str = "ieee"
+
+    @property
+    def channels_of_group(self) -> int:
+        """Channels of x of one group."""
+        return self.channels // self.groups
+
+    @property
+    def filters_of_group(self) -> int:
+        """Filters of one group."""
+        return self.filters // self.groups
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each channel of x has a group of its own, with one filter."""
+        return self.channels == self.groups == self.filters
+
+    @property
+    def taps(self) -> int:
+        """Weights of a filter and channel."""
+        return prod(self.w_size)
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations, with those of taps in the padding."""
+        return (
+            2 * self.batch * self.filters * prod(self.y_size) * self.channels_of_group * self.taps
+        )
+
+    @property
+    def x_elements(self) -> int:
+        """Elements of x."""
+        return self.batch * self.channels * prod(self.x_size)
+
+    @property
+    def y_elements(self) -> int:
+        """Elements of y."""
+        return self.batch * self.filters * prod(self.y_size)
+
+    @property
+    def w_elements(self) -> int:
+        """Elements of w."""
+        return self.filters * self.channels_of_group * self.taps
+
+    @property
+    def bytes(self) -> int:
+        """The least traffic: every array moved once."""
+        return (self.x_elements + self.y_elements + self.w_elements) * self.elem.itemsize
+
+    @property
+    def fits_int(self) -> bool:
+        """Whether 32-bit numbers hold the places of all arrays."""
+        arrays = (
+            (self.x, self.batch, self.channels, self.x_size),
+            (self.y, self.batch, self.filters, self.y_size),
+            (self.w, self.filters, self.channels_of_group, self.w_size),
+        )
+        return all(
+            (outer - 1) * abs(array.outer)
+            + (inner - 1) * abs(array.channel)
+            + sum((n - 1) * abs(step) for n, step in zip(size, array.space, strict=True))
+            < 1 << 30
+            and outer * inner * prod(size) < 1 << 30
+            for array, outer, inner, size in arrays
+        )

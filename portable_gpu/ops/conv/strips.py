@@ -1,0 +1,109 @@
+"""Axes of a convolution, and rows of taps that neighbouring results share.
+
+Along each axis the result at ``q`` reads, for tap ``r``, the element at
+``(q * step + r * tap_step + shift) / divisor`` of the source if that is a whole number.  A
+convolution has the divisor 1, the gradient by its input the step 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+
+#: A row of more taps, or whose results need more elements, is a loop: it would take the registers.
+_MOST_TAPS, _MOST_LOADS = 11, 48
+
+
+@dataclass(frozen=True)
+class SpaceAxis:
+    """One axis of space.
+
+    Attributes:
+        target, source, taps: Extents of the result, of the source and of the filter.
+        step, tap_step, shift, divisor: See the module.
+        t, s, f: Strides of the result, the source and the filter.
+    """
+
+    target: int
+    source: int
+    taps: int
+    step: int
+    tap_step: int
+    shift: int
+    divisor: int
+    t: int
+    s: int
+    f: int
+
+    def constants(self, c: int) -> dict[str, int]:
+        """The arguments of a kernel's axis ``c``; ``conv/_axes.cl.mako`` declares them."""
+        return {
+            f"t{c}_size": self.target, f"s{c}_size": self.source, f"taps{c}": self.taps,
+            f"step{c}": self.step, f"tap_step{c}": self.tap_step, f"shift{c}": self.shift,
+            f"divisor{c}": self.divisor, f"t_axis{c}": self.t, f"s_axis{c}": self.s,
+            f"f_axis{c}": self.f,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of taps, for V results from a multiple of V on.
+
+    Attributes:
+        taps: Their number.
+        step, divisor: The first element that the strip at q may read is at
+            ``q * step / divisor + shift``.
+        shift: See there.
+        reads: For each tap and result the number of the element that is read, or ``None``.
+        loads: The numbers of all elements that are read, sorted; the first is 0.
+    """
+
+    taps: int
+    step: int
+    divisor: int
+    shift: int
+    reads: tuple[tuple[int | None, ...], ...]
+    loads: tuple[int, ...]
+
+
+def axes_of(problem: ConvProblem, backward: bool) -> list[SpaceAxis]:
+    """Return the axes of a convolution, or those of its gradient by the input."""
+    p = problem
+    x: tuple[ImageStrides, Triple] = p.x, p.x_size
+    y: tuple[ImageStrides, Triple] = p.y, p.y_size
+    (target, t_size), (source, s_size) = (x, y) if backward else (y, x)
+    return [
+        SpaceAxis(
+            t_size[c], s_size[c], p.w_size[c],
+            *((1, -p.dilation[c], p.before[c], p.stride[c]) if backward
+              else (p.stride[c], p.dilation[c], -p.before[c], 1)),
+            target.space[c], source.space[c], p.w.space[c],
+        )
+        for c in range(3)
+    ]  # fmt: skip
+
+
+def strip_of(axis: SpaceAxis, V: int) -> Strip | None:
+    """Return the row of taps along an axis for V results; ``None`` where a loop does it."""
+    if axis.taps > _MOST_TAPS or V % axis.divisor or not axis.taps:
+        return None
+    whole, rest = divmod(axis.shift, axis.divisor)
+    places = []
+    for r in range(axis.taps):
+        at = [v * axis.step + r * axis.tap_step + rest for v in range(V)]
+        places.append([None if a % axis.divisor else a // axis.divisor for a in at])
+    known = sorted({a for row in places for a in row if a is not None})
+    if len(known) > _MOST_LOADS or not known:
+        return None
+    first = known[0]
+    reads = tuple(tuple(None if a is None else a - first for a in row) for row in places)
+    return Strip(
+        axis.taps, axis.step, axis.divisor, whole + first, reads, tuple(a - first for a in known)
+    )
+
+
+def last_axis(axes: Sequence[SpaceAxis], last: int) -> list[SpaceAxis]:
+    """Return the axes with one of them at the end."""
+    return [axis for c, axis in enumerate(axes) if c != last] + [axes[last]]

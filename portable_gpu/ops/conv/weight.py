@@ -1,0 +1,168 @@
+"""The gradient of a convolution by its weights as sums, in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.problem import ConvProblem, Triple
+from portable_gpu.ops.conv.strips import axes_of, last_axis, strip_of
+from portable_gpu.powers_of_two import floor_power_of_two
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+
+_VECTOR_BYTES = 64
+_STRIP = 4
+#: Sums of a work-item, each of which is a register, or a vector on a CPU.
+_MOST_SUMS = 25
+#: Bytes of local memory for the sums of a group: every device has 32 KiB.
+_LOCAL_BYTES = 1 << 15
+_GROUPS_PER_UNIT = 4
+#: Places that are worth a work-group of their own, for each of its work-items.
+_LEAST_PLACES = 8
+
+
+@dataclass(frozen=True)
+class WeightKernel:
+    """The kernel of one problem, and the partition of its work.
+
+    Attributes:
+        context: What the template is rendered with.
+        constants: The arguments of every launch.
+        blocks: Blocks of pairs and taps.
+        parts: Work-groups that share a block.
+        partial_bytes: Workspace for the sums of parts.
+    """
+
+    context: Mapping[str, Any]
+    constants: Mapping[str, int]
+    blocks: int
+    parts: int
+    partial_bytes: int
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        return specialize("conv/weight", target, **self.context)
+
+
+def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
+    """Return the kernel of a problem whose direction is ``weight``; no array of it is empty."""
+    p = problem
+    axes = axes_of(p, backward=False)
+    steps = [abs(axis.t) if axis.target > 1 else 1 << 62 for axis in axes]
+    along = min(range(3), key=lambda c: (steps[c], -c))
+    sources, targets = p.channels_of_group, p.filters_of_group
+    pairs = p.filters * sources
+    wide = lanes = 1
+    real_bytes = 8 if p.elem.needs_fp64 else 4
+    full = _VECTOR_BYTES // real_bytes
+    by_channels = p.channels > 1 and abs(p.x.channel) < steps[along]
+    last = along
+    if target.is_cpu:
+        if p.depthwise and p.x.channel == p.y.channel == 1 and p.channels >= full:
+            V, wide = 1, full
+        else:
+            extent = axes[along].target
+            V = full if 4 * extent >= 3 * full else 4 if extent > 2 else 1
+        order = ["n", "at0", "at1", "block2"]
+    else:
+        last = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
+        V = _STRIP if axes[last].target > 1 else 1
+        if by_channels:
+            lanes = min(32, floor_power_of_two(max(1, pairs)))
+        others = [c for c in range(3) if c != last]
+        fast = f"at{others.index(along)}" if along in others else "at1"
+        order = ["n", "at0" if fast == "at1" else "at1", "block2", fast]
+    axes = last_axis(axes, last)
+    counts = tuple(axis.taps for axis in axes)
+    taps = _taps_of_group((counts[0], counts[1], counts[2]))
+    strip = strip_of(replace(axes[2], taps=taps[2]), V)
+    if strip is None:
+        taps, V = (1, 1, 1), 1
+        strip = strip_of(replace(axes[2], taps=1), V)
+    assert strip is not None
+    T = prod(taps)
+    G = 1
+    if not target.is_cpu:
+        most = min(256, target.max_work_group_size, _LOCAL_BYTES // (T * real_bytes))
+        G = max(lanes, floor_power_of_two(most))
+    tap_blocks = [-(-count // own) for count, own in zip(counts, taps, strict=True)]
+    blocks = -(-pairs // (lanes * wide)) * prod(tap_blocks)
+    strips = -(-axes[2].target // V)
+    places = p.batch * axes[0].target * axes[1].target * strips
+    M = G // lanes
+    wanted = -(-_GROUPS_PER_UNIT * target.compute_units // blocks)
+    parts = max(1, min(wanted, places // (M * _LEAST_PLACES)))
+    part_size = max(1, -(-places // (parts * M))) * M
+    parts = max(1, -(-places // part_size))
+    names = {"n": "batch", "at0": "t0_size", "at1": "t1_size", "block2": "blocks"}
+    constants = {
+        "pairs": pairs, "sources": sources, "targets": targets, "parts": parts,
+        "part_size": part_size, "places": places, "tap_blocks1": tap_blocks[1],
+        "tap_blocks2": tap_blocks[2], "tap_blocks": prod(tap_blocks), "batch": p.batch,
+        "s_batch": p.x.outer, "s_channel": p.x.channel, "f_out": p.w.outer, "f_in": p.w.channel,
+        "t_batch": p.y.outer, "t_channel": p.y.channel, "blocks": strips,
+    }  # fmt: skip
+    for c, axis in enumerate(axes):
+        constants |= axis.constants(c)
+    context = {
+        "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
+        "order": [(name, names[name]) for name in order], "V": V, "wide": wide, "G": G,
+        "lanes": lanes, "taps": taps, "strip": strip,
+        "unit": target.is_cpu and V > 1 and axes[2].s == axes[2].step == 1,
+    }  # fmt: skip
+    nbytes = blocks * parts * T * lanes * wide * real_bytes if parts > 1 else 0
+    return WeightKernel(context, constants, blocks, parts, nbytes)
+
+
+def _taps_of_group(taps: Triple) -> Triple:
+    """Return the taps along each axis that one work-group has: all, a row, or one."""
+    if prod(taps) <= _MOST_SUMS:
+        return taps
+    return (1, 1, taps[2]) if taps[2] <= _MOST_SUMS else (1, 1, 1)
+
+
+class WeightPlan(Plan):
+    """Operands: x, the gradient by y, the result."""
+
+    def __init__(self, engine: Engine, problem: ConvProblem) -> None:
+        """Build the kernel."""
+        kernel = weight_kernel(problem, engine.target)
+        self.flop, self.bytes = problem.flop, problem.bytes
+        self.workspace_bytes = kernel.partial_bytes
+        self._kernel = kernel
+        group = kernel.context["G"]
+        constants: dict[str, int | None] = {**kernel.constants}
+        buffers = ["s", "t", "f"]
+        if kernel.parts > 1:
+            buffers += ["partial", "counters"]
+        else:
+            constants |= {"partial": None, "counters": None}
+        self._launch = engine.programs.launch(
+            kernel.specialization(engine.target), "weight", constants, buffers,
+            ["s_offset", "t_offset", "f_offset"], (kernel.blocks * kernel.parts * group,),
+            (group,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        kernel = self._kernel
+        arrays = tuple(buffers)
+        if kernel.parts > 1:
+            counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
+            arrays = (*arrays, partial, counters)
+        return self._launch(state, arrays, offsets, wait_for)

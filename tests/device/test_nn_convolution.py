@@ -1,0 +1,286 @@
+"""Convolutions and their gradients against sums of NumPy in float64, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from device_arrays import from_device, on_device
+from reference import assert_within, unit_roundoff
+from sampling import FEW, needs
+
+from portable_gpu import nn
+from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OverlapError,
+    PortableGPUError,
+    ShapeError,
+)
+from portable_gpu.runtime.engine import Engine
+
+Pads = Sequence[tuple[int, int]]
+
+
+class Kind(NamedTuple):
+    """What kernels may be built for: the extents of arrays are arguments of these."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pads: Pads
+
+
+KINDS = {
+    "1d": Kind((3,), (1,), (2,), [(2, 1)]),
+    "1d, long": Kind((13,), (3,), (1,), [(6, 5)]),
+    "2d": Kind((3, 3), (1, 1), (1, 1), [(1, 1), (1, 1)]),
+    "2d, stride": Kind((2, 3), (2, 2), (1, 2), [(0, 2), (1, 0)]),
+    "2d, points": Kind((1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)]),
+    "3d": Kind((2, 3, 3), (1, 2, 1), (1, 1, 1), [(1, 0), (1, 1), (0, 2)]),
+}
+#: Groups, and channels and filters of each; depthwise, grouped and whole.
+CHANNELS = ((1, 3, 5), (20, 1, 1), (3, 2, 1), (2, 1, 3))
+
+
+def taps(w: Any) -> Any:
+    return product(*(range(n) for n in w.shape[2:]))
+
+
+def places(kind: Kind, tap: tuple[int, ...], extents: Sequence[int]) -> Any:
+    """The slices of the padded input that a tap multiplies."""
+    space = [
+        slice(r * d, r * d + (n - 1) * s + 1 if n else r * d, s)
+        for r, s, d, n in zip(tap, kind.stride, kind.dilation, extents, strict=True)
+    ]
+    return (slice(None), slice(None), *space)
+
+
+def padded(x: Any, pads: Pads) -> Any:
+    return np.pad(x, [(0, 0), (0, 0), *pads])
+
+
+def extents_of(x: Any, kind: Kind) -> tuple[int, ...]:
+    sizes = [n + sum(pad) for n, pad in zip(x.shape[2:], kind.pads, strict=True)]
+    return tuple(
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(sizes, kind.kernel, kind.stride, kind.dilation, strict=True)
+    )
+
+
+def split(x: Any, groups: int) -> Any:
+    """(N, C, ...) as (N, groups, C / groups, ...)."""
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+
+
+def forward(x: Any, w: Any, kind: Kind, groups: int) -> Any:
+    """The convolution, tap by tap."""
+    out = extents_of(x, kind)
+    y = np.zeros((x.shape[0], groups, w.shape[0] // groups, *out))
+    source = padded(x, kind.pads)
+    for tap in taps(w):
+        part = split(source[places(kind, tap, out)], groups)
+        weights = w[(..., *tap)].reshape(groups, -1, w.shape[1])
+        y += np.einsum("ngc...,gkc->ngk...", part, weights)
+    return y.reshape(x.shape[0], w.shape[0], *out)
+
+
+def gradients(x: Any, w: Any, dy: Any, kind: Kind, groups: int) -> tuple[Any, Any]:
+    """The gradients by x and by w, tap by tap."""
+    source, out = padded(x, kind.pads), dy.shape[2:]
+    dx, dw = np.zeros_like(source), np.zeros_like(w)
+    dy = split(dy, groups)
+    for tap in taps(w):
+        at = places(kind, tap, out)
+        weights = w[(..., *tap)].reshape(groups, -1, w.shape[1])
+        moved = np.einsum("ngk...,gkc->ngc...", dy, weights)
+        dx[at] += moved.reshape(x.shape[0], x.shape[1], *out)
+        part = split(source[at], groups)
+        letters = "abd"[: len(out)]
+        sums = np.einsum(f"ngk{letters},ngc{letters}->gkc", dy, part)
+        dw[(..., *tap)] = sums.reshape(w.shape[:2])
+    inner = [slice(a, n - b) for (a, b), n in zip(kind.pads, source.shape[2:], strict=True)]
+    return dx[(slice(None), slice(None), *inner)], dw
+
+
+def by_channels(a: Any) -> Any:
+    """The same array with its channels adjacent in memory."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
+
+
+def sliced(a: Any) -> Any:
+    """The same array as a view of every second element, backwards along the first axis."""
+    whole = np.full((*a.shape[:-1], 2 * a.shape[-1]), np.nan, a.dtype)
+    view = whole[::-1, ..., ::2]
+    view[...] = a
+    return view
+
+
+LAYOUTS: tuple[Callable[[Any], Any], ...] = (np.ascontiguousarray, by_channels, sliced)
+DTYPES = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16)]
+DTYPES += [BFLOAT16] if BFLOAT16 is not None else []
+
+
+def draw(rng: Any, kind: Kind, channels: tuple[int, int, int], batch: int, dtype: Any) -> Any:
+    """Random x, w and bias; extents from the smallest that the kernel fits on."""
+    groups, of_group, filters = channels
+    most = 40 if len(kind.kernel) < 3 else 9
+    least = [
+        max(1, d * (k - 1) + 1 - sum(pad))
+        for k, d, pad in zip(kind.kernel, kind.dilation, kind.pads, strict=True)
+    ]
+    space = [int(rng.integers(n, n + most)) for n in least]
+    shapes = (
+        (batch, groups * of_group, *space), (groups * filters, of_group, *kind.kernel),
+        (groups * filters,),
+    )  # fmt: skip
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def check(got: Any, expected: Any, size: Any, terms: int, dtype: Any) -> None:
+    """``|got - expected| <= (terms + 2) eps |terms|``, and a rounding to 16 bits."""
+    sums = np.float32 if dtype.itemsize == 2 else dtype
+    assert got.dtype == dtype
+    assert_within(got, expected, (terms + 2) * 2 * unit_roundoff(sums) * size)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_against_sums(engine: Engine, name: str) -> None:
+    """All directions: layouts, groups, batches and dtypes in turns, and the adjoint identities."""
+    kind, turn = KINDS[name], list(KINDS).index(name)
+    rng = np.random.default_rng(turn)
+    rank = len(kind.kernel)
+    conv, transposed, by_input, by_weight, by_bias = (
+        getattr(nn, text.format(rank))
+        for text in ("conv{}d", "conv_transpose{}d", "conv{}d_input", "conv{}d_weight",
+                     "conv{}d_bias")
+    )  # fmt: skip
+    for case, channels in enumerate(CHANNELS[: 2 if FEW else None]):
+        dtype = DTYPES[0] if case != 2 else DTYPES[turn % len(DTYPES)]
+        needs(engine, dtype)
+        batch, layout = (turn + 3 * case) % 4, LAYOUTS[(turn + case) % 3]
+        x, w, b = draw(rng, kind, channels, batch, dtype)
+        options = {
+            "stride": kind.stride, "padding": tuple(kind.pads), "dilation": kind.dilation,
+            "groups": channels[0], "engine": engine,
+        }  # fmt: skip
+        X, W, B = (a.astype(np.float64) for a in (x, w, b))
+        B = B.reshape(-1, *[1] * rank)
+        expected = forward(X, W, kind, channels[0])
+        size = forward(abs(X), abs(W), kind, channels[0]) + abs(B)
+        y = conv(layout(x), w, b, **options)
+        check(y, expected + B, size, w[0].size, dtype)
+        dy = rng.standard_normal(y.shape).astype(dtype)
+        DY = dy.astype(np.float64)
+        dx, dw = gradients(X, W, DY, kind, channels[0])
+        dx_size, dw_size = gradients(abs(X), abs(W), abs(DY), kind, channels[0])
+        got_dx = by_input(x.shape, w, layout(dy), **options)
+        check(got_dx, dx, dx_size, w[:, 0].size // channels[0] * w[0, 0].size, dtype)
+        got_dw = by_weight(layout(x), w.shape, layout(dy), **options)
+        check(got_dw, dw, dw_size, dy[:, 0].size, dtype)
+        np.testing.assert_array_equal(by_weight(layout(x), w.shape, layout(dy), **options), got_dw)
+        if dtype == np.float32:  # <dy, J x> = <J^T dy, x>, within the bounds of both sides
+            forth, slack = np.sum(DY * (y - B)), np.sum(abs(DY) * size)
+            for back, of, bound in ((got_dx, X, dx_size), (got_dw, W, dw_size)):
+                terms = (dy.size + w.size + 2) * 2 * unit_roundoff(dtype)
+                allowed = terms * (np.sum(bound * abs(of)) + slack)
+                assert abs(forth - np.sum(back.astype(np.float64) * of)) <= allowed
+        reach = [
+            (q - 1) * s - sum(p) + d * (k - 1) + 1
+            for q, s, p, d, k in zip(
+                dy.shape[2:], kind.stride, kind.pads, kind.dilation, kind.kernel, strict=True
+            )
+        ]
+        extra = [n - least for n, least in zip(x.shape[2:], reach, strict=True)]
+        bias = rng.standard_normal(x.shape[1]).astype(dtype)
+        again = transposed(layout(dy), w, bias, output_padding=extra, **options)
+        shift = bias.astype(np.float64).reshape(-1, *[1] * rank)
+        check(again, dx + shift, dx_size + abs(shift), w[:, 0].size, dtype)
+        db = by_bias(layout(dy), engine=engine)
+        over = (0, *range(2, rank + 2))
+        check(db, DY.sum(over), abs(DY).sum(over), 16, dtype)
+
+
+@pytest.mark.tiny
+def test_layouts_and_outputs(engine: Engine) -> None:
+    """Device arrays, ``out=`` of any strides, arrays without batch, channels-last results."""
+    kind, rng = KINDS["2d"], np.random.default_rng(5)
+    x, w, b = draw(rng, kind, (2, 2, 3), 2, np.dtype(np.float32))
+    options: dict[str, Any] = {"padding": "same", "groups": 2, "engine": engine}
+    expected = nn.conv2d(x, w, b, **options)
+    for layout in LAYOUTS:
+        np.testing.assert_allclose(
+            nn.conv2d(layout(x), w, b, **options), expected, rtol=1e-5, atol=1e-5
+        )
+    last = nn.conv2d(by_channels(x), w, b, **options)
+    assert last.strides[1] == last.itemsize
+    on = nn.conv2d(*(on_device(engine, a) for a in (x, w, b)), padding="same", groups=2)
+    np.testing.assert_array_equal(from_device(on), expected)
+    canvas = np.full((*expected.shape[:-1], 2 * expected.shape[-1] + 1), 7, np.float32)
+    out = canvas[..., 1::2]
+    assert nn.conv2d(x, w, b, out=out, **options) is out
+    np.testing.assert_array_equal(out, expected)
+    assert (canvas[..., ::2] == 7).all()
+    np.testing.assert_array_equal(nn.conv2d(x[0], w, b, **options), expected[0])
+    dy = rng.standard_normal(expected.shape).astype(np.float32)
+    one = nn.conv2d_input(x.shape[1:], w, dy[1], **options)
+    np.testing.assert_array_equal(one, nn.conv2d_input(x.shape, w, dy, **options)[1])
+    mixed = nn.conv2d(x.astype(np.float16), w, b, **options)
+    assert mixed.dtype == np.float32
+
+
+def test_empty(engine: Engine) -> None:
+    w = np.ones((4, 2, 3, 3), np.float32)
+    x, dy = np.zeros((0, 2, 9, 9), np.float32), np.zeros((0, 4, 7, 7), np.float32)
+    assert nn.conv2d(x, w, engine=engine).shape == (0, 4, 7, 7)
+    assert nn.conv2d_input(x.shape, w, dy, engine=engine).shape == x.shape
+    np.testing.assert_array_equal(nn.conv2d_weight(x, w.shape, dy, engine=engine), 0)
+    flat = np.zeros((2, 2, 0, 9), np.float32)
+    assert nn.conv2d(flat, w, engine=engine).shape == (2, 4, 0, 7)
+    bias = np.arange(4, dtype=np.float32)
+    only = nn.conv2d(flat, w, bias, padding=(2, 0), engine=engine)
+    np.testing.assert_array_equal(only, np.broadcast_to(bias.reshape(-1, 1, 1), (2, 4, 2, 7)))
+
+
+def zeros(*shape: int) -> Any:
+    return np.zeros(shape, np.float32)
+
+
+X, W, TWO = zeros(2, 4, 9, 9), zeros(6, 2, 3, 3), {"groups": 2}
+Refused = tuple[type[PortableGPUError], str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+REFUSED: list[Refused] = [
+    (ArgumentError, "groups is 4, .* the 6 filters", nn.conv2d, (X, W), {"groups": 4}),
+    (ShapeError, "with 4 channels; .* groups 1 need 2", nn.conv2d, (X, W), {}),
+    (ShapeError, r"\(9, 9\) are below .*\(11, 11\)", nn.conv2d, (X, W), TWO | {"dilation": 5}),
+    (ShapeError, "weight has shape", nn.conv3d, (X, W), {}),
+    (ShapeError, r"bias has shape \(5,\)", nn.conv2d, (X, W, zeros(5)), TWO),
+    (ArgumentError, "stride is 0", nn.conv2d, (X, W), TWO | {"stride": 0}),
+    (ArgumentError, "padding is -1", nn.conv2d, (X, W), TWO | {"padding": -1}),
+    (ArgumentError, "'same'", nn.conv2d, (X, W), TWO | {"padding": "same", "stride": 2}),
+    (ArgumentError, "padding is 'all'", nn.conv2d, (X, W), TWO | {"padding": "all"}),
+    (ArgumentTypeError, "dilation is 1.5", nn.conv2d, (X, W), TWO | {"dilation": 1.5}),
+    (ArgumentError, "algo is 'fastest'", nn.conv2d, (X, W), TWO | {"algo": "fastest"}),
+    (ArgumentError, "workspace_limit is -1", nn.conv2d, (X, W), TWO | {"workspace_limit": -1}),
+    (DTypeError, "input is int32", nn.conv2d, (X.astype(np.int32), W), TWO),
+    (ShapeError, r"be \(2, 6, 7, 7\)", nn.conv2d_input, (X.shape, W, zeros(2, 6, 9, 7)), TWO),
+    (ShapeError, "weight_size is", nn.conv2d_weight, (X, (6, 2, 3), X), {}),
+    (
+        ArgumentError, "output_padding is", nn.conv_transpose2d, (zeros(1, 6, 4, 4), W),
+        {"output_padding": 1},
+    ),
+    (OverlapError, "shares memory", nn.conv2d, (X, W[:4]), TWO | {"padding": 1, "out": X}),
+    (ShapeError, "out has shape", nn.conv2d, (X, W), TWO | {"out": zeros(2, 6, 7, 8)}),
+    (ShapeError, "grad_output has shape", nn.conv2d_bias, (zeros(3),), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_what_is_refused(case: int) -> None:
+    error, match, function, arrays, options = REFUSED[case]
+    with pytest.raises(error, match=match):
+        function(*arrays, **options)
