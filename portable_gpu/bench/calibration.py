@@ -21,7 +21,7 @@ from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.reduce.functions import sum as sum_of
+from portable_gpu.ops.reduce.api import sum as sum_of
 from portable_gpu.ops.variant import Variant, best_of
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray

@@ -25,7 +25,7 @@ from portable_gpu.fft.real import (
     rfftn,
 )
 from portable_gpu.fft.transforms import TRANSFORMS
-from portable_gpu.ops.fft.functions import fft, rfft
+from portable_gpu.ops.fft.api import fft, rfft
 
 __all__ = [
     "dct",

@@ -14,7 +14,8 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.linalg.views import joined, parts
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.fft.api import (
+from portable_gpu.ops.fft.api import check_for_scipy, one_axis, one_length
+from portable_gpu.ops.fft.call import (
     NORMS,
     axes_and_lengths,
     dtype_of_transforms,
@@ -22,9 +23,8 @@ from portable_gpu.ops.fft.api import (
     whole_numbers,
 )
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
-from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.run import converter
+from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.ops.fft.api import transform
-from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
+from portable_gpu.ops.fft.api import check_for_scipy, one_axis, one_length
+from portable_gpu.ops.fft.call import transform
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.typing import of_one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import portable_gpu.fft.complex as of_complex
 import portable_gpu.fft.cosine as of_cosine
 import portable_gpu.fft.real as of_real
-from portable_gpu.ops.fft.functions import fft, rfft
+from portable_gpu.ops.fft.api import fft, rfft
 
 TRANSFORMS = {
     name: function

@@ -20,7 +20,7 @@ from portable_gpu.ops.factor import cholesky
 from portable_gpu.ops.factor.api import in_its_place, solve_with_factor
 from portable_gpu.ops.factor.arguments import CHECKS, common_dtype, solution_shape, square
 from portable_gpu.ops.reduce import reduce
-from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.reduce.conversion import converted
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array

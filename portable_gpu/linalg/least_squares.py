@@ -18,7 +18,7 @@ from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor import cholesky
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, common_dtype
 from portable_gpu.ops.factor.reports import matrix_at
-from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.reduce.conversion import converted
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine

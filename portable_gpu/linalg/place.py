@@ -12,7 +12,7 @@ import pyopencl as cl
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.ops.factors import factor
 from portable_gpu.ops.gemm.binding import compute_element
-from portable_gpu.ops.gemm.product import Product, multiply
+from portable_gpu.ops.gemm.call import Product, multiply
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place, events_of

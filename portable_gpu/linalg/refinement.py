@@ -15,7 +15,7 @@ from portable_gpu.linalg.views import columns, joined, parts, spread, vectors
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import solution_shape
 from portable_gpu.ops.reduce import asum, reduce
-from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.reduce.conversion import converted
 
 #: The maximum of corrections.  Each reduces the error tenfold, unless the matrix is too badly
 #: conditioned for its factor, so the last digit of float64 is right after 16.

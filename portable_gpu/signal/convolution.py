@@ -14,7 +14,7 @@ from portable_gpu.arguments import one_of
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.fft.convolve import OutputRegion, convolved, window
-from portable_gpu.ops.reduce.run import in_dtype
+from portable_gpu.ops.reduce.conversion import in_dtype
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine

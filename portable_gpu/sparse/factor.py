@@ -26,7 +26,7 @@ from portable_gpu.errors import (
 from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype
-from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.reduce.conversion import converted
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing

@@ -11,7 +11,7 @@ import pyopencl as cl
 from portable_gpu.linalg.place import Place
 from portable_gpu.linalg.refinement import refined_by
 from portable_gpu.linalg.views import joined, parts
-from portable_gpu.ops.reduce.run import converted
+from portable_gpu.ops.reduce.conversion import converted
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import KernelReport

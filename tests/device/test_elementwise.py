@@ -29,7 +29,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.ops.elementwise.commands.catalogue import problem as problem_of
-from portable_gpu.ops.elementwise.plan import kernel_of
+from portable_gpu.ops.elementwise.kernels import kernel_of
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable

@@ -19,7 +19,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.linalg import her2k, herk, syr2k, syrk
-from portable_gpu.ops.gemm import product
+from portable_gpu.ops.gemm import call
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.variant import bind_best
@@ -248,7 +248,7 @@ def problems(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[GemmProble
         assert bool(mirrored) == problem.symmetric
         return bind_best(engine, mirrored or every)
 
-    monkeypatch.setattr(product, "make_plan", make_plan)
+    monkeypatch.setattr(call, "make_plan", make_plan)
     engine._plans.clear()
     engine.state().known.clear()
     return seen

@@ -26,9 +26,9 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from portable_gpu.ops.reduce.forms import kernel_forms
-from portable_gpu.ops.reduce.geometry import analyse
+from portable_gpu.ops.reduce.kernels import kernel_forms
 from portable_gpu.ops.reduce.policy import ReducePolicy
+from portable_gpu.ops.reduce.problem import analyse
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import example_target

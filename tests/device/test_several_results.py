@@ -12,7 +12,7 @@ import pytest
 import portable_gpu as pg
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, OverlapError, ShapeError
-from portable_gpu.ops.elementwise.plan import ElementwiseProblem
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.broadcast import spread

@@ -13,7 +13,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.variants import variants
-from portable_gpu.ops.reduce import rules
+from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.variants import make_plan
 from portable_gpu.ops.variant import bind_best
@@ -79,8 +79,8 @@ def test_several_vectors(gpu: Emulator, vectors: int, apart: bool) -> None:
 
 
 REDUCTIONS = {
-    "sum": (rules.sum_like("sum", None), np.sum), "max": (rules.maximum, np.max),
-    "argmin": (rules.argmin, np.argmin),
+    "sum": (call.sum_like("sum", None), np.sum), "max": (call.maximum, np.max),
+    "argmin": (call.argmin, np.argmin),
 }  # fmt: skip
 
 

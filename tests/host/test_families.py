@@ -165,6 +165,25 @@ def test_a_circle_is_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}]
 
 
+# -- files
+
+#: Modules of the folder ``commands`` of a family.
+COMMANDS_FILES = (
+    "cases", "catalogue", "checks", "contested", "edges", "family", "isa", "ladder", "oracle",
+    "random_sizes",
+)  # fmt: skip
+#: Other names for what is in api, call, problem, policy, kernels and plan of every family.
+OTHER_NAMES = ("run", "product", "problems", "policies", "kernel", "plans")
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_families_have_the_same_files(name: str) -> None:
+    folder = ROOT / "portable_gpu" / "ops" / name
+    assert (folder / "commands" / "family.py").exists()
+    own = {path.stem for path in folder.glob("*.py")}
+    assert own & {*COMMANDS_FILES, *OTHER_NAMES} == set()
+
+
 # -- records
 
 

@@ -30,9 +30,9 @@ from portable_gpu.isa.mix import InstructionKind as Kind
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.commands.isa import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
-from portable_gpu.ops.reduce.forms import kernel_forms, render_form
-from portable_gpu.ops.reduce.geometry import analyse
+from portable_gpu.ops.reduce.kernels import kernel_forms, render_form
 from portable_gpu.ops.reduce.policy import ReducePolicy
+from portable_gpu.ops.reduce.problem import analyse
 from portable_gpu.targets import example_target
 
 NVIDIA = example_target("nvidia")

@@ -34,7 +34,7 @@ from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, 
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.run import converter
+from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps

@@ -16,7 +16,7 @@ from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, 
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, whole_shape
 from portable_gpu.ops.conv.variants import check_algorithm, make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.run import converter
+from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, View, as_array

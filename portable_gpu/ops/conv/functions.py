@@ -10,7 +10,7 @@ import pyopencl as cl
 from portable_gpu.errors import ShapeError
 from portable_gpu.ops.conv.api import convolve
 from portable_gpu.ops.conv.shapes import Options
-from portable_gpu.ops.reduce.functions import sum as sum_along
+from portable_gpu.ops.reduce.api import sum as sum_along
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 

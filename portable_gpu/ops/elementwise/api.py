@@ -15,7 +15,7 @@ from portable_gpu.codegen.expression import check_expression, check_name
 from portable_gpu.codegen.functions import Function
 from portable_gpu.dtypes import Element, as_dtype, element
 from portable_gpu.errors import OverlapError
-from portable_gpu.ops.elementwise.plan import ElementwiseProblem
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS

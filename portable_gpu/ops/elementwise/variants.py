@@ -6,13 +6,9 @@ from functools import partial
 from math import prod
 
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.elementwise.plan import (
-    ElementwiseKernel,
-    ElementwisePlan,
-    ElementwiseProblem,
-    kernel_of,
-    render,
-)
+from portable_gpu.ops.elementwise.kernels import ElementwiseKernel, kernel_of, render
+from portable_gpu.ops.elementwise.plan import ElementwisePlan
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

@@ -27,7 +27,7 @@ from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import make_cholesky, make_inverse, make_solve
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.run import converter
+from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array

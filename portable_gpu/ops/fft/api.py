@@ -1,219 +1,178 @@
-"""The common part of all public transforms: checks of arguments, dtypes and plans."""
+"""The transforms that commands have by name, with the arguments of ``scipy.fft``.
+
+:mod:`portable_gpu.fft` has the others, which also call
+:func:`~portable_gpu.ops.fft.call.transform`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from math import prod, sqrt
-from operator import index
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, one_of, shown
-from portable_gpu.dtypes import element, is_bfloat16
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, ShapeError
-from portable_gpu.ops.fft.problem import FftProblem, TransformKind
-from portable_gpu.ops.fft.variants import make_plan
-from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.run import converter
-from portable_gpu.runtime.call import Planning
+from portable_gpu.arguments import shown, whole
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from portable_gpu.ops.fft.call import LONGEST, transform
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import View, as_array, may_overlap_itself
-
-NORMS = ("backward", "ortho", "forward")
-LONGEST = 1 << 50  # a line of this length exceeds any memory
+from portable_gpu.typing import of_one
 
 
-def transform(
-    kind: TransformKind,
+@of_one
+def fft(
     x: Any,
-    s: Any,
-    axes: Any,
-    norm: str | None,
-    *,
-    inverse: bool = False,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
     overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    plan: None = None,
     out: Any = None,
-    engine: Engine | Planning | None = None,
+    engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Transform ``x`` along ``axes``, to lengths ``s``.
+    """The transform of each line of ``x`` along ``axis``: X[k] = sum_j x[j] exp(-2 pi i j k / n).
 
     Args:
-        kind: Whether input and output are complex, real, or half of a spectrum.
-        x: The array.
-        s: The length along each axis, or -1 for the extent of ``x``; ``None`` for all extents.
-        axes: The axes; ``None`` for the last ``len(s)``, or all.
-        norm: One of :data:`NORMS`; ``None`` for the first.
-        inverse: Whether exponents are positive, and the scale is that of an inverse.
-        overwrite_x: Whether the result may be stored in ``x``.
-        out: The array for the result.
+        x: Array of any shape and strides: float32, float64, complex64, complex128; float16 is
+            computed as float32, integers and bool as float64.
+        n: Length of the transform: ``x`` is truncated, or padded with zeros.  Default: the extent
+            of ``x`` along ``axis``.
+        axis: The axis.
+        norm: ``"backward"`` (the default): scale the inverse by 1 / n; ``"forward"``: this one;
+            ``"ortho"``: both by 1 / sqrt(n).
+        overwrite_x: Whether ``x`` may be overwritten: if its shape and dtype are those of the
+            result, the result is stored in its memory.
+        workers: Accepted for compatibility with SciPy, and ignored.
+        plan: Accepted for compatibility with SciPy; must be ``None``.
+        out: The array for the result, of its shape and dtype; it may be ``x`` itself.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
-    Raises:
-        ArgumentError: Unknown ``norm``, a length below 1.
-        AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
-        DTypeError: The dtype of ``x`` is not supported.
-    """
-    requested_lengths, requested_axes = whole_numbers(s, "s"), whole_numbers(axes, "axes")
-    mode = one_of("backward" if norm is None else norm, NORMS, "norm")
-    in_place = flag(overwrite_x, "overwrite_x")
-    options = kind, inverse, requested_lengths, requested_axes, mode, in_place
-    return _FFT.call((x,), options, out, (), engine, queue, wait_for)
-
-
-def _normalise(arguments: CallArguments) -> Invocation:
-    kind, inverse, requested_lengths, requested_axes, mode, in_place = arguments.options
-    array = as_array(arguments.inputs[0], "x")
-    input_dtype = dtype_of_transforms(array.dtype, kind)
-    places, lengths = axes_and_lengths(array, requested_lengths, requested_axes, kind)
-    scale = _scale(mode, lengths, inverse)
-    real = np.dtype(np.float64 if input_dtype.itemsize >> (input_dtype.kind == "c") == 8 else "f4")
-    shape = list(array.shape)
-    for axis, n in zip(places, lengths, strict=True):
-        shape[axis] = n
-    if kind == "r2c":
-        shape[places[-1]] = lengths[-1] // 2 + 1
-    dtype = real if kind == "c2r" else np.result_type(real, np.complex64)
-    of_real = kind == "c2c" and input_dtype.kind != "c"
-
-    def plan(engine: Engine, views: Sequence[View]) -> Plan:
-        view, result = views
-        problem = FftProblem(
-            kind, of_real, inverse, element(real), places, lengths, view.shape, result.shape,
-            view.strides, result.strides, scale != 1,
-        )  # fmt: skip
-        return engine.plan(problem, lambda: make_plan(engine, problem))
-
-    out, out_name, overwritten = placed(arguments, array, tuple(shape), dtype, in_place)
-    return Invocation(
-        inputs=(array,),
-        names=("x",),
-        shape=tuple(shape),
-        dtype=dtype,
-        plan=plan,
-        flop=3 * prod(shape) * max(1, prod(lengths).bit_length()),
-        scalars=(scale,),
-        out=out,
-        out_name=out_name,
-        reads_out=overwritten,
-        in_place=overwritten,
-        convert=None if array.dtype == input_dtype else converter(input_dtype),
-    )
-
-
-_FFT = Operation("fft", _normalise)
-
-
-def dtype_of_transforms(dtype: np.dtype[Any], kind: TransformKind) -> np.dtype[Any]:
-    """Return the dtype in which an array is transformed, as SciPy chooses it.
+    Returns:
+        Complex array with n elements along ``axis``: complex64 for inputs in single or half
+        precision, else complex128.  A NumPy array (finished) for NumPy inputs, a device array
+        (enqueued) for device arrays.
 
     Raises:
-        DTypeError: Arrays of the dtype are not transformed.
+        ArgumentError: n < 1, or an unknown ``norm``.
+        AxisError: ``axis`` is out of range.
+        ShapeError: ``out`` has another shape.
+        DTypeError: The elements of ``x`` are not numbers, or are long doubles; ``out`` has another
+            dtype.
+        OverlapError: ``out`` shares memory with ``x``, and is not ``x``.
+        UnsupportedError: Double precision on a device without it.
+        DeviceMemoryError: The result or the workspace cannot be allocated.
+
+    Cost: 5 n log2 n flop per line; memory is read and written once if scratch memory or a
+        work-group holds a line, else twice.  Lengths with a prime beyond 13 are convolutions of at
+        least twice the length (Bluestein), or cyclic convolutions on GPUs (Rader).
+    Accuracy: relative error in the 2-norm of about 0.2 eps log2 n; twiddles are computed by the
+        host in extended precision.
+    Order: the same bits for one target, policy, shape and alignment.
     """
-    if dtype.kind == "c" and kind == "r2c":
-        raise DTypeError(f"x is {dtype}; a transform of real numbers takes no complex ones")
-    if is_bfloat16(dtype):
-        dtype = np.dtype(np.float16)
-    if dtype.kind not in "biufc":
-        raise DTypeError(f"x is {dtype}; transforms take numbers")
-    result = np.dtype(np.float32 if dtype == np.float16 else np.float64)
-    if dtype.kind in "fc" and dtype.itemsize >= 4:
-        result = dtype
-    return np.result_type(result, np.complex64) if kind == "c2r" else result
+    check_for_scipy(plan, workers)
+    return transform(
+        "c2c", x, one_length(n), one_axis(axis), norm, inverse=False,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
+    )  # fmt: skip
 
 
-def axes_and_lengths(
-    x: Any, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, kind: TransformKind
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the axes, counted from 0, and the length of the transform along each."""
-    if axes is None:
-        count = x.ndim if s is None else len(s)
-        if count > x.ndim:
-            raise ShapeError(f"s has {count} lengths, and x {x.ndim} axes")
-        places = tuple(range(x.ndim - count, x.ndim))
-    else:
-        for axis in axes:
-            if not -x.ndim <= axis < x.ndim:
-                raise AxisError(f"axis {axis} is out of range; x has {x.ndim} axes")
-        places = tuple(axis % x.ndim for axis in axes)
-    if len(set(places)) < len(places):
-        raise ArgumentError(f"axes is {axes}; each may be named once")
-    if s is not None and len(s) != len(places):
-        raise ShapeError(f"s has {len(s)} lengths for {len(places)} axes")
-    if not places and kind != "c2c":
-        raise ArgumentError(
-            f"axes is {axes}, s is {s}, x has {x.ndim} axes; at least one axis is to be transformed"
-        )
-    requested = (-1,) * len(places) if s is None else s
-    lengths = [x.shape[axis] if n == -1 else n for axis, n in zip(places, requested, strict=True)]
-    if kind == "c2r" and s is None:
-        lengths[-1] = 2 * (lengths[-1] - 1)
-    for axis, n in zip(places, lengths, strict=True):
-        if n < 1:
-            raise ArgumentError(
-                f"invalid number of data points ({n}) along axis {axis}: x has shape {x.shape}, "
-                f"s is {s}; numbers from 1 on would do"
-            )
-    return places, tuple(lengths)
+@of_one
+def rfft(
+    x: Any,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    plan: None = None,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The transform of real numbers: the first n // 2 + 1 results of :func:`fft`, at half its cost.
+
+    The other results are conjugates of these.  Arguments, errors, accuracy: see :func:`fft`; ``x``
+    is real.
+
+    Returns:
+        Complex array of n // 2 + 1 numbers along ``axis``.
+
+    Raises:
+        DTypeError: ``x`` is complex.
+
+    Cost: half of that of :func:`fft`: two real lines are the parts of one complex line.
+    """
+    check_for_scipy(plan, workers)
+    return transform(
+        "r2c", x, one_length(n), one_axis(axis), norm, inverse=False,
+        overwrite_x=overwrite_x, out=out, engine=engine, queue=queue, wait_for=wait_for,
+    )  # fmt: skip
 
 
-def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
-    """Return one integer or several as a tuple, or ``None``; bools are refused."""
-    if values is None:
+def one_length(n: Any) -> tuple[int] | None:
+    """The length of a transform along one axis, for :func:`portable_gpu.ops.fft.call.transform`.
+
+    Raises:
+        ArgumentTypeError: It is no whole number.
+        ArgumentError: It is below 1.
+    """
+    if n is None:
         return None
-    # The usual arguments are checked first: this is a part of the time of short calls.
-    if type(values) is int and abs(values) <= LONGEST:
-        return (values,)
-    if type(values) is tuple and len(values) == 1:
-        (value,) = values
-        if type(value) is int and abs(value) <= LONGEST:
-            return values
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
-    several = values if isinstance(values, (tuple, list, range)) else (values,)
-    try:
-        integers = tuple([index(value) for value in several])
-    except Exception:  # raised by the value's own methods, too
-        integers = None
-    if integers is None or any(isinstance(value, bool) for value in several):
-        raise ArgumentTypeError(f"{name} is {shown(values)}; whole numbers are wanted")
-    if any(abs(integer) > LONGEST for integer in integers):
-        raise ArgumentError(f"{name} is {shown(values)}; the largest is 2^50")
-    return integers
+    length = _whole(n, "n")
+    if not 1 <= length <= LONGEST:
+        raise ArgumentError(
+            f"invalid number of data points: n is {shown(n)}; from 1 to 2^50 would do"
+        )
+    return (length,)
 
 
-def _scale(mode: str, lengths: Sequence[int], inverse: bool) -> float:
-    points = prod(lengths)
-    if mode == "ortho":
-        return 1 / sqrt(points)
-    return 1 / points if (mode == "backward") == inverse else 1.0
+def one_axis(axis: Any) -> tuple[int, ...]:
+    """The axis of a transform along one axis, for :func:`portable_gpu.ops.fft.call.transform`.
 
-
-def placed(
-    arguments: CallArguments, x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], overwrite: bool
-) -> tuple[Any, str, bool]:
-    """Return the array for the result, its name in messages, and whether it is ``x``.
-
-    Args:
-        arguments: Those of the call, whose input is ``x`` before it was an array.
-        x, shape, dtype: The input, and the shape and dtype of the result.
-        overwrite: Whether ``x`` may be overwritten.
+    Raises:
+        ArgumentTypeError: It is no whole number.
+        ArgumentError: The number of axes is larger than the limit for arrays.
     """
-    out = arguments.out
-    if out is None:
-        overwritten = overwrite and fits(x, shape, dtype)
-        return (x if overwritten else None), "x", overwritten
-    return out, "out", out is arguments.inputs[0] and fits(x, shape, dtype)
+    if type(axis) is int and abs(axis) <= LONGEST:  # the usual case first, for short calls
+        return (axis,)
+    place = _whole(axis, "axis")
+    if abs(place) > LONGEST:
+        raise ArgumentError(f"axis is {shown(axis)}; an integer below the number of axes would do")
+    return (place,)
 
 
-def fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Whether a result of a shape and dtype can be stored in an array."""
-    if array.shape != shape or array.dtype != dtype:
-        return False
-    if isinstance(array, np.ndarray):
-        return bool(array.flags.behaved and array.flags.forc)
-    return not may_overlap_itself(array)
+def _whole(value: Any, name: str) -> int:
+    """Return an integer of any kind but a bool as an int."""
+    if isinstance(value, bool):
+        raise ArgumentTypeError(f"{name} is {value}; an integer would do")
+    return whole(value, name)
+
+
+def check_for_scipy(plan: Any, workers: Any) -> None:
+    """Check two arguments that exist for compatibility with SciPy, as SciPy checks them.
+
+    Raises:
+        UnsupportedError: ``plan`` is not ``None``.
+        ArgumentTypeError: ``workers`` is no whole number.
+        ArgumentError: It is 0, or below minus the number of processors.
+    """
+    if plan is not None:
+        raise UnsupportedError(
+            "a precomputed plan is not taken; portable_gpu.plan(fft, x) makes a plan to call"
+        )
+    if workers is None:
+        return
+    min_workers = -(os.cpu_count() or 1)
+    count = whole(workers, "workers")
+    if count == 0:
+        raise ArgumentError("workers must not be zero")
+    if count < min_workers:
+        raise ArgumentError(
+            f"workers value out of range: {count}, must not be less than {min_workers}"
+        )

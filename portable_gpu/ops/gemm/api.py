@@ -15,7 +15,7 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
-from portable_gpu.ops.gemm.product import Product, invocation, out_dtype
+from portable_gpu.ops.gemm.call import Product, invocation, out_dtype
 from portable_gpu.ops.gemm.same import same_memory
 from portable_gpu.ops.gemm.skinny.vectors import Transposed
 from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv

@@ -15,7 +15,7 @@ from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.variants import variants
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.run import converter
+from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

@@ -1,6 +1,6 @@
 """Reductions: whole arrays in one launch, and over any axes."""
 
-from portable_gpu.ops.reduce.functions import (
+from portable_gpu.ops.reduce.api import (
     all,
     any,
     argmax,

@@ -13,10 +13,9 @@ from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.reduce.forms import is_unit, kernel_forms, render_form
-from portable_gpu.ops.reduce.geometry import Geometry
-from portable_gpu.ops.reduce.partition import ReduceForm, ReducePartition
-from portable_gpu.ops.reduce.policy import ReducePolicy
+from portable_gpu.ops.reduce.kernels import is_unit, kernel_forms, render_form
+from portable_gpu.ops.reduce.policy import ReduceForm, ReducePartition, ReducePolicy
+from portable_gpu.ops.reduce.problem import Geometry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState

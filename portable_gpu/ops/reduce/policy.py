@@ -1,4 +1,4 @@
-"""How reductions use a device."""
+"""How reductions use a device: policies, forms of kernels, partitions, thresholds of rules."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from portable_gpu.dtypes import Element
 from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.policy import Policy, Range
 
 
@@ -75,3 +76,171 @@ class ReducePolicy(Policy):
                 target.is_cpu or 64 * size <= target.local_mem_size
             ),
         }
+
+
+@dataclass(frozen=True)
+class ReduceForm:
+    """The form of a kernel: all that its text depends on, except the reduction.
+
+    Attributes:
+        kind: ``rows`` or ``columns``.
+        group_size: Work-items of a group.
+        lanes: Work-items of a row, or side by side along the columns.
+        vector: Elements of a vector.
+        vectors: Vectors of a work-item along the columns.
+        unroll: Steps in flight.
+        aligned: Whether vector loads are aligned.
+        unit: Whether the inner reduced axis has unit stride.
+        split: Whether several groups share a result; on a CPU, whether they may.
+        kept, outer: Numbers of axes.
+        spread: The inputs that are one element for all lanes of a vector.
+        peel: Whether rows begin anywhere, and vectors where memory has them aligned.
+        side_by_side: Whether each lane of a vector has a row of its own (CPUs).
+    """
+
+    kind: str
+    group_size: int
+    lanes: int
+    vector: int
+    vectors: int
+    unroll: int
+    aligned: bool
+    unit: bool
+    split: bool
+    kept: int
+    outer: int
+    spread: tuple[str, ...] = ()
+    peel: bool = False
+    side_by_side: bool = False
+
+    @property
+    def block(self) -> int:
+        """Results of a work-group side by side."""
+        if self.kind == "rows":
+            return self.group_size // self.lanes
+        return self.lanes * self.vector * self.vectors
+
+    @property
+    def step(self) -> int:
+        """Elements along the inner axis that a group takes in one step."""
+        if self.kind == "rows":
+            return self.lanes * self.vector * self.unroll
+        return self.group_size // self.lanes * self.unroll
+
+
+@dataclass(frozen=True)
+class ReducePartition:
+    """The partition of a reduction: work-groups, and the parts of each result."""
+
+    tiles: int  # groups, or groups of parts
+    inner_parts: int
+    outer_parts: int
+    inner_span: int
+    outer_span: int
+    rows_per_group: int
+
+    @property
+    def parts(self) -> int:
+        """Work-groups that share a result."""
+        return self.inner_parts * self.outer_parts
+
+
+@dataclass(frozen=True)
+class ReduceLoadFigures(Figures):
+    """What keeps memory busy where single elements of columns are loaded.
+
+    Attributes:
+        item_bytes: Bytes of a work-item that should be in flight.
+        steps: Steps for them, at most.
+    """
+
+    item_bytes: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class ReduceRowFigures(Figures):
+    """The thresholds of the rules for rows on a GPU.
+
+    Attributes:
+        group_bytes: Bytes for each group from which on it does not matter that the last group adds
+            the results of the others.
+        few_groups: With fewer bytes, at most this number of groups for each compute unit share a
+            row: those that are resident at once.
+        few_elements: Elements for each lane of a sub-group on each compute unit, up to which only
+            latency counts.
+        many_rows: Rows for each compute unit from which on sub-groups have one each.
+        lane_steps, adjacent_bytes, busy_items: Lanes of a row of few vectors have ``lane_steps``
+            vectors each, and read ``adjacent_bytes`` side by side, if a compute unit has
+            ``busy_items`` work-items all the same.
+        peeled_vectors: Rows of at least this number of vectors are read by vectors although they
+            begin anywhere.
+        single_bytes: Bytes of a row that one group reduces sooner than several do, which then
+            combine their results; twice as many of moments, or if rows keep half of the compute
+            units busy.
+        group_steps: Vectors of a row for each work-item of a group, if rows keep half of the
+            compute units busy.
+        moment_steps: Steps of a sub-group along a row from which on a vector of moments of 16-bit
+            floats is worth its reduction to one at the end.
+    """
+
+    group_bytes: int
+    few_groups: int
+    few_elements: int
+    many_rows: int
+    lane_steps: int
+    adjacent_bytes: int
+    busy_items: int
+    peeled_vectors: int
+    single_bytes: int
+    group_steps: int
+    moment_steps: int
+
+
+@dataclass(frozen=True)
+class ReduceColumnFigures(Figures):
+    """The thresholds of the rules for columns on a GPU.
+
+    Attributes:
+        shared_steps: Steps of a group along a column from which on several groups share it: with
+            fewer, combining their results takes longer.
+        item_rows: Rows of a column that a work-item has at least.
+        groups: Groups for each compute unit; fewer than for rows.
+        many_blocks, many_rows: If results fill more than ``many_blocks`` blocks for each compute
+            unit, no two work-items share a column, unless it has more than ``many_rows`` rows.
+        few_rows: Columns of at most this number of rows are reduced by one work-item each, with all
+            loads in flight.
+        tall_rows, tall_group: From this number of rows on, groups of moments of 4-byte elements and
+            smaller ones have this number of work-items, because a compute unit has registers for
+            two groups only.
+        unaligned_lanes: Lanes side by side if no vectors fit, by the bytes of an element.
+        many_columns, many_lanes: Of other elements, the lanes if there are more columns than that.
+    """
+
+    shared_steps: int
+    item_rows: int
+    groups: int
+    many_blocks: int
+    many_rows: int
+    few_rows: int
+    tall_rows: int
+    tall_group: int
+    unaligned_lanes: Mapping[str, int]
+    many_columns: int
+    many_lanes: int
+
+
+@dataclass(frozen=True)
+class ReduceCpuFigures(Figures):
+    """The thresholds of the rules on a CPU.
+
+    Attributes:
+        short_row: Rows of at most this number of elements are reduced side by side; of operators
+            with indices twice as many, because the end of a row costs more.
+        block_columns: Columns of a work-item at most: their accumulators should stay in L1.
+        block_rows: Rows that it adds to them at a time, at most.
+    """
+
+    short_row: int
+    block_columns: int
+    block_rows: int

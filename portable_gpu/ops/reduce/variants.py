@@ -8,7 +8,6 @@ from math import prod
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import (
     ReduceKernel,
     ReducePlan,
@@ -16,7 +15,7 @@ from portable_gpu.ops.reduce.plan import (
     reduction_for,
     require_fp64,
 )
-from portable_gpu.ops.reduce.problem import Problem, centre_dtype
+from portable_gpu.ops.reduce.problem import Problem, analyse, centre_dtype
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary

@@ -11,7 +11,7 @@ import numpy as np
 from portable_gpu.codegen.expression import PATTERNS, RESERVED, check_expression
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
-from portable_gpu.ops.elementwise.plan import ElementwiseProblem
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.variant import best_of

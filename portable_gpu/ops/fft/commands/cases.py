@@ -14,7 +14,7 @@ from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import CHUNK, Oracle, by_norm, widened
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.fft.api import transform
+from portable_gpu.ops.fft.call import transform
 from portable_gpu.ops.fft.commands.catalogue import DTYPES, KINDS, problem, real_of
 from portable_gpu.ops.fft.problem import FftProblem
 from portable_gpu.ops.fft.tables import is_smooth

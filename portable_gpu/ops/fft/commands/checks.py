@@ -10,7 +10,7 @@ import numpy as np
 from portable_gpu.checking.check import Check, Condition
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.checking.oracle import by_norm, wide_dtype
-from portable_gpu.ops.fft.api import transform
+from portable_gpu.ops.fft.call import transform
 from portable_gpu.ops.fft.commands.cases import bound_of, transformed
 from portable_gpu.runtime.engine import Engine
 

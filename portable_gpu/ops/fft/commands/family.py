@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
+from portable_gpu.ops.fft.api import fft, rfft
 from portable_gpu.ops.fft.commands import cases
 from portable_gpu.ops.fft.commands.catalogue import (
     explain,
@@ -14,7 +15,6 @@ from portable_gpu.ops.fft.commands.catalogue import (
 from portable_gpu.ops.fft.commands.checks import checks
 from portable_gpu.ops.fft.commands.contested import CONTESTED
 from portable_gpu.ops.fft.commands.random_sizes import COMPLEX, REAL
-from portable_gpu.ops.fft.functions import fft, rfft
 
 _FFT = OperationRecord(
     name="fft",

@@ -12,9 +12,9 @@ from portable_gpu.codegen.reductions import Request
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.reduce import rules
+from portable_gpu.ops.reduce import call
+from portable_gpu.ops.reduce.call import Axes, normalise_axes
 from portable_gpu.ops.reduce.problem import Problem
-from portable_gpu.ops.reduce.run import Axes, normalise_axes
 from portable_gpu.ops.reduce.variants import require_support, texts, variants
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
@@ -24,23 +24,23 @@ DType = np.dtype[Any]
 
 #: What each operation computes by default, from its inputs' dtypes.
 _RULES: dict[str, Callable[..., tuple[Request, DType]]] = {
-    "sum": rules.sum_like("sum", None),
-    "prod": rules.sum_like("prod", None),
-    "mean": rules.mean(None),
-    "var": rules.moment(None, 0.0, False),
-    "std": rules.moment(None, 0.0, True),
-    "min": rules.minimum,
-    "max": rules.maximum,
-    "argmin": rules.argmin,
-    "argmax": rules.argmax,
-    "any": rules.any_,
-    "all": rules.all_,
-    "count_nonzero": rules.count_nonzero,
-    "asum": rules.asum,
-    "nrm2": rules.nrm2,
-    "dot": rules.dot,
-    "vdot": rules.vdot,
-    "reduce": rules.custom(BinaryOp("add", "0", "a + b"), Map("x"), None),
+    "sum": call.sum_like("sum", None),
+    "prod": call.sum_like("prod", None),
+    "mean": call.mean(None),
+    "var": call.moment(None, 0.0, False),
+    "std": call.moment(None, 0.0, True),
+    "min": call.minimum,
+    "max": call.maximum,
+    "argmin": call.argmin,
+    "argmax": call.argmax,
+    "any": call.any_,
+    "all": call.all_,
+    "count_nonzero": call.count_nonzero,
+    "asum": call.asum,
+    "nrm2": call.nrm2,
+    "dot": call.dot,
+    "vdot": call.vdot,
+    "reduce": call.custom(BinaryOp("add", "0", "a + b"), Map("x"), None),
 }
 _WHOLE_ONLY = ("dot", "vdot")
 _SINGLE_AXIS = ("argmin", "argmax")

@@ -12,7 +12,7 @@ from portable_gpu.checking.inputs import Input
 from portable_gpu.checking.operands import Array
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import is_float16_like
-from portable_gpu.ops.reduce import functions
+from portable_gpu.ops.reduce import api
 
 Axis = int | None
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -28,7 +28,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
 
 def reduction(operation: str, x: Input, axis: Axis = None, keepdims: bool = False) -> Check:
     """A check of one reduction of one array."""
-    function = getattr(functions, operation)
+    function = getattr(api, operation)
     options: dict[str, Any] = {"keepdims": True} if keepdims else {}
     place = "" if axis is None else f", axis {axis}"
     return Check(
@@ -41,7 +41,7 @@ def reduction(operation: str, x: Input, axis: Axis = None, keepdims: bool = Fals
 
 def inner(operation: str, a: Input, b: Input) -> Check:
     """A check of ``dot`` or ``vdot``."""
-    function = getattr(functions, operation)
+    function = getattr(api, operation)
 
     def expected() -> Expected:
         x, y = a.host(), b.host()
@@ -67,7 +67,7 @@ def own_operator(x: Input, axis: Axis) -> Check:
     return Check(
         "reduce",
         f"{x}, axis {axis}, largest |x|",
-        lambda engine: functions.reduce(x.array(engine), largest, "fabs(x)", axis, engine=engine),
+        lambda engine: api.reduce(x.array(engine), largest, "fabs(x)", axis, engine=engine),
         lambda: Expected(np.max(np.abs(x.host()), axis), None, x.dtype),
     )
 

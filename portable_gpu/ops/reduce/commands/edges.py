@@ -11,7 +11,7 @@ from portable_gpu.checking.check import Check
 from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input
 from portable_gpu.dtypes import element
-from portable_gpu.ops.reduce import functions
+from portable_gpu.ops.reduce import api
 from portable_gpu.ops.reduce.commands import checks
 from portable_gpu.runtime.engine import Engine
 
@@ -46,7 +46,7 @@ def _reduction(operation: str, x: Input, axis: int | None) -> Check:
 
     def run(engine: Engine) -> Any:
         result = Guarded(engine, shape, x.dtype, x.view == "device")
-        functions.sum(x.array(engine), axis, out=result.array, keepdims=True, engine=engine)
+        api.sum(x.array(engine), axis, out=result.array, keepdims=True, engine=engine)
         return result.checked()
 
     return Check(operation, plain.case, run, plain.expected)

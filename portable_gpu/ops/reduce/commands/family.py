@@ -15,7 +15,7 @@ from portable_gpu.ops.family import (
     Tuning,
     Typical,
 )
-from portable_gpu.ops.reduce import functions
+from portable_gpu.ops.reduce import api
 from portable_gpu.ops.reduce.commands import cases
 from portable_gpu.ops.reduce.commands.catalogue import explain, specializations
 from portable_gpu.ops.reduce.commands.checks import checks
@@ -45,7 +45,7 @@ def _typical(name: str) -> Typical | None:
 def _operation(name: str) -> OperationRecord:
     plain = OperationRecord(
         name=name,
-        function=getattr(functions, name),
+        function=getattr(api, name),
         explain=explain,
         specializations=partial(specializations, name),
         compiled=USUAL_DTYPES if name in _USUAL else ("float32",),

@@ -15,8 +15,8 @@ from portable_gpu.codegen.expression import check_name
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
-from portable_gpu.ops.reduce import rules
-from portable_gpu.ops.reduce.run import Axes, one_axis, run
+from portable_gpu.ops.reduce import call
+from portable_gpu.ops.reduce.call import Axes, one_axis, run
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import common_dtype, is_number
 from portable_gpu.runtime.engine import Engine
@@ -26,9 +26,9 @@ from portable_gpu.typing import inner_product, reduction
 _X, _A_B = ("x",), ("a", "b")
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
 # What calls ask for that leave the dtype to NumPy's rules: looked up once.
-_SUM, _PROD = rules.sum_like("sum", None), rules.sum_like("prod", None)
-_MEAN = rules.mean(None)
-_VAR, _STD = rules.moment(None, 0.0, False), rules.moment(None, 0.0, True)
+_SUM, _PROD = call.sum_like("sum", None), call.sum_like("prod", None)
+_MEAN = call.mean(None)
+_VAR, _STD = call.moment(None, 0.0, False), call.moment(None, 0.0, True)
 
 
 @reduction
@@ -70,7 +70,7 @@ def sum(  # noqa: A001  # NumPy's name
         as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
-    request = _SUM if dtype is None else rules.sum_like("sum", as_dtype(dtype))
+    request = _SUM if dtype is None else call.sum_like("sum", as_dtype(dtype))
     return run("sum", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -92,7 +92,7 @@ def prod(
 
     Accuracy: floats |error| <= gamma(n) |product| in u of ``dtype``.
     """
-    request = _PROD if dtype is None else rules.sum_like("prod", as_dtype(dtype))
+    request = _PROD if dtype is None else call.sum_like("prod", as_dtype(dtype))
     return run("prod", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -113,7 +113,7 @@ def mean(
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
     and bool are averaged in float64 unless ``dtype``, floating or complex, says otherwise.
     """
-    request = _MEAN if dtype is None else rules.mean(as_dtype(dtype))
+    request = _MEAN if dtype is None else call.mean(as_dtype(dtype))
     return run("mean", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -181,7 +181,7 @@ def min(  # noqa: A001  # NumPy's name
     Raises:
         ShapeError: Also where an empty axis is folded.
     """
-    return run("min", (x,), _X, rules.minimum, axis, keepdims, out, engine, queue, wait_for)
+    return run("min", (x,), _X, call.minimum, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -196,7 +196,7 @@ def max(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Largest element; see :func:`min`."""
-    return run("max", (x,), _X, rules.maximum, axis, keepdims, out, engine, queue, wait_for)
+    return run("max", (x,), _X, call.maximum, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -215,7 +215,7 @@ def argmin(
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
     item = _single_axis(axis)
-    return run("argmin", (x,), _X, rules.argmin, item, keepdims, out, engine, queue, wait_for)
+    return run("argmin", (x,), _X, call.argmin, item, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -231,7 +231,7 @@ def argmax(
 ) -> Any:
     """Index (int64) of the largest element; see :func:`argmin`."""
     item = _single_axis(axis)
-    return run("argmax", (x,), _X, rules.argmax, item, keepdims, out, engine, queue, wait_for)
+    return run("argmax", (x,), _X, call.argmax, item, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -246,7 +246,7 @@ def any(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Whether any element differs from zero (NaN does); bool.  Otherwise as :func:`sum`."""
-    return run("any", (x,), _X, rules.any_, axis, keepdims, out, engine, queue, wait_for)
+    return run("any", (x,), _X, call.any_, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -261,7 +261,7 @@ def all(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Whether all elements differ from zero (NaN does); bool.  Otherwise as :func:`sum`."""
-    return run("all", (x,), _X, rules.all_, axis, keepdims, out, engine, queue, wait_for)
+    return run("all", (x,), _X, call.all_, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -276,7 +276,7 @@ def count_nonzero(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
-    request = rules.count_nonzero
+    request = call.count_nonzero
     return run("count_nonzero", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -350,7 +350,7 @@ def asum(
 
     The result is real; otherwise as :func:`sum`.
     """
-    return run("asum", (x,), _X, rules.asum, axis, keepdims, out, engine, queue, wait_for)
+    return run("asum", (x,), _X, call.asum, axis, keepdims, out, engine, queue, wait_for)
 
 
 @reduction
@@ -373,7 +373,7 @@ def nrm2(
     Order: as :func:`sum`.
     Source: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
     """
-    return run("nrm2", (x,), _X, rules.nrm2, axis, keepdims, out, engine, queue, wait_for)
+    return run("nrm2", (x,), _X, call.nrm2, axis, keepdims, out, engine, queue, wait_for)
 
 
 def reduce(
@@ -434,7 +434,7 @@ def reduce(
     arrays = [x, *inputs.values()]
     if builtins.any(is_number(value) for value in arrays):
         arrays = _numbers_as_arrays(("x", *names), arrays)
-    request = rules.custom(op, mapping, None if dtype is None else as_dtype(dtype), names)
+    request = call.custom(op, mapping, None if dtype is None else as_dtype(dtype), names)
     names = ("x", *names)
     return run(
         "reduce", tuple(arrays), names, request, axis, keepdims, out, engine, queue, wait_for
@@ -444,10 +444,10 @@ def reduce(
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype
 
 
-def _moment(dtype: Any, ddof: Any, root: bool) -> rules.Maker:
+def _moment(dtype: Any, ddof: Any, root: bool) -> call.Maker:
     if dtype is None and type(ddof) is int and ddof == 0:
         return _STD if root else _VAR
-    return rules.moment(None if dtype is None else as_dtype(dtype), _number(ddof, "ddof"), root)
+    return call.moment(None if dtype is None else as_dtype(dtype), _number(ddof, "ddof"), root)
 
 
 def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
@@ -502,5 +502,5 @@ def _inner(
 ) -> Any:
     if a.shape != b.shape:
         raise ShapeError(f"{name}: a has shape {a.shape}, b has {b.shape}; they must agree")
-    request = rules.dot if name == "dot" else rules.vdot
+    request = call.dot if name == "dot" else call.vdot
     return run(name, (a, b), _A_B, request, None, False, out, engine, queue, wait_for)

@@ -1,0 +1,66 @@
+"""Conversions of arrays to other dtypes, by sums of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.ops.reduce.call import run, sum_like
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.engine import Engine
+
+#: The bytes of an array that NumPy copies in less time than a kernel is launched for.
+_COPIED_BY_NUMPY = 1 << 18
+
+
+def converted(
+    x: Any,
+    dtype: np.dtype[Any],
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return a C-ordered copy of an array in another dtype: each element is a sum by itself.
+
+    NumPy copies its own small floating-point arrays, which saves a first call one program.
+    """
+    is_small = isinstance(x, np.ndarray) and x.nbytes <= _COPIED_BY_NUMPY and not wait_for
+    if is_small and x.dtype.kind in "fc" and np.can_cast(x.dtype, dtype, "same_kind"):
+        with np.errstate(all="ignore"):
+            return x.astype(dtype, order="C", subok=False)
+    request = sum_like("sum", dtype)
+    return run("sum", (x,), ("x",), request, (), False, None, engine, queue, wait_for)
+
+
+def in_dtype(
+    array: Any,
+    dtype: np.dtype[Any],
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return ``array`` itself, or a copy of it in another dtype.
+
+    The method ``astype`` of pyopencl knows neither bool nor views with gaps.
+    """
+    if array.dtype == dtype:
+        return array
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype)
+    return converted(array, dtype, engine, queue, wait_for)
+
+
+def converter(dtype: np.dtype[Any]) -> Callable[[Any, Call], Any]:
+    """Return what converts the inputs of an :class:`Invocation` to a dtype."""
+
+    def convert(array: Any, call: Call) -> Any:
+        copy = in_dtype(array, dtype, call.engine, call.state.queue, call.wait_for)
+        if copy is not array and isinstance(copy, Array):
+            call.wait_for = [*(call.wait_for or ()), *call.state.outside(copy.events)] or None
+        return copy
+
+    return convert

@@ -1,0 +1,509 @@
+"""The kernels of reductions: their forms, their partitions, their parameters and their texts.
+
+Kernels by rows read along the axis that they reduce, kernels by columns across it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from portable_gpu.codegen.axes import Axis, parameters
+from portable_gpu.codegen.parameters import Parameter, buffer, operand, scalars
+from portable_gpu.codegen.reductions import Reduction
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.reduce.policy import (
+    ReduceColumnFigures,
+    ReduceCpuFigures,
+    ReduceForm,
+    ReduceLoadFigures,
+    ReducePartition,
+    ReducePolicy,
+    ReduceRowFigures,
+)
+from portable_gpu.ops.reduce.problem import Geometry
+from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
+from portable_gpu.targets import Target
+
+
+def kernel_forms(
+    policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, alignment: int
+) -> list[tuple[ReduceForm, ReducePartition]]:
+    """Return the form and the partition by rows, and those by columns if results are adjacent."""
+    elem, streamed = reduction.inputs[0], len(reduction.streamed)
+    if target.is_cpu and geometry.inner.size == 1:  # no text of its own for single elements
+        geometry = replace(geometry, inner=Axis(1, (1,) * len(reduction.inputs)))
+    unit = is_unit(geometry.inner.strides[:streamed])
+    wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
+    alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
+    wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
+    if target.is_cpu:
+        along = cpu_rows(policy, target, reduction, geometry, wanted, unit)
+    else:
+        along = gpu_rows(policy, target, reduction, geometry, alignment, wanted, unit)
+    forms = [_with_spread(reduction, geometry.inner, *along)]
+    if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
+        if target.is_cpu:
+            beside = cpu_columns(policy, target, reduction, geometry, wanted)
+        else:
+            beside = gpu_columns(policy, target, reduction, geometry, alignment, wanted)
+        forms.append(_with_spread(reduction, geometry.kept[-1], *beside))
+    return forms
+
+
+def _with_spread(
+    reduction: Reduction, along: Axis, form: ReduceForm, partition: ReducePartition
+) -> tuple[ReduceForm, ReducePartition]:
+    """Return a form that names the inputs which have one element along an axis."""
+    strides = along.strides[: len(reduction.streamed)]
+    item = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
+    return replace(form, spread=item), partition
+
+
+def is_unit(strides: tuple[int, ...]) -> bool:
+    """Whether vectors of elements lie along an axis, or one element is all of a vector."""
+    return 1 in strides and all(stride in (0, 1) for stride in strides)
+
+
+def _parameters(reduction: Reduction, form: ReduceForm) -> list[Parameter]:
+    """The kernel's parameters: inputs, result, parts, extents and strides."""
+    inputs, columns = reduction.names, form.kind == "columns"
+    arrays = [*inputs, "out"]
+    result = []
+    for name, elem in zip(inputs, reduction.inputs, strict=True):
+        result += [buffer(f"{elem.name}_t", f"{name}_in"), *scalars("long", f"{name}_offset")]
+    result += operand(f"{reduction.result.name}_t", "out", writes=True)
+    if form.split:
+        shared = [
+            buffer("uint", name, writes=True, shared=True) for name in ("counters", "partial")
+        ]
+        result += [*shared, *scalars("uint", "inner_parts")]
+    result += scalars("uint", "parts") * (form.split or columns)
+    result += scalars("long", "rows", "rows_per_group") * (not columns)
+    result += scalars("long", "outer_count", "outer_span", "n", "span", "count")
+    result += parameters("kept", form.kept, arrays) + parameters("outer", form.outer, inputs)
+    result += scalars("long", "columns", *(f"{name}_column" for name in arrays)) * columns
+    return result + scalars("long", *(f"{name}_stride" for name in inputs))
+
+
+def render_form(target: Target, reduction: Reduction, form: ReduceForm) -> Specialization:
+    """The OpenCL text of one kernel."""
+    common: dict[str, Any] = {
+        "kernels": {f"reduce_{form.kind}": _parameters(reduction, form)},
+        "r": reduction,
+        "V": form.vector,
+        "U": form.unroll,
+        "aligned": form.aligned,
+        "split": form.split,
+        "kept": form.kept,
+        "outer": form.outer,
+        "spread": form.spread,
+    }
+    if form.side_by_side:
+        return specialize("reduce/cpu_short_rows", target, **common)
+    if target.is_cpu and form.kind == "rows":
+        return specialize("reduce/cpu_rows", target, unit=form.unit, **common)
+    if form.kind == "rows":
+        return specialize(
+            "reduce/rows",
+            target,
+            G=form.group_size,
+            L=form.lanes,
+            S=target.subgroup_size,
+            unit=form.unit,
+            peel=form.peel,
+            **common,
+        )
+    if target.is_cpu:
+        return specialize("reduce/cpu_columns", target, COLUMNS=form.block, **common)
+    return specialize(
+        "reduce/columns",
+        target,
+        CX=form.lanes,
+        CY=form.group_size // form.lanes,
+        C=form.vectors,
+        **common,
+    )
+
+
+def _figures(target: Target) -> ReduceRowFigures:
+    return ReduceRowFigures.of("reduce rows", target)
+
+
+def gpu_rows(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    wanted: int,
+    unit: bool,
+) -> tuple[ReduceForm, ReducePartition]:
+    """Sub-groups or groups that have a row each, or groups that share one."""
+    elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
+    vector, aligned, peel = 1, False, False
+    if unit and reduction.vectorizable:
+        vector, aligned, peel = _row_vector(policy, target, reduction, geometry, alignment)
+    size, lanes = _row_lanes(policy, target, geometry, elem.itemsize, vector, wanted, peel)
+    if peel:
+        lanes = max(lanes, vector)
+    unroll = 1
+    if n * geometry.outer_count > lanes * vector:
+        # In rows that share a group the other rows hide the latency, and accumulators with indices
+        # need the registers (docs/experiments/reduce.md).
+        plain = lanes < size or reduction.indexed
+        own = replace(policy, unroll=1) if plain else policy
+        unroll = unrolled(own, target, reduction, vector, n // (lanes * vector))
+    group_rows = size // lanes
+    parts = _row_parts(policy, target, reduction, geometry, wanted) if lanes == size else 1
+    inner, outer, inner_span, outer_span = split_elements(parts, geometry, lanes * vector * unroll)
+    if inner * outer > 1:
+        tiles, rows_per_group = rows, 1
+    else:
+        most = 8 * target.compute_units * policy.groups_per_unit
+        groups = max(1, min(most, -(-rows // group_rows)))
+        rows_per_group = -(-rows // (groups * group_rows)) * group_rows
+        tiles = -(-rows // rows_per_group)
+    form = ReduceForm(
+        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1,
+        len(geometry.kept), len(geometry.outer), peel=peel,
+    )  # fmt: skip
+    return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, rows_per_group)
+
+
+def _row_vector(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+) -> tuple[int, bool, bool]:
+    """Elements of a load along rows, whether it is aligned, and whether rows begin anywhere."""
+    elem, n, lanes = reduction.inputs[0], geometry.inner.size, target.subgroup_size
+    figures = _figures(target)
+    if n <= lanes and _are_few(geometry, target):
+        return 1, False, False
+    vector = min(widest_vector(policy, reduction), floor_power_of_two(max(1, n)))
+    if len(reduction.folds[0].lane.fields) > 1 and elem.itemsize <= 4:
+        vector = max(1, vector // 2)  # docs/experiments/reduce.md
+    while vector > 1 and not fits(policy, target, reduction, vector):
+        vector //= 2
+    if reduction.name == "moment" and elem.itemsize < 4:
+        while vector > 1 and lanes * vector <= n < figures.moment_steps * lanes * vector:
+            vector //= 2
+    widest = vector
+    vector, aligned = aligned_vector(vector, reduction, geometry, alignment, geometry.inner)
+    # Each of a row's lanes has one of the elements before, or behind, the vectors.
+    single = len(reduction.streamed) == 1 and not elem.complex
+    single &= widest <= target.subgroup_size
+    if single and vector < widest and n >= figures.peeled_vectors * widest:
+        return widest, True, True
+    return vector, aligned, False
+
+
+def _row_lanes(
+    policy: ReducePolicy,
+    target: Target,
+    geometry: Geometry,
+    itemsize: int,
+    vector: int,
+    wanted: int,
+    peel: bool,
+) -> tuple[int, int]:
+    """Work-items of a group, and of a row: a whole group, or a sub-group at most."""
+    n, rows, units = geometry.inner.size, geometry.rows, target.compute_units
+    size, most, figures = policy.group_size, target.subgroup_size, _figures(target)
+    if n <= vector * most and _are_few(geometry, target):
+        return size, ceil_power_of_two(max(1, -(-n // vector)))
+    lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
+    if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
+        lanes //= 2  # fewer lanes are without work in the last step
+    # With many rows a compute unit, sub-groups that have a row each are faster than groups that
+    # have one (docs/experiments/reduce.md).
+    many = rows >= figures.many_rows * units
+    wide = lanes > 4 * most or rows * min(lanes, size) < size * wanted
+    if wide and not many:
+        if 2 * rows >= units:
+            enough = ceil_power_of_two(-(-n // (vector * figures.group_steps)))
+            size = max(2 * most, min(size, enough))
+        return size, size
+    lanes = min(lanes, most)
+    # Where rows are many, lanes with more of a row spend less time on combining their results.
+    line = max(1, figures.adjacent_bytes // (vector * itemsize))
+    while lanes > line and n < figures.lane_steps * lanes * vector:
+        if rows * lanes < 2 * figures.busy_items * units:
+            break
+        lanes //= 2
+    return size, lanes
+
+
+def _are_few(geometry: Geometry, target: Target) -> bool:
+    """Whether there is so little to fold that latency counts alone."""
+    elements = geometry.rows * geometry.inner.size
+    few = _figures(target).few_elements * target.subgroup_size * target.compute_units
+    return geometry.outer_count == 1 and elements <= few
+
+
+def _row_parts(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    wanted: int,
+) -> int:
+    """Into how many parts each row is cut at most, a group each."""
+    rows, units, figures = geometry.rows, target.compute_units, _figures(target)
+    nbytes = geometry.count * reduction.inputs[0].itemsize
+    dear = reduction.name == "moment" or 2 * rows >= units
+    if nbytes < figures.single_bytes * (2 if dear else 1):
+        return 1
+    parts = -(-wanted // max(1, rows))
+    if nbytes < parts * figures.group_bytes:
+        groups = min(figures.few_groups, policy.groups_per_unit) * units
+        parts = min(parts, -(-groups // max(1, rows)))
+    if rows >= units:  # which have work anyway
+        parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
+    return parts
+
+
+def gpu_columns(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    wanted: int,
+) -> tuple[ReduceForm, ReducePartition]:
+    """Groups that have blocks of columns, or a part of one."""
+    figures = ReduceColumnFigures.of("reduce columns", target)
+    columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
+    vector, widest, aligned = 1, 1, False
+    if reduction.vectorizable:
+        vector = min(widest_vector(policy, reduction), floor_power_of_two(columns))
+        while vector > 1 and not fits(policy, target, reduction, vector, shared=vector):
+            vector //= 2
+        widest = vector
+        # The last block is moved back to the edge, so the extent counts as well.
+        vector, aligned = aligned_vector(
+            vector, reduction, geometry, alignment, geometry.kept[-1], columns
+        )
+    itemsize = reduction.inputs[0].itemsize
+    # Narrow vectors side by side would spread a load over eight times the lines.
+    vectors = max(1, policy.column_bytes // max(policy.vector_bytes, vector * itemsize))
+    vectors = min(vectors, floor_power_of_two(max(1, columns // vector)))
+    while vectors > 1 and not fits(policy, target, reduction, vector * vectors, shared=vector):
+        vectors //= 2
+    # Fewer groups of a compute unit than for rows are faster (docs/experiments/reduce.md).
+    most_groups = figures.groups * target.compute_units
+    shared_by_all = wanted >= most_groups
+    wanted = min(wanted, most_groups)
+    lanes = policy.column_lanes
+    if (
+        reduction.name == "moment"
+        and itemsize <= 4
+        and count >= figures.tall_rows
+        and shared_by_all
+    ):
+        tall = replace(policy, group_size=min(figures.tall_group, target.max_work_group_size))
+        if fits(tall, target, reduction, vector * vectors, shared=vector):
+            size = max(size, tall.group_size)
+    if vector == 1 < widest:
+        adjacent = figures.many_lanes if columns > figures.many_columns else 1
+        adjacent = figures.unaligned_lanes.get(str(itemsize), adjacent)
+        lanes = min(size, max(lanes, adjacent))
+    lanes = min(lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
+    # Few rows are soon folded: work-items go side by side rather than share columns.
+    few = count <= figures.few_rows and not geometry.outer and not reduction.indexed
+    if few:
+        alone = -(-columns // (vector * vectors * target.compute_units))
+        lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(alone)))
+    lanes = max(lanes, size // ceil_power_of_two(max(1, count)))
+    lanes = _lanes_of_many(columns, vector * vectors, count, lanes, size, target, figures)
+    block = lanes * vector * vectors
+    tiles = -(-columns // block) * (geometry.rows // columns)
+    unroll = in_flight(
+        max(1, policy.unroll // vectors), policy, target, reduction, vector * vectors,
+        most=geometry.inner.size * lanes // size,
+    )  # fmt: skip
+    if few:
+        all_rows = ceil_power_of_two(count)
+        unroll = doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
+    step = size // lanes * unroll
+    # Two parts of a column pay only where blocks leave a third of the groups without work.
+    shared = count >= figures.shared_steps * step and 2 * wanted > 3 * tiles
+    parts = -(-wanted // tiles) if shared else 1
+    inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)
+    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
+    split = inner * outer > 1
+    form = ReduceForm(
+        "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
+    )
+    return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, 1)
+
+
+def _lanes_of_many(
+    columns: int,
+    each: int,
+    count: int,
+    lanes: int,
+    size: int,
+    target: Target,
+    figures: ReduceColumnFigures,
+) -> int:
+    """Work-items side by side, of ``each`` columns, where columns fill the device by themselves."""
+    most = min(size, figures.item_rows * size // max(1, count))
+    while lanes < size:
+        if lanes >= most and count > figures.many_rows:
+            break
+        blocks = 2 if lanes < most else figures.many_blocks
+        if columns <= blocks * lanes * each * target.compute_units:
+            break
+        lanes *= 2
+    return lanes
+
+
+def cpu_rows(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    wanted: int,
+    unit: bool,
+) -> tuple[ReduceForm, ReducePartition]:
+    """Rows on a CPU: short ones a vector's lane each, others one after the other."""
+    n, rows = geometry.inner.size, geometry.rows
+    strides = geometry.inner.strides[: len(reduction.streamed)]
+    vector = widest_vector(policy, reduction) if unit and reduction.vectorizable else 1
+    together = min(vector, max(1, policy.vector_bytes // 4))
+    short_row = ReduceCpuFigures.of("reduce on CPUs", target).short_row
+    short = n <= short_row * (2 if reduction.indexed else 1)
+    side_by_side = short and set(strides) == {1} and 1 < together <= rows
+    # Each step waits for the one before, and where nothing is lifted there are more side by side.
+    unroll = policy.unroll * (1 if reduction.block else 2)
+    form = ReduceForm(
+        "rows", 1, 1, together if side_by_side else vector, 1, unroll, False, unit,
+        not side_by_side, max(1, len(geometry.kept)), len(geometry.outer),
+        side_by_side=side_by_side,
+    )  # fmt: skip
+    least = together if side_by_side else 1
+    parts = 1 if side_by_side else -(-wanted // max(1, rows))
+    inner, outer, inner_span, outer_span = split_elements(parts, geometry, vector * unroll)
+    if inner * outer > 1:
+        return form, ReducePartition(rows, inner, outer, inner_span, outer_span, 1)
+    each = -(-rows // (wanted * least)) * least
+    return form, ReducePartition(-(-rows // each), 1, 1, inner_span, outer_span, each)
+
+
+def cpu_columns(
+    policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, wanted: int
+) -> tuple[ReduceForm, ReducePartition]:
+    """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
+    columns, figures = geometry.kept[-1].size, ReduceCpuFigures.of("reduce on CPUs", target)
+    vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
+    vector = vector if vector <= columns else 1
+    most = min(figures.block_columns, policy.column_bytes // reduction.inputs[0].itemsize)
+    unroll = min(figures.block_rows, reduction.block or figures.block_rows)
+    form = ReduceForm(
+        "columns", 1, 1, vector, max(1, most // vector), unroll, False, False, True,
+        len(geometry.kept) - 1, len(geometry.outer),
+    )  # fmt: skip
+    tiles = -(-columns // form.block) * (geometry.rows // columns)
+    inner, outer, inner_span, outer_span = split_elements(-(-wanted // tiles), geometry, unroll)
+    return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, 1)
+
+
+def widest_vector(policy: ReducePolicy, reduction: Reduction) -> int:
+    """Elements of the widest vector: within policy_bytes, and within OpenCL's 16 components."""
+    widths = [
+        min(policy.vector_bytes // elem.itemsize, 16 // elem.components)
+        for elem in reduction.streamed
+    ]
+    return max(1, min(widths))
+
+
+def fits(
+    policy: ReducePolicy, target: Target, reduction: Reduction, width: int, shared: int = 0
+) -> bool:
+    """Whether ``width`` elements at a time leave most registers and half the local memory free.
+
+    ``shared``: accumulators of a work-item in local memory.  What folds
+    them takes as many registers again and half as many: two sub-groups of a SIMD are to have them.
+    """
+    state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
+    local = policy.group_size * shared * reduction.acc.bytes
+    roomy = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
+    return roomy and 2 * local <= target.local_mem_size
+
+
+def unrolled(
+    policy: ReducePolicy, target: Target, reduction: Reduction, vector: int, most: int
+) -> int:
+    """Vectors in flight: where a GPU keeps several sums of a value, more share in lifting them.
+
+    As many as make it cost a value no more than one sum's; not for more than ``most``, all that a
+    work-item has of a row.
+    """
+    wanted = min(most, policy.unroll * reduction.folds[0].lift_cost)
+    return doubled(policy.unroll, wanted, policy, target, reduction, vector)
+
+
+def in_flight(
+    unroll: int, policy: ReducePolicy, target: Target, reduction: Reduction, width: int, most: int
+) -> int:
+    """Steps of ``width`` elements in flight: where elements are few, or small, more of them.
+
+    With room for their states twice, for what is loaded and its addresses take registers too.
+    """
+    figures = ReduceLoadFigures.of("reduce loads", target)
+    enough = -(-figures.item_bytes // (width * reduction.inputs[0].itemsize))
+    wanted = min(most, figures.steps, enough)
+    return doubled(unroll, wanted, policy, target, reduction, width, room=2)
+
+
+def doubled(
+    unroll: int,
+    wanted: float,
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    width: int,
+    room: int = 1,
+) -> int:
+    """``unroll``, doubled as often as ``room`` times the states fit, up to ``wanted``."""
+    while 2 * unroll <= wanted:
+        if not fits(replace(policy, unroll=2 * room * unroll), target, reduction, width):
+            break
+        unroll *= 2
+    return unroll
+
+
+def aligned_vector(
+    vector: int,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    along: Axis,
+    extent: int = 0,
+) -> tuple[int, bool]:
+    """The most of ``vector`` of which every line along an axis of unit stride starts at a multiple.
+
+    Of all streamed inputs; and whether that is more than one.
+    """
+    lines = [k for k in range(len(reduction.streamed)) if along.strides[k] == 1]
+    axes = (*geometry.kept, *geometry.outer, geometry.inner)
+    steps = [axis.strides[k] for axis in axes if axis is not along for k in lines]
+    steps += (*(geometry.shift[k] for k in lines), extent)
+    itemsize = max(reduction.streamed[k].itemsize for k in lines)
+    while vector > 1 and (alignment < vector * itemsize or any(step % vector for step in steps)):
+        vector //= 2
+    return vector, vector > 1
+
+
+def split_elements(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, int]:
+    """Cut a result's elements into about ``parts``: outer positions first, then the inner axis."""
+    n, outer = max(1, geometry.inner.size), max(1, geometry.outer_count)
+    outer_span = -(-outer // min(outer, max(1, parts)))
+    outer_parts = -(-outer // outer_span)
+    inner_span = -(-n // max(1, parts // outer_parts))
+    inner_span = -(-inner_span // step) * step
+    return -(-n // inner_span), outer_parts, inner_span, outer_span
