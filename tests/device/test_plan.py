@@ -63,6 +63,10 @@ CALLS: dict[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any], Callable[...
     "elementwise": (((7, 33), (33,)), {"expression": "x * s - y", "s": 3}, lambda x, y: 3 * x - y),
     "fft": (((7, 33),), {"axis": 0}, lambda x: np.fft.fft(x, axis=0)),
     "rfft": (((7, 33),), {"n": 40}, lambda x: np.fft.rfft(x, n=40)),
+    "softmax": (((7, 33),), {"dim": 0}, lambda x: np.exp(x) / np.exp(x).sum(axis=0)),
+    "dropout": (((7, 33),), {"p": 0.0, "seed": 1}, lambda x: x),
+    "pad": (((7, 33),), {"pad": (1, 2)}, lambda x: np.pad(x, ((0, 0), (1, 2)))),
+    "log_softmax": (((7, 33),), {}, lambda x: x - np.log(np.exp(x).sum(axis=1, keepdims=True))),
 }
 #: Those that have an output of the caller's, and what they call it.
 OUTPUTS = dict.fromkeys(CALLS, "out") | {"gemv": "y", "gemm": "c"}
@@ -111,7 +115,7 @@ def test_as_the_function(
     place, launched, plain = placed(engine, where), [], Launch.__call__
     data = [[values(*shape) for shape in shapes] for _ in range(3)]
     tolerance = {"rtol": 3e-6} if name in ("std", "var", "nrm2", "mean", "prod") else {"rtol": 0}
-    if OPERATIONS[name].function in (pg.fft.fft, pg.fft.rfft):
+    if OPERATIONS[name].function in (pg.fft.fft, pg.fft.rfft, pg.nn.softmax, pg.nn.log_softmax):
         tolerance = {"rtol": 1e-5, "atol": 1e-4}
     with monkeypatch.context() as planted:
         planted.setattr(Launch, "__call__", lambda *_: launched.append(_) or plain(*_))

@@ -48,7 +48,7 @@ def texts(operation: str, target: str, dtype: str) -> list[Specialization]:
 
 
 #: Families of real floating numbers only.
-FLOATING = ("conv", "random", "sampling")
+FLOATING = ("normalize", "conv", "random", "sampling")
 
 
 @pytest.mark.parametrize(("target", "dtype"), CASES)

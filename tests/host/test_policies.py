@@ -26,6 +26,7 @@ TARGETS = {
     "ReducePolicy": ("cpu", "nvidia-sm90"),
     "ElementwisePolicy": ("cpu", "gcn"),
     "RowPolicy": ("cpu", "gcn"),
+    "RowsPolicy": ("cpu", "gcn", "nvidia-sm90"),
     "ColumnPolicy": ("cpu", "rdna"),
     "PackedPolicy": ("cpu",),
     "GemmPolicy": ("generic", "nvidia-sm70"),

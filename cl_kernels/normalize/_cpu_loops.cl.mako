@@ -1,0 +1,57 @@
+## The loops of a CPU's work-item over a row, or over neighbouring rows: whole vectors, then single elements.  See
+## cpu_rows.
+<%namespace name="fold" file="/normalize/_fold.cl.mako"/>
+
+## Fold the elements of the part to `total`.
+<%def name="folded(phase, name, width, row_width)">\
+<% wide = name if width == 1 else f"{name}{width}" %>\
+    ${wide} vectors = ${wide}_identity();
+    ${name} single = ${name}_identity();
+${over_row(phase, width, row_width, wide, name)}\
+<%
+    text, lanes = "vectors", width
+    while lanes > row_width:
+        text, lanes = f"{name}{lanes}_halve({text})", lanes // 2
+%>\
+% if width > row_width:
+    total = ${name}_combine(${text}, single);
+% else:
+    total = ${text};
+% endif
+</%def>
+
+## Fold the elements of the part (to `vectors` and `single`), or map them if there is no phase.
+<%def name="over_row(phase, width, row_width, wide='', name='')">\
+<%
+    step = 1 if row_width > 1 else width
+    runs = [(range(U), width)] * (phase is not None and U > 1) + [([0], width)] + [([0], 1)] * (step > 1)
+%>\
+    for (uint o = first / n; o * n < end; ++o) {
+        uint at = max(first, o * n) - o * n;
+        const uint last_at = min(end - o * n, n);
+% for tags, w in runs:
+<%
+    total, type = ("vectors", wide) if w == width else ("single", name)
+    advance = len(tags) * (step if w == width else 1)
+%>\
+% if phase is not None:
+        {
+        ${type} s = ${total};
+% endif
+        for (; at + ${advance}u <= last_at; at += ${advance}u) {
+% for u in tags:
+${fold.loaded(p.inputs, u, f"at + {u * step}u", w)}\
+% endfor
+% if phase is None:
+${fold.map(0, "at", w, row_width, across)}\
+% else:
+${fold.step(phase, tags, w, row_width)}\
+% endif
+        }
+% if phase is not None:
+        ${total} = s;
+        }
+% endif
+% endfor
+    }
+</%def>

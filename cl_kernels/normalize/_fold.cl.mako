@@ -1,0 +1,53 @@
+## What kernels of rows do with vectors of the row: load them, fold them, map them.  See _program.
+<%namespace name="program" file="/normalize/_program.cl.mako"/>
+
+## Declare vector `tag` of each input, at element j of the row.
+<%def name="loaded(names, tag, j, width)">\
+% for name in names:
+    ${vector(real, width)} ${name}${tag};
+% endfor
+    {
+    ${program.place(j)}\
+% for name in names:
+        ${name}${tag} = ${program.load(name, width)};
+% endfor
+    }
+</%def>
+
+## Fold vectors with some tags into s.
+<%def name="step(phase, tags, width, row_width)">\
+<% values = [{n: f"{n}{tag}" for n in p.inputs} for tag in tags] %>\
+    ${program.module.typed(phase.step(values), real, width, row_width)}
+</%def>
+
+## Store the results of vector `tag`, at element j.
+<%def name="map(tag, j, width, row_width, across=False)">\
+    {
+    ${program.place(j)}\
+% if p.index and p.outputs:
+    ${picked(j, width, across)}\
+% endif
+% for name, text in p.outputs:
+    ${program.store(name, width, program.module.typed(
+        text.format(**{n: f"{n}{tag}" for n in p.inputs}), real, width, row_width))}
+% endfor
+    }
+</%def>
+
+## IS_INDEX(a, b): a where the element is the one that the row's index names, else b.
+<%def name="picked(j, width, across)">\
+<% mask = vector("long" if real == "double" else "int", width) %>\
+% if width == 1:
+    const bool is_index = (long)(${j}) == index;
+#undef IS_INDEX
+#define IS_INDEX(a, b) (is_index ? (a) : (b))
+% elif across:
+    const ${mask} is_index = (${mask})(${", ".join(f"-((long)({j}) == index{k})" for k in range(width))});
+#undef IS_INDEX
+#define IS_INDEX(a, b) select((${vector(real, width)})(b), (${vector(real, width)})(a), is_index)
+% else:
+    const ${mask} is_index = (${mask})(${", ".join(f"-((long)({j}) + {k} == index)" for k in range(width))});
+#undef IS_INDEX
+#define IS_INDEX(a, b) select((${vector(real, width)})(b), (${vector(real, width)})(a), is_index)
+% endif
+</%def>

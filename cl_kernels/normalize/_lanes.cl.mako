@@ -1,0 +1,57 @@
+## The total of the lanes of a row, in all of them, on devices whose work-groups have several work-items.
+##
+##   along    sub-groups fold by their exchange; each first lane writes a slot; all lanes of a row combine its slots
+##   across   a tree in local memory
+##
+## A phase has local memory of its own, so that one barrier before it is read suffices.  See rows.
+<%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
+<%def name="define()">
+<% wave = 1 if across else min(L, S) %>
+% for phase in phases if part != "map" else []:
+<% acc, own = f"acc{loop.index}_t", G // L %>
+% if wave > 1:
+${subgroup.define(phase.accumulator(acc, real), wave)}
+% endif
+static inline ${acc} ${acc}_of_row(${acc} v, __local ${acc} *slot, __local ${acc} *shared)
+{
+    const uint lid = get_local_id(0);
+% if across:
+    shared[lid] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint d = ${G // 2}u; d >= ${own}u; d /= 2) {
+        if (lid < d) shared[lid] = ${acc}_combine(shared[lid], shared[lid + d]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    return shared[lid % ${own}u];
+% else:
+% if wave > 1:
+    v = ${acc}_subgroup${wave}(v, slot);
+% endif
+    if (lid % ${wave}u == 0) shared[lid / ${wave}u] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local ${acc} *mine = shared + lid / ${L}u * ${L // wave}u;
+    v = mine[0];
+% if L > wave:
+    for (uint w = 1; w < ${L // wave}u; ++w) v = ${acc}_combine(v, mine[w]);
+% endif
+    return v;
+% endif
+}
+% endfor
+</%def>
+
+## The declarations of local memory, in the kernel.
+<%def name="local()">\
+<% wave = 1 if across else min(L, S) %>\
+% for phase in phases if part != "map" else []:
+    __local acc${loop.index}_t shared${loop.index}[${G if across else G // wave}];
+% if wave > 1:
+    SUBGROUP_SCRATCH(acc${loop.index}_t, scratch${loop.index}, ${G});
+% endif
+% endfor
+</%def>
+
+<%def name="fold(value, k)">\
+<% slot = "0" if across or L == 1 else f"SUBGROUP_SLOT(scratch{k})" %>\
+acc${k}_t_of_row(${value}, ${slot}, LOCAL_ARRAY(shared${k}))\
+</%def>

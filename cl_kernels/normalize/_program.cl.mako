@@ -1,0 +1,103 @@
+## Common to the kernels of rows: operands, their places, and the phases of a program.
+##
+##   kept axes      the number of a row, flattened; the last axis runs fastest
+##   row axes       outer ones and an inner one: element j of a row is element i of the inner axis
+##
+## p: RowProgram.  elems: Element by operand.  real: type of the arithmetic.  V: elements of a vector.
+## spread: inputs that are one element for a whole vector.  kept, outer: numbers of axes.
+## part: "whole"; "fold" and "map" where groups share a row.  across: whether a vector has an element of V
+## neighbouring rows each.
+<%!
+def typed(text, real, width, row_width):
+    """A text of a program, for vectors of elements and for values of rows of some widths."""
+    text = text.replace("COUNT", f"(({real})count)")
+    return text.replace("TYPE", vector(real, width)).replace("ROW", vector(real, row_width))
+%>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
+
+<%def name="define(widths, aligned)">
+% for e in dict.fromkeys(elems.values()):
+${element.scalar(e)}
+% for width in widths:
+% if width > 1 and any(elems[name] == e for name in p.element_names):
+${element.vector_load(e, width, aligned)}
+${element.vector_store(e, width, aligned)}
+% endif
+% endfor
+% endfor
+% for phase in phases:
+<% acc = phase.accumulator(f"acc{loop.index}_t", real) %>\
+% for width in [1 << k for k in range(max(widths).bit_length())]:
+${accumulator.define(acc, width)}
+% if width > 1:
+${accumulator.halve(acc, width)}
+% endif
+% endfor
+% endfor
+</%def>
+
+<%def name="parameters()">\
+% for name in p.operands:
+<% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
+    __global ${"" if is_result else "const "}${elems[name].name}_t *restrict ${name}_in, long ${name}_offset,
+% endfor
+% if part != "whole":
+    __global ${real} *restrict partial,
+% endif
+% for k in range(kept):
+    uint kept${k}_size, ${", ".join(f"long {name}_kept{k}" for name in p.operands)},
+% endfor
+% for k in range(outer):
+    uint outer${k}_size, ${", ".join(f"long {name}_outer{k}" for name in p.element_names)},
+% endfor
+% for name in p.element_names:
+    long ${name}_stride,
+% endfor
+% for name in p.scalars:
+    ${real} ${name},
+% endfor
+    uint rows, uint rows_each, uint n, uint count, uint parts, uint span\
+</%def>
+
+## Pointers to the first element of a row, for each operand.
+<%def name="begin_row(row, column='')">\
+% for name in p.operands:
+<% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
+    __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset
+        + ${axes.offset("kept", name, axes.digits("kept", kept, row))});
+% endfor
+% if p.index:
+    const long index = ${elems[p.index].name}_load(${p.index}_row);
+    const bool is_element = index >= 0 && index < count;
+% endif
+</%def>
+
+## The place of element j of a row: o and i.  A CPU's loops go over o, and j counts from its first element.
+<%def name="place(j)">\
+% if outer and not target.is_cpu:
+    const uint o = (${j}) / n, i = (${j}) % n;
+% else:
+    const uint i = ${j};
+% endif
+</%def>
+
+<%def name="address(name)">\
+<% begin = axes.offset("outer", name, axes.digits("outer", outer, "o")) + " + " if outer else "" %>\
+${name}_row + (${begin}i * ${name}_stride)\
+</%def>
+
+<%def name="load(name, width)">\
+<% e = elems[name].name %>\
+% if width == 1:
+${e}_load(${address(name)})\
+% elif name in spread:
+(${vector(real, width)})(${e}_load(${address(name)}))\
+% else:
+${e}_load${width}(${address(name)})\
+% endif
+</%def>
+
+<%def name="store(name, width, value)">\
+${elems[name].name}_store${"" if width == 1 else width}(${address(name)}, ${value});\
+</%def>

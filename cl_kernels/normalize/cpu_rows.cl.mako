@@ -1,0 +1,96 @@
+## cpu_rows: a statistic over each row, then a map over the row, on a CPU.
+##
+##   along    row 0 | V V V ... | tail |        V elements of a row; the elements after whole vectors one by one
+##   across   rows 0 .. V-1 | V | V | ...       an element of V neighbouring rows; rows after whole blocks one by one
+##
+## One work-item is a group.  It takes rows_each rows or blocks; each phase reads the row from the cache, and the map
+## once more.  With part "fold", `parts` groups share each row or block, and each stores what it has folded; with
+## "map", each combines all parts in order and maps its own.
+##
+## U: vectors of a step.  Others: see _program.
+<%namespace name="program" file="/normalize/_program.cl.mako"/>
+<%namespace name="loops" file="/normalize/_cpu_loops.cl.mako"/>
+<%namespace name="values" file="/normalize/_row_values.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${program.define(dict.fromkeys((V, 1)), False)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void normalize_cpu_rows(
+${program.parameters()})
+{
+    const uint part = get_group_id(0) % parts;
+    const uint first = part * span, end = min(count, first + span);
+% if across and V > 1:
+    const uint columns = kept${kept - 1}_size, blocks = (columns + ${V - 1}u) / ${V}u;
+    const uint begin = get_group_id(0) / parts * rows_each, stop = min(begin + rows_each, rows / columns * blocks);
+    for (uint block = begin; block < stop; ++block) {
+        uint row = block / blocks * columns + block % blocks * ${V}u;
+        const uint last = min(row + ${V}u, (block / blocks + 1) * columns);
+        if (last - row == ${V}u) {
+${one_row(V, V)}\
+        } else for (; row < last; ++row) {
+${one_row(1, 1)}\
+        }
+    }
+% else:
+    const uint begin = get_group_id(0) / parts * rows_each, stop = min(begin + rows_each, rows);
+    for (uint row = begin; row < stop; ++row) {
+${one_row(V, 1)}\
+    }
+% endif
+}
+
+## A row, or `row_width` neighbouring ones, by vectors of `width`.
+<%def name="one_row(width, row_width)">\
+<% lanes = vector(real, row_width) %>\
+${program.begin_row("row")}\
+% if p.index and row_width > 1:
+% for k in range(row_width):
+    const long index${k} = ${elems[p.index].name}_load(${p.index}_row + ${k} * ${p.index}_kept${kept - 1});
+% endfor
+% endif
+${values.row_values(row_width)}\
+% for phase in phases:
+<% acc = f"acc{loop.index}_t" + ("" if row_width == 1 else str(row_width)) %>\
+    {
+    ${acc} total = ${acc}_identity();
+% if part == "map":
+    for (uint k = 0; k < parts; ++k) {
+        ${acc} other;
+% for field, _ in phase.fields:
+<% place = f"parts + k) * {len(phase.fields)}u + {loop.index}u" %>\
+        other.${field} = ${lane_values([f"partial[((ulong)(row + {q}u) * {place}]" for q in range(row_width)])};
+% endfor
+        total = ${acc}_combine(total, other);
+    }
+% else:
+    {
+${loops.folded(phase, f"acc{loop.index}_t", width, row_width)}\
+    }
+% endif
+% if part == "fold":
+% for field, _ in phase.fields:
+% for q in range(row_width):
+    partial[((ulong)(row + ${q}u) * parts + part) * ${len(phase.fields)}u + ${loop.parent.index}u]
+        = total.${field}${component(row_width, q)};
+% endfor
+% endfor
+% else:
+    const ${acc} s = total;
+    ${program.module.typed(phase.finish, real, width, row_width)}
+% endif
+% endfor
+% if part != "fold":
+% if p.outputs:
+${loops.over_row(None, width, row_width)}\
+% endif
+    if (part == 0) {
+${values.row_stores(row_width)}\
+    }
+% endif
+    ${"}" * len(phases)}
+</%def>
+
+<%def name="lane_values(texts)">\
+${texts[0] if len(texts) == 1 else f"({vector(real, len(texts))})({', '.join(texts)})"}\
+</%def>

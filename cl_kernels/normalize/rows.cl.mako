@@ -1,0 +1,88 @@
+## rows: a statistic over each row, then a map over the row (on a CPU: cpu_rows).
+##
+##   along    | row 0: L lanes | row 1: L lanes | ...     lanes of a row side by side, V elements each
+##   across   | row 0 1 2 ... G/L-1 |                     lanes of a row G / L apart: rows are neighbours
+##            | row 0 1 2 ... G/L-1 |  ...
+##
+## A work-item keeps the E vectors of its share in registers, and each phase folds them.  If E is 0, it reads
+## the row for the fold, U vectors at a time, and again for the map.  With part "fold", `parts` groups share each
+## row, and each stores what it has folded; with "map", each combines all parts of its row in order, and maps its own
+## part.  All lanes of a row know its values; the first lane stores what the row has once.
+##
+## G: work-items of a group.  L: of a row.  S: of a sub-group.  phases: those that this kernel computes.
+## Others: see _program.
+<%namespace name="program" file="/normalize/_program.cl.mako"/>
+<%namespace name="values" file="/normalize/_row_values.cl.mako"/>
+<%namespace name="share" file="/normalize/_share.cl.mako"/>
+<%namespace name="lanes" file="/normalize/_lanes.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    own_rows = G // L
+%>
+${program.define((V,), True)}
+${lanes.define()}
+
+__kernel SUBGROUP_KERNEL ${group.of_size(G)}
+void normalize_rows(
+${program.parameters()})
+{
+${lanes.local()}\
+    const uint lid = get_local_id(0), part = get_group_id(0) % parts;
+    const uint lane = ${f"lid / {own_rows}u" if across else f"lid % {L}u"};
+    const uint own = ${f"lid % {own_rows}u" if across else f"lid / {L}u"};
+    const uint number = get_group_id(0) / parts * ${own_rows}u + own;
+    const uint row = min(number, rows - 1u);
+    const uint first = part * span, end = min(count, first + span);
+${program.begin_row("row")}\
+${values.row_values(1)}\
+% for e in range(E):
+    const uint j${e} = first + (${e * L}u + lane) * ${V}u;
+% for name in p.inputs:
+    ${vector(real, V)} ${name}${e} = 0;
+% endfor
+    if (j${e} < end) {
+    ${program.place(f"j{e}")}\
+% for name in p.inputs:
+        ${name}${e} = ${program.load(name, V)};
+% endfor
+    }
+% endfor
+% for phase in phases:
+    {
+    acc${loop.index}_t total = acc${loop.index}_t_identity();
+% if part == "map":
+    for (uint k = 0; k < parts; ++k) {
+        acc${loop.index}_t other;
+% for field, _ in phase.fields:
+        other.${field} = partial[((ulong)row * parts + k) * ${len(phase.fields)}u + ${loop.index}u];
+% endfor
+        total = acc${loop.index}_t_combine(total, other);
+    }
+% else:
+    {
+${share.folded(phase, f"acc{loop.index}_t")}\
+    }
+    total = ${lanes.fold("total", loop.index)};
+% endif
+% if part == "fold":
+    if (lane == 0 && number < rows) {
+% for field, _ in phase.fields:
+        partial[((ulong)row * parts + part) * ${len(phase.fields)}u + ${loop.index}u] = total.${field};
+% endfor
+    }
+% else:
+    const acc${loop.index}_t s = total;
+    ${program.module.typed(phase.finish, real, V, 1)}
+% endif
+% endfor
+% if part != "fold":
+% if p.outputs:
+${share.mapped()}\
+% endif
+    if (lane == 0 && part == 0 && number < rows) {
+${values.row_stores(1)}\
+    }
+% endif
+    ${"}" * len(phases)}
+}

@@ -1,0 +1,1 @@
+"""A statistic over each row of an array, then a map over the row: softmax and its like."""

@@ -1,0 +1,95 @@
+"""Checks of arguments that the functions on rows share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import shown, whole
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.runtime.views import as_array
+
+
+def floating(value: Any, name: str) -> Any:
+    """``value`` as an array of real floating numbers.
+
+    Raises:
+        ArgumentTypeError: It is no array.
+        DTypeError: Its elements are not real floating numbers.
+    """
+    array = as_array(value, name)
+    if array.dtype.kind in "iubc":
+        raise DTypeError(f"{name} is {array.dtype}; float16, bfloat16, float32 or float64 would do")
+    return array
+
+
+def axis_of(dim: Any, ndim: int) -> int:
+    """The number of an axis, from 0.
+
+    Raises:
+        ArgumentTypeError: ``dim`` is no integer.
+        ArgumentError: There is no such axis.
+    """
+    axis = whole(dim, "dim")
+    if not -max(1, ndim) <= axis < max(1, ndim):
+        last = max(1, ndim) - 1
+        raise ArgumentError(f"dim is {shown(dim)}; the input has axes {-last - 1} to {last}")
+    return axis % max(1, ndim)
+
+
+def like(array: Any, name: str, other: Any, other_name: str) -> None:
+    """Check that an array has the shape and dtype of another one.
+
+    Raises:
+        ShapeError, DTypeError: It has not.
+    """
+    if array.shape != other.shape:
+        raise ShapeError(
+            f"{name} has shape {array.shape} and {other_name} {other.shape}; the same would do"
+        )
+    of_dtype(array, name, other.dtype, other_name)
+
+
+def of_dtype(array: Any, name: str, dtype: np.dtype[Any], other_name: str) -> None:
+    """Check that an array has the dtype that another one asks for.
+
+    Raises:
+        DTypeError: It has not.
+    """
+    if array.dtype != dtype:
+        raise DTypeError(f"{name} is {array.dtype}; with this {other_name}, {dtype} would do")
+
+
+def parameter(value: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """``value`` as an array of a shape, of the input's dtype or of that of its statistics.
+
+    Raises:
+        ArgumentTypeError: It is no array.
+        ShapeError, DTypeError: It has another shape or dtype.
+    """
+    array = floating(value, name)
+    if array.shape != shape:
+        raise ShapeError(f"{name} has shape {array.shape}; with this input, {shape} would do")
+    wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+    if array.dtype not in (dtype, wide):
+        raise DTypeError(f"{name} is {array.dtype}; with an input of {dtype}, {wide} would do")
+    return array
+
+
+def number(value: Any, name: str) -> float:
+    """``value`` as a finite float.
+
+    Raises:
+        ArgumentTypeError: It is no real number.
+        ArgumentError: It is not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ArgumentTypeError(f"{name} is {shown(value)}; a real number would do")
+    try:
+        result = float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} is {shown(value)}, which no float can hold") from None
+    if not np.isfinite(result):
+        raise ArgumentError(f"{name} is {result}; a finite number would do")
+    return result

@@ -1,0 +1,1 @@
+"""What the commands need of softmax, normalisation and losses; imported by the commands alone."""

@@ -1,0 +1,113 @@
+"""What a call on rows would do, and the kernels of typical ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import whole
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.normalize.plan import variants
+from portable_gpu.ops.normalize.problem import RowProblem, row_problem
+from portable_gpu.ops.normalize.programs import program
+from portable_gpu.ops.variant import best_of
+from portable_gpu.runtime.views import Shape, View, contiguous_strides
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+#: Short, medium and few long rows; rows that neighbours have elements of.
+_TYPICAL: tuple[Shape, ...] = ((4096, 64), (4096, 1000), (4, 1 << 20), (64, 64, 64))
+
+
+def contiguous(
+    name: str, shape: Shape, axis: int, dtype: np.dtype[Any], flags: frozenset[str] = frozenset()
+) -> RowProblem:
+    """The problem of a program on C-ordered arrays, along one axis."""
+    p, strides = program(name, flags), contiguous_strides(shape)
+    kept_shape = tuple(size for k, size in enumerate(shape) if k != axis)
+    kept = iter(contiguous_strides(kept_shape))
+    of_rows = tuple(0 if k == axis else next(kept) for k in range(len(shape)))
+    params = tuple(step if k == axis else 0 for k, step in enumerate(strides_along(shape, axis)))
+    wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+    spread: dict[str, Shape] = {}
+    views = []
+    for operand in p.operands:
+        item = dtype
+        spread[operand] = strides
+        if operand in p.row_names:
+            spread[operand] = of_rows
+            item = np.dtype(np.int64) if operand == p.index else wide
+        elif operand in ("w", "b"):
+            spread[operand] = params
+        views.append(View(None, 0, shape, strides, item))
+    scalars = (1.0,) * len(p.scalars)
+    return row_problem(name, flags, shape, frozenset((axis,)), views, spread, scalars, 16)
+
+
+def strides_along(shape: Shape, axis: int) -> Shape:
+    """Strides of a vector that lies along one axis."""
+    return tuple(int(k == axis) for k in range(len(shape)))
+
+
+def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., Explanation]:
+    """The explainer of a function by its program."""
+
+    def explain(
+        operation: str,
+        sizes: Sequence[int],
+        dtype: np.dtype[Any],
+        target: Target,
+        table: TuningTable,
+        *,
+        dim: int = -1,
+    ) -> Explanation:
+        """Which kernels a call on a C-ordered array takes, along axis ``dim``, and why.
+
+        Raises:
+            ArgumentError: There is no size, one is 0, or there is no such axis.
+            DTypeError: ``dtype`` is no real floating dtype.
+        """
+        shape = tuple(sizes)
+        axis = whole(dim, "dim")
+        if not shape or not prod(shape):
+            raise ArgumentError(f"{operation} takes the sizes of an array, from 1 on; got {shape}")
+        if not -len(shape) <= axis < len(shape):
+            raise ArgumentError(f"dim is {axis}; the array has {len(shape)} axes")
+        if element(dtype).complex or not element(dtype).floating:
+            raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
+        problem = contiguous(name, shape, axis % len(shape), dtype, flags)
+        named = f"{operation} of {' x '.join(map(str, shape))} along axis {axis} {dtype}"
+        named += f" on {target.facts.name}"
+        return explanation(named, variants(problem, target, table), target)
+
+    return explain
+
+
+def builder(
+    name: str, flags: frozenset[str] = frozenset()
+) -> Callable[[Target, np.dtype[Any]], list[Specialization]]:
+    """What calls of a function on typical shapes build."""
+
+    def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+        if element(dtype).complex or not element(dtype).floating:
+            return []
+        table = TuningTable.shipped()
+        texts: dict[str, Specialization] = {}
+        for shape, axis in (
+            ((4096, 64), 1),
+            ((4096, 1000), 1),
+            ((4, 1 << 20), 1),
+            ((64, 64, 64), 1),
+        ):
+            problem = contiguous(name, shape, axis, dtype, flags)
+            for spec in best_of(variants(problem, target, table), target).texts():
+                texts.setdefault(spec.key, spec)
+        return list(texts.values())
+
+    return specializations

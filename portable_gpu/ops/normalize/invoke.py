@@ -1,0 +1,63 @@
+"""Calls of programs on rows: the invocations that their functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.ops.normalize.plan import make_plan
+from portable_gpu.ops.normalize.problem import row_problem
+from portable_gpu.ops.normalize.programs import program
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import Shape, View
+
+#: Gives the strides of an operand along all axes of the index space, from its view.
+Spread = Callable[[View], Shape]
+
+
+def as_they_are(view: View) -> Shape:
+    """The strides of an operand of the shape of the index space."""
+    return view.strides
+
+
+def make_rows(
+    engine: Engine,
+    views: Sequence[View],
+    name: str,
+    flags: frozenset[str],
+    shape: Shape,
+    row_axes: frozenset[int],
+    spreads: Mapping[str, Spread],
+    scalars: tuple[float, ...] = (),
+) -> Plan:
+    """Return the plan of a program for some views, in the order of its operands.
+
+    Args:
+        engine, views: The engine, and the views.
+        name, flags: Those of the program.
+        shape, row_axes: The index space, and its axes along a row.
+        spreads: For operands that are not of that shape, how their strides follow from it.
+        scalars: The numbers of the program.
+    """
+    operands = program(name, flags).operands
+    strides = {
+        operand: spreads.get(operand, as_they_are)(view)
+        for operand, view in zip(operands, views, strict=True)
+    }
+    alignment = 1 if engine.target.is_cpu else min(32, *(view.alignment for view in views))
+    problem = row_problem(name, flags, shape, row_axes, views, strides, scalars, alignment)
+    return engine.plan(problem, lambda: make_plan(engine, problem))
+
+
+def statistics_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of statistics: float32 for 16-bit floats, else that of the input."""
+    return np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+
+
+def flop_of(shape: Shape, each: int = 16) -> int:
+    """An estimate of the operations, by which small calls stay on the calling thread."""
+    return each * prod(shape)

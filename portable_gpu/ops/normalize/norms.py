@@ -1,0 +1,329 @@
+"""Layer, RMS, group, instance and batch normalisation, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import pyopencl as cl
+
+from portable_gpu.arguments import shown, whole
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.ops.normalize.checks import floating, like, number, parameter
+from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, statistics_dtype
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step, Steps
+from portable_gpu.runtime.views import Shape, View
+
+
+class NormAxes(NamedTuple):
+    """How a normalisation sees its input.
+
+    Attributes:
+        shape: The index space.
+        row_axes: The axes over which statistics are taken.
+        parameter_axes: The axes along which weight and bias differ, in their order.
+        statistics: The shape of the statistics.
+        element: Gives the strides of an input along the index space.
+        parameter: Gives those of a weight or bias.
+        statistic: Gives those of a statistic.
+        parameters: The shape of weight and bias.
+    """
+
+    shape: Shape
+    row_axes: frozenset[int]
+    parameter_axes: tuple[int, ...]
+    statistics: Shape
+    element: Spread
+    parameter: Spread
+    statistic: Spread
+    parameters: Shape
+
+
+def layer_geometry(shape: Shape, normalized_shape: Any) -> NormAxes:
+    """Statistics over the last axes, whose extents are ``normalized_shape``."""
+    wanted = normalized_shape if isinstance(normalized_shape, (tuple, list)) else [normalized_shape]
+    extents = tuple(whole(extent, "normalized_shape") for extent in wanted)
+    k, ndim = len(extents), len(shape)
+    if not extents or shape[-k:] != extents:
+        raise ShapeError(
+            f"normalized_shape is {shown(normalized_shape)}, and the input has shape {shape}; "
+            "the extents of its last axes would do"
+        )
+    return NormAxes(
+        shape,
+        frozenset(range(ndim - k, ndim)),
+        tuple(range(ndim - k, ndim)),
+        (*shape[:-k], *(1,) * k),
+        lambda view: view.strides,
+        lambda view: (*(0,) * (ndim - k), *view.strides),
+        lambda view: (*view.strides[: ndim - k], *(0,) * k),
+        extents,
+    )
+
+
+def group_geometry(shape: Shape, num_groups: Any) -> NormAxes:
+    """Statistics over each group of channels and the axes after them."""
+    groups = whole(num_groups, "num_groups")
+    if len(shape) < 2:
+        raise ShapeError(f"input has shape {shape}; batch and channels are needed")
+    batch, channels, *rest = shape
+    if groups < 1 or channels % groups:
+        raise ArgumentError(f"num_groups is {groups}, which does not divide {channels} channels")
+    each, tail = channels // groups, (0,) * len(rest)
+
+    def element(view: View) -> Shape:
+        first, channel, *others = view.strides
+        return (first, channel * each, channel, *others)
+
+    return NormAxes(
+        (batch, groups, each, *rest),
+        frozenset(range(2, 3 + len(rest))),
+        (1, 2),
+        (batch, groups),
+        element,
+        lambda view: (0, view.strides[0] * each, view.strides[0], *tail),
+        lambda view: (*view.strides, 0, *tail),
+        (channels,),
+    )
+
+
+def batch_geometry(shape: Shape) -> NormAxes:
+    """Statistics of each channel over the batch and the axes after the channels."""
+    if len(shape) < 2:
+        raise ShapeError(f"input has shape {shape}; batch and channels are needed")
+    tail = (0,) * (len(shape) - 2)
+
+    def of_channels(view: View) -> Shape:
+        return (0, view.strides[0], *tail)
+
+    return NormAxes(
+        shape,
+        frozenset(range(len(shape))) - {1},
+        (1,),
+        (shape[1],),
+        lambda view: view.strides,
+        of_channels,
+        of_channels,
+        (shape[1],),
+    )
+
+
+_GEOMETRIES: dict[str, Callable[..., NormAxes]] = {
+    "layer_norm": layer_geometry,
+    "rms_norm": layer_geometry,
+    "group_norm": group_geometry,
+    "batch_norm": batch_geometry,
+}
+_STATISTICS = {"mean": "mean", "rstd": "rstd"}
+
+
+def _geometry(kind: str, shape: Shape, argument: Any) -> NormAxes:
+    return batch_geometry(shape) if kind == "batch_norm" else _GEOMETRIES[kind](shape, argument)
+
+
+# -- forward
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    kind, argument, eps, momentum, names = arguments.options
+    given = dict(zip(("input", *names), arguments.inputs, strict=True))
+    x = floating(given["input"], "input")
+    shape, dtype = tuple(x.shape), x.dtype
+    geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
+    prefix = "row_" if kind == "batch_norm" else ""
+    inputs, labels, flags = [x], ["input"], {"stats"}
+    if kind == "rms_norm":
+        flags.add("rms")
+    for name, flag in (("weight", "w"), ("bias", "b")):
+        if name in given:
+            inputs.append(parameter(given[name], name, geometry.parameters, dtype))
+            labels.append(name)
+            flags.add(prefix + flag)
+    more = [Result(geometry.statistics, wide, f"out ({name})") for name in _statistics(kind)]
+    scalars: tuple[float, ...] = (number(eps, "eps"),)
+    if momentum is not None:
+        flags.add("running")
+        scalars = (*scalars, number(momentum, "momentum"))
+        more += [Result(geometry.statistics, wide, f"running_{n}", True) for n in ("mean", "var")]
+    if kind == "batch_norm" and prod(shape[:1] + shape[2:]) < 2:
+        raise ArgumentError(
+            f"input has shape {shape}: a channel has {prod(shape[:1] + shape[2:])} elements, "
+            "and training needs 2 at least"
+        )
+    spreads: dict[str, Spread] = {"x": geometry.element, "y": geometry.element}
+    spreads |= dict.fromkeys(("w", "b", "row_w", "row_b"), geometry.parameter)
+    spreads |= dict.fromkeys(("mean", "rstd", "running_mean", "running_var"), geometry.statistic)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        return make_rows(
+            engine, views, "norm", frozenset(flags), geometry.shape, geometry.row_axes, spreads,
+            scalars,
+        )  # fmt: skip
+
+    return Invocation(
+        inputs=tuple(inputs),
+        names=tuple(labels),
+        shape=shape,
+        dtype=dtype,
+        plan=plan,
+        flop=flop_of(shape),
+        out=arguments.out,
+        out_name="out (output)",
+        more=tuple(more),
+    )
+
+
+def _statistics(kind: str) -> tuple[str, ...]:
+    return ("rstd",) if kind == "rms_norm" else ("mean", "rstd")
+
+
+_FORWARD = Operation("normalisation", _normalise)
+
+
+def forward(
+    kind: str,
+    input: Any,
+    argument: Any,
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    momentum: Any,
+    out: Any,
+    place: Mapping[str, Any],
+) -> tuple[Any, ...]:
+    """Normalise, and return the result, its statistics, and the running ones that were updated."""
+    given = {"weight": weight, "bias": bias}
+    names = tuple(name for name, array in given.items() if array is not None)
+    arrays = (input, *(given[name] for name in names))
+    options = (kind, hashable(argument), eps, momentum, names)
+    result: tuple[Any, ...] = _FORWARD.call(arrays, options, out, (), **place)
+    return result
+
+
+def hashable(argument: Any) -> Any:
+    """A list as a tuple."""
+    return tuple(argument) if isinstance(argument, list) else argument
+
+
+# -- backward
+
+
+def _normalise_backward(arguments: CallArguments) -> Invocation:
+    kind, argument, is_fixed, names, wants = arguments.options
+    given = dict(zip(("grad_output", "input", *names), arguments.inputs, strict=True))
+    dy, x = floating(given["grad_output"], "grad_output"), floating(given["input"], "input")
+    like(dy, "grad_output", x, "input")
+    shape, dtype = tuple(x.shape), x.dtype
+    geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
+    inputs, labels = [dy, x], ["grad_output", "input"]
+    for name in names[: len(_statistics(kind))]:
+        inputs.append(parameter(given[name], name, geometry.statistics, wide))
+        labels.append(name)
+    if "weight" in given:
+        inputs.append(parameter(given["weight"], "weight", geometry.parameters, dtype))
+        labels.append("weight")
+    parameters = inputs[-1].dtype if "weight" in given else dtype
+    more = tuple(Result(geometry.parameters, parameters, f"out (grad_{n})") for n in wants)
+    is_rms, count = kind == "rms_norm", len(inputs)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        spreads: dict[str, Spread] = dict.fromkeys(("dy", "x", "dx"), geometry.element)
+        spreads |= dict.fromkeys(("w", "row_w", "dw", "db"), geometry.parameter)
+        spreads |= dict.fromkeys(_STATISTICS, geometry.statistic)
+        flags = {"rms"} if is_rms else set()
+        short = [f"d{name[0]}" for name in wants]
+        weight = (count - 1,) * ("weight" in given)
+        statistics = tuple(range(2, 2 + len(_statistics(kind))))
+        steps = []
+        if kind == "batch_norm":
+            flags |= {*short, *(("row_w",) if weight else ()), *(("fixed",) if is_fixed else ())}
+            operands = (0, 1, *statistics, *weight, *range(count, count + 1 + len(short)))
+            return _step(engine, views, "norm_backward", flags, geometry, spreads, operands).plan
+        if x.size:
+            operands = (0, 1, *weight, *statistics, count)
+            own = flags | ({"w"} if weight else set())
+            steps.append(_step(engine, views, "norm_backward", own, geometry, spreads, operands))
+        if wants:
+            kept = frozenset(range(len(geometry.shape))) - set(geometry.parameter_axes)
+            turned = geometry._replace(row_axes=kept)
+            operands = (0, 1, *statistics, *range(count + 1, count + 1 + len(short)))
+            own = flags | set(short)
+            steps.append(_step(engine, views, "affine_backward", own, turned, spreads, operands))
+        return Steps(steps) if len(steps) > 1 else steps[0].plan if not wants else Steps(steps)
+
+    return Invocation(
+        inputs=tuple(inputs),
+        names=tuple(labels),
+        shape=shape,
+        dtype=dtype,
+        plan=plan,
+        flop=flop_of(shape, 32),
+        out=arguments.out,
+        out_name="out (grad_input)",
+        more=more,
+    )
+
+
+def _step(
+    engine: Engine,
+    views: Sequence[View],
+    name: str,
+    flags: set[str],
+    geometry: NormAxes,
+    spreads: Mapping[str, Spread],
+    operands: tuple[int, ...],
+) -> Step:
+    chosen = [views[k] for k in operands]
+    plan = make_rows(
+        engine, chosen, name, frozenset(flags), geometry.shape, geometry.row_axes, spreads
+    )
+    return Step(plan, operands)
+
+
+_BACKWARD = Operation("normalisation_backward", _normalise_backward)
+
+
+def backward(
+    kind: str,
+    arrays: Sequence[Any],
+    argument: Any,
+    statistics: Mapping[str, Any],
+    weight: Any,
+    bias: Any,
+    out: Any,
+    place: Mapping[str, Any],
+    *,
+    is_fixed: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of input, weight and bias, ``None`` where there is no such parameter."""
+    names, given = [*statistics], [*statistics.values()]
+    wants = [n for n, p in (("weight", weight), ("bias", bias)) if p is not None and p is not False]
+    if weight is not None:
+        names.append("weight")
+        given.append(weight)
+    options = (kind, hashable(argument), is_fixed, tuple(names), tuple(wants))
+    if out is not None and (not isinstance(out, tuple) or len(out) != 3):
+        error = ArgumentError if isinstance(out, tuple) else ArgumentTypeError
+        raise error(
+            f"out is {shown(out)}; a tuple of the arrays for the gradients of input, weight and "
+            "bias would do, each of them or None"
+        )
+    if out is not None:
+        chosen = [out[0], *(out[1 + ("weight", "bias").index(name)] for name in wants)]
+        out = tuple(chosen) if wants else chosen[0]
+    found = _BACKWARD.call((*arrays, *given), options, out, (), **place)
+    results = dict(zip(wants, found[1:], strict=True)) if wants else {}
+    return found[0] if wants else found, results.get("weight"), results.get("bias")
+
+
+Place = dict[str, Any]
+
+
+def place_of(
+    engine: Engine | None, queue: cl.CommandQueue | None, wait_for: Sequence[cl.Event] | None
+) -> Place:
+    """Where a call runs, as keywords."""
+    return {"engine": engine, "queue": queue, "wait_for": wait_for}

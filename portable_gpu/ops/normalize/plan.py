@@ -1,0 +1,161 @@
+"""Plans of calls on rows, and the variants among which a call chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.ops.normalize.kernels import RowsKernel, kernel_of, without_parts
+from portable_gpu.ops.normalize.problem import RowProblem
+from portable_gpu.ops.variant import Variant, bind_best, by_rule
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.table import TuningTable
+
+_FLOP = 4  # of an element, about
+
+
+class RowsPlan(Plan):
+    """A program on rows, bound to extents and strides.
+
+    Its operands are those of the program.
+
+    Attributes:
+        kernel: The kernels, and the partition of the rows.
+    """
+
+    def __init__(self, engine: Engine, kernel: RowsKernel) -> None:
+        """Build the kernels.
+
+        Raises:
+            BuildError: The driver refused one.
+        """
+        self.kernel, problem = kernel, kernel.problem
+        self.flop, self.bytes = _FLOP * problem.rows * problem.count, problem.bytes
+        self.workspace_bytes = kernel.partial_bytes
+        p, target = problem.program, engine.target
+        on_cpu, parts = target.is_cpu, kernel.kernel_parts
+        buffers = [f"{name}_in" for name in p.operands]
+        self._launches = [
+            engine.programs.launch(
+                kernel.specialization(target, part),
+                "normalize_cpu_rows" if on_cpu else "normalize_rows",
+                _constants(kernel),
+                [*buffers, *["partial"] * (part != "whole")],
+                [f"{name}_offset" for name in p.operands],
+                (kernel.groups * kernel.group,),
+                (kernel.group,),
+            )
+            for part in parts
+        ]
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
+        if self.workspace_bytes:
+            buffers = (*buffers, state.workspace(self.workspace_bytes))
+        event: cl.Event | None = None
+        for launch in self._launches:
+            event = launch(state, buffers, offsets, wait_for)
+            wait_for = state.after(event)
+        return event
+
+
+def make_plan(engine: Engine, problem: RowProblem) -> Plan:
+    """Build the plan of a problem with elements.
+
+    Raises:
+        BuildError: The driver refused a kernel.
+    """
+    return bind_best(engine, variants(problem, engine.target, engine.table))
+
+
+def variants(problem: RowProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """Every way to compute a problem; a rule prefers parts where there are few long rows."""
+    kernel = kernel_of(problem, target, table)
+    costs = DeviceCosts.of("device", target)
+    if kernel.parts == 1:
+        return [_variant(kernel, target)]
+    whole = _variant(without_parts(kernel), target)
+    return by_rule("few long rows", [_variant(kernel, target)], [whole], costs)
+
+
+def _variant(kernel: RowsKernel, target: Target) -> Variant:
+    problem, costs = kernel.problem, DeviceCosts.of("device", target)
+    name = "across" if kernel.across else "along"
+    name += ", parts" if kernel.parts > 1 else ""
+    units = target.compute_units
+    return Variant(
+        path=name,
+        name=name,
+        kind=name,
+        estimate=problem.bytes / (costs.bandwidth * min(units, max(1, kernel.groups))),
+        launches=len(kernel.kernel_parts),
+        why=_why(kernel),
+        texts=lambda: [kernel.specialization(target, part) for part in kernel.kernel_parts],
+        bind=partial(RowsPlan, kernel=kernel),
+        policy=kernel.row.policy,
+        origin=kernel.row.origin,
+        evidence=kernel.row.evidence,
+        details={
+            "groups": kernel.groups,
+            "group size": kernel.group,
+            "lanes of a row": kernel.lanes,
+            "vector": kernel.vector,
+            "parts of a row": kernel.parts,
+            "reads": 1 if kernel.keeps else 2,
+        },
+    )
+
+
+def _why(kernel: RowsKernel) -> str:
+    problem = kernel.problem
+    why = (
+        "neighbouring elements are of neighbouring rows"
+        if kernel.across
+        else "the elements of a row are neighbours"
+    )
+    if kernel.parts > 1:
+        return (
+            f"{why}; {problem.rows} rows are few, so groups share each: one kernel folds "
+            f"{kernel.parts} parts of a row, and another one combines them and maps the row"
+        )
+    if kernel.keeps:
+        return f"{why}; {problem.count} of them stay near, so that memory is read once"
+    return f"{why}; a row of {problem.count} is read for the statistic and again for the map"
+
+
+def _constants(kernel: RowsKernel) -> dict[str, Any]:
+    """The kernel's scalars that stay: see ``cl_kernels/normalize/_program.cl.mako``."""
+    problem, p = kernel.problem, kernel.problem.program
+    result: dict[str, Any] = {
+        "rows": problem.rows,
+        "rows_each": kernel.rows_each,
+        "n": max(1, problem.inner.size),
+        "count": problem.count,
+        "parts": kernel.parts,
+        "span": kernel.span,
+    }
+    result |= dict(zip(p.scalars, problem.scalars, strict=True))
+    for kind, axes, names in (
+        ("kept", problem.kept, p.operands),
+        ("outer", problem.outer, p.element_names),
+    ):
+        for k, axis in enumerate(axes):
+            result[f"{kind}{k}_size"] = max(1, axis.size)
+            steps = zip(names, axis.strides, strict=True)
+            result |= {f"{name}_{kind}{k}": step for name, step in steps}
+    steps = zip(p.element_names, problem.inner.strides, strict=True)
+    return result | {f"{name}_stride": step for name, step in steps}

@@ -1,0 +1,87 @@
+"""How the kernels of rows use a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.caches import L2_BYTES
+from portable_gpu.powers_of_two import is_power_of_two
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy, Range
+
+
+@dataclass(frozen=True)
+class RowsPolicy(Policy):
+    """``rows`` and ``cpu_rows``.
+
+    Attributes:
+        group_size: Work-items of a group (1 on a CPU).
+        long_group_size: The same where a group has one long row.
+        vector: Elements of a vector of a CPU.
+        load_bytes: Bytes of a load of a GPU.
+        kept: Elements that a work-item keeps in registers (GPUs).
+        unroll: Vectors of a step of a row that is read twice.
+        side_by_side: Work-items of neighbouring rows, where neighbours have neighbouring rows.
+        cached_bytes: The longest row that is read from the cache for each phase (CPUs).
+        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        grain: Bytes that are worth a work-group of their own (CPUs).
+    """
+
+    group_size: Annotated[int, Range(1, 1024)]
+    long_group_size: Annotated[int, Range(1, 1024)]
+    vector: Annotated[int, Range(1, 16)]
+    load_bytes: Annotated[int, Range(1, 64)]
+    kept: Annotated[int, Range(1, 64)]
+    unroll: Annotated[int, Range(1, 8)]
+    side_by_side: Annotated[int, Range(1, 1024)]
+    cached_bytes: Annotated[int, Range(0, 1 << 18)]
+    groups_per_unit: Annotated[int, Range(1, 1024)]
+    grain: Annotated[int, Range(1, 1 << 30)]
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> RowsPolicy:
+        """CPU: full vectors, rows in the second cache.  GPU: 16-byte loads, 32 elements kept."""
+        if target.is_cpu:
+            width = target.vector_bytes // (8 if elem.real == "double" else 4)
+            return cls(1, 1, max(1, min(16, width)), 16, 1, 4, 1, L2_BYTES // 4, 8, 1 << 15)
+        size = max(target.subgroup_size, min(128, target.max_work_group_size))
+        most = max(target.subgroup_size, min(512, target.max_work_group_size))
+        kept = 16 if elem.real == "double" else 32
+        return cls(size, most, 1, 16, kept, 4, min(32, size), 0, 4, 1 << 15)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """Groups and the elements in flight; on a CPU, what its caches hold."""
+        if target.is_cpu:
+            return {"unroll": (2, 4, 8), "cached_bytes": (1 << 15, 1 << 16, L2_BYTES // 4)}
+        sizes = tuple(n for n in (128, 256, 512, 1024) if n <= target.max_work_group_size)
+        return {
+            "group_size": sizes[:2],
+            "long_group_size": sizes,
+            "kept": (16, 32, 64),
+            "unroll": (2, 4, 8),
+            "groups_per_unit": (2, 4, 8),
+        }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.long_group_size * self.kept, self.group_size, 1
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        groups = self.group_size, self.long_group_size
+        return {
+            "sizes are powers of two": is_power_of_two(
+                *groups, self.vector, self.load_bytes, self.kept, self.unroll, self.side_by_side
+            ),
+            "groups are within the device's limit": max(groups) <= target.max_work_group_size,
+            "groups are multiples of the sub-group": target.is_cpu
+            or not any(size % target.subgroup_size for size in groups),
+            "groups are 1 on the CPU path": max(groups) == 1 or not target.is_cpu,
+            "neighbouring rows are within the group": self.side_by_side <= self.group_size,
+            "local memory holds the accumulators": 4 * max(groups) * 24 <= target.local_mem_size
+            or target.is_cpu,
+        }

@@ -1,0 +1,124 @@
+"""What one call on rows is, apart from how any kernel computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.dtypes import Element, element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.normalize.programs import RowProgram, program
+from portable_gpu.runtime.views import Shape, View
+
+_MOST = 1 << 31  # rows, and elements of a row, which kernels count in 32 bits
+
+
+@dataclass(frozen=True)
+class RowProblem:
+    """One call on rows: the key of its plan.
+
+    Attributes:
+        name, flags: Those of its program.
+        elems: The element types of the operands, in the order of the program.
+        kept: The axes of the rows, the last one running fastest, with the strides of all operands.
+        outer, inner: The axes along a row, with those of the operands that have elements.
+        alignment: A power of two that divides the address of each operand's first element.
+        scalars: The numbers, in the order of the program.
+    """
+
+    name: str
+    flags: frozenset[str]
+    elems: tuple[Element, ...]
+    kept: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
+    inner: Axis
+    alignment: int
+    scalars: tuple[float, ...] = ()
+
+    @property
+    def program(self) -> RowProgram:
+        """What is computed."""
+        return program(self.name, self.flags)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return prod(axis.size for axis in self.kept)
+
+    @property
+    def count(self) -> int:
+        """The elements of a row."""
+        return prod(axis.size for axis in self.outer) * self.inner.size
+
+    @property
+    def real(self) -> str:
+        """The C type of the arithmetic: that of the first operand."""
+        return self.elems[0].real
+
+    @property
+    def bytes(self) -> int:
+        """The least traffic: each operand moved once."""
+        p, total = self.program, 0
+        for k, (name, elem) in enumerate(zip(p.operands, self.elems, strict=True)):
+            axes = [axis for axis in self.kept if axis.strides[k]]
+            size = prod(axis.size for axis in axes)
+            if name in p.element_names:
+                at = p.element_names.index(name)
+                size *= prod(a.size for a in (*self.outer, self.inner) if a.strides[at])
+            total += size * elem.itemsize
+        return total
+
+
+def row_problem(
+    name: str,
+    flags: frozenset[str],
+    shape: Shape,
+    row_axes: frozenset[int],
+    views: Sequence[View],
+    strides: Mapping[str, Shape],
+    scalars: tuple[float, ...],
+    alignment: int,
+) -> RowProblem:
+    """Merge and order the axes of a call.
+
+    Args:
+        name, flags: Those of the program.
+        shape: The shape of its index space.
+        row_axes: The axes along a row.
+        views: Those of the operands, in the order of the program.
+        strides: The strides of each operand along all axes, by name; those of an operand with one
+            value for a row are not used along the row.
+        scalars, alignment: See :class:`RowProblem`.
+
+    Raises:
+        ArgumentError: There are more rows, or more elements of a row, than kernels count.
+    """
+    p = program(name, flags)
+    kept = [
+        Axis(size, tuple(strides[operand][k] for operand in p.operands))
+        for k, size in enumerate(shape)
+        if k not in row_axes
+    ]
+    along = [
+        Axis(size, tuple(strides[operand][k] for operand in p.element_names))
+        for k, size in enumerate(shape)
+        if k in row_axes
+    ]
+    if not p.index:
+        along.sort(key=_by_stride)
+    kept.sort(key=_by_stride)
+    kept = merged(kept) or [Axis(1, (0,) * len(p.operands))]
+    *outer, inner = merged(along) or [Axis(1, (1,) * len(p.element_names))]
+    elems = tuple(element(view.dtype) for view in views)
+    problem = RowProblem(name, flags, elems, tuple(kept), tuple(outer), inner, alignment, scalars)
+    if problem.rows >= _MOST or problem.count >= _MOST:
+        raise ArgumentError(
+            f"{name} of {problem.rows} rows of {problem.count} elements; both below 2^31 would do"
+        )
+    return problem
+
+
+def _by_stride(axis: Axis) -> int:
+    return -abs(axis.strides[0])

@@ -1,0 +1,204 @@
+"""Normalisations and their gradients, against NumPy in double precision."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.runtime.engine import Engine
+
+RNG = np.random.default_rng(8)
+EPS = 1e-5
+
+
+def unit(dtype: Any) -> float:
+    return float(np.finfo(np.float64 if dtype == np.float64 else np.float32).eps)
+
+
+def close(got: Any, want: Any, bound: Any) -> None:
+    """Within a bound in units of the arithmetic's rounding, and one rounding to 16 bits."""
+    got = pg.asnumpy(got)
+    rounded = np.finfo(got.dtype).eps * np.abs(want) if got.dtype == np.float16 else 0
+    assert got.shape == want.shape
+    error = np.abs(got.astype(np.float64) - want)
+    limit = unit(got.dtype) * bound + rounded + (1e-7 if got.dtype == np.float16 else 1e-30)
+    assert (error <= limit).all(), float((error / limit).max())
+
+
+class Reference:
+    """A normalisation in double precision: x and parameters as arrays of the index space."""
+
+    def __init__(self, x: Any, axes: tuple[int, ...], w: Any, b: Any, centred: bool = True) -> None:
+        self.x, self.axes, self.w, self.b = x.astype(np.float64), axes, w, b
+        self.count = int(np.prod([x.shape[axis] for axis in axes]))
+        self.mean = self.x.mean(axis=axes, keepdims=True) if centred else 0 * self.x[:1]
+        if not centred:
+            self.mean = np.zeros([1 if k in axes else n for k, n in enumerate(x.shape)])
+        self.var = ((self.x - self.mean) ** 2).mean(axis=axes, keepdims=True)
+        self.rstd, self.centred = 1 / np.sqrt(self.var + EPS), centred
+        self.hat = (self.x - self.mean) * self.rstd
+        self.y = self.hat * w + b
+
+    def gradients(self, dy: Any, parameter_axes: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
+        """The gradients by x, weight and bias, and the size of the terms of the first one."""
+        dy = dy.astype(np.float64)
+        g, mean = dy * self.w, {"axis": self.axes, "keepdims": True}
+        dx = g - self.hat * (g * self.hat).mean(**mean) - (g.mean(**mean) if self.centred else 0)
+        size = np.abs(g) + np.abs(self.hat) * np.abs(g * self.hat).mean(**mean)
+        size = (size + np.abs(g).mean(**mean)) * self.rstd
+        rest = tuple(k for k in range(dy.ndim) if k not in parameter_axes)
+        return self.rstd * dx, (dy * self.hat).sum(axis=rest), dy.sum(axis=rest), size
+
+
+def far(reference: Reference, dtype: Any) -> Any:
+    """Bounds of y: those of the mean, of the variance, and of the element itself."""
+    terms = reference.count + 30
+    lost = (np.abs(reference.x).max() + 1) * reference.rstd * np.abs(reference.w)
+    return terms * lost + terms * np.abs(reference.hat * reference.w) + np.abs(reference.b)
+
+
+def check_gradients(reference: Reference, dy: Any, got: Any, axes: tuple[int, ...]) -> None:
+    dx, dw, db, size = reference.gradients(dy, axes)
+    terms = reference.count + 40
+    lost = 1 + (np.abs(reference.x).max() + 1) * reference.rstd
+    close(got[0], dx, terms * size * lost)
+    many = dy.size
+    close(
+        got[1].reshape(-1), dw.reshape(-1), many * float(np.abs(dy).max()) * 6.0 * float(lost.max())
+    )
+    if got[2] is not None:
+        close(got[2].reshape(-1), db.reshape(-1), many * np.abs(dy).max())
+
+
+def strided(array: Any, rng: random.Random) -> Any:
+    """The same values: as they are, with reversed axes, stepped, or channels last."""
+    kind = rng.randrange(4)
+    if kind == 1:
+        return np.asfortranarray(array)
+    if kind == 2:
+        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    if kind == 3 and array.ndim > 2:
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
+    return array
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_layer_and_rms(engine: Engine, dtype: type) -> None:
+    rng = random.Random(f"layer {dtype}")
+    for turn in range(6 if dtype is np.float32 else 2):
+        shape = (rng.choice((1, 3, 40)), rng.choice((1, 5)), rng.choice((1, 8, 50, 1025)))
+        k = rng.choice((1, 2)) if turn else 1
+        ends = shape[-k:]
+        x = strided((RNG.standard_normal(shape) + 3).astype(dtype), rng)
+        dy = strided(RNG.standard_normal(shape).astype(dtype), rng)
+        w, b = (RNG.standard_normal(ends).astype(dtype) for _ in range(2))
+        axes = tuple(range(3 - k, 3))
+        want = Reference(x, axes, w.astype(np.float64), b.astype(np.float64))
+        y, mean, rstd = pg.nn.native_layer_norm(x, ends, w, b, engine=engine)
+        close(y, want.y, far(want, dtype))
+        assert mean.shape == (*shape[:-k], *(1,) * k)
+        np.testing.assert_array_equal(pg.nn.layer_norm(x, ends, w, b, engine=engine), y)
+        got = pg.nn.layer_norm_backward(dy, x, ends, mean, rstd, w, b, engine=engine)
+        check_gradients(want, dy, got, axes)
+        want = Reference(x, axes, w.astype(np.float64), 0, centred=False)
+        y, rstd = pg.nn.native_rms_norm(x, ends, w, EPS, engine=engine)
+        close(y, want.y, far(want, dtype))
+        dx, dw = pg.nn.rms_norm_backward(dy, x, ends, rstd, w, engine=engine)
+        check_gradients(want, dy, (dx, dw, None), axes)
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_groups_and_batches(engine: Engine, dtype: type) -> None:
+    """Channels first and channels last; running statistics; the gradient of fixed statistics."""
+    rng = random.Random(f"groups {dtype}")
+    for _ in range(4 if dtype is np.float32 else 1):
+        shape = (rng.choice((2, 5)), 6, rng.choice((1, 7)), rng.choice((3, 40)))
+        x = strided((RNG.standard_normal(shape) * 2 - 1).astype(dtype), rng)
+        dy = strided(RNG.standard_normal(shape).astype(dtype), rng)
+        w, b = (RNG.standard_normal(6).astype(np.float32) for _ in range(2))
+        groups = rng.choice((1, 2, 6))
+        split = (shape[0], groups, 6 // groups, *shape[2:])
+        wide = [p.astype(np.float64).reshape(1, groups, 6 // groups, 1, 1) for p in (w, b)]
+        want = Reference(x.reshape(split), (2, 3, 4), *wide)
+        y, mean, rstd = pg.nn.native_group_norm(x, groups, w, b, engine=engine)
+        close(y.reshape(split), want.y, far(want, dtype))
+        got = pg.nn.group_norm_backward(dy, x, groups, mean, rstd, w, b, engine=engine)
+        check_gradients(want, dy.reshape(split), (got[0].reshape(split), *got[1:]), (1, 2))
+        wide = [p.astype(np.float64).reshape(1, 6, 1, 1) for p in (w, b)]
+        want = Reference(x, (0, 2, 3), *wide)
+        running = [np.full(6, 2, np.float32), np.full(6, 3, np.float32)]
+        y, mean, rstd = pg.nn.native_batch_norm(x, w, b, *running, True, 0.1, EPS, engine=engine)
+        close(y, want.y, far(want, dtype))
+        unbiased = want.var.ravel() * want.count / (want.count - 1)
+        np.testing.assert_allclose(running[0], 1.8 + 0.1 * want.mean.ravel(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(running[1], 2.7 + 0.1 * unbiased, rtol=1e-5)
+        got = pg.nn.batch_norm_backward(
+            dy, x, w, None, None, mean, rstd, True, EPS, b, engine=engine
+        )
+        check_gradients(want, dy, got, (1,))
+        y = pg.nn.batch_norm(x, mean, running[1], w, b, engine=engine)
+        scale = 1 / np.sqrt(running[1].astype(np.float64) + EPS)
+        hat = (x - mean.reshape(1, 6, 1, 1).astype(np.float64)) * scale.reshape(1, 6, 1, 1)
+        close(y, hat * wide[0] + wide[1], 20 * (np.abs(hat * wide[0]) + np.abs(wide[1]) + 3))
+        dx, dw, _ = pg.nn.batch_norm_backward(
+            dy, x, w, mean, running[1], None, None, False, EPS, engine=engine
+        )
+        fixed = dy * wide[0] * scale.reshape(1, 6, 1, 1)
+        close(dx, fixed, 20 * np.abs(fixed))
+        close(dw, (dy * hat).sum(axis=(0, 2, 3)), dy.size * 60)
+
+
+def test_large_means_and_long_rows(engine: Engine) -> None:
+    """A variance of 1 about a mean of 10,000; few long rows; the same bits; the device's arrays."""
+    x = (RNG.standard_normal((2, 3, 70_001)) + 1e4).astype(np.float32)
+    want = Reference(x, (0, 2), 1.0, 0.0)
+    y, mean, rstd = pg.nn.native_batch_norm(x, None, None, None, None, True, 0.1, EPS)
+    np.testing.assert_allclose(rstd, want.rstd.ravel(), rtol=1e-3)
+    np.testing.assert_allclose(mean, want.mean.ravel(), rtol=1e-6)
+    on_device = cla.to_device(engine.queue, x)
+    again = pg.nn.native_batch_norm(on_device, None, None, None, None, True, 0.1, EPS)
+    np.testing.assert_array_equal(pg.asnumpy(again[0]), y)
+    running = [cla.to_device(engine.queue, np.ones(3, np.float32)) for _ in range(2)]
+    for _ in range(2):
+        pg.nn.batch_norm(on_device, *running, training=True, momentum=0.5)
+    np.testing.assert_allclose(pg.asnumpy(running[0]), 0.25 + 0.75 * mean, rtol=1e-5)
+    empty = np.zeros((0, 4), np.float32)
+    y, mean, rstd = pg.nn.native_layer_norm(empty, 4, engine=engine)
+    grads = pg.nn.layer_norm_backward(
+        empty, empty, 4, mean, rstd, np.ones(4, np.float32), True, engine=engine
+    )
+    np.testing.assert_array_equal(grads[1], np.zeros(4))
+    np.testing.assert_array_equal(grads[2], np.zeros(4))
+    assert y.shape == grads[0].shape == (0, 4)
+    z = pg.nn.instance_norm(x, engine=engine)
+    np.testing.assert_allclose(z.mean(axis=2), 0, atol=2e-2)
+
+
+def test_wrong_arguments(engine: Engine) -> None:
+    x, five = np.ones((3, 4), np.float32), np.ones(5, np.float32)
+    on: dict[str, Any] = {"engine": engine}
+    for call, error, words in (
+        (lambda: pg.nn.layer_norm(x, 3, **on), ShapeError, "normalized_shape is 3, and the input"),
+        (lambda: pg.nn.layer_norm(x, (4,), five, **on), ShapeError, "weight has shape"),
+        (lambda: pg.nn.layer_norm(x, 4, five[:4].astype(float), **on), DTypeError, "weight is"),
+        (lambda: pg.nn.layer_norm(x, 4, eps=np.nan, **on), ArgumentError, "eps is nan"),
+        (lambda: pg.nn.group_norm(x, 3, **on), ArgumentError, "num_groups is 3, which does not"),
+        (lambda: pg.nn.batch_norm(x, None, five[:4], **on), ArgumentError, "running_mean is None"),
+        (lambda: pg.nn.batch_norm(x[:1], None, None, training=True), ArgumentError, "at least"),
+        (
+            lambda: pg.nn.layer_norm_backward(x, x, 4, five, five, **on),
+            ShapeError, "mean has shape",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            call()
