@@ -26,8 +26,8 @@ from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array, check_output
 from portable_gpu.typing import of_one

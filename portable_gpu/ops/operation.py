@@ -22,13 +22,13 @@ import pyopencl as cl
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.place import Planning, events_of
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.registry import STATE, direct_calls, known_home
 from portable_gpu.runtime.repeat import Key, remember, signature
-from portable_gpu.runtime.report import KernelReport, ReportSpec, reports_of
+from portable_gpu.runtime.report import NO_VALUES, KernelReport, ReportSpec, reports_of
 from portable_gpu.runtime.views import Shape, View, check_no_overlap
 from portable_gpu.targets.precision import require_fp64
 
@@ -247,7 +247,11 @@ def complete(
             )
             operands = [*views, small]
     call.run(plan, operands, invocation.scalars)
-    if not call.is_planned:
+    if call.is_planned:
+        for result in call.results:
+            if isinstance(result, Array) and result is not out:
+                result.reports = (NO_VALUES,)
+    else:
         _look_at_reports(invocation, inputs, call.results, reported)
     # A call that has converted an input, or has read ``out`` in its place, is not like its arrays.
     alike = len(inputs) == len(repeat_arrays) and all(map(is_, inputs, invocation.inputs))

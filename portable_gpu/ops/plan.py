@@ -30,7 +30,8 @@ def plan(
             function; or a function of this library, as ``portable_gpu.fft.rfft``.
         operands, options: Its arguments, any of them by name.  The inputs and the output (``out``,
             ``c`` or ``y``) are of the kind that the plan will be called with; the output is not
-            written.  All else stays as it is given here: numbers, axes, an epilogue, whose arrays
+            written.  A function that makes several calls, as ``linalg.solve``, takes arrays on the
+            device.  All else stays as it is given here: numbers, axes, an epilogue, whose arrays
             each call reads anew.  There is no ``wait_for``: calls of a plan wait for the events of
             their arrays.
         engine, queue: As the function takes them.
@@ -42,7 +43,8 @@ def plan(
         itself is given once, as the output.  It returns what the function would.
 
     Raises:
-        ArgumentError: No such operation, or arguments that it does not take.
+        ArgumentError: No such operation, or arguments that it does not take; or the function makes
+            several calls, and an array is not on the device, or it reads values in between.
         As the function: A dtype, a shape or an option is refused, or a kernel does not build.
 
     Cost: that of the function's first call, except for its kernels.  A call of the plan has less

@@ -11,11 +11,13 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
+from portable_gpu.ops.composed import composed
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import is_number
-from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import check_place
+from portable_gpu.runtime.place import Planning, SeveralCallsError, check_place
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.repeat import signature
 
 #: The names of inputs that need not be arrays yet, and of outputs; other arrays are inputs.
@@ -91,12 +93,17 @@ class PlannedCall:
     def _prepare(self) -> None:
         """Prepare the call, and keep what repeated calls need, except the arrays."""
         planning = Planning(self._engine, self._queue)
-        self._call(self._arguments, planning, None)
-        assert planning.call is not None
         inputs, out = ([self._arguments[n] for n in ns] for ns in (self._inputs, self._outputs))
+        try:
+            self._call(self._arguments, planning, None)
+        except SeveralCallsError:
+            state = self._trace(planning)
+        else:
+            assert planning.call is not None
+            state = planning.call.home
         self._arguments |= dict.fromkeys([*self._inputs, *self._updated, *self._outputs])
         self._kinds = [_kind(array) for array in (*inputs, *out)]
-        self._state = planning.call.home
+        self._state = state
         # A repeated call takes the inputs, the arrays of an epilogue and the output.
         self._extras = planning.arrays[len(inputs) :]
         everything = (*inputs, *self._extras, *out)
@@ -106,6 +113,24 @@ class PlannedCall:
             one is other for one, other in zip(everything, planning.arrays, strict=False)
         )
         self._again = planning.again if same and self._signature is not None else None
+
+    def _trace(self, planning: Planning) -> QueueState:
+        """Prepare a function that makes several calls; return the queue that they run on."""
+        names = [*self._inputs, *self._outputs]
+        arrays = [self._arguments[name] for name in names]
+        for name, array in zip(names, arrays, strict=True):
+            if not isinstance(array, DEVICE_KINDS):
+                raise ArgumentError(
+                    f"{name} is {_kind(array)[0]}; {self._function.__name__} makes several calls, "
+                    "and a plan of it takes arrays on the device (portable_gpu.asarray)"
+                )
+        state = state_for(arrays, self._engine, self._queue)
+        out = self._outputs[0] if self._outputs else None
+        planning.again, constants = composed(
+            self._function, self._unnamed, self._arguments, self._inputs, out, state
+        )
+        planning.arrays = (*arrays[: len(self._inputs)], *constants)
+        return state
 
     def __call__(self, *operands: Any) -> Any:
         """Run the operation on the given arrays.

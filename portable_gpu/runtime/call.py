@@ -7,7 +7,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -15,7 +15,13 @@ import pyopencl as cl
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.array import DEVICE_KINDS, LentArray
 from portable_gpu.runtime.host_arrays import new_host_array
-from portable_gpu.runtime.place import check_events, check_place, events_of
+from portable_gpu.runtime.place import (
+    Planning,
+    SeveralCallsError,
+    check_events,
+    check_place,
+    events_of,
+)
 from portable_gpu.runtime.queue_state import release_ended
 from portable_gpu.runtime.registry import queue_for, state_for
 from portable_gpu.runtime.views import (
@@ -36,24 +42,21 @@ if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
     from portable_gpu.runtime.plan import Plan
     from portable_gpu.runtime.queue_state import QueueState
-    from portable_gpu.runtime.repeat import Repeat
 
 
-class Planning:
-    """Replaces ``engine=`` in a call that is prepared and not run, and receives the results.
+class TracedCall(NamedTuple):
+    """A call of a function that is planned by a trace of its calls: see :meth:`Call.run`."""
 
-    Attributes:
-        engine, queue: The engine and the queue that calls will run on.
-        call: The prepared call.
-        arrays: The inputs of the call, in the order in which ``again`` takes other arrays.
-        again: Repeats the call on other arrays; ``None`` if each call must check its arrays.
-    """
+    call: Call
+    plan: Plan
+    views: Sequence[View]
+    scalars: tuple[Any, ...]
 
-    def __init__(self, engine: Engine | None, queue: cl.CommandQueue | None) -> None:
-        self.engine, self.queue = engine, queue
-        self.call: Call | None = None
-        self.arrays: tuple[Any, ...] = ()
-        self.again: Repeat | None = None
+    @property
+    def written(self) -> list[Any]:
+        """The memory that the call writes."""
+        arrays = (*self.call.results, *self.call._additional_outputs)
+        return [array.base_data for array in arrays]
 
 
 class Call:
@@ -75,6 +78,7 @@ class Call:
         host: Whether all arrays are NumPy arrays.
         engine: The engine that the call runs on.
         wait_for: The events that the first kernel waits for.
+        flop: The operations of the call, if they are known.
         is_small: Whether repetitions of a call on device arrays may run on the calling thread.
         is_planned: Whether the call is only prepared, and nothing is enqueued.
     """
@@ -100,6 +104,8 @@ class Call:
         """
         self.is_planned = isinstance(engine, Planning)
         if isinstance(engine, Planning):
+            if engine.call is not None:
+                raise SeveralCallsError
             engine.call, queue = self, engine.queue
             engine = engine.engine
         check_place(engine, queue)
@@ -116,6 +122,7 @@ class Call:
             with contextlib.suppress(ArgumentError):  # another thread has closed the engine
                 self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
+        self.flop = flop
         self.is_small = (
             bool(on_device)
             and flop is not None
@@ -211,6 +218,9 @@ class Call:
         results = self.results
         result = results[0] if len(results) == 1 else tuple(results)
         if plan is None or self.is_planned:
+            return result
+        if self.state.traced is not None:
+            self.state.traced.append(TracedCall(self, plan, views, scalars))
             return result
         if self.host:
             run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))

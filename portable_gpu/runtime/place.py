@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
@@ -11,9 +11,40 @@ from portable_gpu.errors import ArgumentTypeError, ContextMismatchError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
+if TYPE_CHECKING:
+    from portable_gpu.runtime.call import Call
+    from portable_gpu.runtime.repeat import Repeat
+
+
+class SeveralCallsError(Exception):
+    """A function that is planned as one call makes several."""
+
+
+class Planning:
+    """Replaces ``engine=`` in a call that is prepared and not run, and receives the results.
+
+    Attributes:
+        engine, queue: The engine and the queue that calls will run on.
+        call: The prepared call.
+        arrays: The inputs of the call, in the order in which ``again`` takes other arrays.
+        again: Repeats the call on other arrays; ``None`` if each call must check its arrays.
+    """
+
+    def __init__(self, engine: Engine | None, queue: cl.CommandQueue | None) -> None:
+        self.engine, self.queue = engine, queue
+        self.call: Call | None = None
+        self.arrays: tuple[Any, ...] = ()
+        self.again: Repeat | None = None
+
 
 def check_place(engine: Any, queue: Any) -> None:
-    """Raise ArgumentTypeError unless ``engine`` and ``queue`` are ``None`` or of these types."""
+    """Raise ArgumentTypeError unless ``engine`` and ``queue`` are ``None`` or of these types.
+
+    Raises:
+        SeveralCallsError: A function that makes several calls is planned as one.
+    """
+    if isinstance(engine, Planning):
+        raise SeveralCallsError
     if engine is not None:
         of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None")
     if queue is not None:

@@ -17,6 +17,7 @@ from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, mark
 from portable_gpu.runtime.memory import memory_pool
 
 if TYPE_CHECKING:
+    from portable_gpu.runtime.call import TracedCall
     from portable_gpu.runtime.engine import Engine
     from portable_gpu.runtime.program import Launch
     from portable_gpu.runtime.repeat import Repeat
@@ -57,6 +58,8 @@ class QueueState:
             launches on this queue create events.
         recording: A list to which launches are appended instead of being enqueued: see
             :mod:`portable_gpu.runtime.replay`.  ``None`` for a queue.
+        traced: A list to which calls are appended instead of being run: see
+            :mod:`portable_gpu.ops.composed`.  ``None`` for a queue.
         known: Cached calls; see :mod:`portable_gpu.runtime.repeat`.
         direct: The cached calls on C-ordered NumPy arrays, as functions of the arrays.
         in_flight: Memory of callers that kernels may use, kept alive if an exception is raised
@@ -64,6 +67,7 @@ class QueueState:
     """
 
     recording: list[tuple[Launch, Sequence[Any], tuple[Any, ...]]] | None = None
+    traced: list[TracedCall] | None = None
 
     def __init__(self, engine: Engine, queue: cl.CommandQueue) -> None:
         self.engine = engine

@@ -10,10 +10,11 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.direct import direct_call
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.host_arrays import is_of_python, new_host_array, no_memory
+from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import known_home

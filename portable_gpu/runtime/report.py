@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.layout import Shape
 
 #: Of each matrix: the column at which it was found out, or -1, and bits that say more.
@@ -39,6 +40,10 @@ class KernelReport:
     """The report of one call, which its kernels write, and which is copied at most once.
 
     The object keeps the few bytes of the report alive, but no array of the call.
+
+    Attributes:
+        values: The array that the kernels write; its values in NumPy once they are copied.
+        check_values: A function that raises an error if the values report one.
     """
 
     def __init__(self, array: Any, check_values: Callable[[np.ndarray[Any, Any]], None]) -> None:
@@ -48,12 +53,23 @@ class KernelReport:
             array: Shape (matrices, :data:`FIELDS`), a NumPy array or a device array.
             check_values: A function that raises an error if the values report one.
         """
-        self._values: Any = array
-        self._check_values = check_values
+        self.values: Any = array
+        self.check_values = check_values
 
     def check(self) -> None:
         """Wait for the report, and raise an error if it reports one."""
-        values = self._values
+        values = self.values
         if not isinstance(values, np.ndarray):
-            values = self._values = values.get()
-        self._check_values(values)
+            values = self.values = values.get()
+        self.check_values(values)
+
+
+def _refuse_values(_: np.ndarray[Any, Any]) -> None:
+    raise ArgumentError(
+        "a plan cannot be made of this call: in the middle of its work it reads values of the "
+        "device, as refine='auto' and check='now' do; plan its parts"
+    )
+
+
+#: The report of an array that is only planned, and has no values.
+NO_VALUES = KernelReport(np.empty(0), _refuse_values)

@@ -17,8 +17,8 @@ from portable_gpu.ops.fft.problem import FftProblem, TransformKind
 from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.conversion import converter
-from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array, may_overlap_itself
 

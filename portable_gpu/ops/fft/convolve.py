@@ -16,8 +16,8 @@ from portable_gpu.ops.fft.direct import DirectPlan, DirectProblem
 from portable_gpu.ops.fft.tables import fast_length
 from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, View
 

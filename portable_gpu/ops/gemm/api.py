@@ -21,8 +21,8 @@ from portable_gpu.ops.gemm.skinny.vectors import Transposed
 from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, Shape, View, as_array
 from portable_gpu.typing import inner_product, of_two
