@@ -39,6 +39,12 @@ def cpu(engine: Engine) -> Engine:
     return engine
 
 
+def set_thresholds(monkeypatch: pytest.MonkeyPatch, **values: int) -> None:
+    """Change thresholds of the rules; earlier changes stay."""
+    changed = replace(forms.packed_figures(example_target("cpu")), **values)
+    monkeypatch.setattr(forms, "packed_figures", lambda _: changed)
+
+
 def values(rng: np.random.Generator, shape: Sequence[int], dtype: Any) -> Array:
     dtype = np.dtype(dtype)
     if dtype.kind in "iu":
@@ -162,11 +168,14 @@ def test_edges_of_tiles(
     cpu: Engine, dtype: Any, forced: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes around the register tile and the depth, by slabs and by one work-item."""
-    monkeypatch.setattr(forms, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
-    monkeypatch.setattr(forms, "LONE_FLOP", 0)
-    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
-    monkeypatch.setattr(forms, "SLAB_USES", 0)  # reading in place has tests of its own
-    monkeypatch.setattr(forms, "WHOLE_USES", 0)
+    set_thresholds(
+        monkeypatch,
+        serial_flop=0 if forced == "parallel" else 1 << 40,
+        lone_flop=0,
+        strip_flop=0,
+        slab_uses=0,  # reading in place has tests of its own
+        whole_uses=0,
+    )
     policy = PackedPolicy.default(cpu.target, element(dtype))
     monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: self)
     rng = np.random.default_rng(2)
@@ -196,9 +205,7 @@ def test_tiny(cpu: Engine, shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.tiny
 def test_tiny_in_parallel(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(forms, "LONE_FLOP", 0)
-    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    set_thresholds(monkeypatch, serial_flop=0, lone_flop=0, strip_flop=0)
     rng = np.random.default_rng(4)
     a, b = values(rng, (14, 9), np.float32), values(rng, (9, 35), np.float32)
     run_and_check(cpu, laid_out(a, "F"), laid_out(b, "F"), np.float32, 2, 3)
@@ -237,12 +244,12 @@ def test_operands_of_few_tiles_are_read_in_place(
     forced: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forms, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
-    monkeypatch.setattr(forms, "LONE_FLOP", 0)
-    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    set_thresholds(
+        monkeypatch, serial_flop=0 if forced == "parallel" else 1 << 40, lone_flop=0, strip_flop=0
+    )
     for module in (forms, policy):
         monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 30)
-    monkeypatch.setattr(forms, "WHOLE_USES", 1 << 30)
+    set_thresholds(monkeypatch, whole_uses=1 << 30)
     m, n, k = shape
     rng = np.random.default_rng(6)
     a = laid_out(values(rng, (m, k), np.float32), layouts[0])
@@ -267,9 +274,7 @@ def test_strips(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Work-items that pack the columns that they multiply, of one product and of a batch."""
-    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(forms, "LONE_FLOP", 0)
-    monkeypatch.setattr(forms, "WHOLE_USES", 0)
+    set_thresholds(monkeypatch, serial_flop=0, lone_flop=0, whole_uses=0)
     tile = PackedPolicy.of_tile(4, 6, 2, element(dtype))
     monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: tile)
     m, n, k = shape
@@ -292,9 +297,7 @@ def test_deep_products_split_k(cpu: Engine, dtype: Any) -> None:
 
 def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORKSPACE", 3 * 40_000)
-    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(forms, "LONE_FLOP", 0)
-    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    set_thresholds(monkeypatch, serial_flop=0, lone_flop=0, strip_flop=0)
     rng = np.random.default_rng(9)
     for shape in ((), (3,)):
         a, b = values(rng, (*shape, 130, 700), np.float32), values(rng, (700, 170), np.float32)
@@ -308,9 +311,7 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("forced", ["parallel", "whole"])
 def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(forms, "LONE_FLOP", 0)
-    monkeypatch.setattr(forms, "STRIP_FLOP", 0)
+    set_thresholds(monkeypatch, serial_flop=0, lone_flop=0, strip_flop=0)
     for module in (forms, policy):
         monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 20)
     rng = np.random.default_rng(10)

@@ -6,7 +6,7 @@ The constants were measured: see docs/experiments/fft.md, "Constants".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lcm, log2
 
@@ -19,42 +19,70 @@ from portable_gpu.ops.fft.shape import FftStage, GroupShape, LocalLayout
 from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
 from portable_gpu.targets import Target
+from portable_gpu.tuning.figures import Figures
 
-#: A source or target of which neighbours access fewer adjacent bytes than this is staged through
-#: local memory, if it has more bytes than ``_MIN_STAGED_BYTES`` for each compute unit.
-_MIN_ADJACENT_BYTES, _MIN_STAGED_BYTES = 64, 4096
-#: Real lines are transformed as complex lines of half the length if work-items access this number
-#: of adjacent bytes; or, if there are few numbers, from this length on.
-_PACKED_BYTES, _PACKED_LENGTH = 2048, 2048
-#: Registers of a work-item in addition to those of its numbers, with AMD's and NVIDIA's compilers;
-#: and those for twiddle factors between two passes.  Odd radices take twice the registers of the
-#: numbers, and 4 more.
-_EXTRA_REGISTERS, _TWIDDLE_REGISTERS = 28, 20
-#: The largest prime radix for which that holds: 37 numbers of complex64 take 167 registers in all.
+#: The largest prime radix for which odd radices take twice the registers of the numbers, and 4
+#: more: 37 numbers of complex64 take 167 registers in all.
 _SMALL_PRIMES = 13
-#: The part of the compute units that should have a group; and that part if more groups would mean
-#: adjacent columns of less than a sector.
-_BUSY, _BUSY_FEW_COLUMNS = 0.75, 0.35
-#: Groups hold twice as many adjacent columns if these do not start at a sector, as long as a group
-#: then has at most this part of the largest number of work-items.
-_MAX_UNALIGNED_GROUP = 0.5
 #: The largest radix; and the largest radix of transforms in single precision that would otherwise
 #: have this number of stages, for which a work-item holds more numbers.
 _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
-#: The radix and the numbers of a work-item with fewer numbers: if there are at most ``_FEW``
-#: numbers for each compute unit, and in double precision if rows are adjacent.
-_SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
-#: Between these lengths, too, a work-item has fewer numbers, if rows are adjacent.
-_SHORT = 16, 256
-#: Numbers of a work-item with butterflies of large primes: the first for which at least this part
-#: of the lanes is used.
-_PRIME_ITEMS, _MIN_USED_LANES = (40, 32), 0.8
-#: Cyclic convolutions by large primes are not used below this length if there are at most this
-#: number of numbers for each compute unit: their latency is longer than that of a chirp
-#: convolution.
-_LATENCY_BOUND, _SHORT_PRIME = 4096, 1024
-#: The relative cost of doubling a group of several transforms, compared with that of idle lanes.
-_LARGE_GROUP = 0.08
+#: The radix and the numbers of a work-item with fewer numbers: if there are few numbers for each
+#: compute unit, and in double precision if rows are adjacent.
+_SMALL_RADIX, _SMALL_ITEM = 8, 13
+#: Numbers of a work-item with butterflies of large primes: the first for which enough lanes are
+#: used.
+_PRIME_ITEMS = 40, 32
+
+
+@dataclass(frozen=True)
+class GroupFigures(Figures):
+    """The thresholds of the rules for the groups of a pass.
+
+    Attributes:
+        adjacent_bytes, staged_bytes: A source or target of which neighbours access fewer adjacent
+            bytes than ``adjacent_bytes`` is staged through local memory, if it has more than
+            ``staged_bytes`` for each compute unit.
+        packed_bytes, packed_length: Real lines are transformed as complex lines of half the length
+            if work-items access this number of adjacent bytes; or, if there are few numbers, from
+            this length on.
+        extra_registers: Registers of a work-item in addition to those of its numbers.
+        twiddle_registers: Those for twiddle factors between two passes.
+        busy: The part of the compute units that should have a group.
+        busy_few_columns: That part if more groups would mean adjacent columns of less than a
+            sector.
+        unaligned_group: Groups hold twice as many adjacent columns if these do not start at a
+            sector, up to this part of the largest number of work-items.
+        few_numbers: Numbers for each compute unit up to which a work-item has fewer of them.
+        short_above, short_below: Between these lengths, too, if rows are adjacent.
+        used_lanes: The part of the lanes that butterflies of large primes should use.
+        latency_numbers, short_prime: Cyclic convolutions by large primes are not used below the
+            length ``short_prime`` if there are at most ``latency_numbers`` for each compute unit:
+            their latency is longer than that of a chirp convolution.
+        doubled_group: The relative cost of doubling a group of several transforms, compared with
+            that of idle lanes.
+    """
+
+    adjacent_bytes: int
+    staged_bytes: int
+    packed_bytes: int
+    packed_length: int
+    extra_registers: int
+    twiddle_registers: int
+    busy: float
+    busy_few_columns: float
+    unaligned_group: float
+    few_numbers: int
+    short_above: int
+    short_below: int
+    used_lanes: float
+    latency_numbers: int
+    short_prime: int
+    doubled_group: float
+
+
+def _figures(target: Target) -> GroupFigures:
+    return GroupFigures.of("fft groups", target)
 
 
 def group_shape(
@@ -71,6 +99,7 @@ def group_shape(
         pass_, policy, target: The pass, its policy, and the device.
         group: The number of work-items of a group, if another pass of the launch requires it.
     """
+    figures = _figures(target)
     across = _across(pass_.source), _across(pass_.target)
     options = _register_options(pass_, any(across), policy, target)
     length = _stage_length(pass_, policy, target)
@@ -90,7 +119,9 @@ def group_shape(
     min_slots = 1 if may_be_single else sector
     while slots > min_slots and slots * items > target.subgroup_size:
         small = 2 * slots * items <= target.max_work_group_size
-        busy_part = _BUSY_FEW_COLUMNS if any(across) and slots <= sector and small else _BUSY
+        busy_part = (
+            figures.busy_few_columns if any(across) and slots <= sector and small else figures.busy
+        )
         if pass_.count // (slots * pass_.planes) >= busy_part * target.compute_units:
             break
         slots //= 2
@@ -109,6 +140,7 @@ def _transforms_per_group(items: int, policy: GroupFftPolicy, target: Target) ->
     It is one if a transform has many work-items.  Else a group has half to twice the size of the
     policy, such that few lanes idle and the group is small.
     """
+    figures = _figures(target)
     if 2 * items >= policy.group:
         return max(1, policy.group // items)
     lanes = target.subgroup_size
@@ -116,7 +148,7 @@ def _transforms_per_group(items: int, policy: GroupFftPolicy, target: Target) ->
     def worth(slots: int) -> float:
         group = slots * items
         idle = -(-group // lanes) * lanes / group
-        return idle * (1 + _LARGE_GROUP * log2(group / lanes))
+        return idle * (1 + figures.doubled_group * log2(group / lanes))
 
     powers = (1 << bit for bit in range(policy.group.bit_length() + 1))
     return min((s for s in powers if policy.group <= 2 * s * items <= 4 * policy.group), key=worth)
@@ -180,8 +212,12 @@ def _fused_shapes(
 
 def _stage_length(pass_: Pass, policy: GroupFftPolicy, target: Target) -> int:
     """Return :meth:`PassLimits.stage_length`; small problems avoid large primes in it."""
+    figures = _figures(target)
     limits = policy.pass_limits
-    if pass_.n < _SHORT_PRIME and pass_.count * pass_.n <= _LATENCY_BOUND * target.compute_units:
+    if (
+        pass_.n < figures.short_prime
+        and pass_.count * pass_.n <= figures.latency_numbers * target.compute_units
+    ):
         few = replace(
             limits, max_cyclic_prime=min(limits.max_cyclic_prime, _SMALL_PRIMES)
         ).stage_length(pass_.n)
@@ -199,18 +235,19 @@ def _register_options(
     pass_: Pass, across: bool, policy: GroupFftPolicy, target: Target
 ) -> list[tuple[int, int]]:
     """List the numbers of a work-item and the largest radix: the best first, then fallbacks."""
+    figures = _figures(target)
     length = _stage_length(pass_, policy, target)
     options = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     group = target.max_work_group_size
-    if _SHORT[0] < length < _SHORT[1] and length == pass_.n and not across:
+    if figures.short_above < length < figures.short_below and length == pass_.n and not across:
         return [(_SMALL_ITEM, _SMALL_RADIX), *options]
     if largest_prime(length) > _SMALL_PRIMES:
         lanes = target.subgroup_size
         for numbers in _PRIME_ITEMS:
             items = spread(length, numbers, _RADIX, group)[1]
-            if items >= _MIN_USED_LANES * -(-items // lanes) * lanes:
+            if items >= figures.used_lanes * -(-items // lanes) * lanes:
                 return [(numbers, _RADIX), *options]
-    if pass_.count * length <= _FEW * target.compute_units or (
+    if pass_.count * length <= figures.few_numbers * target.compute_units or (
         pass_.real.needs_fp64 and not across
     ):
         options.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
@@ -227,7 +264,8 @@ def uses_half_the_registers(shape: GroupShape, pass_: Pass, target: Target) -> b
 
 def limits_unit_to_one_group(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     """Whether the registers of a compute unit hold only one group."""
-    words = 2 * shape.held * pass_.real.itemsize // 4 + 2 * _EXTRA_REGISTERS
+    figures = _figures(target)
+    words = 2 * shape.held * pass_.real.itemsize // 4 + 2 * figures.extra_registers
     return shape.group * words > target.simds * target.subgroup_size * min(
         target.resident_registers, 254
     )
@@ -235,16 +273,17 @@ def limits_unit_to_one_group(shape: GroupShape, pass_: Pass, target: Target) -> 
 
 def _fits(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     """Whether work-items, local memory and registers of the device suffice for a group."""
+    figures = _figures(target)
     words = pass_.real.itemsize // 4
     odd = not is_power_of_two(*(stage.radix for stage in shape.stages))
     extra = (
-        _EXTRA_REGISTERS
+        figures.extra_registers
         + (2 * shape.held + 4 if odd else 0)
-        + (_TWIDDLE_REGISTERS if pass_.whole or pass_.target.form == "split" else 0)
+        + (figures.twiddle_registers if pass_.whole or pass_.target.form == "split" else 0)
     )
     prime = max(largest_prime(stage.radix) for stage in shape.stages)
     if prime > _SMALL_PRIMES:
-        extra = _EXTRA_REGISTERS + 7 * prime // 4
+        extra = figures.extra_registers + 7 * prime // 4
     needed = words * (2 * shape.held + extra)
     on_simd = -(-shape.group // (target.simds * target.subgroup_size))
     available = min(target.registers, 2 * target.resident_registers // on_simd)
@@ -259,11 +298,12 @@ def _slots_for_sectors(
     side: PassOperand, across: bool, pass_: Pass, items: int, policy: GroupFftPolicy, target: Target
 ) -> int:
     """The transforms that fill memory sectors; twice that if rows do not start at a sector."""
+    figures = _figures(target)
     if not across:
         return 1
     slots = max(1, policy.beside * 2 // (side.rendered.components * pass_.planes))
     unaligned = side.row * side.rendered.components * pass_.real.itemsize % target.sector_bytes
-    fits = 2 * slots * items <= _MAX_UNALIGNED_GROUP * target.max_work_group_size
+    fits = 2 * slots * items <= figures.unaligned_group * target.max_work_group_size
     return 2 * slots if unaligned and fits else slots
 
 
@@ -335,9 +375,10 @@ def _shape(
 
 def _accesses_short_runs(pass_: Pass, items: int, target: Target) -> bool:
     """Whether neighbours access few adjacent bytes, and there are enough numbers to stage them."""
+    figures = _figures(target)
     pair = 2 * pass_.real.itemsize
-    few = pass_.count * pass_.n * pair <= _MIN_STAGED_BYTES * target.compute_units
-    return not few and items * pair < min(_MIN_ADJACENT_BYTES, pass_.n * pair)
+    few = pass_.count * pass_.n * pair <= figures.staged_bytes * target.compute_units
+    return not few and items * pair < min(figures.adjacent_bytes, pass_.n * pair)
 
 
 def _stages(
@@ -407,6 +448,7 @@ def real_as_complex(pass_: Pass, policy: GroupFftPolicy, target: Target) -> Pass
     Results are then stored from registers.  It is used if work-items write enough adjacent numbers;
     or if there are few numbers, and lines are long or each is held by one work-item.
     """
+    figures = _figures(target)
     n, source, result = pass_.n, pass_.source, pass_.target
     forms = source.form, result.form, source.factor, result.factor
     whole = source.row == 1 and source.rows >= n and source.limit >= n and not source.limit_row
@@ -421,9 +463,9 @@ def real_as_complex(pass_: Pass, policy: GroupFftPolicy, target: Target) -> Pass
         target=replace(result, form="split"),
     )
     shape = group_shape(half, policy, target)
-    few = half.count * half.n <= _FEW * target.compute_units
-    few = few and (shape.items == 1 or n >= _PACKED_LENGTH)
-    is_better = few or shape.items * 2 * pass_.real.itemsize >= _PACKED_BYTES
+    few = half.count * half.n <= figures.few_numbers * target.compute_units
+    few = few and (shape.items == 1 or n >= figures.packed_length)
+    is_better = few or shape.items * 2 * pass_.real.itemsize >= figures.packed_bytes
     short = _accesses_short_runs(half, shape.items, target)
     if not is_better or short or shape.held > policy.item:
         return pass_

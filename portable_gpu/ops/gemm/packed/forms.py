@@ -13,28 +13,46 @@ from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped, stride_waste
+from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
-#: An operand that is used by no more tiles than this is read where it lies: in slabs (packing
-#: costs a pass over memory), and where one work-item makes whole products (a pass over the cache).
-SLAB_USES = 2
-WHOLE_USES = 8
-#: Steps of k from which on what is packed counts for more than how C is stored.
-LONG_K = 100
-#: Below this much work for each compute unit nothing is packed that need not be: it costs a launch.
-LONE_FLOP = 8_000_000
-#: Below this much work of float32 for each compute unit, and from so many steps of k on, each
-#: work-item packs the columns that it multiplies: a launch that packs costs more.  So many strips
-#: for each compute unit are shared out evenly.
-STRIP_FLOP = 20_000_000
-STRIP_STEPS = 32
-STRIPS = 8
-#: Below this much work a second thread costs more to wake than it saves.
-SERIAL_FLOP = 3_000_000
-#: Multiply-adds of a product that is called tiny: a second thread is not worth waking.
-TINY = SERIAL_FLOP // 2
+#: Multiply-adds of a product of the shape class ``tiny``.
+TINY = 1_500_000
 #: Sides of a product that differ by this factor make it deep, tall or wide.
 OBLONG = 4
+
+
+@dataclass(frozen=True)
+class PackedFigures(Figures):
+    """The thresholds of the rules for packed products.
+
+    Attributes:
+        slab_uses, whole_uses: An operand that is used by no more tiles than this is read where it
+            is: in slabs (packing costs a pass over memory), and if one work-item computes whole
+            products (a pass over the cache).
+        long_k: Steps of k from which on it counts more what is packed than how C is stored.
+        lone_flop: Flop for each compute unit up to which nothing is packed that need not be: it
+            costs a launch.
+        strip_flop, strip_steps: Up to this many flop of float32 for each compute unit, and from
+            this many steps of k on, each work-item packs the columns that it multiplies, because a
+            launch that packs costs more.
+        strips: Strips for each compute unit, which divide the work evenly.
+        serial_flop: Flop up to which it costs more to wake a second thread than it saves.
+    """
+
+    slab_uses: int
+    whole_uses: int
+    long_k: int
+    lone_flop: int
+    strip_flop: int
+    strip_steps: int
+    strips: int
+    serial_flop: int
+
+
+def packed_figures(target: Target) -> PackedFigures:
+    """The thresholds of a target."""
+    return PackedFigures.of("gemm packed", target)
 
 
 def shape_class(problem: GemmProblem) -> str:
@@ -91,13 +109,12 @@ class PackedForm:
 def preferred_form(problem: GemmProblem, target: Target, table: TuningTable) -> PackedForm:
     """Return the form that the rules prefer, by the policy, the extents and the strides."""
     row = row_of(problem, target, table)
-    transposed = prefers_transpose(problem, row.policy, target.compute_units)
+    transposed = prefers_transpose(problem, row.policy, target)
     core = problem.transpose() if transposed else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
-    units = target.compute_units
-    whole = takes_whole(core, policy, units)
-    a_packed, b_packed = _packs(core, policy, whole, units)
-    strip = 0 if whole else _strip(core, policy, units, b_packed)
+    whole = takes_whole(core, policy, target)
+    a_packed, b_packed = _packs(core, policy, whole, target)
+    strip = 0 if whole else _strip(core, policy, target, b_packed)
     if strip:
         whole, a_packed, b_packed = True, False, True
     return PackedForm(
@@ -120,7 +137,7 @@ def packed_forms(problem: GemmProblem, target: Target, table: TuningTable) -> It
             yield PackedForm(
                 policy, transposed, whole, a_packed, b_packed, 0, row.origin, row.evidence
             )
-        strip = strip_of(core, policy, target.compute_units)
+        strip = strip_of(core, policy, target)
         if _fits_strips(core, policy, strip):
             yield PackedForm(policy, transposed, True, False, True, strip, row.origin, row.evidence)
 
@@ -140,12 +157,15 @@ def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> PolicyRo
     return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
 
 
-def _packs(core: GemmProblem, policy: PackedPolicy, whole: bool, units: int) -> tuple[bool, bool]:
+def _packs(
+    core: GemmProblem, policy: PackedPolicy, whole: bool, target: Target
+) -> tuple[bool, bool]:
     """Whether it pays to pack A, and B: by how many tiles each is used."""
+    figures, units = packed_figures(target), target.compute_units
     a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
-    if a_fits and b_fits and not whole and core.flop <= LONE_FLOP * units:
+    if a_fits and b_fits and not whole and core.flop <= figures.lone_flop * units:
         return False, False
-    uses = WHOLE_USES if whole else SLAB_USES
+    uses = figures.whole_uses if whole else figures.slab_uses
     panels_a, panels_b = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
     a_packed = panels_b > uses and not _reads_rows(core, policy)
     return a_packed or not a_fits, panels_a > uses or not b_fits
@@ -179,9 +199,10 @@ def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
     return max(64, lanes * core.k * core.compute.itemsize)
 
 
-def strip_of(core: GemmProblem, policy: PackedPolicy, units: int) -> int:
-    """Panels of columns in each strip, where :data:`STRIPS` for each compute unit are wanted."""
-    wanted = max(1, STRIPS * units // core.batch_size)
+def strip_of(core: GemmProblem, policy: PackedPolicy, target: Target) -> int:
+    """Panels of columns in each strip, where a number of strips for each compute unit is wanted."""
+    figures, units = packed_figures(target), target.compute_units
+    wanted = max(1, figures.strips * units // core.batch_size)
     return max(1, -(-core.n // policy.item_n) // wanted)
 
 
@@ -191,18 +212,19 @@ def _fits_strips(core: GemmProblem, policy: PackedPolicy, strip: int) -> bool:
     return in_place(core.a, core.compute) and near <= L2_BYTES
 
 
-def _strip(core: GemmProblem, policy: PackedPolicy, units: int, b_packed: bool) -> int:
+def _strip(core: GemmProblem, policy: PackedPolicy, target: Target, b_packed: bool) -> int:
     """Panels of each strip if a product had better be cut into strips, else 0.
 
     As for :func:`_reads_rows`, A's rows are few, and not at distances that put them into one set.
     """
-    strip = strip_of(core, policy, units)
+    figures, units = packed_figures(target), target.compute_units
+    strip = strip_of(core, policy, target)
     pitch = max(abs(core.a.row), abs(core.a.col)) * core.a.elem.itemsize
     takes = (
         _fits_strips(core, policy, strip)
-        and (b_packed or core.m > WHOLE_USES * policy.item_m)
-        and core.k >= STRIP_STEPS
-        and core.flop * multiply_adds(core.compute) <= STRIP_FLOP * units
+        and (b_packed or core.m > figures.whole_uses * policy.item_m)
+        and core.k >= figures.strip_steps
+        and core.flop * multiply_adds(core.compute) <= figures.strip_flop * units
         and core.batch_size * -(-core.n // policy.item_n) >= 2 * units
         and policy.item_m <= 8
         and pitch % (2 * PAGE_BYTES) != 0
@@ -210,46 +232,47 @@ def _strip(core: GemmProblem, policy: PackedPolicy, units: int, b_packed: bool) 
     return strip if takes else 0
 
 
-def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:
+def takes_whole(core: GemmProblem, policy: PackedPolicy, target: Target) -> bool:
     """Whether single work-items make whole products."""
-    return whole_bytes(core, policy) <= L2_BYTES and is_item(core, units)
+    return whole_bytes(core, policy) <= L2_BYTES and is_item(core, target)
 
 
-def is_small(problem: GemmProblem) -> bool:
+def is_small(problem: GemmProblem, target: Target) -> bool:
     """Whether one work-item is soon done with all of a product and its batch."""
-    return problem.flop <= SERIAL_FLOP
+    return problem.flop <= packed_figures(target).serial_flop
 
 
-def is_item(problem: GemmProblem, units: int) -> bool:
+def is_item(problem: GemmProblem, target: Target) -> bool:
     """Whether a product is work for one work-item, if it fits the cache."""
-    return is_small(problem) or problem.batch_size >= 4 * units
+    return is_small(problem, target) or problem.batch_size >= 4 * target.compute_units
 
 
-def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) -> bool:
+def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, target: Target) -> bool:
     """Whether ``C^T = B^T A^T`` is the better product.
 
     What decides is an operand that is better read where it lies, on either side; else C's rows
     should be contiguous.
     """
     for item, transposed in ((problem, False), (problem.transpose(), True)):
-        turn = _wide_b_turns(item, policy, units)
+        turn = _wide_b_turns(item, policy, target)
         if turn is not None:
             return turn != transposed
     c = problem.c
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
 
 
-def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, units: int) -> bool | None:
+def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, target: Target) -> bool | None:
     """Whether a B that is wider than A is tall turns the product about; ``None``: it does not say.
 
     Beside few rows of A it is best read where it lies: as B where its own rows are contiguous, else
     as A of the transposed product, whose few columns are soon packed.  One work-item packs B and
     not A, which over a long k had better be the narrower one.
     """
+    figures = packed_figures(target)
     if p.m >= p.n or not in_place(p.b, p.compute):
         return None
     in_rows = _reads_b_in_place(p, policy.fit(p.m, p.n, p.k, p.compute))
     if in_rows:
-        return False if p.m <= SLAB_USES * policy.item_m < p.n else None
-    few = p.b.row == 1 and p.m <= SLAB_USES * policy.item_n < p.n
-    return True if p.k >= LONG_K and (few or is_item(p, units)) else None
+        return False if p.m <= figures.slab_uses * policy.item_m < p.n else None
+    few = p.b.row == 1 and p.m <= figures.slab_uses * policy.item_n < p.n
+    return True if p.k >= figures.long_k and (few or is_item(p, target)) else None

@@ -109,6 +109,7 @@ class PackedPlan(Plan):
         self.flop, self.bytes = problem.flop, problem.bytes
         self._core = core = problem.transpose() if form.transposed else problem
         self._units = engine.target.compute_units
+        self._is_small = is_small(core, engine.target)
         policy = form.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
@@ -173,7 +174,7 @@ class PackedPlan(Plan):
         """Work-items along the batch, and products of each."""
         core = self._core
         items = (
-            1 if is_small(core) and not self.form.strip else min(core.batch_size, 64 * self._units)
+            1 if self._is_small and not self.form.strip else min(core.batch_size, 64 * self._units)
         )
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
