@@ -52,7 +52,7 @@ from portable_gpu.ops.gemv.variants import variants as gemv_variants
 from portable_gpu.ops.operation import CallArguments
 from portable_gpu.ops.reduce.commands.catalogue import problem as reduction_of
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
-from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS
+from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS, channels_last
 from portable_gpu.ops.sampling.commands.geometry import problem_of as sampling_of
 from portable_gpu.ops.sampling.plan import variants as sampling_variants
 from portable_gpu.ops.variant import Variant, chosen
@@ -575,7 +575,7 @@ def _starts(lists: Sequence[Any]) -> Any:
 
 
 def _draw_sampling(draws: Draws, target: Target) -> dict[str, Any]:
-    shape = [draws.extent(most) for most in (8, 100, 100, 100)]
+    shape = [max(2, draws.extent(most)) for most in (8, 100, 100, 100)]
     return {
         "operation": draws.one(sorted(TYPICAL_CALLS)),
         "dtype": draws.dtype(target, "float32", "float16", "float64"),
@@ -585,19 +585,7 @@ def _draw_sampling(draws: Draws, target: Target) -> dict[str, Any]:
 
 def _sampling(data: Data, target: Target) -> list[Variant]:
     problem = sampling_of(data["operation"], tuple(data["shape"]), dtype_of(data["dtype"]))
-    if data["channels_last"]:
-        strides = [_channels_last(problem.shape, problem.rules, k) for k in problem.names]
-        problem = replace(problem, strides=tuple(strides))
-    return sampling_variants(problem, target)
-
-
-def _channels_last(shape: Sequence[int], rules: Sequence[Any], name: str) -> tuple[int, ...]:
-    """The strides of an operand whose channels are contiguous."""
-    if name in ("x", "which"):
-        shape = [n if rule is None else rule.size for n, rule in zip(shape, rules, strict=True)]
-    n, c, h, w = shape
-    batch, row, column, channel = contiguous_strides((n, h, w, c))
-    return batch, channel, row, column
+    return sampling_variants(channels_last(problem) if data["channels_last"] else problem, target)
 
 
 FAMILIES: dict[str, Family] = {

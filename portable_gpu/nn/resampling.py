@@ -1,4 +1,4 @@
-"""Changes of resolution: shuffles of pixels between channels and space."""
+"""Changes of resolution: interpolation, and shuffles of pixels between channels and space."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from portable_gpu.arguments import whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.result import check_out
+from portable_gpu.ops.sampling.resampling import interpolate, interpolate_backward
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.typing import of_one
 
 __all__ = [
+    "interpolate", "interpolate_backward",
     "pixel_shuffle", "pixel_shuffle_backward", "pixel_unshuffle", "pixel_unshuffle_backward",
 ]  # fmt: skip
 

@@ -116,7 +116,8 @@ class PoolingWindow(AxisRule):
         kernel, stride, dilation: As of the public functions.
         before, after: The padding on each side.
         mean: What weights add up to 1: ``padded``, those of the places within the padded axis;
-            ``valid``, those within the axis; empty: all weights are 1.
+            ``valid``, those within the axis; empty: all weights are equal.
+        divisor: What weights are divided by.
     """
 
     kernel: int
@@ -125,13 +126,14 @@ class PoolingWindow(AxisRule):
     after: int
     dilation: int = 1
     mean: str = ""
+    divisor: int = 1
 
     def entries(self) -> Entries:
         """See :meth:`AxisRule.entries`."""
         starts = np.arange(self.outputs)[:, None] * self.stride - self.before
         places = starts + np.arange(self.kernel) * self.dilation
         taken = (places >= 0) & (places < self.size)
-        weights = np.ones(places.shape)
+        weights = np.full(places.shape, 1 / self.divisor)
         if self.mean:
             counted = places < self.size + self.after if self.mean == "padded" else taken
             weights /= np.maximum(counted.sum(1, keepdims=True), 1)
@@ -157,6 +159,121 @@ class AdaptiveWindow(AxisRule):
         places, taken = starts[:, None] + steps, steps < counts[:, None]
         weights = np.ones(places.shape)
         return rows_of(places, weights / counts[:, None] if self.mean else weights, taken)
+
+
+@dataclass(frozen=True)
+class Resize(AxisRule):
+    """Interpolation at the places of the source that the places of the result have there.
+
+    Attributes:
+        mode: ``nearest``, ``linear`` or ``cubic``.
+        coordinates: How places of the result become places of the source; ONNX's names.
+        scale: The extent of the result by that of the source, as coordinates take it.
+        rounding: ``floor``, ``ceil``, ``round_prefer_floor`` or ``round_prefer_ceil``: how
+            ``nearest`` rounds a place.
+        antialias: Whether a result smaller than the source has the mean over as many more places.
+        start, end: The part of the source, for ``tf_crop_and_resize``; outputs beyond it read
+            nothing.
+        cubic: The coefficient a of cubic weights (Keys, IEEE Trans. ASSP 29(6), 1981).
+        inside: Whether cubic weights of places outside of the source are left out.
+    """
+
+    mode: str
+    coordinates: str
+    scale: float
+    rounding: str = "floor"
+    antialias: bool = False
+    start: float = 0.0
+    end: float = 1.0
+    cubic: float = -0.75
+    inside: bool = False
+
+    def entries(self) -> Entries:
+        """See :meth:`AxisRule.entries`."""
+        if self.antialias:
+            return self._antialiased()
+        x, last = self._coordinates(), self.size - 1
+        if self.mode == "nearest":
+            places = self._rounded(x)[:, None]
+            weights = np.ones(places.shape)
+        else:
+            first = np.floor(x)
+            rest = (x - first)[:, None]
+            reach = 2 if self.mode == "cubic" else 1
+            steps = np.arange(1 - reach, reach + 1)
+            places = first.astype(np.int64)[:, None] + steps
+            weights = self._weights(np.abs(rest - steps))
+            if self.inside:
+                weights = np.where((places >= 0) & (places <= last), weights, 0)
+                weights = weights / weights.sum(1, keepdims=True)
+        selected = weights != 0
+        if self.coordinates == "tf_crop_and_resize":
+            selected &= ((x >= 0) & (x <= last))[:, None]
+        return rows_of(np.clip(places, 0, last), weights, selected)
+
+    def _weights(self, distance: Numbers) -> Numbers:
+        """The weights of places at some distances."""
+        if self.mode == "linear":
+            return np.asarray(np.maximum(0, 1 - distance))
+        a, d = self.cubic, distance
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((d - 5) * d + 8) * d * a - 4 * a
+        return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+    def _coordinates(self) -> Numbers:
+        """The places of the source, which are between elements."""
+        n, m, o = self.size, self.outputs, np.arange(self.outputs, dtype=np.float64)
+        if self.coordinates == "asymmetric":
+            return o / self.scale
+        if self.coordinates == "align_corners":
+            return o * ((n - 1) / (m - 1)) if m > 1 else np.zeros(m)
+        if self.coordinates == "tf_crop_and_resize":
+            if m == 1:
+                return np.full(m, 0.5 * (self.start + self.end) * (n - 1))
+            return self.start * (n - 1) + o * ((self.end - self.start) * (n - 1) / (m - 1))
+        if self.coordinates == "pytorch_half_pixel" and m == 1:
+            return np.zeros(m)
+        x = (o + 0.5) / self.scale - 0.5
+        if self.coordinates == "half_pixel_symmetric":
+            x = x + n / 2 * (1 - m / (n * self.scale))
+        return x
+
+    def _rounded(self, x: Numbers) -> Numbers:
+        """Places as integers; of a scale that is a quotient of extents without rounding errors."""
+        n, m, o = self.size, self.outputs, np.arange(self.outputs, dtype=np.int64)
+        if self.scale == m / n and self.coordinates in ("asymmetric", "half_pixel"):
+            twice = 2 * n * o if self.coordinates == "asymmetric" else n * (2 * o + 1) - m
+            return {
+                "floor": twice // (2 * m),
+                "ceil": -(-twice // (2 * m)),
+                "round_prefer_floor": -((m - twice) // (2 * m)),
+                "round_prefer_ceil": (twice + m) // (2 * m),
+            }[self.rounding]
+        rounded = {
+            "floor": np.floor(x),
+            "ceil": np.ceil(x),
+            "round_prefer_floor": np.ceil(x - 0.5),
+            "round_prefer_ceil": np.floor(x + 0.5),
+        }[self.rounding]
+        return rounded.astype(np.int64)
+
+    def _antialiased(self) -> Entries:
+        """Weights of a kernel that is as much wider as the result is smaller."""
+        n, m, o = self.size, self.outputs, np.arange(self.outputs)
+        step = 1 / self.scale
+        if self.coordinates == "align_corners":
+            step = (n - 1) / (m - 1) if m > 1 else 0.0
+        wider = max(step, 1.0)
+        support = (2 if self.mode == "cubic" else 1) * wider
+        center = step * (o + 0.5)
+        starts = np.maximum((center - support + 0.5).astype(np.int64), 0)
+        ends = np.minimum((center + support + 0.5).astype(np.int64), n)
+        steps = np.arange(max(1, int((ends - starts).max(initial=0))))
+        places = starts[:, None] + steps
+        weights = self._weights(np.abs((places - center[:, None] + 0.5) / wider))
+        weights = np.where(places < ends[:, None], weights, 0)
+        weights = weights / weights.sum(1, keepdims=True)
+        return rows_of(places, weights, weights != 0)
 
 
 class AxisTable(NamedTuple):

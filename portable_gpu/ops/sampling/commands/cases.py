@@ -14,9 +14,15 @@ from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, widened, within
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.public_call import PublicCall
-from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS, problem_of
+from portable_gpu.ops.sampling.commands.geometry import (
+    TYPICAL_CALLS,
+    indices_of,
+    operand_shapes,
+    problem_of,
+)
 from portable_gpu.ops.sampling.plan import multiply_adds_of
 from portable_gpu.ops.sampling.problem import SamplingProblem
+from portable_gpu.runtime.views import Shape
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -32,63 +38,81 @@ def flop(case: Case) -> int:
     return 2 * multiply_adds_of(of(case))
 
 
-def options(case: Case) -> dict[str, Any]:
-    """What the function takes beside the array."""
-    return dict(TYPICAL_CALLS[case.operation].options)
+def shapes(case: Case) -> tuple[Shape, ...]:
+    """The shapes of the arrays."""
+    return operand_shapes(case.operation, case.extents)
+
+
+def operands(case: Case, inputs: Operands) -> Operands:
+    """The arrays; indices are those of a forward call."""
+    if len(inputs) == 1:
+        return inputs
+    return (inputs[0], indices_of(case.operation, case.extents))
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
     """The public function."""
-    return PublicCall(f"nn.{case.operation}", options(case))
+    options = TYPICAL_CALLS[case.operation].arguments(case.extents)
+    return PublicCall(f"nn.{case.operation}", options)
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By ``torch.nn.functional``; NumPy has none of these."""
-    functional = getattr(getattr(library, "nn", None), "functional", None)
-    if functional is None:
+    """By PyTorch; NumPy has none of these."""
+    if not hasattr(library, "nn"):
         return None
-    name, keywords = TYPICAL_CALLS[case.operation].torch
-    return partial(getattr(functional, name), *arrays, **keywords)
+    return partial(TYPICAL_CALLS[case.operation].torch, library, case.extents, *arrays)
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
     """By the matrices of the axes, in higher precision."""
-    problem, x = of(case), inputs[0]
-    expected, magnitude, taps = sampled(problem, x)
+    problem = of(case)
+    expected, magnitude, taps = sampled(problem, *inputs)
     if problem.kind in ("copy", "max"):
         return lambda found: 0.0 if np.array_equal(found, expected) else np.inf
-    bound = gamma(taps + 3, unit(x.dtype)) * magnitude + rounding(x.dtype) * np.abs(expected)
+    dtype = inputs[0].dtype
+    bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding(dtype) * np.abs(expected)
     return within(expected, bound)
 
 
-def sampled(problem: SamplingProblem, x: Array) -> tuple[Array, Array, int]:
+def sampled(
+    problem: SamplingProblem, x: Array, indices: Array | None = None
+) -> tuple[Array, Array, int]:
     """The values of a problem, the sums of the magnitudes of their terms, and the number of taps.
 
     Args:
-        problem: A problem of kind ``copy``, ``sum`` or ``max``.
-        x: The input.
+        problem: A problem.
+        x: The input, or the gradient of the result.
+        indices: The places of the plane that the elements of a gradient go to.
     """
     by_axes = [rule.entries() for rule in problem.rules if rule is not None]
     axes = [axis for axis, rule in enumerate(problem.rules) if rule is not None]
-    most = [int(entries.counts.max(initial=0)) for entries in by_axes]
-    largest = problem.kind == "max"
-    values = x if problem.kind != "sum" else widened(x)
-    start = -np.inf if largest else 0
-    result = np.full(problem.shape, start, values.dtype)
+    max_counts = [int(entries.counts.max(initial=0)) for entries in by_axes]
+    if indices is not None:
+        result = np.zeros((int(np.prod(problem.shape[:2])), int(np.prod(problem.shape[2:]))))
+        magnitude = np.zeros(result.shape)
+        planes = np.arange(len(result))[:, None]
+        flat, values = indices.reshape(len(result), -1), widened(x).reshape(len(result), -1)
+        np.add.at(result, (planes, flat), values)
+        np.add.at(magnitude, (planes, flat), np.abs(values))
+        both = (result.reshape(problem.shape), magnitude.reshape(problem.shape))
+        return *both, int(np.prod(max_counts))
+    is_max = problem.kind == "max"
+    values = widened(x) if problem.kind == "sum" else x
+    result = np.full(problem.shape, -np.inf if is_max else 0, values.dtype)
     magnitude = np.zeros(problem.shape, values.dtype)
-    for steps in product(*(range(count) for count in most)):
-        taken, weight = values, np.ones((1,) * values.ndim)
+    for steps in product(*(range(count) for count in max_counts)):
+        term, weight = values, np.ones((1,) * values.ndim)
         for axis, entries, step in zip(axes, by_axes, steps, strict=True):
             starts = np.cumsum(entries.counts) - entries.counts
             inside = step < entries.counts
             index = np.where(inside, starts + step, 0)
-            taken = np.take(taken, entries.places[index], axis)
+            term = np.take(term, entries.places[index], axis)
             along = [1] * values.ndim
             along[axis] = -1
             weight = weight * np.where(inside, entries.weights[index], 0).reshape(along)
-        if largest:
-            result = np.where(weight != 0, np.maximum(result, taken), result)
+        if is_max:
+            result = np.where(weight != 0, np.maximum(result, term), result)
         else:
-            term = (taken * weight).astype(values.dtype)
-            result, magnitude = result + term, magnitude + np.abs(term)
-    return result, magnitude, int(np.prod(most))
+            product_of_both = (term * weight).astype(values.dtype)
+            result, magnitude = result + product_of_both, magnitude + np.abs(product_of_both)
+    return result, magnitude, int(np.prod(max_counts))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.sampling.commands.geometry import problem_of
+from portable_gpu.ops.sampling.commands.geometry import channels_last, problem_of
 from portable_gpu.ops.sampling.plan import variants
 from portable_gpu.ops.variant import best_of
 from portable_gpu.targets import Target
@@ -31,6 +32,11 @@ def explain(
 
 
 def specializations(operation: str, target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """The kernel of the typical call on images."""
+    """The kernels of the typical call on images: C-ordered, channels-last, and with indices."""
     problem = problem_of(operation, (8, 64, 56, 56), np.dtype(dtype))
-    return list(best_of(variants(problem, target), target).texts())
+    problems = [problem, channels_last(problem)]
+    if problem.kind == "max":
+        steps = (*problem.strides, problem.strides[-1])
+        problems.append(replace(problem, kind="argmax", strides=steps))
+    texts = [s for p in problems for s in best_of(variants(p, target), target).texts()]
+    return list({spec.key: spec for spec in texts}.values())

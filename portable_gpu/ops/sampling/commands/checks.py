@@ -11,7 +11,12 @@ from portable_gpu.checking.check import Check, Expected, gamma, rounding, unit
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.ops.sampling.commands.cases import sampled
-from portable_gpu.ops.sampling.commands.geometry import TYPICAL_CALLS, problem_of
+from portable_gpu.ops.sampling.commands.geometry import (
+    TYPICAL_CALLS,
+    indices_of,
+    operand_shapes,
+    problem_of,
+)
 from portable_gpu.runtime.engine import Engine
 
 
@@ -27,18 +32,20 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
 
 def check(name: str, dtype: np.dtype[Any], view: View = "numpy") -> Check:
     """The typical call of a function on a small stack of images."""
-    geometry = TYPICAL_CALLS[name]
-    x = Input(dtype, (2, 3, 21, 30), view)
+    typical, shape = TYPICAL_CALLS[name], (2, 3, 21, 30)
+    x = Input(dtype, operand_shapes(name, shape)[0], view)
+    indices = [indices_of(name, shape)] if typical.kind == "routed" else []
 
     def run(engine: Engine) -> Any:
-        return geometry.function(x.array(engine), **geometry.options, engine=engine)
+        arrays = (x.array(engine), *indices)
+        return typical.function(*arrays, **typical.arguments(shape), engine=engine)
 
     def expected() -> Expected:
-        problem = problem_of(name, x.shape, dtype)
-        value, magnitude, taps = sampled(problem, x.host())
-        if problem.kind != "sum":
+        problem = problem_of(name, shape, dtype)
+        value, magnitude, taps = sampled(problem, x.host(), *indices)
+        if problem.kind in ("copy", "max"):
             return Expected(value, None, dtype)
-        bound = gamma(taps + 3, unit(dtype)) * magnitude + rounding(dtype) * np.abs(value)
+        bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding(dtype) * np.abs(value)
         return Expected(value, bound, dtype)
 
     return Check(name, f"{x}", run, expected)

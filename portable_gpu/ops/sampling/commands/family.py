@@ -28,6 +28,7 @@ _BENCHMARK = Benchmark(
     flop=cases.flop,
     bytes=lambda case: cases.of(case).nbytes,
     oracle=cases.oracle,
+    operands=cases.operands,
     like_numpy=cases.like_numpy,
     form="batch x channels x height x width",
     label="batch x channels x height x width",
@@ -36,9 +37,9 @@ _BENCHMARK = Benchmark(
 )
 
 
-def _typical(name: str, _extents: Shape) -> list[dict[str, Any]]:
+def _typical(name: str, extents: Shape) -> list[dict[str, Any]]:
     """The options of the call that is warmed up."""
-    return [dict(TYPICAL_CALLS[name].options)]
+    return [TYPICAL_CALLS[name].arguments(extents)]
 
 
 SAMPLING = Family(
@@ -46,16 +47,18 @@ SAMPLING = Family(
     operations=tuple(
         OperationRecord(
             name=name,
-            function=geometry.function,
+            function=typical.function,
             explain=explain,
             specializations=partial(specializations, name),
             compiled=("float32", "float16", "float64"),
             extents=4,
-            options=cases.options,
+            shapes=cases.shapes,
             exact=True,
-            typical=Typical(((2, 3, 32, 32),), options=partial(_typical, name)),
+            typical=None
+            if typical.kind == "routed"  # its indices are not floating-point numbers
+            else Typical(((2, 3, 32, 32),), options=partial(_typical, name)),
         )
-        for name, geometry in TYPICAL_CALLS.items()
+        for name, typical in TYPICAL_CALLS.items()
     ),
     checks=checks,
     benchmarks=dict.fromkeys(TYPICAL_CALLS, _BENCHMARK),

@@ -1,0 +1,309 @@
+"""Interpolation of arrays, and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, one_of, shown, whole
+from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.ops.factors import plain_number
+from portable_gpu.ops.operation import CallArguments, Invocation
+from portable_gpu.ops.sampling.call import (
+    SamplingOperation,
+    bits,
+    floating,
+    hashable,
+    invocation,
+    logical,
+    shape_of,
+)
+from portable_gpu.ops.sampling.rules import AdaptiveWindow, AxisRule, Resize, TransposedRule
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import AnyArray, Shape, as_array
+from portable_gpu.typing import of_one
+
+#: The kind of each mode, and the number of axes that it is for; 0: one to three.
+MODES = {
+    "nearest": ("nearest", 0), "nearest-exact": ("nearest", 0), "area": ("area", 0),
+    "linear": ("linear", 1), "bilinear": ("linear", 2), "trilinear": ("linear", 3),
+    "bicubic": ("cubic", 2),
+}  # fmt: skip
+COORDINATES = (
+    "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+    "half_pixel_symmetric",
+)  # fmt: skip
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_MAX_INT = (1 << 31) - 1
+
+
+@of_one
+def interpolate(
+    input: AnyArray,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+    *,
+    coordinates: str | None = None,
+    rounding: str | None = None,
+    roi: Sequence[float] | None = None,
+    cubic_coefficient: float | None = None,
+    exclude_outside: bool = False,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Change the resolution of images, as torch's function of this name and ONNX's Resize do.
+
+    Args:
+        input: Shape (batch, channels, spatial axes), with one to three of these; any strides.
+            Floating-point numbers; of any dtype for ``nearest``.
+        size: The extents of the result: an integer, or one for each spatial axis.
+        scale_factor: Instead of it, the extents of the result by those of the input: these are
+            rounded down.
+        mode: ``nearest``, ``nearest-exact``, ``area`` (the means of
+            :func:`adaptive_avg_pool2d`), ``linear`` (one spatial axis), ``bilinear``,
+            ``bicubic`` (two) or ``trilinear`` (three).
+        align_corners: Whether the centers of the corner elements stay at the corners; not of
+            ``nearest`` and ``area``.
+        recompute_scale_factor: Whether coordinates take the quotient of the extents instead of
+            ``scale_factor``.
+        antialias: Whether the weights of a smaller result reach as much further; of ``bilinear``
+            and ``bicubic``.
+        coordinates: ONNX's name of how places of the result become places of the input, instead of
+            torch's: ``half_pixel``, ``pytorch_half_pixel``, ``align_corners``, ``asymmetric``,
+            ``tf_crop_and_resize`` or ``half_pixel_symmetric``.
+        rounding: With ``coordinates`` and mode ``nearest``: ``round_prefer_floor`` (the default),
+            ``round_prefer_ceil``, ``floor`` or ``ceil``.
+        roi: With ``tf_crop_and_resize``, the part of the input: the starts on all spatial axes,
+            then the ends, where 1 is the last element.  Results beyond the input are 0.
+        cubic_coefficient: The coefficient of cubic weights; -0.75 by default, and -0.5 with
+            ``antialias``.
+        exclude_outside: Whether cubic weights of places outside of the input count as 0, and the
+            others add up to 1.
+        out, engine, queue, wait_for: See :func:`portable_gpu.nn.pad`.
+
+    Returns:
+        ``out``, or a fresh array with the dtype and the order of axes of ``input``.
+
+    Raises:
+        ShapeError: Another number of axes than ``mode`` takes; an empty spatial axis.
+        ArgumentError: Both or none of ``size`` and ``scale_factor``; a result without elements;
+            an unknown word, or an option that another one excludes.
+        DTypeError: ``input`` is not of floating-point numbers.
+        ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.
+
+    Cost: each input element is read once, its other uses from caches; the result is written once.
+        One launch; tables of 4 bytes for each place that an output reads along an axis, and
+        weights of 4 or 8.
+    Accuracy: ``|error| <= (k + 5) * eps * sum |weight * x|`` of k elements, in float32 of 16-bit
+        floats, which are rounded once.  Coordinates and weights are computed in float64 (torch's
+        are float32 of float32 arrays); ``nearest`` of a ``size`` has no rounding errors.
+    """
+    options = (
+        hashable(size), hashable(scale_factor), mode, align_corners, recompute_scale_factor,
+        antialias, coordinates, rounding, hashable(roi), cubic_coefficient, exclude_outside,
+    )  # fmt: skip
+    return _INTERPOLATE.call((input,), options, out, engine, queue, wait_for)
+
+
+@of_one
+def interpolate_backward(
+    grad_output: AnyArray,
+    input: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+    *,
+    coordinates: str | None = None,
+    rounding: str | None = None,
+    roi: Sequence[float] | None = None,
+    cubic_coefficient: float | None = None,
+    exclude_outside: bool = False,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return the gradient of :func:`interpolate` with respect to its input.
+
+    Args:
+        grad_output: The gradient of the result; floating-point numbers.
+        input: The input of the forward call, or its shape: nothing else of it is read.
+        size, scale_factor, mode, align_corners, recompute_scale_factor, antialias: As of the
+            forward call.
+        coordinates, rounding, roi, cubic_coefficient, exclude_outside: Likewise.
+        out, engine, queue, wait_for: See :func:`portable_gpu.nn.pad`.
+
+    Returns:
+        The gradient, with the shape of the input and the order of axes of ``grad_output``.  Each
+        element adds up the weighted gradients of the outputs that read it, in their order.
+
+    Raises: As :func:`interpolate`; ``grad_output`` of another shape is a ShapeError.
+
+    Cost, Accuracy: As :func:`interpolate`; k is the number of outputs that read an element.
+    """
+    options = (
+        shape_of(input, "input"), hashable(size), hashable(scale_factor), mode, align_corners,
+        recompute_scale_factor, antialias, coordinates, rounding, hashable(roi), cubic_coefficient,
+        exclude_outside,
+    )  # fmt: skip
+    return _BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
+
+
+def resize_rules(
+    shape: Shape,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: Any = "nearest",
+    align_corners: Any = None,
+    recompute_scale_factor: Any = None,
+    antialias: Any = False,
+    coordinates: Any = None,
+    rounding: Any = None,
+    roi: Any = None,
+    cubic_coefficient: Any = None,
+    exclude_outside: Any = False,
+) -> tuple[str, list[AxisRule | None]]:
+    """The kind of a mode, and the rules of all axes of an input.
+
+    Raises: As :func:`interpolate`.
+    """
+    kind, spatial = MODES[one_of(mode, MODES, "mode")]
+    axes = len(shape) - 2
+    if axes != spatial if spatial else axes not in (1, 2, 3):
+        expected = f"{spatial + 2} axes" if spatial else "3 to 5 axes"
+        raise ShapeError(f"input has shape {shape}; mode {mode!r} takes {expected}")
+    extents = shape[2:]
+    if min(extents) < 1:
+        raise ShapeError(f"input has shape {shape}; spatial axes must not be empty")
+    recompute = flag(recompute_scale_factor or False, "recompute_scale_factor")
+    sizes, scales = _sizes(extents, size, scale_factor, recompute)
+    widens = flag(antialias, "antialias")
+    if widens and mode not in ("bilinear", "bicubic"):
+        raise ArgumentError(f"antialias is True, and mode {mode!r}; bilinear or bicubic would do")
+    aligned = align_corners is not None and flag(align_corners, "align_corners")
+    if align_corners is not None and (kind in ("nearest", "area") or coordinates is not None):
+        raise ArgumentError(
+            f"align_corners is {aligned}, which mode {mode!r} with coordinates {coordinates!r} "
+            "does not take"
+        )
+    if kind == "area":
+        if coordinates is not None:
+            raise ArgumentError(f"coordinates is {coordinates!r}, which mode 'area' does not take")
+        means = [AdaptiveWindow(n, m, True) for n, m in zip(extents, sizes, strict=True)]
+        return kind, [None, None, *means]
+    place, way = _coordinates(mode, aligned, coordinates, rounding)
+    if widens and place not in ("half_pixel", "align_corners"):
+        raise ArgumentError(f"antialias is True, and coordinates {place!r}; half_pixel would do")
+    ends = _region(roi, place, axes)
+    a = _real(-0.5 if widens else -0.75, cubic_coefficient, "cubic_coefficient")
+    inside = flag(exclude_outside, "exclude_outside")
+    rules = [
+        Resize(n, m, kind, place, scale, way, widens, *part, a, inside and kind == "cubic")
+        for n, m, scale, part in zip(extents, sizes, scales, ends, strict=True)
+    ]
+    return kind, [None, None, *rules]
+
+
+def _coordinates(mode: str, aligned: bool, given: Any, rounding: Any) -> tuple[str, str]:
+    """The name of the coordinates, and how nearest places are rounded."""
+    if given is None:
+        if rounding is not None:
+            raise ArgumentError(f"rounding is {shown(rounding)}; it takes coordinates, too")
+        if mode == "nearest":
+            return "asymmetric", "floor"
+        return "align_corners" if aligned else "half_pixel", "round_prefer_ceil"
+    way = "round_prefer_floor" if rounding is None else one_of(rounding, ROUNDINGS, "rounding")
+    return one_of(given, COORDINATES, "coordinates"), way
+
+
+def _region(roi: Any, place: str, axes: int) -> list[tuple[float, float]]:
+    """The start and the end of the part of the input on each axis."""
+    if roi is None:
+        return [(0.0, 1.0)] * axes
+    if place != "tf_crop_and_resize":
+        raise ArgumentError(f"roi is {shown(roi)}; it takes coordinates 'tf_crop_and_resize'")
+    if not isinstance(roi, tuple) or len(roi) != 2 * axes:
+        raise ArgumentError(f"roi is {shown(roi)}; {axes} starts and {axes} ends would do")
+    numbers = [_real(0.0, one, "roi") for one in roi]
+    return list(zip(numbers[:axes], numbers[axes:], strict=True))
+
+
+def _real(default: float, value: Any, name: str) -> float:
+    """A finite real number."""
+    number = plain_number(default if value is None else value, name)
+    if isinstance(number, complex) or not abs(number) < float("inf"):
+        raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
+    return float(number)
+
+
+def _sizes(
+    extents: Shape, size: Any, scale_factor: Any, recompute: bool
+) -> tuple[list[int], list[float]]:
+    """The extents of the result, and the scales that coordinates take."""
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(
+            f"size is {shown(size)} and scale_factor {shown(scale_factor)}; one of them would do"
+        )
+    given, name = (size, "size") if scale_factor is None else (scale_factor, "scale_factor")
+    values = given if isinstance(given, tuple) else (given,) * len(extents)
+    if len(values) != len(extents):
+        raise ArgumentError(f"{name} is {shown(given)}; a number, or {len(extents)}, would do")
+    if scale_factor is None:
+        if recompute:
+            raise ArgumentError("recompute_scale_factor is True; it takes scale_factor, not size")
+        sizes = [whole(one, "size") for one in values]
+        factors = [m / n for m, n in zip(sizes, extents, strict=True)]
+    else:
+        factors = [_real(0.0, one, name) for one in values]
+        products = [n * factor for n, factor in zip(extents, factors, strict=True)]
+        if not all(1 <= one <= _MAX_INT for one in products):
+            raise ArgumentError(
+                f"scale_factor is {shown(scale_factor)} of extents {extents}; a result of one "
+                "element or more would do"
+            )
+        sizes = [floor(one) for one in products]
+        if recompute:
+            factors = [m / n for m, n in zip(sizes, extents, strict=True)]
+    if not 1 <= min(sizes) <= max(sizes) <= _MAX_INT:
+        raise ArgumentError(f"size is {shown(size)}; integers from 1 on would do")
+    return sizes, factors
+
+
+def _interpolate(arguments: CallArguments) -> Invocation:
+    *options, order = arguments.options
+    x = logical(as_array(arguments.inputs[0], "input"), order)
+    kind, rules = resize_rules(tuple(x.shape), *options)
+    if kind == "nearest":
+        fill = bits(0, "value", x.dtype)
+        return invocation("copy", [(x, "input")], rules, arguments, fill)
+    return invocation("sum", [(floating(x, "input"), "input")], rules, arguments)
+
+
+def _interpolate_backward(arguments: CallArguments) -> Invocation:
+    shape, *options, order = arguments.options
+    grad = floating(logical(as_array(arguments.inputs[0], "grad_output"), order), "grad_output")
+    _, rules = resize_rules(shape, *options)
+    extents = zip(shape, rules, strict=True)
+    result = tuple([n if rule is None else rule.outputs for n, rule in extents])
+    if tuple(grad.shape) != result:
+        raise ShapeError(
+            f"grad_output has shape {grad.shape}; the result of the forward call has {result}"
+        )
+    back = [None if rule is None else TransposedRule.of(rule) for rule in rules]
+    return invocation("sum", [(grad, "grad_output")], back, arguments)
+
+
+_INTERPOLATE = SamplingOperation("interpolate", _interpolate)
+_BACKWARD = SamplingOperation("interpolate_backward", _interpolate_backward)

@@ -1,0 +1,293 @@
+"""Pooling against loops over windows in float64, and gradients against the adjoint identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from sampling import computes
+
+import portable_gpu as pg
+from portable_gpu import nn
+from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    PortableGPUError,
+    ShapeError,
+)
+from portable_gpu.runtime.engine import Engine
+
+Values = np.ndarray[Any, Any]
+EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def host(x: Any) -> Values:
+    return x if isinstance(x, np.ndarray) else np.asarray(x.get())
+
+
+def function(name: str, axes: int, *more: str) -> Any:
+    return getattr(nn, "_".join((f"{name}{axes}d", *more)))
+
+
+class Windows:
+    """Random windows of some spatial axes, and which places of a shape each has."""
+
+    def __init__(self, random: np.random.Generator, axes: int, dilated: bool) -> None:
+        def numbers(low: int, high: int) -> list[int]:
+            return [int(n) for n in random.integers(low, high, axes)]
+
+        self.kernel, self.stride = numbers(1, 5), numbers(1, 4)
+        self.dilation = numbers(1, 3) if dilated else [1] * axes
+        spans = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
+        self.pads = [(int(random.integers(0, s // 2 + 1)),) * 2 for s in spans]
+        self.paired = bool(random.integers(0, 2))
+        if self.paired:
+            self.pads = [(int(random.integers(0, s)), int(random.integers(0, s))) for s in spans]
+        self.ceil = bool(random.integers(0, 2))
+        self.extents = [int(random.integers(s, 9)) for s in (min(s, 8) for s in spans)]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        pads = self.pads if self.paired else [before for before, _ in self.pads]
+        return {
+            "kernel_size": self.kernel, "stride": self.stride, "padding": pads,
+            "dilation": self.dilation, "ceil_mode": self.ceil,
+        }  # fmt: skip
+
+    def on_axis(self, a: int) -> list[tuple[list[int], int]]:
+        """Of each window the places, and how many are within the padded axis."""
+        n, k, s, d = self.extents[a], self.kernel[a], self.stride[a], self.dilation[a]
+        before, after = self.pads[a]
+        windows, start = [], -before
+        while True:
+            fits = start + (k - 1) * d < n + after
+            if not fits and not (
+                self.ceil and start < n and start - s + (k - 1) * d < n + after - 1
+            ):
+                break
+            places = [start + j * d for j in range(k)]
+            inside = [p for p in places if 0 <= p < n]
+            windows.append((inside, sum(p < n + after for p in places)))
+            start += s
+        return windows
+
+    def all(self) -> Iterator[tuple[tuple[int, ...], list[tuple[int, ...]], int]]:
+        """The index of each window, its places, and how many count with padding."""
+        by_axis = [self.on_axis(a) for a in range(len(self.kernel))]
+        for index in product(*(range(len(one)) for one in by_axis)):
+            parts = [one[i] for one, i in zip(by_axis, index, strict=True)]
+            count = int(np.prod([counted for _, counted in parts]))
+            yield index, list(product(*(inside for inside, _ in parts))), count
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(self.on_axis(a)) for a in range(len(self.kernel)))
+
+
+def laid(x: Values, turn: int, engine: Engine) -> Any:
+    """The same values in one of several layouts."""
+    if turn % 4 == 1:
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    if turn % 4 == 2:
+        return pg.asarray(x, engine=engine)
+    if turn % 4 == 3:
+        return np.repeat(x, 2, axis=1)[:, ::2]
+    return x
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_largest_elements(engine: Engine, axes: int) -> None:
+    random = np.random.default_rng(axes)
+    for turn in range(12):
+        w = Windows(random, axes, dilated=True)
+        x = random.integers(-9, 9, (2, 3, *w.extents)).astype(np.float32)
+        if turn % 3 == 0:
+            x.flat[random.integers(0, x.size, 3)] = np.nan
+        expected = np.full((2, 3, *w.shape()), -np.inf, np.float32)
+        chosen = np.full(expected.shape, -1, np.int64)
+        for index, places, _ in w.all():
+            for place in places:
+                value = x[(..., *place)]
+                at = (..., *index)
+                more = (value > expected[at]) | np.isnan(value)
+                flat = np.ravel_multi_index(place, w.extents)
+                expected[at] = np.where(more, value, expected[at])
+                chosen[at] = np.where(more, flat, chosen[at])
+        given = laid(x, turn, engine)
+        pool = function("max_pool", axes)
+        values, indices = pool(given, **w.options, return_indices=True, engine=engine)
+        np.testing.assert_array_equal(host(values), expected, f"{turn} {w.options}")
+        np.testing.assert_array_equal(host(indices), chosen, f"{turn} {w.options}")
+        alone = pool(given, **w.options, engine=engine)
+        np.testing.assert_array_equal(host(alone), expected)
+        assert turn % 4 != 1 or min(alone.shape) < 2 or alone.strides[1] == x.itemsize
+        g = random.standard_normal(expected.shape).astype(np.float32)
+        back = function("max_pool", axes, "backward")
+        grads = [back(g, chosen, shape, **w.options, engine=engine) for shape in (x, list(x.shape))]
+        reference = np.zeros(x.shape)
+        flat = reference.reshape(2, 3, -1)
+        for b, c in product(range(2), range(3)):
+            kept = chosen[b, c] >= 0
+            np.add.at(flat[b, c], chosen[b, c][kept], g[b, c][kept].astype(float))
+        bound = 2.0**-23 * len(chosen.flat) * np.abs(g).max()
+        np.testing.assert_allclose(grads[0], reference, 0, bound)
+        assert grads[0].tobytes() == grads[1].tobytes()
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_means(engine: Engine, axes: int) -> None:
+    random = np.random.default_rng(10 + axes)
+    dtypes = [np.dtype(np.float32)] * 9 + [np.dtype(np.float16)]
+    dtypes += [BFLOAT16] if BFLOAT16 is not None else []
+    dtypes += [np.dtype(np.float64)] if computes(engine, np.float64) else []
+    for turn, dtype in enumerate(dtypes if axes == 2 else dtypes[:6]):
+        w = Windows(random, axes, dilated=turn % 2 == 0)
+        include = bool(turn % 2)
+        divisor = 5 if turn % 5 == 4 else None
+        x = random.standard_normal((2, 3, *w.extents)).astype(np.float32).astype(dtype)
+        wide = x.astype(np.float64)
+        expected, magnitude = np.zeros((2, 2, 3, *w.shape()))
+        for index, places, padded in w.all():
+            count = divisor or (padded if include else len(places))
+            for place in places:
+                expected[(..., *index)] += wide[(..., *place)] / count
+                magnitude[(..., *index)] += np.abs(wide[(..., *place)]) / count
+        options = w.options | {"count_include_pad": include, "divisor_override": divisor}
+        found = function("avg_pool", axes)(laid(x, turn, engine), **options, engine=engine)
+        assert found.dtype == dtype
+        taps = int(np.prod(w.kernel))
+        unit = EPS["float64" if dtype == np.float64 else "float32"]
+        bound = (taps + 5) * unit * magnitude + EPS[dtype.name] * np.abs(expected)
+        error = np.abs(host(found).astype(np.float64) - expected)
+        assert (error <= bound).all(), (turn, options, (error - bound).max())
+        g = random.standard_normal(expected.shape).astype(np.float32).astype(dtype)
+        back = function("avg_pool", axes, "backward")(g, x, **options, engine=engine)
+        assert back.shape == x.shape
+        forward = (g.astype(float) * expected).sum()
+        backward = (back.astype(float) * wide).sum()
+        size = (np.abs(g.astype(float)) * magnitude).sum()
+        assert abs(forward - backward) <= (40 * unit + EPS[dtype.name]) * size
+
+
+def adaptive_windows(n: int, m: int) -> list[range]:
+    return [range(o * n // m, -(-(o + 1) * n // m)) for o in range(m)]
+
+
+def test_adaptive_windows(engine: Engine) -> None:
+    random = np.random.default_rng(3)
+    for turn, sizes in enumerate([(3, 5), (1, 4), (7, 11), (1, 1), (2, None)]):
+        x = random.standard_normal((2, 3, 7, 11)).astype(np.float32)
+        rows, columns = (m or n for n, m in zip(x.shape[2:], sizes, strict=True))
+        expected, largest = np.zeros((2, 2, 3, rows, columns))
+        for (i, r), (j, c) in product(
+            enumerate(adaptive_windows(7, rows)), enumerate(adaptive_windows(11, columns))
+        ):
+            window = x[:, :, r.start : r.stop, c.start : c.stop].astype(float)
+            expected[:, :, i, j] = window.mean((2, 3))
+            largest[:, :, i, j] = window.max((2, 3))
+        given = laid(x, turn, engine)
+        found = nn.adaptive_avg_pool2d(given, sizes, engine=engine)
+        np.testing.assert_allclose(host(found), expected, 0, 1e-5)
+        np.testing.assert_array_equal(
+            host(nn.adaptive_max_pool2d(given, sizes, engine=engine)), largest
+        )
+        values, indices = nn.adaptive_max_pool2d(given, sizes, return_indices=True, engine=engine)
+        flat = np.take_along_axis(x.reshape(2, 3, -1), host(indices).reshape(2, 3, -1), 2)
+        np.testing.assert_array_equal(host(values), largest)
+        np.testing.assert_array_equal(flat.reshape(largest.shape), largest)
+        g = random.standard_normal(expected.shape).astype(np.float32)
+        back = nn.adaptive_avg_pool2d_backward(g, x, engine=engine)
+        assert abs((back * x).sum() - (g * expected).sum()) < 1e-4
+        back = nn.adaptive_max_pool2d_backward(g, host(indices), x.shape, engine=engine)
+        assert abs((back * x).sum() - (g * largest).sum()) < 1e-4
+    x = random.standard_normal((4, 9)).astype(np.float32)
+    three = nn.adaptive_avg_pool1d(x, 3, engine=engine)
+    np.testing.assert_allclose(three, x.reshape(4, 3, 3).mean(2), 0, 1e-6)
+    assert nn.adaptive_max_pool3d(np.ones((2, 1, 4, 4, 4), "f4"), 2, engine=engine).shape == (
+        (2, 1, 2, 2, 2)
+    )
+
+
+def test_norms(engine: Engine) -> None:
+    random = np.random.default_rng(5)
+    x = random.standard_normal((2, 3, 9, 8))
+    x[:, :, :2, :2] = 0
+    for p, options in ((2, {"stride": 2}), (3.5, {"ceil_mode": True}), (1, {})):
+        kernel = (3, 2)
+        single = x.astype(np.float32)
+        sums = nn.avg_pool2d(
+            np.abs(single.astype(np.float32)) ** p, kernel, divisor_override=1, engine=engine,
+            **options,
+        )  # fmt: skip
+        expected = sums.astype(float) ** (1 / p)
+        found = nn.lp_pool2d(single, p, kernel, engine=engine, **options)
+        np.testing.assert_allclose(found, expected, 1e-5)
+        g = random.standard_normal(found.shape).astype(np.float32)
+        back = nn.lp_pool2d_backward(g, single, found, p, kernel, engine=engine, **options)
+        assert np.isfinite(back).all()
+        # Norms are homogeneous: <g, y> = <back, x>.
+        assert abs((g * expected).sum() - (back * single).sum()) < 1e-3
+    assert nn.lp_pool1d(np.ones((1, 4), "f4"), 2, 2, engine=engine).shape == (1, 2)
+    assert nn.lp_pool3d(np.ones((1, 4, 4, 4), "f4"), 2, 2, engine=engine).shape == (1, 2, 2, 2)
+
+
+@pytest.mark.tiny
+def test_integers_and_empty_batches(engine: Engine) -> None:
+    x = np.array([[[3, -7, 5, 120]]], np.int8)
+    np.testing.assert_array_equal(nn.max_pool1d(x, 2, engine=engine), [[[3, 120]]])
+    assert nn.max_pool2d(np.zeros((0, 3, 8, 8), "f4"), 2, engine=engine).shape == (0, 3, 4, 4)
+    assert nn.avg_pool2d(np.zeros((2, 0, 8, 8), "f4"), 2, engine=engine).shape == (2, 0, 4, 4)
+    infinite = np.array([[np.inf, 1, 2, 3]], np.float32)
+    np.testing.assert_array_equal(
+        nn.avg_pool1d(infinite, 2, 1, engine=engine), [[np.inf, 1.5, 2.5]]
+    )
+    out = np.empty((1, 2), np.float32), np.empty((1, 2), np.int64)
+    given = nn.max_pool1d(infinite, 2, return_indices=True, out=out, engine=engine)
+    assert given[0] is out[0]
+    assert given[1] is out[1]
+    np.testing.assert_array_equal(out[1], [[0, 3]])
+
+
+IMAGE = np.zeros((1, 2, 5, 6), np.float32)
+INDICES = np.zeros((1, 2, 2, 3), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (ShapeError, "4 axes, or 3", lambda: nn.max_pool2d(IMAGE[0, 0], 2)),
+        (ShapeError, "windows of 7", lambda: nn.max_pool2d(IMAGE, 7)),
+        (ShapeError, "windows of 6", lambda: nn.avg_pool2d(IMAGE, (6, 2))),
+        (ArgumentError, "kernel_size is 0", lambda: nn.max_pool2d(IMAGE, 0)),
+        (ArgumentError, "stride is -1", lambda: nn.avg_pool2d(IMAGE, 2, -1)),
+        (ArgumentError, "padding is 2 for windows of 2 places; from 0 to 1",
+         lambda: nn.max_pool2d(IMAGE, 2, padding=2)),
+        (ArgumentError, "or 2, would do", lambda: nn.max_pool2d(IMAGE, (2, 2, 2))),
+        (ArgumentError, "2 pairs", lambda: nn.max_pool2d(IMAGE, 2, padding=[(1, 0)])),
+        (ArgumentTypeError, "kernel_size is 2.5", lambda: nn.avg_pool2d(IMAGE, 2.5)),
+        (ArgumentTypeError, "ceil_mode", lambda: nn.avg_pool2d(IMAGE, 2, ceil_mode="yes")),
+        (ArgumentError, "divisor_override is 0",
+         lambda: nn.avg_pool2d(IMAGE, 2, divisor_override=0)),
+        (DTypeError, "int32", lambda: nn.avg_pool2d(IMAGE.astype("i4"), 2)),
+        (DTypeError, "complex64", lambda: nn.max_pool2d(IMAGE.astype("c8"), 2)),
+        (ShapeError, "result of the forward call has",
+         lambda: nn.avg_pool2d_backward(IMAGE, IMAGE, 2)),
+        (ShapeError, "indices has shape",
+         lambda: nn.max_pool2d_backward(IMAGE[:, :, :2, :3], INDICES[0], IMAGE, 2)),
+        (DTypeError, "indices is int32",
+         lambda: nn.max_pool2d_backward(IMAGE[:, :, :2, :3], INDICES.astype("i4"), IMAGE, 2)),
+        (ArgumentError, "output_size is 0", lambda: nn.adaptive_avg_pool2d(IMAGE, 0)),
+        (ArgumentError, "norm_type is -1", lambda: nn.lp_pool2d(IMAGE, -1, 2)),
+        (ShapeError, "must not be empty",
+         lambda: nn.adaptive_max_pool2d(IMAGE[:, :, :0], 2)),
+    ],
+)  # fmt: skip
+def test_bad_arguments(error: type[PortableGPUError], words: str, call: Any) -> None:
+    with pytest.raises(error, match=words):
+        call()
