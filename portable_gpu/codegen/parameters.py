@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -118,12 +119,17 @@ def laid_out(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
     Fields of padding make the struct's size a multiple of its largest field: the compiler adds such
     padding to a struct without them, and rusticl refuses that size.
     """
+    return _laid_out(tuple(parameters))
+
+
+@lru_cache(maxsize=256)
+def _laid_out(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
     others = [one for one in parameters if one.integer not in BYTES]
     fields = [
         replace(one, field=True, ctype=one.integer) for one in parameters if one.integer in BYTES
     ]
     if len(fields) < _SEVERAL:
-        return tuple(parameters)
+        return parameters
     sizes = [BYTES[one.ctype] for one in fields]
     rest = -sum(sizes) % max(sizes)
     fields += [

@@ -138,6 +138,7 @@ def _first_use(error: Exception, source: str | None) -> int | None:
     return next((i for i, line in lines if re.search(rf"\b{name[1]}\b", line)), None)
 
 
+@lru_cache(maxsize=64)
 def _squeeze(text: str) -> str:
     """Drop the blank lines that control structures leave behind, keeping single ones."""
     out: list[str] = []

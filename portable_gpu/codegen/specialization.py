@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from portable_gpu.codegen import signature
@@ -14,6 +14,8 @@ from portable_gpu.codegen.source import render
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.version import __version__
+
+_TEXTS = 64  # texts for which results are kept
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,7 @@ class Specialization:
     @cached_property
     def key(self) -> str:
         """A hash of text, options and library version: the key of the caches."""
-        parts = (__version__, self.name, self.text, *self.options)
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return _key(__version__, self.name, self.text, *self.options)
 
     def parameters(self, kernel: str) -> Sequence[Parameter]:
         """The parameters of a kernel.
@@ -68,10 +69,29 @@ def specialize(
         RenderError: The template failed.
     """
     if kernels is None:
-        text, declared = signature.with_heads(render(name, target=target, **context))
+        text, declared = _with_heads_and_structs(render(name, target=target, **context))
     else:
-        declared = {kernel: laid_out(each) for kernel, each in kernels.items()}
-        heads = {kernel: head(kernel, each) for kernel, each in declared.items()}
-        text = render(name, target=target, kernel=heads.__getitem__, **context)
-    text = with_structs(text, declared)
+        laid = tuple([(kernel, laid_out(each)) for kernel, each in kernels.items()])
+        heads = {kernel: head(kernel, each) for kernel, each in laid}
+        text = _with_structs(render(name, target=target, kernel=heads.__getitem__, **context), laid)
+        declared = dict(laid)
     return Specialization(name, text, target.options, context.get("policy"), declared)
+
+
+# Shapes share texts, so what follows from a rendered text is found once.
+
+
+@lru_cache(maxsize=_TEXTS)
+def _with_heads_and_structs(rendered: str) -> tuple[str, Declared]:
+    text, declared = signature.with_heads(rendered)
+    return with_structs(text, declared), declared
+
+
+@lru_cache(maxsize=_TEXTS)
+def _with_structs(rendered: str, kernels: tuple[tuple[str, tuple[Parameter, ...]], ...]) -> str:
+    return with_structs(rendered, dict(kernels))
+
+
+@lru_cache(maxsize=_TEXTS)
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
