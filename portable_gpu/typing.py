@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, cast, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 import pyopencl.array as cla
@@ -18,19 +18,21 @@ DeviceArray: TypeAlias = Array | cla.Array
 ArrayLike: TypeAlias = HostArray | DeviceArray
 
 _P = ParamSpec("_P")
+_D = TypeVar("_D", covariant=True)
+_H = TypeVar("_H", covariant=True)
 _NumPyArray: TypeAlias = np.ndarray[Any, Any]
 
 
-class OfOne(Protocol[_P]):
-    """A function of an array."""
+class OfOne(Protocol[_P, _D, _H]):
+    """A function of an array, with a result for device arrays and another for the host's."""
 
     @overload
-    def __call__(self, x: DeviceArray, /, *args: _P.args, **options: _P.kwargs) -> Array: ...
+    def __call__(self, x: DeviceArray, /, *args: _P.args, **options: _P.kwargs) -> _D: ...
     @overload
-    def __call__(self, x: HostArray, /, *args: _P.args, **options: _P.kwargs) -> _NumPyArray: ...
+    def __call__(self, x: HostArray, /, *args: _P.args, **options: _P.kwargs) -> _H: ...
 
 
-class OfTwo(Protocol[_P]):
+class OfTwo(Protocol[_P, _H]):
     """A function of two arrays, whose result is on the device if one of them is."""
 
     @overload
@@ -44,71 +46,36 @@ class OfTwo(Protocol[_P]):
     @overload
     def __call__(
         self, a: HostArray, b: HostArray, /, *args: _P.args, **options: _P.kwargs
-    ) -> _NumPyArray: ...
-
-
-class ReductionFunction(Protocol[_P]):
-    """A function of an array, whose result may be a number of NumPy's."""
-
-    @overload
-    def __call__(self, x: DeviceArray, /, *args: _P.args, **options: _P.kwargs) -> Array: ...
-    @overload
-    def __call__(self, x: HostArray, /, *args: _P.args, **options: _P.kwargs) -> Any: ...
-
-
-class InnerProduct(Protocol[_P]):
-    """A function of two arrays, whose result may be a number of NumPy's."""
-
-    @overload
-    def __call__(
-        self, a: DeviceArray, b: ArrayLike, /, *args: _P.args, **options: _P.kwargs
-    ) -> Array: ...
-    @overload
-    def __call__(
-        self, a: HostArray, b: DeviceArray, /, *args: _P.args, **options: _P.kwargs
-    ) -> Array: ...
-    @overload
-    def __call__(
-        self, a: HostArray, b: HostArray, /, *args: _P.args, **options: _P.kwargs
-    ) -> Any: ...
-
-
-class ToFactor(Protocol[_P]):
-    """A function of a matrix that returns a factor, and whether it is a lower one."""
-
-    @overload
-    def __call__(
-        self, a: DeviceArray, /, *args: _P.args, **options: _P.kwargs
-    ) -> tuple[Array, bool]: ...
-    @overload
-    def __call__(
-        self, a: HostArray, /, *args: _P.args, **options: _P.kwargs
-    ) -> tuple[_NumPyArray, bool]: ...
+    ) -> _H: ...
 
 
 # Each returns the function itself: they exist for type checkers.
 
 
-def of_one(function: Callable[Concatenate[Any, _P], Any]) -> OfOne[_P]:
+def of_one(
+    function: Callable[Concatenate[Any, _P], Any],
+) -> OfOne[_P, Array, _NumPyArray]:
     """Declare a function of an array."""
-    return cast("OfOne[_P]", function)
+    return cast("OfOne[_P, Array, _NumPyArray]", function)
 
 
-def of_two(function: Callable[Concatenate[Any, Any, _P], Any]) -> OfTwo[_P]:
+def of_two(function: Callable[Concatenate[Any, Any, _P], Any]) -> OfTwo[_P, _NumPyArray]:
     """Declare a function of two arrays."""
-    return cast("OfTwo[_P]", function)
+    return cast("OfTwo[_P, _NumPyArray]", function)
 
 
-def reduction(function: Callable[Concatenate[Any, _P], Any]) -> ReductionFunction[_P]:
+def reduction(function: Callable[Concatenate[Any, _P], Any]) -> OfOne[_P, Array, Any]:
     """Declare a function of an array, whose result may be a number."""
-    return cast("ReductionFunction[_P]", function)
+    return cast("OfOne[_P, Array, Any]", function)
 
 
-def inner_product(function: Callable[Concatenate[Any, Any, _P], Any]) -> InnerProduct[_P]:
+def inner_product(function: Callable[Concatenate[Any, Any, _P], Any]) -> OfTwo[_P, Any]:
     """Declare a function of two arrays, whose result may be a number."""
-    return cast("InnerProduct[_P]", function)
+    return cast("OfTwo[_P, Any]", function)
 
 
-def to_factor(function: Callable[Concatenate[Any, _P], Any]) -> ToFactor[_P]:
+def to_factor(
+    function: Callable[Concatenate[Any, _P], Any],
+) -> OfOne[_P, tuple[Array, bool], tuple[_NumPyArray, bool]]:
     """Declare a function that returns a factor, and whether it is a lower one."""
-    return cast("ToFactor[_P]", function)
+    return cast("OfOne[_P, tuple[Array, bool], tuple[_NumPyArray, bool]]", function)
