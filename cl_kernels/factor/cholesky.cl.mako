@@ -35,11 +35,7 @@ ${epilogue.values(e)}
 ${numbers.parts(e)}${numbers.root_of(e)}
 
 __kernel ${group.of_size(G)}
-void cholesky(long count, int ${"most, __global const long *table" if ragged else "n"}, long first\
-% if not in_place:
-${operands.parameters("a", e, rank)}\
-% endif
-${operands.parameters("l", e, rank, "")}, __global long *report, long report_offset${operands.batch_parameters(rank)})
+void ${kernel("cholesky")}
 {
     __local value_t columns[${2 * P * N}];
     const int t = get_local_id(0) % ${S * S};

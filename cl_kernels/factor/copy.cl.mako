@@ -16,8 +16,7 @@ fast, slow = ("col", "row") if by_rows else ("row", "col")
 ${element.scalar(e)}
 
 __kernel UNBOUND_GROUP(${size})
-void copy(long length, long count, long pieces, long bands${operands.parameters("from", e, rank)}\
-${operands.parameters("to", e, rank, "")}${operands.batch_parameters(rank)})
+void ${kernel("copy")}
 {
     const long group = get_group_id(0), band = group / pieces;
     const long ${fast} = group % pieces * ${size} + get_local_id(0), first = band % bands * ${lines}l;

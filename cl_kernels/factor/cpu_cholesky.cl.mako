@@ -69,12 +69,7 @@ static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void cholesky(${E} *scratch, long size, ${"__global const long *table" if ragged else "long ld, long n, long run"},
-    long count, long first\
-% if not in_place:
-${operands.parameters("a", e, rank)}\
-% endif
-${operands.parameters("l", e, rank, "")}, __global long *report, long report_offset${operands.batch_parameters(rank)})
+void ${kernel("cholesky")}
 {
     ${E} *t = scratch + get_group_id(0) * size;
     clear(t, size);

@@ -56,11 +56,7 @@ static inline void subtract${count}(__global real_t *x, long x_row, long x_col, 
 ${copies.define(E, W, in_place)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void cholesky(${E} *scratch, long size, long n, long run, long count, long first\
-% if not in_place:
-${operands.parameters("a", e, 1)}\
-% endif
-${operands.parameters("l", e, 1, "")}, __global long *report, long report_offset${operands.batch_parameters(1)})
+void ${kernel("cholesky")}
 {
     const long item = get_group_id(0);
     ${E} *t = scratch + item * size;

@@ -32,8 +32,7 @@ static inline void clear(${E} *to, long step, long length)
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void copy(long length, long count, long pieces, long bands${operands.parameters("from", e, rank)}\
-${operands.parameters("to", e, rank, "")}${operands.batch_parameters(rank)})
+void ${kernel("copy")}
 {
     const long group = get_group_id(0), band = group / pieces;
     const long first = group % pieces * ${piece}, last = LEAST(first + ${piece}, length);

@@ -77,13 +77,7 @@ static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, 
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void solve(${E} *scratch, long size,
-    ${"__global const long *table" if ragged else "long ld, long n, long m, long run, long columns"}, long count,
-    long groups${operands.parameters("l", e, rank)}${operands.parameters("b", e, rank, "")}\
-% if source:
-${operands.parameters("from", e, rank)}\
-% endif
-${operands.batch_parameters(rank)})
+void ${kernel("solve")}
 {
     ${E} *t = scratch + get_group_id(0) * size;
     clear(t, size);

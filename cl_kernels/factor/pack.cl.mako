@@ -35,12 +35,7 @@ static inline long diagonal(long n, long row, long start)
 }
 
 __kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else f"UNBOUND_GROUP({size})"}
-void pack(long n, long row0, long col0, long rows, long cols, long pieces, long bands\
-% if what == "add":
-, ${e.value} beta\
-% endif
-${operands.parameters(names[0], e, rank)}${operands.parameters(names[1], e, rank, "")}
-    ${operands.batch_parameters(rank)})
+void ${kernel("pack")}
 {
     const long group = get_group_id(0), band = group / pieces, first = band % bands * ${lines}l;
 ${operands.locate(names, rank, "band / bands")}

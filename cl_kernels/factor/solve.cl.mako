@@ -36,10 +36,7 @@ ${epilogue.values(e)}
 ${numbers.reciprocal(e)}
 
 __kernel ${group.of_size(p.group_size)}
-void solve(long count, ${"int most, __global const long *table" if ragged else "int n, long m"}, long groups\
-${operands.parameters("l", e, rank)}${operands.parameters("c", e, rank) if source else ""}\
-${operands.parameters("b", e, rank, "")}${", __global long *report, long report_offset" if problem.reports else ""}\
-${operands.batch_parameters(rank)})
+void ${kernel("solve")}
 {
     __local value_t triangles[${T * N * STRIDE}], rows[${2 * T * W}];
     const int t = get_local_id(0) % ${LANES}, which = get_local_id(0) / ${LANES};

@@ -56,18 +56,7 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void tiles(long n, long m, int tiles_s, int tiles_f, long count\
-% if separate:
-${operands.parameters("c", e, rank)}\
-% endif
-${operands.parameters("l", e, rank, "")}\
-% if not factorise:
-${operands.parameters("v", e, rank, "")}\
-% endif
-% if factorise:
-, long first, volatile __global long *report, long report_offset\
-% endif
-, volatile __global uint *counters${operands.batch_parameters(rank)})
+void ${kernel("tiles")}
 {
     ${tile.memory()}
     const long product = ticket % count, task = ticket / count;

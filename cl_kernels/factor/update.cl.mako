@@ -21,8 +21,7 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 
 __kernel ${group.of_size(G)}
-void update(__global const long *table, long groups, int k${operands.parameters("l", e, 0)}
-    ${operands.parameters("b", e, 0, "")})
+void ${kernel("update")}
 {
     __local value_t tile[${R * K}];
     const int t = get_local_id(0);

@@ -39,12 +39,7 @@ ${cells.define(e)}
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 
 __kernel ${group.of_size(256)}
-void vector(long n, long m, int blocks, uint groups, long cells\
-% if separate:
-${operands.parameters("c", e, rank)}\
-% endif
-${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")},
-    volatile __global uint *counters${operands.batch_parameters(rank)})
+void ${kernel("vector")}
 {
     ${parts.declare(along)}
     __local uint ticket;

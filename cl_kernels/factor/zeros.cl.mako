@@ -17,9 +17,7 @@ found, note = ("first", "first = min(first, {})") if size == 1 else ("*found", "
 ${element.scalar(e)}
 
 __kernel ${group.of_size(size)}
-void zeros(${"__global const long *table" if layout == "table" else "long n"},
-    long count${operands.parameters("triangle", e, rank)}, __global long *report,
-    long report_offset${operands.batch_parameters(rank)})
+void ${kernel("zeros")}
 {
 % if size > 1:
     __local int first[${T}];

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from portable_gpu.codegen.parameters import (
     scalars,
     with_structs,
 )
+from portable_gpu.codegen.source import kernel_folder
 from portable_gpu.codegen.specialization import Specialization
 
 WORK = laid_out(
@@ -46,6 +49,21 @@ __kernel void {head("rest", REST)}
 SPEC = Specialization(
     "test/work", with_structs(TEXT, {"work": WORK, "rest": REST}), (), None, {"work": WORK}
 )
+
+
+#: Folders with kernels whose parameters are still read from the rendered text.
+READ = {"bench", "conv", "fft", "fronts", "gemm", "normalize", "subgroup"}
+
+
+def test_families_declare_parameters() -> None:
+    heads = re.compile(r"^__kernel\b.*?^{", re.MULTILINE | re.DOTALL)
+    read = {
+        path.parent.name
+        for path in kernel_folder().rglob("*.mako")
+        for head in heads.findall(path.read_text())
+        if "${kernel(" not in head
+    }
+    assert read <= READ
 
 
 def test_declarations() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L1_BYTES, L2_BYTES
+from portable_gpu.ops.factor.kernels import cpu_cholesky_parameters, cpu_solve_parameters
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.packed.policy import registers
@@ -195,6 +196,7 @@ def cholesky_text(
     return specialize(
         "factor/cpu_cholesky",
         target,
+        {"cholesky": cpu_cholesky_parameters(problem, ragged, "ld", "n", "run")},
         problem=problem,
         policy=policy,
         in_place=problem.in_place,
@@ -216,6 +218,7 @@ def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> S
     return specialize(
         "factor/cpu_cholesky_lanes",
         target,
+        {"cholesky": cpu_cholesky_parameters(problem, False, "n", "run")},
         problem=problem,
         policy=policy,
         in_place=problem.in_place,
@@ -232,7 +235,13 @@ def solve_text(
     """Render the kernel of solves with small triangles; ``ragged``: a table has the sizes."""
     policy.check(target, problem.elem)
     return specialize(
-        "factor/cpu_solve", target, problem=problem, policy=policy, source=source, ragged=ragged
+        "factor/cpu_solve",
+        target,
+        {"solve": cpu_solve_parameters(problem, ragged, source is not None)},
+        problem=problem,
+        policy=policy,
+        source=source,
+        ragged=ragged,
     )
 
 

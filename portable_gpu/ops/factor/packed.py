@@ -27,6 +27,7 @@ from portable_gpu.arguments import whole
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.factor.kernels import pack_parameters, zeros_parameters
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
@@ -218,6 +219,7 @@ def pack_text(problem: PackProblem, target: Target) -> Specialization:
     return specialize(
         "factor/pack",
         target,
+        {"pack": pack_parameters(problem.packed.elem, len(problem.batch), problem.what)},
         problem=problem,
         unit=problem.dense.col == 1,
         block=BLOCK,
@@ -245,6 +247,7 @@ def zeros_text(
     return specialize(
         "factor/zeros",
         target,
+        {"zeros": zeros_parameters(triangle.elem, len(batch), layout == "table")},
         triangle=triangle,
         rank=len(batch),
         layout=layout,

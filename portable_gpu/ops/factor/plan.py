@@ -9,6 +9,13 @@ from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.kernels import (
+    cholesky_parameters,
+    copy_parameters,
+    solve_parameters,
+    tiles_parameters,
+    vector_parameters,
+)
 from portable_gpu.ops.factor.policy import (
     TILE,
     CholeskyPolicy,
@@ -293,6 +300,7 @@ def cholesky_text(
     return specialize(
         "factor/cholesky",
         target,
+        {"cholesky": cholesky_parameters(problem, ragged)},
         problem=problem,
         policy=policy,
         in_place=problem.in_place,
@@ -321,6 +329,7 @@ def solve_text(
     return specialize(
         "factor/solve",
         target,
+        {"solve": solve_parameters(problem, ragged, source is not None)},
         problem=problem,
         policy=policy,
         by_rows=by_rows,
@@ -334,9 +343,11 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
     p = problem.whole
     # The layouts of the two panels decide along which axis neighbours read.
     v = p.l if isinstance(p, CholeskyProblem) else replace(p.b, row=p.b.col, col=p.b.row)
+    taken = tiles_parameters(p.elem, len(p.batch), problem.factorises, problem.separate)
     spec = specialize(
         "factor/tiles",
         target,
+        {"tiles": taken},
         problem=p,
         factorise=problem.factorises,
         in_fronts=False,
@@ -370,6 +381,7 @@ def vector_text(problem: TiledProblem, target: Target) -> Specialization:
     return specialize(
         "factor/vector",
         target,
+        {"vector": vector_parameters(p.elem, len(p.batch), problem.separate)},
         problem=p,
         separate=problem.separate,
         along=step(p.l.col, p.n) <= step(p.l.row, p.n),
@@ -382,11 +394,13 @@ def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:
 
 def copy_text(problem: CopyProblem, target: Target) -> Specialization:
     """Render the kernel of copies."""
+    kernels = {"copy": copy_parameters(problem.source.elem, len(problem.batch))}
     if _by_cpu_tiles(problem, target):
         piece, lines = _CPU_TILE
         return specialize(
             "factor/cpu_copy",
             target,
+            kernels,
             source=problem.source,
             triangle=problem.triangle,
             by_rows=problem.by_rows,
@@ -397,6 +411,7 @@ def copy_text(problem: CopyProblem, target: Target) -> Specialization:
     return specialize(
         "factor/copy",
         target,
+        kernels,
         source=problem.source,
         triangle=problem.triangle,
         inverse=problem.inverse,

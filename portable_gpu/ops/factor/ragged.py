@@ -18,6 +18,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu
 from portable_gpu.ops.factor.cpu import CpuPolicy
+from portable_gpu.ops.factor.kernels import update_parameters
 from portable_gpu.ops.factor.packed import ZEROS_GROUP, aligned, zeros_text
 from portable_gpu.ops.factor.plan import cholesky_text, solve_text
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
@@ -326,8 +327,8 @@ def _pairs(
 def update_text(problem: SolveProblem, target: Target, along_rows: bool) -> Specialization:
     """Render the kernel that subtracts the product of the columns left of a diagonal block."""
     return specialize(
-        "factor/update", target, problem=problem, lanes=_UPDATERS, conj=problem.l.conj,
-        along_rows=along_rows,
+        "factor/update", target, {"update": update_parameters(problem.elem)}, problem=problem,
+        lanes=_UPDATERS, conj=problem.l.conj, along_rows=along_rows,
     )  # fmt: skip
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from portable_gpu.codegen import parameters
+from portable_gpu.codegen.parameters import Parameter
+from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Table
 
@@ -20,6 +23,20 @@ def strides(operands: Mapping[str, Operand]) -> dict[str, int]:
         result |= indices
         result |= {f"{name}_batch{d}": step for d, step in enumerate(operand.batch)}
     return result
+
+
+def matrix_parameters(
+    name: str, elem: Element, rank: int, *, writes: bool = False
+) -> list[Parameter]:
+    """Declare a stack of matrices with strides: buffer, offset, strides of all axes."""
+    strides = ["row", "col", *(f"batch{axis}" for axis in range(rank))]
+    names = [f"{name}_{axis}" for axis in strides]
+    return parameters.operand(f"{elem.name}_t", name, *names, writes=writes)
+
+
+def batch_parameters(rank: int) -> list[Parameter]:
+    """Declare the extents of the batch axes."""
+    return parameters.scalars("long", *(f"batch{axis}_size" for axis in range(rank)))
 
 
 def extents(batch: tuple[int, ...]) -> dict[str, int]:
