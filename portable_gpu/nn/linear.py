@@ -139,7 +139,9 @@ def linear_backward(
         )
     if g.shape != (*x.shape[:-1], w.shape[0]):
         raise ShapeError(f"grad_output has shape {g.shape}; {(*x.shape[:-1], w.shape[0])} would do")
-    wanted = [flag(one, "an element of output_mask") for one in _three(output_mask, "output_mask")]
+    is_needed = [
+        flag(one, "an element of output_mask") for one in _three(output_mask, "output_mask")
+    ]
     outs = (None, None, None) if out is None else _three(out, "out")
     shapes = (x.shape, w.shape, w.shape[:1])
     for one, shape in zip(outs, shapes, strict=True):
@@ -148,7 +150,7 @@ def linear_backward(
     options = {"precision": precision, **place}
     rows = as_rows(g, place)
     by_input = by_weight = by_bias = None
-    if wanted[0]:
+    if is_needed[0]:
         by_input = outs[0]
         target = None if by_input is None else merged(by_input)
         if by_input is None or target is not None:
@@ -156,9 +158,9 @@ def linear_backward(
             by_input = result.reshape(x.shape) if by_input is None else by_input
         else:
             matmul(g, w, out=by_input, **options)
-    if wanted[1]:
+    if is_needed[1]:
         by_weight = matmul(rows.T, as_rows(x, place), out=outs[1], **options)
-    if wanted[2]:
+    if is_needed[2]:
         by_bias = summed(rows, axis=0, out=outs[2], **place)
     return by_input, by_weight, by_bias
 

@@ -10,6 +10,7 @@ from portable_gpu.ops.fft.commands.family import FFT
 from portable_gpu.ops.gemm.commands.family import GEMM
 from portable_gpu.ops.gemv.commands.family import GEMV
 from portable_gpu.ops.normalize.commands.family import NORMALIZE
+from portable_gpu.ops.optim.commands.family import OPTIM
 from portable_gpu.ops.random.commands.family import RANDOM_NUMBERS
 from portable_gpu.ops.reduce.commands.family import REDUCE
 from portable_gpu.ops.sampling.commands.family import SAMPLING
@@ -26,6 +27,7 @@ FAMILIES: tuple[Family, ...] = (
     SAMPLING,
     CONV,
     NORMALIZE,
+    OPTIM,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

@@ -1,0 +1,79 @@
+## step: one step of an optimiser, in one pass over a parameter, its gradient and its state.
+##
+##   i      | V | V | ... each ... |      a work-item has `each` adjacent elements, vectors of V and a rest;
+##   item   |         0            |      it reads gradient, parameter and state of an element once and writes all but
+##                                        the gradient
+##
+## rule: sgd or adam.  elem: element type of param and grad.  held: that of all other arrays, and of the computation.
+## states: names of the state arrays.  master: whether the array `master` has the parameter in more digits.
+## flags: names of the rule's options that are on.  V: elements of a vector.
+## aligned: whether all addresses are multiples of a vector.  G: work-items of a group.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    written = {"param": elem, **{name: held for name in states}, **({"master": held} if master else {})}
+    source = "master" if master else "param"
+    real = held.real
+%>
+% for e in {elem.name: elem, held.name: held}.values():
+${element.scalar(e)}
+${element.vector_load(e, V, aligned)}
+${element.vector_store(e, V, aligned)}
+% endfor
+
+__kernel ${group.of_size(G)}
+void ${kernel("optim_step")}
+{
+    const long begin = (long)get_global_id(0) * each, end = min(size, begin + each);
+    __global const ${elem.name}_t *grad = grad_in + grad_in_offset;
+% for name, e in written.items():
+    __global ${e.name}_t *${name} = ${name}_in + ${name}_in_offset;
+% endfor
+    long i = begin;
+    for (; i + ${V} <= end; i += ${V}) {
+${update(V)}\
+    }
+    for (; i < end; i++) {
+${update(1)}\
+    }
+}
+
+## The update of w elements from i on.
+<%def name="update(w)">
+<% t = vector(real, w); suffix = "" if w == 1 else w %>
+        ${t} g = ${"-" if "maximize" in flags else ""}${elem.name}_load${suffix}(grad + i);
+        ${t} p = ${written[source].name}_load${suffix}(${source} + i);
+% for name in states:
+        ${t} ${name[0]}_ = ${held.name}_load${suffix}(${name} + i);
+% endfor
+${getattr(self, rule)(w)}\
+% for name, e in written.items():
+        ${e.name}_store${suffix}(${name} + i, ${f"{name[0]}_" if name in states else "p"});
+% endfor
+</%def>
+
+## momentum's state: b_ (buffer).  carry and fresh: momentum and 1 - dampening; 0 and 1 at the first step.
+<%def name="sgd(w)">
+        g += weight_decay * p;
+% if states:
+        b_ = carry * b_ + fresh * g;
+        g = ${"g + momentum * b_" if "nesterov" in flags else "b_"};
+% endif
+        p -= lr * g;
+</%def>
+
+## a_: mean (average).  s_: mean of squares.  l_: the largest of these.  Scalars: first and second are 1 - beta.
+<%def name="adam(w)">
+% if "decoupled" in flags:
+        p -= decay * p;
+% else:
+        g += decay * p;
+% endif
+        a_ += first * (g - a_);
+        s_ = beta2 * s_ + second * g * g;
+% if "amsgrad" in flags:
+        l_ = fmax(l_, s_);
+% endif
+        p -= step_size * a_ / (sqrt(${"l_" if "amsgrad" in flags else "s_"}) * root + eps);
+</%def>

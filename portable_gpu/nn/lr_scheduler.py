@@ -1,0 +1,245 @@
+"""Schedules of learning rates, by torch's names and arguments.
+
+They are numbers on the host that an optimiser passes to its kernel: no step builds a program.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from math import cos, pi
+from typing import Any
+
+from portable_gpu.arguments import flag, of_kind, one_of, whole
+from portable_gpu.errors import ArgumentError
+from portable_gpu.nn.operands import real_number
+from portable_gpu.nn.optim import Adam, Optimizer
+
+
+class LRScheduler:
+    """What schedules share: the learning rate of each group as a function of the step.
+
+    Attributes:
+        optimizer: The optimiser, whose ``param_groups`` have the learning rates.
+        base_lrs: Their learning rates at the start.
+        last_epoch: The number of calls of :meth:`step`.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        """Take the optimiser, and set its learning rates for step 0."""
+        self.optimizer = of_kind(optimizer, Optimizer, "optimizer")
+        self.base_lrs = [float(group["lr"]) for group in optimizer.param_groups]
+        self.last_epoch = 0
+        self._set()
+
+    def step(self) -> None:
+        """Go to the next learning rate, after a step of the optimiser or after an epoch."""
+        self.last_epoch += 1
+        self._set()
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of each group."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def rate(self, base: float, epoch: int) -> float:
+        """The learning rate of a group at a step."""
+        raise NotImplementedError
+
+    def _set(self) -> None:
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = self.rate(base, self.last_epoch)
+
+
+def _at_least(value: Any, least: int, name: str) -> int:
+    if whole(value, name) < least:
+        raise ArgumentError(f"{name} is {value}; at least {least} would do")
+    return whole(value, name)
+
+
+class StepLR(LRScheduler):
+    """A factor of ``gamma`` every ``step_size`` steps."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+        """Take the distance of the factors, and the factor."""
+        self.step_size = _at_least(step_size, 1, "step_size")
+        self.gamma = real_number(gamma, "gamma")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: int) -> float:
+        """See :meth:`LRScheduler.rate`."""
+        return base * float(self.gamma ** (epoch // self.step_size))
+
+
+class MultiStepLR(LRScheduler):
+    """A factor of ``gamma`` at each of the steps ``milestones``."""
+
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1) -> None:
+        """Take the steps and the factor."""
+        self.milestones = sorted(_at_least(one, 0, "a milestone") for one in milestones)
+        self.gamma = real_number(gamma, "gamma")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: int) -> float:
+        """See :meth:`LRScheduler.rate`."""
+        return base * float(self.gamma ** bisect_right(self.milestones, epoch))
+
+
+class ExponentialLR(LRScheduler):
+    """A factor of ``gamma`` at each step."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        """Take the factor."""
+        self.gamma = real_number(gamma, "gamma")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: int) -> float:
+        """See :meth:`LRScheduler.rate`."""
+        return base * float(self.gamma**epoch)
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from the base to ``eta_min`` in ``T_max`` steps (arXiv:1608.03983)."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+        """Take the number of steps, and the last learning rate."""
+        self.T_max = _at_least(T_max, 1, "T_max")
+        self.eta_min = real_number(eta_min, "eta_min")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: int) -> float:
+        """See :meth:`LRScheduler.rate`."""
+        return self.eta_min + (base - self.eta_min) * (1 + cos(pi * epoch / self.T_max)) / 2
+
+
+class LinearLR(LRScheduler):
+    """A warm-up: a factor from ``start_factor`` to ``end_factor`` in ``total_iters`` steps."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+    ) -> None:
+        """Take both factors and the number of steps.
+
+        Raises:
+            ArgumentError: ``start_factor`` is not above 0 and at most 1, or ``end_factor`` is not
+                between 0 and 1.
+        """
+        self.start, self.end = real_number(start_factor, "start_factor"), end_factor
+        if not 0 < self.start <= 1:
+            raise ArgumentError(f"start_factor is {start_factor}; above 0 and at most 1 would do")
+        if not 0 <= real_number(end_factor, "end_factor") <= 1:
+            raise ArgumentError(f"end_factor is {end_factor}; 0 to 1 would do")
+        self.total_iters = _at_least(total_iters, 1, "total_iters")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: int) -> float:
+        """See :meth:`LRScheduler.rate`."""
+        part = min(epoch, self.total_iters) / self.total_iters
+        return base * (self.start + (self.end - self.start) * part)
+
+
+class OneCycleLR(LRScheduler):
+    """A warm-up to ``max_lr`` and a decay to far below the first learning rate (arXiv:1708.07120).
+
+    Momentum, or the first of Adam's betas, goes the other way.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        """Take torch's arguments: the cycle begins at ``max_lr / div_factor``.
+
+        Raises:
+            ArgumentError: ``pct_start`` is not between 0 and 1; an unknown ``anneal_strategy``.
+        """
+        self.total_steps = _at_least(total_steps, 2, "total_steps")
+        self.pct_start = real_number(pct_start, "pct_start")
+        if not 0 <= self.pct_start <= 1:
+            raise ArgumentError(f"pct_start is {pct_start}; 0 to 1 would do")
+        self.by_cosine = one_of(anneal_strategy, ("cos", "linear"), "anneal_strategy") == "cos"
+        self.cycle_momentum = flag(cycle_momentum, "cycle_momentum")
+        self.momenta = (
+            real_number(base_momentum, "base_momentum"),
+            real_number(max_momentum, "max_momentum"),
+        )
+        self.max_lr = real_number(max_lr, "max_lr")
+        self.first = self.max_lr / real_number(div_factor, "div_factor")
+        self.last = self.first / real_number(final_div_factor, "final_div_factor")
+        super().__init__(optimizer)
+
+    def rate(self, base: float, epoch: int) -> float:
+        """See :meth:`LRScheduler.rate`."""
+        return self._at(epoch, self.first, self.max_lr, self.last)
+
+    def _set(self) -> None:
+        if self.last_epoch >= self.total_steps:
+            raise ArgumentError(f"total_steps is {self.total_steps}, and all of them are done")
+        super()._set()
+        if self.cycle_momentum:
+            low, high = self.momenta
+            momentum = self._at(self.last_epoch, high, low, high)
+            for group in self.optimizer.param_groups:
+                if isinstance(self.optimizer, Adam):
+                    group["betas"] = (momentum, group["betas"][1])
+                elif group["momentum"]:
+                    group["momentum"] = momentum
+
+    def _at(self, epoch: int, first: float, middle: float, last: float) -> float:
+        top = self.pct_start * self.total_steps - 1
+        if epoch <= top:
+            return self._between(first, middle, epoch / top if top > 0 else 1.0)
+        return self._between(middle, last, (epoch - top) / (self.total_steps - 1 - top))
+
+    def _between(self, start: float, end: float, part: float) -> float:
+        if self.by_cosine:
+            return end + (start - end) / 2 * (1 + cos(pi * part))
+        return start + (end - start) * part
+
+
+class SequentialLR(LRScheduler):
+    """Several schedules one after the other: a warm-up and what follows it.
+
+    Each schedule begins at its own step 0 from the learning rates that the optimiser had at first.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Iterable[LRScheduler], milestones: Iterable[int]
+    ) -> None:
+        """Take the schedules, and the step at which each but the first begins.
+
+        Raises:
+            ArgumentError: There are not as many milestones as schedules but one.
+        """
+        self.schedulers = [
+            of_kind(one, LRScheduler, "an element of schedulers") for one in schedulers
+        ]
+        self.milestones = [_at_least(one, 1, "a milestone") for one in milestones]
+        if len(self.milestones) + 1 != len(self.schedulers):
+            raise ArgumentError(
+                f"there are {len(self.schedulers)} schedulers and {len(self.milestones)} "
+                "milestones; one milestone less than schedulers would do"
+            )
+        bases = self.schedulers[0].base_lrs
+        for group, base in zip(optimizer.param_groups, bases, strict=True):
+            group["lr"] = base
+        super().__init__(optimizer)
+
+    def _set(self) -> None:
+        number = bisect_right(self.milestones, self.last_epoch)
+        schedule = self.schedulers[number]
+        schedule.base_lrs = self.base_lrs
+        schedule.last_epoch = self.last_epoch - ([0, *self.milestones][number])
+        schedule._set()

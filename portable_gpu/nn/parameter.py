@@ -1,0 +1,183 @@
+"""Parameters of modules: arrays on the device and their gradients, or views of flat ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import of_kind
+from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray
+
+#: Parameters start at multiples of this number of bytes in a flat array.
+_ALIGNMENT = 256
+
+
+class ModuleParameter:
+    """A parameter: its values and its gradient on the device.
+
+    Attributes:
+        data: The values.
+        grad: The gradient; ``None`` before the first one.
+        has_grad: Whether a gradient has been computed since the last :meth:`zero_grad`.
+        flat: The flat arrays of which ``data`` and ``grad`` are views, if there are any.
+        version: The number of calls of :meth:`set`.
+    """
+
+    def __init__(self, values: Any, engine: Engine | None = None) -> None:
+        """Copy ``values``, an array of NumPy or on the device, to the device."""
+        self.data: Array = asarray(values, engine=engine)
+        self.grad: Array | None = None
+        self.has_grad = False
+        self.flat: Flat | None = None
+        self.version = 0
+
+    def __repr__(self) -> str:
+        return f"<Parameter {self.data.dtype}{list(self.shape)}>"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the values."""
+        return self.data.shape
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return self.data.size
+
+    def zero_grad(self) -> None:
+        """Forget the gradient: the next one replaces it, and is not added to it."""
+        self.has_grad = False
+
+    def add_grad(self, compute: Callable[[Any], Any]) -> None:
+        """Add a gradient to the one that there is since :meth:`zero_grad`.
+
+        Args:
+            compute: Computes the gradient into the array that it is given, or returns a fresh one
+                for ``None``.
+        """
+        if self.grad is None:
+            self.grad = compute(None)
+        elif self.has_grad:
+            elementwise("g + d", g=self.grad, d=compute(None), out=self.grad)
+        else:
+            compute(self.grad)
+        self.has_grad = True
+
+    def set(self, values: Any) -> None:
+        """Replace the values.
+
+        Raises:
+            ShapeError: ``values`` has another shape.
+        """
+        if values.shape != self.shape:
+            raise ShapeError(f"the values have shape {values.shape}; {self.shape} would do")
+        source = asarray(values, queue=self.data.queue)
+        elementwise("x", x=source, dtype=self.data.dtype, out=self.data)
+        self.version += 1
+
+
+class Flat:
+    """Flat arrays whose views are the values and the gradients of parameters of one dtype.
+
+    Attributes:
+        data, grad: The arrays; gaps between parameters hold zeros.
+        parameters: The parameters, in their order.
+    """
+
+    def __init__(self, parameters: list[ModuleParameter]) -> None:
+        """Move parameters that are in no flat arrays into new ones, with their gradients."""
+        first = parameters[0].data
+        step = _ALIGNMENT // first.dtype.itemsize
+        starts, end = [], 0
+        for parameter in parameters:
+            starts.append(end)
+            end += -(-parameter.size // step) * step
+        zeros = np.zeros(end, first.dtype)
+        self.data, self.grad = (asarray(zeros, queue=first.queue) for _ in range(2))
+        self.parameters = parameters
+        for parameter, start in zip(parameters, starts, strict=True):
+            part = slice(start, start + parameter.size)
+            data, grad = (array[part].reshape(parameter.shape) for array in (self.data, self.grad))
+            elementwise("x", x=parameter.data, out=data)
+            if parameter.grad is not None and parameter.has_grad:
+                elementwise("x", x=parameter.grad, out=grad)
+            parameter.data, parameter.grad, parameter.flat = data, grad, self
+
+
+def flattened(
+    parameters: list[ModuleParameter],
+) -> list[tuple[Array, Array, list[ModuleParameter]]]:
+    """The values and the gradients of parameters, in as few pairs of C-ordered arrays as possible.
+
+    Parameters that are in no flat arrays are moved into new ones, by dtype.  Those that make up
+    all of a flat pair are that pair; others are pairs by themselves.
+
+    Returns:
+        For each pair, the values, the gradients and the parameters.
+    """
+    fresh: dict[Any, list[ModuleParameter]] = {}
+    for parameter in parameters:
+        if parameter.flat is None:
+            fresh.setdefault(parameter.data.dtype, []).append(parameter)
+    for group in fresh.values():
+        Flat(group)
+    given, pairs, seen = {id(one) for one in parameters}, [], set()
+    for parameter in parameters:
+        flat = parameter.flat
+        assert flat is not None
+        if all(id(one) in given for one in flat.parameters):
+            if id(flat) not in seen:
+                seen.add(id(flat))
+                pairs.append((flat.data, flat.grad, flat.parameters))
+        else:
+            assert parameter.grad is not None
+            pairs.append((parameter.data, parameter.grad, [parameter]))
+    return pairs
+
+
+def gradients(parameters: list[ModuleParameter]) -> list[Array]:
+    """The gradients of parameters, in as few C-ordered arrays as possible; none has old values."""
+    found: list[Array] = []
+    seen: set[int] = set()
+    given = {id(one) for one in parameters}
+    for parameter in parameters:
+        flat = parameter.flat
+        if flat is not None and all(id(one) in given for one in flat.parameters):
+            if id(flat) not in seen:
+                seen.add(id(flat))
+                clear(flat.parameters)
+                found.append(flat.grad)
+        elif parameter.has_grad and parameter.grad is not None:
+            found.append(parameter.grad)
+    return found
+
+
+def clear(parameters: list[ModuleParameter]) -> None:
+    """Set gradients to 0 that no backward pass has computed since ``zero_grad``."""
+    for parameter in parameters:
+        if not parameter.has_grad and parameter.grad is not None:
+            parameter.grad.fill(0)
+            parameter.has_grad = True
+
+
+def as_parameters(values: Any) -> list[ModuleParameter]:
+    """The parameters that an argument lists, each once.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: It has something else, or nothing.
+    """
+    try:
+        listed = [values] if isinstance(values, ModuleParameter) else list(values)
+    except TypeError:
+        listed = [values]
+    for one in listed:
+        of_kind(one, ModuleParameter, "an element of parameters", "a portable_gpu.nn.Parameter")
+    if not listed:
+        raise ArgumentError("parameters is empty; one or more would do")
+    return list({id(one): one for one in listed}.values())

@@ -1,0 +1,1 @@
+"""What the commands need of steps of optimisers; imported by the commands alone."""

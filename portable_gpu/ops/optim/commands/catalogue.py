@@ -1,0 +1,48 @@
+"""Steps of optimisers without a device: typical kernels, and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
+from portable_gpu.errors import DTypeError
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.optim.plan import StepProblem, render, variants
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+_STATES = {"sgd": ("buffer",), "adam": ("average", "squares")}
+
+
+def problem(operation: str, dtype: np.dtype[Any], size: int) -> StepProblem:
+    """The problem of a step with momentum, or of Adam; 16-bit parameters have a master copy."""
+    elem, rule = element(dtype), operation.removesuffix("_step")
+    if not elem.floating or elem.complex:
+        raise DTypeError(f"{operation} takes floating numbers, not {dtype}")
+    is_short = elem.itemsize == 2
+    held = element(np.float32) if is_short else elem
+    return StepProblem(rule, elem, held, size, _STATES[rule], is_short, frozenset(), True)
+
+
+def sgd_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """The kernel of a step with momentum."""
+    return [render(problem("sgd_step", dtype, 1 << 20), target)]
+
+
+def adam_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """The kernel of a step of Adam."""
+    return [render(problem("adam_step", dtype, 1 << 20), target)]
+
+
+def explain(
+    operation: str, sizes: Sequence[int], dtype: np.dtype[Any], target: Target, _table: TuningTable
+) -> Explanation:
+    """Explain the kernel of a step of parameters of a shape."""
+    by = " x ".join(map(str, sizes)) or "a scalar"
+    named = f"{operation} of {by} {dtype} on {target.facts.name}"
+    return explanation(named, variants(problem(operation, dtype, prod(sizes)), target), target)

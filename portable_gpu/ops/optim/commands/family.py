@@ -1,0 +1,89 @@
+"""The record of steps of optimisers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.inputs import Input
+from portable_gpu.ops.family import Compiled, Family, OperationRecord, Typical
+from portable_gpu.ops.optim.commands.catalogue import adam_kernels, explain, sgd_kernels
+from portable_gpu.ops.optim.steps import adam_step, sgd_step
+from portable_gpu.runtime.engine import Engine
+
+
+def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
+    """A step of each rule on an odd number of elements, in float32 and float64."""
+    for dtype in dtypes:
+        if dtype.kind == "f" and dtype.itemsize >= 4:
+            yield _sgd(dtype, 1003)
+            yield _adam(dtype, 1003)
+
+
+def _sgd(dtype: np.dtype[Any], size: int) -> Check:
+    given = [Input(dtype, (size,), seed=seed) for seed in range(3)]
+
+    def run(engine: Engine) -> Any:
+        param, grad, buffer = (one.host().copy() for one in given)
+        return sgd_step(param, grad, buffer, lr=0.1, momentum=0.9, engine=engine)
+
+    def expected() -> Expected:
+        param, grad, buffer = (one.host().astype(np.longdouble) for one in given)
+        mixed = np.longdouble(0.9) * buffer + grad
+        scale = abs(param) + abs(buffer) + abs(grad)
+        return Expected(param - np.longdouble(0.1) * mixed, 8 * np.finfo(dtype).eps * scale, dtype)
+
+    return Check("sgd_step", f"{given[0]}, momentum", run, expected)
+
+
+def _adam(dtype: np.dtype[Any], size: int) -> Check:
+    given = [Input(dtype, (size,), seed=seed) for seed in range(2)]
+
+    def run(engine: Engine) -> Any:
+        param, grad = (one.host().copy() for one in given)
+        states = np.zeros_like(param), np.zeros_like(param)
+        return adam_step(param, grad, *states, step=1, lr=0.5, engine=engine)
+
+    def expected() -> Expected:
+        param, grad = (one.host().astype(np.longdouble) for one in given)
+        change = grad / (abs(grad) + np.longdouble(1e-8)) / 2
+        scale = abs(param) + 1
+        return Expected(param - change, 64 * np.finfo(dtype).eps * scale, dtype)
+
+    return Check("adam_step", f"{given[0]}, the first step", run, expected)
+
+
+def _warmed(rule: Any, states: int, x: Any, engine: Engine, **options: Any) -> Any:
+    """A step on an array of zeros of the shape of ``x``."""
+    held = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    param, grad = (np.zeros(x.shape, x.dtype) for _ in range(2))
+    kept = [np.zeros(x.shape, held) for _ in range(states)]
+    return rule(param, grad, *kept, engine=engine, **options)
+
+
+_SGD = OperationRecord(
+    name="sgd_step",
+    function=sgd_step,
+    explain=explain,
+    specializations=sgd_kernels,
+    compiled=("float32", "float16"),
+    typical=Typical(((1000,),), function=partial(_warmed, sgd_step, 1, lr=0.1, momentum=0.9)),
+)
+_ADAM = OperationRecord(
+    name="adam_step",
+    function=adam_step,
+    explain=explain,
+    specializations=adam_kernels,
+    compiled=("float32", "float16"),
+    typical=Typical(((1000,),), function=partial(_warmed, adam_step, 2, step=1)),
+)
+OPTIM = Family(
+    name="optim",
+    operations=(_SGD, _ADAM),
+    checks=checks,
+    kernels={"optim/step": Compiled()},
+)

@@ -1,0 +1,247 @@
+"""Optimisers against torch's rules in NumPy's float64, clipping, and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import cos, pi
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu import nn
+from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.program import Launch
+
+EPS = np.finfo(np.float32).eps
+
+
+class Rules:
+    """One parameter and its state in float64, updated as torch's documentation says."""
+
+    def __init__(self, values: Any) -> None:
+        self.p = values.astype(np.float64)
+        self.buffer: Any = None
+        self.m = self.v = self.largest = np.zeros_like(self.p)
+        self.step = 0
+
+    def sgd(
+        self, g: Any, lr: float, momentum: float = 0, dampening: float = 0,
+        weight_decay: float = 0, nesterov: bool = False, maximize: bool = False,
+    ) -> None:  # fmt: skip
+        g = (-g if maximize else g) + weight_decay * self.p
+        if momentum:
+            first = self.buffer is None
+            self.buffer = g if first else momentum * self.buffer + (1 - dampening) * g
+            g = g + momentum * self.buffer if nesterov else self.buffer
+        self.p = self.p - lr * g
+
+    def adam(
+        self, g: Any, lr: float, betas: Any = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, amsgrad: bool = False, maximize: bool = False,
+        decoupled: bool = False,
+    ) -> None:  # fmt: skip
+        self.step += 1
+        g = -g if maximize else g
+        if decoupled:
+            self.p = self.p * (1 - lr * weight_decay)
+        else:
+            g = g + weight_decay * self.p
+        self.m = betas[0] * self.m + (1 - betas[0]) * g
+        self.v = betas[1] * self.v + (1 - betas[1]) * g * g
+        self.largest = np.maximum(self.largest, self.v)
+        v = self.largest if amsgrad else self.v
+        corrected = np.sqrt(v / (1 - betas[1] ** self.step)) + eps
+        self.p = self.p - lr * self.m / (1 - betas[0] ** self.step) / corrected
+
+
+CASES: list[tuple[Any, str, dict[str, Any]]] = [
+    (nn.SGD, "sgd", {"lr": 0.1, "weight_decay": 0.01, "maximize": True}),
+    (nn.SGD, "sgd", {"lr": 0.1, "momentum": 0.9, "dampening": 0.25}),
+    (nn.SGD, "sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    (nn.Adam, "adam", {"lr": 0.01, "weight_decay": 0.1}),
+    (nn.Adam, "adam", {"lr": 0.01, "amsgrad": True, "betas": (0.5, 0.6)}),
+    (nn.AdamW, "adam", {"lr": 0.01, "weight_decay": 0.1}),
+]
+
+
+def _parameters(engine: Engine, shapes: Any, dtype: Any = np.float32) -> list[nn.Parameter]:
+    rng = np.random.default_rng(5)
+    return [nn.Parameter(rng.standard_normal(shape).astype(dtype), engine) for shape in shapes]
+
+
+def _with_gradients(parameters: list[nn.Parameter], rng: Any) -> list[Any]:
+    """Give each parameter a random gradient, as a backward pass does; return them."""
+    grads = []
+    for parameter in parameters:
+        values = rng.standard_normal(parameter.shape).astype(parameter.data.dtype)
+        grads.append(values)
+        device = pg.asarray(values, queue=parameter.data.queue)
+
+        def compute(out: Any, device: Any = device) -> Any:
+            return pg.elementwise("x", x=device, out=out)
+
+        parameter.add_grad(compute)
+    return grads
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: "-".join([c[1], *map(str, c[2])]))
+def test_rules(engine: Engine, case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five steps of parameters of odd sizes; one launch for all; other numbers build nothing."""
+    kind, rule, options = case
+    parameters = _parameters(engine, [(7, 5), (3,), (65,), ()])
+    optimizer = kind(parameters, **options)
+    exact = [Rules(pg.asnumpy(one.data)) for one in parameters]
+    extra = {"decoupled": True} if kind is nn.AdamW else {}
+    rng = np.random.default_rng(0)
+    launches: list[str] = []
+    plain = Launch.__call__
+
+    def counted(self: Any, *args: Any, **options: Any) -> Any:
+        launches.append("step")
+        return plain(self, *args, **options)
+
+    for step in range(5):
+        optimizer.zero_grad()
+        grads = _with_gradients(parameters, rng)
+        optimizer.param_groups[0]["lr"] = options["lr"] / (step + 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Launch, "__call__", counted)
+            optimizer.step()
+        for one, grad in zip(exact, grads, strict=True):
+            numbers = {**options, "lr": options["lr"] / (step + 1), **extra}
+            getattr(one, rule)(grad.astype(np.float64), **numbers)
+    assert len(launches) <= 2 * 5  # a launch that compiles calls another; 20 would be one each
+    for one, parameter in zip(exact, parameters, strict=True):
+        error = np.abs(pg.asnumpy(parameter.data) - one.p)
+        assert np.all(error <= 40 * EPS * (np.abs(one.p) + 1)), error.max()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16, np.float64])
+def test_master_weights(engine: Engine, dtype: Any) -> None:
+    """Many small steps of 16-bit parameters: the copy in float32 does not lose them."""
+    if dtype is None:
+        pytest.skip("ml_dtypes is not installed")
+    if dtype is np.float64 and not engine.target.fp64:
+        pytest.skip("no double precision")
+    parameter = nn.Parameter(np.ones(5, dtype), engine)
+    optimizer = nn.SGD([parameter], lr=1e-5)
+    ones = pg.asarray(np.ones(5, dtype), engine=engine)
+    for _ in range(100):
+        optimizer.zero_grad()
+        parameter.add_grad(lambda out: pg.elementwise("x", x=ones, out=out))
+        optimizer.step()
+    expected = np.full(5, 1 - 1e-3).astype(dtype)
+    np.testing.assert_allclose(
+        pg.asnumpy(parameter.data).astype(float), expected.astype(float), rtol=1e-5
+    )
+    parameter.set(np.full(5, 2, dtype))
+    optimizer.zero_grad()
+    optimizer.step()  # without a gradient: nothing changes, and the new values are kept
+    assert np.all(pg.asnumpy(parameter.data).astype(float) == 2)
+
+
+def test_groups_and_shared_flat_arrays(engine: Engine) -> None:
+    parameters = _parameters(engine, [(4, 3), (4,), (2,)])
+    groups = [{"params": parameters[:2], "lr": 0.5}, {"params": parameters[2]}]
+    nn.SGD(groups, lr=0.25)
+    second = nn.SGD(parameters[1:], lr=1.0)  # a part of one flat array, all of another
+    before = [pg.asnumpy(one.data) for one in parameters]
+    grads = _with_gradients(parameters, np.random.default_rng(1))
+    second.step()
+    after = [pg.asnumpy(one.data) for one in parameters]
+    assert np.array_equal(after[0], before[0])
+    for k in (1, 2):
+        np.testing.assert_allclose(after[k], before[k] - grads[k], atol=1e-6)
+    _with_gradients(parameters, np.random.default_rng(1))  # a second gradient is added
+    np.testing.assert_allclose(pg.asnumpy(parameters[0].grad), 2 * grads[0], atol=1e-6)
+
+
+def test_clipping(engine: Engine) -> None:
+    for flat in (False, True):
+        parameters = _parameters(engine, [(40, 3), (7,)])
+        if flat:
+            nn.SGD(parameters, lr=1.0)
+        grads = _with_gradients(parameters, np.random.default_rng(2))
+        every = np.concatenate([one.ravel() for one in grads])
+        total = float(np.linalg.norm(every))
+        assert float(nn.clip_grad_norm_(parameters, 1e3)) == pytest.approx(total, rel=1e-6)
+        assert np.array_equal(pg.asnumpy(parameters[0].grad), grads[0])
+        assert float(nn.clip_grad_norm_(parameters, 2.0)) == pytest.approx(total, rel=1e-6)
+        got = np.concatenate([pg.asnumpy(one.grad).ravel() for one in parameters])
+        np.testing.assert_allclose(got, every * (2 / total), rtol=1e-5)
+        norm = nn.clip_grad_norm_(parameters, 1e3, np.inf)
+        assert float(norm) == pytest.approx(np.abs(got).max(), rel=1e-6)
+        nn.clip_grad_value_(parameters, 0.05)
+        np.testing.assert_array_equal(
+            np.concatenate([pg.asnumpy(one.grad).ravel() for one in parameters]),
+            np.clip(got, np.float32(-0.05), np.float32(0.05)),
+        )
+
+
+def _cycle(step: int) -> float:
+    """Torch's documentation: up to 1 in 30 % of 20 steps, then down to 1 / 25 / 10^4."""
+    top, first, last = 0.3 * 20 - 1, 1 / 25, 1 / 25 / 1e4
+    start, end, part = first, 1.0, step / top
+    if step > top:
+        start, end, part = 1.0, last, (step - top) / (19 - top)
+    return end + (start - end) / 2 * (1 + cos(pi * part))
+
+
+SCHEDULES: list[tuple[Callable[[Any], Any], Callable[[int], float]]] = [
+    (lambda o: nn.StepLR(o, 3, 0.5), lambda k: 2 * 0.5 ** (k // 3)),
+    (lambda o: nn.MultiStepLR(o, [8, 2]), lambda k: 2 * 0.1 ** ((k >= 2) + (k >= 8))),
+    (lambda o: nn.ExponentialLR(o, 0.9), lambda k: 2 * 0.9**k),
+    (lambda o: nn.CosineAnnealingLR(o, 10, 0.5), lambda k: 0.5 + 0.75 * (1 + cos(pi * k / 10))),
+    (lambda o: nn.LinearLR(o, 0.25, 1, 4), lambda k: 2 * min(1, 0.25 + 0.75 * k / 4)),
+    (lambda o: nn.OneCycleLR(o, 1.0, 20), _cycle),
+    (
+        lambda o: nn.SequentialLR(o, [nn.LinearLR(o, 0.5, 1, 2), nn.ExponentialLR(o, 0.5)], [3]),
+        lambda k: 2 * min(1, 0.5 + 0.25 * k) if k < 3 else 2 * 0.5 ** (k - 3),
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SCHEDULES)))
+def test_schedules(engine: Engine, number: int) -> None:
+    make, expected = SCHEDULES[number]
+    optimizer = nn.SGD(_parameters(engine, [(2,)]), lr=2.0, momentum=0.9)
+    schedule = make(optimizer)
+    rates = []
+    for _ in range(15):
+        rates += schedule.get_last_lr()
+        schedule.step()
+    np.testing.assert_allclose(rates, [expected(k) for k in range(15)], rtol=1e-12)
+
+
+def test_wrong_arguments(engine: Engine) -> None:
+    parameters = _parameters(engine, [(2,)])
+    x, wide = np.ones(4, np.float32), np.ones(4)
+    options = {"lr": 0.1, "momentum": 0.9}
+    wrong: list[tuple[Any, str, Callable[[], Any]]] = [
+        (ArgumentError, "lr is -1", lambda: nn.SGD(parameters, lr=-1)),
+        (ArgumentTypeError, "lr is '1'", lambda: nn.SGD(parameters, lr="1")),
+        (ArgumentError, "nesterov is true", lambda: nn.SGD(parameters, 1, nesterov=True)),
+        (ArgumentError, r"betas\[1\] is 1", lambda: nn.Adam(parameters, betas=(0.9, 1))),
+        (ArgumentTypeError, "an element of parameters", lambda: nn.Adam([x])),
+        (ArgumentError, "empty", lambda: nn.Adam([])),
+        (ArgumentError, r"\['rate'\]", lambda: nn.Adam([{"params": parameters, "rate": 1}])),
+        (ArgumentError, "two groups", lambda: nn.Adam([{"params": parameters}] * 2)),
+        (ShapeError, r"grad has shape \(3,\)", lambda: nn.sgd_step(x, x[:3], lr=1)),
+        (DTypeError, "momentum_buffer is float64", lambda: nn.sgd_step(x, x, wide, **options)),
+        (ShapeError, "grad has gaps", lambda: nn.sgd_step(x, np.ones(8, "f4")[::2], lr=1)),
+        (ArgumentError, "no momentum_buffer", lambda: nn.sgd_step(x, x, **options)),
+        (ArgumentError, "step is 0", lambda: nn.adam_step(x, x, x, x, step=0)),
+        (ArgumentError, "norm_type is 3", lambda: nn.clip_grad_norm_(parameters, 1, 3)),
+        (ArgumentError, "max_norm is -1", lambda: nn.clip_grad_norm_(parameters, -1)),
+        (ArgumentError, "step_size is 0", lambda: nn.StepLR(nn.SGD(parameters), 0)),
+        (ArgumentTypeError, "optimizer", lambda: nn.StepLR(parameters, 1)),
+        (ArgumentError, "start_factor", lambda: nn.LinearLR(nn.SGD(parameters), 0)),
+    ]  # fmt: skip
+    for error, message, call in wrong:
+        with pytest.raises(error, match=message):
+            call()
+    assert np.all(x == 1)
