@@ -10,7 +10,7 @@
 ## V: elements of a vector access (4, or 1 where addresses are not aligned).  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="philox" file="/random/philox.cl.mako"/>
+<%namespace name="philox" file="/random/_philox.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% e = elem; names = ["out"] if in_place else ["x", "out"] %>
 ${element.scalar(e)}
