@@ -1,0 +1,1 @@
+"""Modules: layers that keep what their gradients need, by torch's names."""

@@ -1,0 +1,139 @@
+"""Modules of activations and of dropout."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.nn import activations, init
+from portable_gpu.nn.dropout import dropout, dropout_backward
+from portable_gpu.nn.modules.base import Module
+from portable_gpu.nn.operands import real_number
+
+
+class _Activation(Module):
+    """An elementwise function that keeps its input, or its result where the gradient takes that."""
+
+    _name: ClassVar[str]
+    _of_result: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._options: dict[str, Any] = {}
+
+    def forward(self, input: Any) -> Any:
+        """Compute the function of each element."""
+        result = getattr(activations, self._name)(input, **self._options)
+        self._saved = result if self._of_result else input
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        (saved,) = self._kept("_saved")
+        gradient = getattr(activations, f"{self._name}_backward")
+        return gradient(grad_output, saved, **self._options)
+
+
+class ReLU(_Activation):
+    """See ``nn.relu``."""
+
+    _name, _of_result = "relu", True
+
+    def __init__(self, inplace: bool = False) -> None:
+        """Write the result over the input if ``inplace`` is true."""
+        super().__init__()
+        self.inplace = flag(inplace, "inplace")
+
+    def forward(self, input: Any) -> Any:
+        """Compute the function of each element."""
+        self._saved = activations.relu(input, out=input if self.inplace else None)
+        return self._saved
+
+
+class LeakyReLU(_Activation):
+    """See ``nn.leaky_relu``."""
+
+    _name = "leaky_relu"
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        """Take the slope of negative values."""
+        self._options = {"negative_slope": real_number(negative_slope, "negative_slope")}
+
+
+class ELU(_Activation):
+    """See ``nn.elu``."""
+
+    _name = "elu"
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        """Take the factor of negative values."""
+        self._options = {"alpha": real_number(alpha, "alpha")}
+
+
+class Sigmoid(_Activation):
+    """See ``nn.sigmoid``."""
+
+    _name, _of_result = "sigmoid", True
+
+
+class Tanh(_Activation):
+    """See ``nn.tanh``."""
+
+    _name, _of_result = "tanh", True
+
+
+class GELU(_Activation):
+    """See ``nn.gelu``."""
+
+    _name = "gelu"
+
+    def __init__(self, approximate: str = "none") -> None:
+        """Take the form, ``"none"`` or ``"tanh"``."""
+        self._options = {"approximate": one_of(approximate, ("none", "tanh"), "approximate")}
+
+
+class SiLU(_Activation):
+    """See ``nn.silu``."""
+
+    _name = "silu"
+
+
+class Hardswish(_Activation):
+    """See ``nn.hardswish``."""
+
+    _name = "hardswish"
+
+
+class Softplus(_Activation):
+    """See ``nn.softplus``."""
+
+    _name = "softplus"
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        """Take the sharpness, and where the function is the input itself."""
+        beta, threshold = real_number(beta, "beta"), real_number(threshold, "threshold")
+        self._options = {"beta": beta, "threshold": threshold}
+
+
+class Dropout(Module):
+    """See ``nn.dropout``; each module has a seed of its own, and each training call a new mask."""
+
+    def __init__(self, p: float = 0.5, *, seed: int | None = None) -> None:
+        """Take the probability, and the seed; by default the next one after ``manual_seed``."""
+        self.p = real_number(p, "p")
+        self.seed = init.next_seed() if seed is None else seed
+        self.calls = 0
+
+    def forward(self, input: Any) -> Any:
+        """Drop elements in training mode."""
+        self._call = self.calls if self.training and self.p else None
+        if self._call is None:
+            return input
+        self.calls += 1
+        return dropout(input, self.p, seed=self.seed, offset=self._call)
+
+    def backward(self, grad_output: Any) -> Any:
+        """Drop the same elements of the gradient."""
+        (call,) = self._kept("_call")
+        if call is None:
+            return grad_output
+        return dropout_backward(grad_output, self.p, seed=self.seed, offset=call)

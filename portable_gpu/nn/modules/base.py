@@ -1,0 +1,178 @@
+"""The base of modules: parameters, modes and state dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import flag, of_kind
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.nn.parameter import ModuleParameter
+from portable_gpu.nn.serialization import read_state, write_state
+from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray, asnumpy
+from portable_gpu.runtime.views import as_array
+
+
+class Buffer:
+    """Values of a module that no optimiser changes, such as running means.
+
+    Attributes:
+        data: An array on the device, or of NumPy.
+    """
+
+    def __init__(self, values: Any, engine: Engine | None = None, on_host: bool = False) -> None:
+        """Copy the values to the device, unless ``on_host`` is true."""
+        self.data: Any = np.array(values) if on_host else asarray(values, engine=engine)
+
+    def set(self, values: Any) -> None:
+        """Replace the values by others of the same shape."""
+        if isinstance(self.data, np.ndarray):
+            self.data[...] = values
+        else:
+            self.data.set(np.ascontiguousarray(values, self.data.dtype))
+
+
+class Module:
+    """A layer, or a composition of layers, that keeps what its gradient needs.
+
+    A subclass has ``forward(input)`` and ``backward(grad_output)``; its parameters, buffers and
+    further modules are its attributes.  ``backward`` returns the gradient of the input and adds
+    those of the parameters to :attr:`Parameter.grad`.  It belongs to the last ``forward``.
+
+    Attributes:
+        training: Whether layers such as dropout are in training mode.
+    """
+
+    training = True
+
+    def forward(self, input: Any) -> Any:
+        """Compute the output of an array on the device."""
+        raise NotImplementedError
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of the parameters."""
+        raise NotImplementedError
+
+    def __call__(self, input: Any) -> Any:
+        """Compute the output; an array of NumPy is copied to the device of the parameters first."""
+        return self.forward(self._on_device(input, "input"))
+
+    def _on_device(self, value: Any, name: str) -> Any:
+        array = as_array(value, name)
+        if isinstance(array, DEVICE_KINDS):
+            return array
+        first = next(iter(self.parameters()), None)
+        return asarray(array, queue=None if first is None else first.data.queue)
+
+    def train(self, mode: bool = True) -> Module:
+        """Set the mode of this module and of all in it, and return this one."""
+        self.training = flag(mode, "mode")
+        for _, child in self.named_children():
+            child.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        """Set evaluation mode: ``train(False)``."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients: the next backward pass replaces them."""
+        for parameter in self.parameters():
+            parameter.zero_grad()
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules in this one, by name."""
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield name, value
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, ModuleParameter]]:
+        """All parameters, by torch's names."""
+        for name, value in self._named(prefix):
+            if isinstance(value, ModuleParameter):
+                yield name, value
+
+    def parameters(self) -> Iterator[ModuleParameter]:
+        """All parameters."""
+        for _, parameter in self.named_parameters():
+            yield parameter
+
+    def _named(self, prefix: str) -> Iterator[tuple[str, ModuleParameter | Buffer]]:
+        for name, value in vars(self).items():
+            if isinstance(value, (ModuleParameter, Buffer)):
+                yield prefix + name, value
+        for name, child in self.named_children():
+            yield from child._named(f"{prefix}{name}.")
+
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of all parameters and buffers on the host, by torch's keys."""
+        return {name: np.array(asnumpy(value.data)) for name, value in self._named("")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace all parameters and buffers.
+
+        Args:
+            state: Arrays by the keys of :meth:`state_dict`; numbers are converted to the dtypes of
+                this module.
+
+        Raises:
+            ArgumentTypeError: It is no mapping, or has something else than arrays of numbers.
+            ArgumentError: Keys are missing or unknown; the message names all.
+            ShapeError: Arrays have other shapes; the message names all.  Nothing has been replaced
+                after an error.
+        """
+        of_kind(state, Mapping, "state", "a mapping of names to arrays")
+        own = dict(self._named(""))
+        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+        if missing or unknown:
+            parts = [("lacks", missing), ("has unknown", unknown)]
+            raise ArgumentError(
+                "state " + " and ".join(f"{say} {', '.join(keys)}" for say, keys in parts if keys)
+            )
+        given = {name: as_array(value, name) for name, value in state.items()}
+        wrong = [
+            f"{name} {given[name].shape} in place of {tuple(value.data.shape)}"
+            for name, value in own.items()
+            if given[name].shape != tuple(value.data.shape)
+        ]
+        if wrong:
+            raise ShapeError(f"state has other shapes: {', '.join(wrong)}")
+        kinds = [name for name, value in given.items() if value.dtype.kind == "c"]
+        if kinds:
+            raise ArgumentTypeError(f"state has complex numbers: {', '.join(kinds)}")
+        for name, value in own.items():
+            value.set(given[name] if isinstance(value, ModuleParameter) else asnumpy(given[name]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.
+
+        Raises:
+            ArgumentError: The name has another suffix.
+            OSError: The file cannot be written; one that existed is unchanged.
+        """
+        write_state(path, self.state_dict())
+
+    def load(self, path: str | Path) -> None:
+        """Replace the parameters and buffers by those of a file, ``.npz`` or ``.safetensors``.
+
+        Raises:
+            ArgumentError: The file is none of these, or is damaged; keys do not match.
+            ShapeError: Shapes do not match.  Nothing has been replaced after an error.
+            OSError: The file cannot be read.
+        """
+        self.load_state_dict(read_state(path))
+
+    def _kept(self, *names: str) -> list[Any]:
+        """What ``forward`` kept for ``backward``.
+
+        Raises:
+            ArgumentError: There was no ``forward``.
+        """
+        if names[0] not in vars(self):
+            raise ArgumentError(f"{type(self).__name__}.backward is called before forward")
+        return [vars(self)[name] for name in names]

@@ -1,0 +1,143 @@
+"""Modules made of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from portable_gpu.arguments import of_kind, whole
+from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.nn.modules.base import Module
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.runtime.array import Array
+
+
+class Sequential(Module):
+    """Modules one after the other; their names are their numbers, from ``"0"`` on."""
+
+    def __init__(self, *modules: Module) -> None:
+        """Take the modules in their order."""
+        for number, module in enumerate(modules):
+            setattr(self, str(number), of_kind(module, Module, f"modules[{number}]"))
+
+    def __iter__(self) -> Iterator[Module]:
+        return (child for _, child in self.named_children())
+
+    def __len__(self) -> int:
+        return len(list(self.named_children()))
+
+    def __getitem__(self, number: int) -> Module:
+        return list(self)[whole(number, "number")]
+
+    def forward(self, input: Any) -> Any:
+        """Compute the output of the last module."""
+        result = input
+        for module in self:
+            result = module.forward(result)
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, from the last module to the first."""
+        for module in reversed(list(self)):
+            grad_output = module.backward(grad_output)
+        return grad_output
+
+
+class Residual(Module):
+    """``body(x) + shortcut(x)``, without a shortcut ``body(x) + x`` (He et al., CVPR 2016)."""
+
+    def __init__(self, body: Module, shortcut: Module | None = None) -> None:
+        """Take the two branches."""
+        self.body = of_kind(body, Module, "body")
+        self.shortcut = shortcut
+        if shortcut is not None:
+            of_kind(shortcut, Module, "shortcut", "a Module or None")
+
+    def forward(self, input: Any) -> Any:
+        """Compute the sum of both branches."""
+        other = input if self.shortcut is None else self.shortcut.forward(input)
+        result = self.body.forward(input)
+        if result.shape != other.shape:
+            raise ShapeError(f"body gives {result.shape} and shortcut {other.shape}")
+        return elementwise("a + b", a=result, b=other)
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the sum of the gradients of both branches."""
+        other = grad_output if self.shortcut is None else self.shortcut.backward(grad_output)
+        return elementwise("a + b", a=self.body.backward(grad_output), b=other)
+
+
+class Concat(Module):
+    """The outputs of several branches of one input, joined along an axis (of channels)."""
+
+    def __init__(self, *branches: Module, dim: int = 1) -> None:
+        """Take the branches in their order, and the axis of their outputs that is joined."""
+        if not branches:
+            raise ArgumentError("branches is empty; one or more would do")
+        for number, branch in enumerate(branches):
+            setattr(self, str(number), of_kind(branch, Module, f"branches[{number}]"))
+        self.dim = whole(dim, "dim")
+
+    def forward(self, input: Any) -> Any:
+        """Compute all branches, and join their outputs."""
+        parts = [branch.forward(input) for _, branch in self.named_children()]
+        first = parts[0]
+        if not -first.ndim <= self.dim < first.ndim:
+            raise ShapeError(f"dim is {self.dim}, and the outputs have {first.ndim} axes")
+        axis = self.dim % first.ndim
+        for part in parts:
+            if (*part.shape[:axis], *part.shape[axis + 1 :]) != (
+                *first.shape[:axis], *first.shape[axis + 1 :],
+            ):  # fmt: skip
+                raise ShapeError(f"branches give {first.shape} and {part.shape}")
+        self._extents = [part.shape[axis] for part in parts]
+        shape = (*first.shape[:axis], sum(self._extents), *first.shape[axis + 1 :])
+        result = Array(first.queue, shape, first.dtype)
+        for part, piece in zip(parts, self._pieces(result), strict=True):
+            elementwise("x", x=part, out=piece)
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the sum of the gradients of all branches."""
+        self._kept("_extents")
+        branches = [branch for _, branch in self.named_children()]
+        total: Any = None
+        for branch, piece in zip(branches, self._pieces(grad_output), strict=True):
+            part = branch.backward(piece)
+            total = part if total is None else elementwise("a + b", a=total, b=part)
+        return total
+
+    def _pieces(self, whole_array: Any) -> list[Any]:
+        """Views of the parts that the branches have."""
+        axis, start, pieces = self.dim % whole_array.ndim, 0, []
+        for extent in self._extents:
+            index = (slice(None),) * axis + (slice(start, start + extent),)
+            pieces.append(whole_array[index])
+            start += extent
+        return pieces
+
+
+class Flatten(Module):
+    """Axes from ``start_dim`` to ``end_dim`` as one; a view where strides allow."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        """Take the first and the last axis."""
+        self.start_dim, self.end_dim = whole(start_dim, "start_dim"), whole(end_dim, "end_dim")
+
+    def forward(self, input: Any) -> Any:
+        """Return the array in its new shape."""
+        start, end = (axis % max(1, input.ndim) for axis in (self.start_dim, self.end_dim))
+        if not start <= end:
+            raise ShapeError(
+                f"start_dim is {self.start_dim} and end_dim {self.end_dim} of {input.ndim} axes"
+            )
+        self._shape = input.shape
+        size = 1
+        for extent in input.shape[start : end + 1]:
+            size *= extent
+        return input.reshape((*input.shape[:start], size, *input.shape[end + 1 :]))
+
+    def backward(self, grad_output: Any) -> Any:
+        """Return the gradient in the shape of the input."""
+        (shape,) = self._kept("_shape")
+        return grad_output.reshape(shape)

@@ -1,0 +1,218 @@
+"""Modules: gradients by differences, state dictionaries, files, training that repeats its bits."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu import nn
+from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.nn.serialization import read_state, write_state
+from portable_gpu.runtime import registry
+from portable_gpu.runtime.engine import Engine
+
+
+@pytest.fixture(autouse=True)
+def _default(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules without ``engine=`` are on the tests' device."""
+    monkeypatch.setattr(registry, "_default", engine)
+
+
+def _net(engine: Engine) -> nn.Sequential:
+    nn.manual_seed(3)
+    body = nn.Sequential(nn.Linear(6, 5, dtype="f8"), nn.Tanh(), nn.Linear(5, 6, dtype="f8"))
+    return nn.Sequential(
+        nn.Residual(body),
+        nn.Concat(nn.Linear(6, 4, dtype="f8"), nn.Sequential(nn.SiLU(), nn.Sigmoid())),
+        nn.Flatten(),
+        nn.Dropout(0.25),
+        nn.Residual(nn.GELU(), nn.Linear(10, 10, False, dtype="f8")),
+        nn.Linear(10, 3, dtype="f8"),
+    )
+
+
+def check_gradients(module: nn.Module, x: Any, step: float = 1e-5, bound: float = 1e-6) -> None:
+    """Compare <g, dy> with differences of <g, y> along random directions, in float64."""
+    rng = np.random.default_rng(0)
+    y = pg.asnumpy(module(x))
+    g = rng.standard_normal(y.shape)
+    module.zero_grad()
+    module(x)
+    by_input = pg.asnumpy(module.backward(pg.asarray(g)))
+    assert by_input.shape == x.shape
+    state = module.state_dict()
+    named = dict(module.named_parameters())
+    grads = {name: pg.asnumpy(one.grad) for name, one in named.items() if one.grad is not None}
+    assert grads.keys() == named.keys()
+    directions = {name: rng.standard_normal(grad.shape) for name, grad in grads.items()}
+    d_x = rng.standard_normal(x.shape)
+    values = []
+    for sign in (1, -1):
+        for name, one in named.items():
+            one.set(pg.asarray(state[name] + sign * step * directions[name]))
+        values.append(float(np.vdot(g, pg.asnumpy(module(x + sign * step * d_x)))))
+    module.load_state_dict(state)
+    slope = (values[0] - values[1]) / (2 * step)
+    expected = float(np.vdot(by_input, d_x))
+    expected += sum(float(np.vdot(grads[name], directions[name])) for name in grads)
+    assert slope == pytest.approx(expected, rel=bound, abs=bound)
+
+
+def test_gradients_of_compositions(engine: Engine) -> None:
+    if not engine.target.fp64:
+        pytest.skip("no double precision")
+    net = _net(engine)
+    x = np.random.default_rng(1).standard_normal((4, 6))
+    net.eval()
+    assert not any(child.training for child in net)
+    check_gradients(net, x)
+    net.train()
+    dropout = net[3]
+    assert isinstance(dropout, nn.Dropout)
+    first, second = (pg.asnumpy(net(x)) for _ in range(2))
+    assert not np.array_equal(first, second)  # another mask
+    dropout.calls = 0
+    assert np.array_equal(pg.asnumpy(net(x)), first)
+
+
+def test_gradients_add_up(engine: Engine) -> None:
+    layer = nn.Linear(3, 2)
+    x, g = np.ones((4, 3), np.float32), pg.asarray(np.ones((4, 2), np.float32))
+    for count in (1, 2):
+        layer(x)
+        layer.backward(g)
+        assert layer.bias is not None
+        assert np.all(pg.asnumpy(layer.bias.grad) == 4 * count)
+    layer.zero_grad()
+    layer.backward(g)
+    assert np.all(pg.asnumpy(layer.weight.grad) == 4)
+
+
+def test_initial_values(engine: Engine) -> None:
+    nn.manual_seed(1)
+    first = nn.Linear(50, 40)
+    values = pg.asnumpy(first.weight.data)
+    assert values.shape == (40, 50)
+    assert 0.98 / np.sqrt(50) < np.abs(values).max() <= 1 / np.sqrt(50)
+    nn.manual_seed(1)
+    assert np.array_equal(pg.asnumpy(nn.Linear(50, 40).weight.data), values)
+    assert not np.array_equal(pg.asnumpy(nn.Linear(50, 40).weight.data), values)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_states_in_files(engine: Engine, tmp_path: Path, suffix: str) -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2, bias=False))
+    state = net.state_dict()
+    assert list(state) == ["0.weight", "0.bias", "2.weight"]
+    path = tmp_path / f"net{suffix}"
+    net.save(path)
+    other = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2, bias=False))
+    optimizer = nn.SGD(other.parameters(), lr=1.0)
+    other.load(str(path))
+    optimizer.step()  # the loaded values are in the optimiser's flat array
+    for name, values in other.state_dict().items():
+        assert np.array_equal(values, state[name])
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_wrong_states(engine: Engine) -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    before = net.state_dict()
+    good = {name: values + 1 for name, values in before.items()}
+    less = {name: values for name, values in good.items() if name != "1.bias"}
+    for error, message, state in (
+        (ArgumentError, "lacks 1.bias", less),
+        (ArgumentError, "lacks 1.bias and has unknown bias", {**less, "bias": good["1.bias"]}),
+        (ShapeError, r"1.bias \(3,\) in place of \(2,\)", {**good, "1.bias": np.ones(3)}),
+        (ArgumentTypeError, "0.bias", {**good, "0.bias": "text"}),
+        (ArgumentTypeError, "complex", {**good, "0.bias": np.ones(4, complex)}),
+        (ArgumentTypeError, "state is", [1]),
+    ):
+        with pytest.raises(error, match=message):
+            net.load_state_dict(state)
+    assert all(np.array_equal(values, before[name]) for name, values in net.state_dict().items())
+    net.load_state_dict(good)
+    assert all(np.array_equal(values, good[name]) for name, values in net.state_dict().items())
+
+
+def test_safetensors_is_the_published_format(tmp_path: Path) -> None:
+    """A file written by hand from the format's description, and each damage of it."""
+    values = np.arange(6, dtype="<f4").reshape(2, 3)
+    entry: dict[str, Any] = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+    path = tmp_path / "x.safetensors"
+
+    def written(header: Any, data: bytes = values.tobytes(), length: int | None = None) -> None:
+        text = header if isinstance(header, bytes) else json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+    written({"__metadata__": {"format": "pt"}, "a": entry})
+    assert np.array_equal(read_state(path)["a"], values)
+    damages: list[tuple[Any, dict[str, Any]]] = [
+        ({"a": {**entry, "shape": [2, 1 << 60]}}, {}),
+        ({"a": {**entry, "shape": [2, -3]}}, {}),
+        ({"a": {**entry, "shape": [2, 3.0]}}, {}),
+        ({"a": {**entry, "data_offsets": [24, 48]}}, {}),
+        ({"a": {**entry, "data_offsets": [0, 20]}}, {}),
+        ({"a": {**entry, "dtype": "O"}}, {}),
+        ({"a": [1]}, {}),
+        ([entry], {}),
+        (b"{", {}),
+        (b"[" * 100_000, {}),
+        ({"a": entry}, {"data": bytes(23)}),
+        ({"a": entry}, {"data": bytes(25)}),
+        ({"a": entry, "b": entry}, {}),
+        ({"a": entry}, {"length": 1 << 62}),
+    ]
+    for header, options in damages:
+        written(header, **options)
+        with pytest.raises(ArgumentError, match="no safetensors file"):
+            read_state(path)
+    path.write_bytes(b"abc")
+    with pytest.raises(ArgumentError, match="no safetensors file"):
+        read_state(path)
+    if BFLOAT16 is not None:
+        state = {"a": np.ones((2, 0), BFLOAT16), "b": np.ones(3, BFLOAT16)}
+        write_state(path, state)
+        assert all(np.array_equal(read_state(path)[name], state[name]) for name in state)
+        with pytest.raises(ArgumentError, match="bfloat16"):
+            write_state(tmp_path / "x.npz", state)
+    with pytest.raises(ArgumentError, match="safetensors would do"):
+        read_state(tmp_path / "x.pt")
+
+
+def test_damaged_npz(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.ones(300))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"(300,)", b"(900,)"))
+    with pytest.raises(ArgumentError, match="which is no"):
+        read_state(path)
+    path.write_bytes(whole[:100])
+    with pytest.raises(ArgumentError, match="which is no"):
+        read_state(path)
+    np.savez(path, a=np.array([{}], object))
+    with pytest.raises(ArgumentError, match="which is no"):
+        read_state(path)
+
+
+def test_wrong_arguments(engine: Engine) -> None:
+    x = np.ones((2, 3), np.float32)
+    for error, message, call in (
+        (ArgumentError, "in_features is 0", lambda: nn.Linear(0, 2)),
+        (ArgumentTypeError, "out_features is 1.5", lambda: nn.Linear(1, 1.5)),
+        (ArgumentTypeError, r"modules\[0\] is 1", lambda: nn.Sequential(1)),
+        (ArgumentError, "branches is empty", lambda: nn.Concat()),
+        (ArgumentError, "before forward", lambda: nn.Linear(1, 1).backward(x)),
+        (ShapeError, r"body gives \(2, 4\)", lambda: nn.Residual(nn.Linear(3, 4))(x)),
+        (ShapeError, "branches give", lambda: nn.Concat(nn.Linear(3, 4), nn.ReLU(), dim=0)(x)),
+        (ArgumentError, "seed is -1", lambda: nn.manual_seed(-1)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
