@@ -38,8 +38,38 @@ from portable_gpu.nn.convolution import (
     conv_transpose3d,
 )
 from portable_gpu.nn.dropout import dropout, dropout_backward
+from portable_gpu.nn.embedding import embedding, embedding_backward
+from portable_gpu.nn.init import manual_seed
 from portable_gpu.nn.linear import linear, linear_backward
+from portable_gpu.nn.lr_scheduler import (
+    CosineAnnealingLR,
+    ExponentialLR,
+    LinearLR,
+    LRScheduler,
+    MultiStepLR,
+    OneCycleLR,
+    SequentialLR,
+    StepLR,
+)
+from portable_gpu.nn.modules.activations import (
+    ELU,
+    GELU,
+    Dropout,
+    Hardswish,
+    LeakyReLU,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softplus,
+    Tanh,
+)
+from portable_gpu.nn.modules.base import Buffer, Module
+from portable_gpu.nn.modules.containers import Concat, Flatten, Residual, Sequential
+from portable_gpu.nn.modules.embedding import Embedding
+from portable_gpu.nn.modules.linear import Linear
+from portable_gpu.nn.optim import SGD, Adam, AdamW, Optimizer, clip_grad_norm_, clip_grad_value_
 from portable_gpu.nn.padding import pad, pad_backward
+from portable_gpu.nn.parameter import ModuleParameter as Parameter
 from portable_gpu.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool1d_backward,
@@ -101,8 +131,41 @@ from portable_gpu.ops.normalize.softmax import (
     softmax,
     softmax_backward,
 )
+from portable_gpu.ops.optim.api import adam_step, sgd_step
 
 __all__ = [
+    "ELU",
+    "GELU",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Buffer",
+    "Concat",
+    "CosineAnnealingLR",
+    "Dropout",
+    "Embedding",
+    "ExponentialLR",
+    "Flatten",
+    "Hardswish",
+    "LRScheduler",
+    "LeakyReLU",
+    "Linear",
+    "LinearLR",
+    "Module",
+    "MultiStepLR",
+    "OneCycleLR",
+    "Optimizer",
+    "Parameter",
+    "ReLU",
+    "Residual",
+    "Sequential",
+    "SequentialLR",
+    "SiLU",
+    "Sigmoid",
+    "Softplus",
+    "StepLR",
+    "Tanh",
+    "adam_step",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_backward",
     "adaptive_avg_pool2d",
@@ -123,6 +186,8 @@ __all__ = [
     "avg_pool3d_backward",
     "batch_norm",
     "batch_norm_backward",
+    "clip_grad_norm_",
+    "clip_grad_value_",
     "conv1d",
     "conv1d_bias",
     "conv1d_input",
@@ -142,6 +207,8 @@ __all__ = [
     "dropout_backward",
     "elu",
     "elu_backward",
+    "embedding",
+    "embedding_backward",
     "gelu",
     "gelu_backward",
     "group_norm",
@@ -165,6 +232,7 @@ __all__ = [
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "manual_seed",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -185,6 +253,7 @@ __all__ = [
     "relu_backward",
     "rms_norm",
     "rms_norm_backward",
+    "sgd_step",
     "sigmoid",
     "sigmoid_backward",
     "silu",

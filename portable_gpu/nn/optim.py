@@ -17,7 +17,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn.parameter import ModuleParameter, as_parameters, clear, flattened, gradients
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.optim.steps import (
+from portable_gpu.ops.optim.api import (
     adam_step,
     at_least_zero,
     check_betas,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from portable_gpu.ops.conv.commands.family import CONV
 from portable_gpu.ops.elementwise.commands.family import ELEMENTWISE
+from portable_gpu.ops.embedding.commands.family import EMBEDDING
 from portable_gpu.ops.factor.commands.family import FACTOR
 from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, OperationRecord
 from portable_gpu.ops.fft.commands.family import FFT
@@ -28,6 +29,7 @@ FAMILIES: tuple[Family, ...] = (
     CONV,
     NORMALIZE,
     OPTIM,
+    EMBEDDING,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

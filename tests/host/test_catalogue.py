@@ -37,6 +37,8 @@ SIZES = {
     "matmul": (300, 200, 100),
     "gemv": (300, 200),
     "solve_triangular": (300, 200),
+    "embedding": (300, 200),
+    "embedding_backward": (300, 200),
     **{name: (8, 64, 56, 56) for name, family in FAMILY_OF.items() if family == "sampling"},
     **dict.fromkeys(("conv2d", "conv2d_input", "conv2d_weight"), (2, 16, 14, 14, 32, 3, 3)),
 }
@@ -48,7 +50,7 @@ def texts(operation: str, target: str, dtype: str) -> list[Specialization]:
 
 
 #: Families of real floating numbers only.
-FLOATING = ("normalize", "conv", "random", "sampling")
+FLOATING = ("conv", "embedding", "normalize", "optim", "random", "sampling")
 
 
 @pytest.mark.parametrize(("target", "dtype"), CASES)

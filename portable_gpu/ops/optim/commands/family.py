@@ -11,8 +11,8 @@ import numpy as np
 from portable_gpu.checking.check import Check, Expected
 from portable_gpu.checking.inputs import Input
 from portable_gpu.ops.family import Compiled, Family, OperationRecord, Typical
+from portable_gpu.ops.optim.api import adam_step, sgd_step
 from portable_gpu.ops.optim.commands.catalogue import adam_kernels, explain, sgd_kernels
-from portable_gpu.ops.optim.steps import adam_step, sgd_step
 from portable_gpu.runtime.engine import Engine
 
 

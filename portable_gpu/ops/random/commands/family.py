@@ -16,8 +16,8 @@ from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
+from portable_gpu.ops.random.api import dropout
 from portable_gpu.ops.random.commands.catalogue import explain, specializations
-from portable_gpu.ops.random.dropout import dropout
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:

@@ -1,0 +1,34 @@
+## rows: out[row, :] = sum of grad[i, :] over the positions i of the row, in increasing order.
+##
+##   item   | row 0: V V V | row 1: V V V | ...      a work-item has a vector of a row, and its whole sum;
+##                                                   one of a CPU has pieces_each of them
+##
+## head and next: see lists.  Rows without positions are 0.  Sums of 16-bit elements are in float.
+##
+## elem: the element type.  V: elements of a vector.  G: work-items of a group.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<% suffix = V if V > 1 else "" %>
+${element.scalar(elem)}
+% if V > 1:
+${element.vector_load(elem, V, True)}
+${element.vector_store(elem, V, True)}
+% endif
+
+__kernel ${group.of_size(G)}
+void ${kernel("rows")}
+{
+    __global const ${elem.name}_t *grad = grad_in + grad_in_offset;
+    __global ${elem.name}_t *out = out_in + out_in_offset;
+    __global const int *next = positions + chunks * row_count;
+    const long begin = (long)get_global_id(0) * pieces_each, end = min(pieces, begin + pieces_each);
+    for (long piece = begin; piece < end; piece++) {
+        const long row = piece / row_pieces, column = piece % row_pieces * ${V};
+        ${vector(elem.real, V)} total = 0;
+        for (long chunk = 0; chunk < chunks; chunk++)
+            for (long i = positions[chunk * row_count + row]; i >= 0; i = next[i])
+                total += ${elem.name}_load${suffix}(grad + (i * columns + column));
+        ${elem.name}_store${suffix}(out + (row * columns + column), total);
+    }
+}

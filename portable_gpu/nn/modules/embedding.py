@@ -1,0 +1,53 @@
+"""The module of embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import whole
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ArgumentError
+from portable_gpu.nn import init
+from portable_gpu.nn.embedding import embedding, embedding_backward
+from portable_gpu.nn.modules.base import Module
+from portable_gpu.nn.modules.linear import positive
+from portable_gpu.nn.parameter import ModuleParameter
+from portable_gpu.runtime.engine import Engine
+
+
+class Embedding(Module):
+    """Rows of a weight by indices, as ``torch.nn.Embedding``; see ``nn.embedding``."""
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Draw the weight from the standard normal distribution; the row of padding is 0."""
+        rows = positive(num_embeddings, "num_embeddings")
+        values = init.normal((rows, positive(embedding_dim, "embedding_dim")), as_dtype(dtype))
+        self.padding_idx = padding_idx
+        if padding_idx is not None:
+            row = whole(padding_idx, "padding_idx")
+            if not -rows <= row < rows:
+                raise ArgumentError(f"padding_idx is {row}, and there are {rows} rows")
+            values[row] = 0
+        self.weight = ModuleParameter(values, engine)
+
+    def forward(self, input: Any) -> Any:
+        """Gather rows by an array of integers."""
+        self._input = input
+        return embedding(input, self.weight.data, self.padding_idx)
+
+    def backward(self, grad_output: Any) -> None:
+        """Add the gradient of the weight; indices have none."""
+        (indices,), rows = self._kept("_input"), self.weight.shape[0]
+        self.weight.add_grad(
+            lambda out: embedding_backward(grad_output, indices, rows, self.padding_idx, out=out)
+        )

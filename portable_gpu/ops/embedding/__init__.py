@@ -1,0 +1,1 @@
+"""Gathers of rows by indices, and sums of rows by indices."""

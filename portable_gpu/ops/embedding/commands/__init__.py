@@ -1,0 +1,1 @@
+"""What the commands need of embeddings; imported by the commands alone."""

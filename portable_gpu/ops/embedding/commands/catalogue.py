@@ -1,0 +1,54 @@
+"""Embeddings without a device: typical kernels, and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.ops.embedding.plan import EmbeddingProblem, texts, variants
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+#: Rows of the weight of typical calls.
+_ROWS = 30_000
+
+
+def problem(operation: str, dtype: np.dtype[Any], sizes: Sequence[int]) -> EmbeddingProblem:
+    """The problem of C-ordered arrays: a number of indices, and of columns of the weight."""
+    elem = element(dtype)
+    if not elem.floating or elem.complex:
+        raise DTypeError(f"{operation} takes floating numbers, not {dtype}")
+    if len(sizes) != 2:
+        raise ArgumentError(f"{operation} takes the numbers of indices and of columns")
+    count, columns = sizes
+    vector = max(1, 16 // elem.itemsize)
+    backward = operation.endswith("backward")
+    vector = vector if columns % vector == 0 else 1
+    return EmbeddingProblem(
+        elem, element(np.int64), count, _ROWS, columns, (columns, 1), vector, backward
+    )
+
+
+def gather_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """The kernel of a gather."""
+    return texts(problem("embedding", dtype, (8192, 512)), target)
+
+
+def sum_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """The kernels of sums of rows."""
+    return texts(problem("embedding_backward", dtype, (8192, 512)), target)
+
+
+def explain(
+    operation: str, sizes: Sequence[int], dtype: np.dtype[Any], target: Target, _table: TuningTable
+) -> Explanation:
+    """Explain the kernels of a number of indices and of columns."""
+    by = " x ".join(map(str, sizes))
+    named = f"{operation} of {by} {dtype} on {target.facts.name}"
+    return explanation(named, variants(problem(operation, dtype, sizes), target), target)

@@ -1,0 +1,93 @@
+"""The record of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.inputs import Input
+from portable_gpu.ops.embedding.api import embedding, embedding_backward
+from portable_gpu.ops.embedding.commands.catalogue import explain, gather_kernels, sum_kernels
+from portable_gpu.ops.family import Compiled, Family, OperationRecord, Typical
+from portable_gpu.runtime.engine import Engine
+
+_ROWS = 37
+
+
+def _indices(count: int) -> np.ndarray[Any, Any]:
+    return (np.arange(count) * 7) % _ROWS
+
+
+def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
+    """Gathers in every floating dtype, and sums of small whole numbers, which are exact."""
+    for dtype in dtypes:
+        if dtype.kind not in "iubc":
+            yield _gathered(Input(dtype, (_ROWS, 24)))
+            yield _summed(dtype, 100, 24)
+
+
+def _gathered(weight: Input) -> Check:
+    indices = _indices(100)
+
+    def run(engine: Engine) -> Any:
+        return embedding(indices, weight.array(engine), engine=engine)
+
+    def expected() -> Expected:
+        return Expected(weight.host()[indices], None, weight.dtype)
+
+    return Check("embedding", f"{weight}", run, expected)
+
+
+def _summed(dtype: np.dtype[Any], count: int, columns: int) -> Check:
+    indices = _indices(count)
+    grad = (np.arange(count * columns) % 5).reshape(count, columns).astype(dtype)
+
+    def run(engine: Engine) -> Any:
+        return embedding_backward(grad, indices, _ROWS, engine=engine)
+
+    def expected() -> Expected:
+        sums = np.zeros((_ROWS, columns))
+        np.add.at(sums, indices, grad.astype(np.float64))
+        return Expected(sums.astype(dtype), None, dtype)
+
+    return Check("embedding_backward", f"{dtype} {count} x {columns}", run, expected)
+
+
+def _warmed_gather(x: Any, engine: Engine) -> Any:
+    return embedding(np.zeros(8, np.int64), x, engine=engine)
+
+
+def _warmed_sum(x: Any, engine: Engine) -> Any:
+    return embedding_backward(x, np.zeros(x.shape[0], np.int64), 10, engine=engine)
+
+
+_GATHER = OperationRecord(
+    name="embedding",
+    function=embedding,
+    explain=explain,
+    specializations=gather_kernels,
+    compiled=("float32", "float16"),
+    extents=2,
+    typical=Typical(((100, 64),), function=_warmed_gather),
+)
+_SUM = OperationRecord(
+    name="embedding_backward",
+    function=embedding_backward,
+    explain=explain,
+    specializations=sum_kernels,
+    compiled=("float32", "float16"),
+    extents=2,
+    typical=Typical(((100, 64),), function=_warmed_sum),
+)
+EMBEDDING = Family(
+    name="embedding",
+    operations=(_GATHER, _SUM),
+    checks=checks,
+    kernels={
+        name: Compiled(strided=True)
+        for name in ("embedding/gather", "embedding/lists", "embedding/rows")
+    },
+)

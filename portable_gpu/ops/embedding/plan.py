@@ -1,0 +1,258 @@
+"""Embeddings: the problems, their only variants, and the plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.parameters import Parameter, buffer, operand, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.variant import Variant
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+
+_GROUP = 256
+#: The indices of a chunk at least, and the number of chunks at most, on a GPU.
+_CHUNK, _MOST_CHUNKS = 256, 32
+#: Work-items that fill a compute unit of a GPU.
+_RESIDENT = 1024
+
+
+@dataclass(frozen=True)
+class EmbeddingProblem:
+    """The properties of a call that its plan depends on.
+
+    Attributes:
+        elem: The element type of the weight, or of the gradient.
+        index: The element type of the indices.
+        count: The number of indices.
+        rows, columns: The shape of the weight.
+        strides: The strides of the weight, or of its C-ordered gradient, in elements.
+        vector: The elements of a vector that alignment and strides allow.
+        backward: Whether rows are summed, and not gathered.
+    """
+
+    elem: Element
+    index: Element
+    count: int
+    rows: int
+    columns: int
+    strides: tuple[int, int]
+    vector: int
+    backward: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that any kernel must read and write."""
+        moved = (self.count + (self.rows if self.backward else self.count)) * self.columns
+        return self.count * self.index.itemsize + moved * self.elem.itemsize
+
+
+@dataclass(frozen=True)
+class EmbeddingPartition:
+    """The chunks of indices and the ranges of rows that work-items have.
+
+    Attributes:
+        chunks, chunk_size: The number of chunks, and the indices of each.
+        ranges, rows_each: The number of ranges, and the rows of each.
+    """
+
+    chunks: int
+    chunk_size: int
+    ranges: int
+    rows_each: int
+
+    @classmethod
+    def of(cls, p: EmbeddingProblem, target: Target) -> EmbeddingPartition:
+        """A chunk and a range for each unit of a CPU; chunks and ranges that fill a GPU."""
+        chunks, items = 1, target.compute_units
+        if not target.is_cpu:
+            chunks = max(1, min(_MOST_CHUNKS, p.count // _CHUNK))
+            items = target.compute_units * _RESIDENT
+        chunk_size = max(1, -(-p.count // chunks))
+        rows_each = max(1, -(-p.rows * chunks // items))
+        return cls(-(-p.count // chunk_size), chunk_size, -(-p.rows // rows_each), rows_each)
+
+
+def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
+    """The only variant of a problem with results."""
+    costs, units = DeviceCosts.of("device", target), target.compute_units
+    name = "lists" if problem.backward else "gather"
+    why = "each vector of a row is copied by one work-item"
+    if problem.backward:
+        why = "the positions of each row are listed, and one work-item adds up a vector of a row"
+    make = SumPlan if problem.backward else GatherPlan
+    return [
+        Variant(
+            path=name,
+            name=name,
+            kind=name,
+            estimate=problem.nbytes / (costs.bandwidth * units),
+            launches=2 if problem.backward else 1,
+            why=why,
+            texts=lambda: texts(problem, target),
+            bind=partial(make, problem=problem),
+        )
+    ]
+
+
+def texts(problem: EmbeddingProblem, target: Target) -> list[Specialization]:
+    """The OpenCL texts of a problem's kernels, in the order of their launches."""
+    return [_lists(problem, target), _rows(problem, target)] if problem.backward else [
+        _gather(problem, target)
+    ]  # fmt: skip
+
+
+def _group(target: Target) -> int:
+    return 1 if target.is_cpu else min(_GROUP, target.max_work_group_size)
+
+
+def _indices(p: EmbeddingProblem) -> list[Parameter]:
+    return [
+        *operand(f"{p.index.name}_t", "indices_in"),
+        *operand("long", "report_in", writes=True),
+        *scalars("long", "count", "rows"),
+    ]
+
+
+def _gather(p: EmbeddingProblem, target: Target) -> Specialization:
+    name = f"{p.elem.name}_t"
+    parameters = [
+        *_indices(p),
+        *operand(name, "weight_in", "weight_row", "weight_column"),
+        *operand(name, "out_in", writes=True),
+        *scalars("long", "columns", "pieces", "pieces_each", "row_pieces"),
+    ]
+    return specialize(
+        "embedding/gather",
+        target,
+        {"gather": parameters},
+        elem=p.elem,
+        idx=p.index,
+        V=p.vector,
+        step=p.strides[1] != 1,
+        G=_group(target),
+    )
+
+
+def _lists(p: EmbeddingProblem, target: Target) -> Specialization:
+    parameters = [
+        *_indices(p),
+        buffer("int", "positions", writes=True),
+        *scalars("long", "padding", "chunks", "chunk_size", "ranges", "rows_each"),
+    ]
+    parts = {"lists": parameters}
+    return specialize("embedding/lists", target, parts, idx=p.index, G=_group(target))
+
+
+def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
+    name = f"{p.elem.name}_t"
+    parameters = [
+        *operand(name, "grad_in"),
+        *operand(name, "out_in", writes=True),
+        buffer("int", "positions"),
+        *scalars("long", "columns", "pieces", "pieces_each", "row_pieces", "chunks", "row_count"),
+    ]
+    parts = {"rows": parameters}
+    return specialize("embedding/rows", target, parts, elem=p.elem, V=p.vector, G=_group(target))
+
+
+def _pieces(p: EmbeddingProblem, target: Target, rows: int) -> tuple[dict[str, int], int]:
+    """The constants of a kernel of vectors of rows, and the number of its work-items."""
+    row_pieces = p.columns // p.vector
+    pieces = rows * row_pieces
+    each = max(1, -(-pieces // target.compute_units)) if target.is_cpu else 1
+    constants = {
+        "columns": p.columns, "pieces": pieces, "pieces_each": each, "row_pieces": row_pieces,
+    }  # fmt: skip
+    return constants, -(-pieces // each)
+
+
+def _grid(items: int, group: int, extra: int = 0) -> tuple[tuple[int], tuple[int]]:
+    """The sizes of a launch, with ``extra`` groups after those of the items."""
+    return ((-(-items // group) + extra) * group,), (group,)
+
+
+class GatherPlan(OneLaunch):
+    """A gather bound to shapes and strides; the operands are indices, weight, out and report."""
+
+    def __init__(self, engine: Engine, problem: EmbeddingProblem) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused the kernel.
+        """
+        p, target = problem, engine.target
+        self.bytes = p.nbytes
+        constants, items = _pieces(p, target, p.count)
+        row, column = p.strides
+        constants |= {
+            "count": p.count, "rows": p.rows, "weight_row": row, "weight_column": column,
+        }  # fmt: skip
+        names = ("indices_in", "weight_in", "out_in", "report_in")
+        offsets = [f"{name}_offset" for name in names]
+        sizes = _grid(items, _group(target), 1)
+        self._launch = engine.programs.launch(
+            _gather(p, target), "gather", constants, names, offsets, *sizes
+        )
+
+
+class SumPlan(Plan):
+    """Sums of rows bound to shapes; the operands are indices, gradient, out and report."""
+
+    def __init__(self, engine: Engine, problem: EmbeddingProblem) -> None:
+        """Build the kernels.
+
+        Raises:
+            BuildError: The driver refused a kernel.
+        """
+        p, target = problem, engine.target
+        part, group = EmbeddingPartition.of(p, target), _group(target)
+        self.flop, self.bytes = p.count * p.columns, p.nbytes
+        self.workspace_bytes = 4 * (part.chunks * p.rows + p.count)
+        constants: dict[str, int] = {
+            "count": p.count, "rows": p.rows, "chunks": part.chunks,
+            "chunk_size": part.chunk_size, "ranges": part.ranges, "rows_each": part.rows_each,
+        }  # fmt: skip
+        self._lists = engine.programs.launch(
+            _lists(p, target),
+            "lists",
+            constants,
+            ["indices_in", "report_in", "positions"],
+            ["padding", "indices_in_offset", "report_in_offset"],
+            *_grid(part.chunks * part.ranges, group, 1),
+        )
+        constants, items = _pieces(p, target, p.rows)
+        self._rows = engine.programs.launch(
+            _rows(p, target),
+            "rows",
+            constants | {"chunks": part.chunks, "row_count": p.rows},
+            ["grad_in", "out_in", "positions"],
+            ["grad_in_offset", "out_in_offset"],
+            *_grid(items, group),
+        )
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; the scalar is the row of padding, or -1."""
+        indices, grad, out, report = buffers
+        positions = state.workspace(self.workspace_bytes)
+        numbers = (*scalars, offsets[0], offsets[3])
+        event = self._lists(state, (indices, report, positions), numbers, wait_for)
+        after = state.after(event)
+        return self._rows(state, (grad, out, positions), (offsets[1], offsets[2]), after)
