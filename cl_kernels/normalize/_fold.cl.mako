@@ -38,7 +38,7 @@
 <%def name="picked(j, width, across)">\
 <% mask = vector("long" if real == "double" else "int", width) %>\
 % if width == 1:
-    const bool is_index = (long)(${j}) == index;
+    const bool is_index = (long)(${j}) == index0;
 #undef IS_INDEX
 #define IS_INDEX(a, b) (is_index ? (a) : (b))
 % elif across:
@@ -46,7 +46,7 @@
 #undef IS_INDEX
 #define IS_INDEX(a, b) select((${vector(real, width)})(b), (${vector(real, width)})(a), is_index)
 % else:
-    const ${mask} is_index = (${mask})(${", ".join(f"-((long)({j}) + {k} == index)" for k in range(width))});
+    const ${mask} is_index = (${mask})(${", ".join(f"-((long)({j}) + {k} == index0)" for k in range(width))});
 #undef IS_INDEX
 #define IS_INDEX(a, b) select((${vector(real, width)})(b), (${vector(real, width)})(a), is_index)
 % endif

@@ -57,6 +57,9 @@ ${accumulator.halve(acc, width)}
 % for name in p.scalars:
     ${real} ${name},
 % endfor
+% for name in p.integers:
+    long ${name},
+% endfor
     uint rows, uint rows_each, uint n, uint count, uint parts, uint span\
 </%def>
 
@@ -67,10 +70,6 @@ ${accumulator.halve(acc, width)}
     __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset
         + ${axes.offset("kept", name, axes.digits("kept", kept, row))});
 % endfor
-% if p.index:
-    const long index = ${elems[p.index].name}_load(${p.index}_row);
-    const bool is_element = index >= 0 && index < count;
-% endif
 </%def>
 
 ## The place of element j of a row: o and i.  A CPU's loops go over o, and j counts from its first element.

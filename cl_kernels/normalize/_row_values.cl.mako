@@ -10,10 +10,27 @@
 % for name in p.updated:
     const ${row_t} old_${name} = ${row_load(name, width)};
 % endfor
+% if p.index:
+% for k in range(width):
+    const long index${k} = ${elems[p.index].name}_load(${p.index}_row + ${k} * ${p.index}_kept${kept - 1});
+    const bool is_element${k} = index${k} >= 0 && index${k} < count;
+% endfor
+    const ${row_t} counts = ${lane_values([f"is_element{k} && index{k} != ignore" for k in range(width)])};
+% endif
 % for name in p.picks:
-    const ${row_t} at_${name} = is_element ? ${elems[name].name}_load(${name}_row + index * ${name}_stride) : 0;
+    const ${row_t} at_${name} = ${lane_values([capture(picked, name, k) for k in range(width)])};
 % endfor
     ${program.module.typed(p.before, real, width, width)}
+</%def>
+
+<%def name="lane_values(texts)">\
+${texts[0] if len(texts) == 1 else f"({vector(real, len(texts))})({', '.join(texts)})"}\
+</%def>
+
+## The element that the index of row k names; 0 if it names none.
+<%def name="picked(name, k)">\
+<% at = f"{name}_row + ({k} * {name}_kept{kept - 1} + index{k} * {name}_stride)" %>\
+is_element${k} ? ${elems[name].name}_load(${at}) : 0\
 </%def>
 
 ## A value for each row; of V neighbouring rows, a vector.

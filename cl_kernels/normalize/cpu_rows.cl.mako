@@ -44,11 +44,6 @@ ${one_row(V, 1)}\
 <%def name="one_row(width, row_width)">\
 <% lanes = vector(real, row_width) %>\
 ${program.begin_row("row")}\
-% if p.index and row_width > 1:
-% for k in range(row_width):
-    const long index${k} = ${elems[p.index].name}_load(${p.index}_row + ${k} * ${p.index}_kept${kept - 1});
-% endfor
-% endif
 ${values.row_values(row_width)}\
 % for phase in phases:
 <% acc = f"acc{loop.index}_t" + ("" if row_width == 1 else str(row_width)) %>\

@@ -125,6 +125,14 @@ from portable_gpu.ops.normalize.functions import (
     rms_norm,
     rms_norm_backward,
 )
+from portable_gpu.ops.normalize.losses import (
+    cross_entropy,
+    cross_entropy_backward,
+    mse_loss,
+    mse_loss_backward,
+    nll_loss,
+    nll_loss_backward,
+)
 from portable_gpu.ops.normalize.softmax import (
     log_softmax,
     log_softmax_backward,
@@ -203,6 +211,8 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cross_entropy",
+    "cross_entropy_backward",
     "dropout",
     "dropout_backward",
     "elu",
@@ -239,10 +249,14 @@ __all__ = [
     "max_pool2d_backward",
     "max_pool3d",
     "max_pool3d_backward",
+    "mse_loss",
+    "mse_loss_backward",
     "native_batch_norm",
     "native_group_norm",
     "native_layer_norm",
     "native_rms_norm",
+    "nll_loss",
+    "nll_loss_backward",
     "pad",
     "pad_backward",
     "pixel_shuffle",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from inspect import signature as parameters_of
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -95,12 +96,15 @@ class PlannedCall:
         planning = Planning(self._engine, self._queue)
         inputs, out = ([self._arguments[n] for n in ns] for ns in (self._inputs, self._outputs))
         try:
-            self._call(self._arguments, planning, None)
+            returned = self._call(self._arguments, planning, None)
         except SeveralCallsError:
             state = self._trace(planning)
         else:
             assert planning.call is not None
             state = planning.call.home
+            results = planning.call.results
+            if len(results) > 1 and not _are(returned, results):  # the function returns one of them
+                planning.again = None
         self._arguments |= dict.fromkeys([*self._inputs, *self._updated, *self._outputs])
         self._kinds = [_kind(array) for array in (*inputs, *out)]
         self._state = state
@@ -187,6 +191,12 @@ class PlannedCall:
 
     def _call(self, arguments: Mapping[str, Any], engine: Any, queue: Any) -> Any:
         return self._function(*self._unnamed, **arguments, engine=engine, queue=queue)
+
+
+def _are(returned: Any, results: Sequence[Any]) -> bool:
+    """Whether a function returned the results of its call as they are."""
+    is_tuple = isinstance(returned, tuple) and len(returned) == len(results)
+    return is_tuple and all(map(is_, returned, results))
 
 
 def _as_number(value: Any) -> Any:

@@ -61,10 +61,10 @@ def layer_norm(
         large the mean is.
     Order: fixed for one target, policy, shape and alignment.
     """
-    return native_layer_norm(
-        input, normalized_shape, weight, bias, eps, out=_first(out, 3),
-        engine=engine, queue=queue, wait_for=wait_for,
-    )[0]  # fmt: skip
+    return forward(
+        "layer_norm", input, normalized_shape, weight, bias, eps, None, out,
+        place_of(engine, queue, wait_for), with_statistics=False,
+    )  # fmt: skip
 
 
 def native_layer_norm(
@@ -150,10 +150,10 @@ def rms_norm(
 
     ``eps`` is that of the input's dtype where it is ``None``.  All else: as :func:`layer_norm`.
     """
-    return native_rms_norm(
-        input, normalized_shape, weight, eps, out=_first(out, 2),
-        engine=engine, queue=queue, wait_for=wait_for,
-    )[0]  # fmt: skip
+    return forward(
+        "rms_norm", input, normalized_shape, weight, None, _eps_of(input, eps), None, out,
+        place_of(engine, queue, wait_for), with_statistics=False,
+    )  # fmt: skip
 
 
 def native_rms_norm(
@@ -171,12 +171,19 @@ def native_rms_norm(
 
     ``out`` is a tuple of two arrays, each of them or ``None``.
     """
-    x = floating(input, "input")
-    if eps is None:
-        eps = 2.0**-7 if is_bfloat16(x.dtype) else float(np.finfo(x.dtype).eps)
     place = place_of(engine, queue, wait_for)
-    y, rstd = forward("rms_norm", x, normalized_shape, weight, None, eps, None, out, place)
+    y, rstd = forward(
+        "rms_norm", input, normalized_shape, weight, None, _eps_of(input, eps), None, out, place
+    )
     return y, rstd
+
+
+def _eps_of(input: Any, eps: float | None) -> float:
+    """``eps``, or that of the input's dtype."""
+    if eps is not None:
+        return eps
+    dtype = floating(input, "input").dtype
+    return 2.0**-7 if is_bfloat16(dtype) else float(np.finfo(dtype).eps)
 
 
 def rms_norm_backward(
@@ -225,10 +232,10 @@ def group_norm(
     Raises:
         ArgumentError: ``num_groups`` does not divide the channels.
     """
-    return native_group_norm(
-        input, num_groups, weight, bias, eps, out=_first(out, 3),
-        engine=engine, queue=queue, wait_for=wait_for,
-    )[0]  # fmt: skip
+    return forward(
+        "group_norm", input, num_groups, weight, bias, eps, None, out,
+        place_of(engine, queue, wait_for), with_statistics=False,
+    )  # fmt: skip
 
 
 def native_group_norm(
@@ -355,7 +362,12 @@ def batch_norm(
         elementwise expression.
     Accuracy, order: as :func:`layer_norm`.
     """
-    if flag(training, "training"):
+    if flag(training, "training") and running_mean is None and running_var is None:
+        return forward(
+            "batch_norm", input, None, weight, bias, eps, None, out,
+            place_of(engine, queue, wait_for), with_statistics=False,
+        )  # fmt: skip
+    if training:
         return native_batch_norm(
             input, weight, bias, running_mean, running_var, True, momentum, eps,
             out=_first(out, 3), engine=engine, queue=queue, wait_for=wait_for,
@@ -394,7 +406,8 @@ def native_batch_norm(
         name = "running_mean" if running_mean is None else "running_var"
         raise ArgumentError(f"{name} is None and the other one is not; both or none would do")
     if running_mean is None:
-        return forward("batch_norm", input, None, weight, bias, eps, None, out, place)
+        results = forward("batch_norm", input, None, weight, bias, eps, None, out, place)
+        return results[0], results[1], results[2]
     out = (None,) * 3 if out is None else out
     if isinstance(out, tuple):
         out = (*out, running_mean, running_var)

@@ -128,13 +128,13 @@ def _geometry(kind: str, shape: Shape, argument: Any) -> NormAxes:
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
-    kind, argument, eps, momentum, names = arguments.options
+    kind, argument, eps, momentum, names, with_statistics = arguments.options
     given = dict(zip(("input", *names), arguments.inputs, strict=True))
     x = floating(given["input"], "input")
     shape, dtype = tuple(x.shape), x.dtype
     geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
     prefix = "row_" if kind == "batch_norm" else ""
-    inputs, labels, flags = [x], ["input"], {"stats"}
+    inputs, labels, flags = [x], ["input"], {"stats"} if with_statistics else set()
     if kind == "rms_norm":
         flags.add("rms")
     for name, flag in (("weight", "w"), ("bias", "b")):
@@ -142,7 +142,8 @@ def _normalise(arguments: CallArguments) -> Invocation:
             inputs.append(parameter(given[name], name, geometry.parameters, dtype))
             labels.append(name)
             flags.add(prefix + flag)
-    more = [Result(geometry.statistics, wide, f"out ({name})") for name in _statistics(kind)]
+    stored = _statistics(kind) if with_statistics else ()
+    more = [Result(geometry.statistics, wide, f"out ({name})") for name in stored]
     scalars: tuple[float, ...] = (number(eps, "eps"),)
     if momentum is not None:
         flags.add("running")
@@ -193,14 +194,18 @@ def forward(
     momentum: Any,
     out: Any,
     place: Mapping[str, Any],
-) -> tuple[Any, ...]:
-    """Normalise, and return the result, its statistics, and the running ones that were updated."""
+    *,
+    with_statistics: bool = True,
+) -> Any:
+    """Normalise; return the result, its statistics, and the running ones that were updated.
+
+    Without statistics, neither wanted nor running, it is the result alone.
+    """
     given = {"weight": weight, "bias": bias}
     names = tuple(name for name, array in given.items() if array is not None)
     arrays = (input, *(given[name] for name in names))
-    options = (kind, hashable(argument), eps, momentum, names)
-    result: tuple[Any, ...] = _FORWARD.call(arrays, options, out, (), **place)
-    return result
+    options = (kind, hashable(argument), eps, momentum, names, with_statistics)
+    return _FORWARD.call(arrays, options, out, (), **place)
 
 
 def hashable(argument: Any) -> Any:

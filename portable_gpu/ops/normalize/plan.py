@@ -148,7 +148,7 @@ def _constants(kernel: RowsKernel) -> dict[str, Any]:
         "parts": kernel.parts,
         "span": kernel.span,
     }
-    result |= dict(zip(p.scalars, problem.scalars, strict=True))
+    result |= dict(zip((*p.scalars, *p.integers), problem.scalars, strict=True))
     for kind, axes, names in (
         ("kept", problem.kept, p.operands),
         ("outer", problem.outer, p.element_names),

@@ -3,10 +3,9 @@
 A :class:`RowProgram` is the C text of one function.  Kernels apply it to vectors of elements of a
 row or, on CPUs, of neighbouring rows; all operators and built-ins in the texts apply to scalars and
 to vectors.  In a text, ``TYPE`` is the type of such a vector and ``ROW`` that of a row's values;
-``COUNT`` is the number of elements of a row.  A
-row that stays in registers or in a cache is folded in several phases, each of which knows the
-results of those before; a row that is read from memory for each fold has one phase, ``stream``,
-whose accumulators are rescaled or moved as the row goes on.
+``COUNT`` is the number of elements of a row.  A row that stays in registers or in a cache is folded
+in several phases, each of which knows the results of those before; a row that is read from memory
+for each fold has one phase, ``stream``, whose accumulators are rescaled or moved as it goes on.
 """
 
 from __future__ import annotations
@@ -55,13 +54,15 @@ class RowProgram:
         inputs: The inputs with a value for each element (or broadcast along some axes).
         row_inputs: The inputs with a value for each row.
         index: The input with the number of an element of each row, if there is one.
-        scalars: The names of the numbers.
+        tables: The inputs with a value for each element of which ``picks`` alone are read.
+        scalars, integers: The names of the numbers.
         phases: The folds of a row that is kept.
         stream: The fold of a row that is read anew for the map.
         outputs: The results with a value for each element: their expressions.
         row_outputs: The results with a value for each row.
         updated: The row outputs whose old value is read, as ``old_`` and the name.
-        picks: The inputs of which ``at_`` and the name is the element that the index names.
+        picks: The inputs of which ``at_`` and the name is the element that the index names.  Where
+            there is an index, ``counts`` is 1 if it is an element and not ``ignore``, else 0.
         before: Statements before the first phase.
     """
 
@@ -73,6 +74,8 @@ class RowProgram:
     row_inputs: tuple[str, ...] = ()
     index: str = ""
     scalars: tuple[str, ...] = ()
+    integers: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
     row_outputs: tuple[tuple[str, str], ...] = ()
     updated: tuple[str, ...] = ()
     picks: tuple[str, ...] = ()
@@ -81,7 +84,7 @@ class RowProgram:
     @property
     def element_names(self) -> tuple[str, ...]:
         """The operands with strides along the row."""
-        return (*self.inputs, *(name for name, _ in self.outputs))
+        return (*self.inputs, *(name for name, _ in self.outputs), *self.tables)
 
     @property
     def row_names(self) -> tuple[str, ...]:
@@ -94,7 +97,13 @@ class RowProgram:
         """All operands, in the order of the plan: inputs, results."""
         outputs = (*self.outputs, *self.row_outputs)
         index = (self.index,) if self.index else ()
-        return (*self.inputs, *self.row_inputs, *index, *(name for name, _ in outputs))
+        return (
+            *self.inputs,
+            *self.tables,
+            *self.row_inputs,
+            *index,
+            *(name for name, _ in outputs),
+        )
 
 
 def sums(finish: str, **terms: str) -> Phase:
@@ -272,6 +281,159 @@ def _affine_backward(flags: frozenset[str]) -> RowProgram:
     )
 
 
+# -- losses
+
+_FRACTION = "({p} * (1 - smoothing) + smoothing / COUNT)"
+
+
+def _where(value: str) -> str:
+    """A value of rows whose index counts; 0 of others."""
+    return f"(counts > (ROW)(0) ? ({value}) : (ROW)(0))"
+
+
+def _entropy_phases(flags: frozenset[str]) -> tuple[tuple[Phase, ...], Phase]:
+    """The logarithm of the sum of exp(x), and sums over the classes."""
+    terms: dict[str, str] = {}
+    weighted = "{w} * " if "w" in flags else ""
+    if "probabilities" in flags:
+        terms = {"u": weighted + _FRACTION, "v": f"{weighted}{_FRACTION} * {{x}}"}
+    elif "smooth" in flags:
+        terms = {"u": "{w}" if "w" in flags else "1", "v": f"{weighted}{{x}}"}
+    finish = "const ROW least = log(s.z), inverse = 1 / s.z;"
+    finish += "".join(f" const ROW {name} = s.{name};" for name in terms)
+    powers = sums(finish, z="exp({x} - m)", **terms)
+    return (_MAXIMUM, powers), online(finish, **terms)
+
+
+def _entropy_operands(flags: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """The operands of a cross entropy but its results."""
+    if "probabilities" in flags:
+        return {"inputs": ("x", "p", *_named(("w",), flags)), "scalars": ("smoothing",)}
+    is_smooth, weights = "smooth" in flags, _named(("w",), flags)
+    return {
+        "inputs": ("x", *weights) if is_smooth else ("x",),
+        "tables": () if is_smooth else weights,
+        "scalars": ("smoothing",) if is_smooth else (),
+        "integers": ("ignore",),
+        "picks": ("x", *weights),
+    }
+
+
+def _entropy(flags: frozenset[str]) -> RowProgram:
+    """The loss of each row, and its weight in a mean."""
+    phases, stream = _entropy_phases(flags)
+    operands = _entropy_operands(flags)
+    if "probabilities" in flags:
+        only = (("loss", "(m + least) * u - v"),)
+        return RowProgram("entropy", phases=phases, stream=stream, row_outputs=only, **operands)  # type: ignore[arg-type]
+    weight = "at_w" if "w" in flags else "(ROW)(1)"
+    loss = f"{weight} * (least - (at_x - m))"
+    if "smooth" in flags:
+        loss = f"(1 - smoothing) * {loss} + smoothing / COUNT * ((m + least) * u - v)"
+    rows = (("loss", _where(loss)), ("weight", _where(weight)))
+    return RowProgram(
+        "entropy",
+        phases=phases,
+        stream=stream,
+        index="t",
+        row_outputs=rows,
+        **operands,  # type: ignore[arg-type]
+    )
+
+
+def _entropy_backward(flags: frozenset[str]) -> RowProgram:
+    """With ``total``, the gradient is divided by the weights' sum."""
+    phases, stream = _entropy_phases(flags)
+    operands = _entropy_operands(flags)
+    operands["scalars"] = (*operands["scalars"], "scale")
+    operands["row_inputs"] = ("g", *_named(("total",), flags))
+    slope = "g * scale / total" if "total" in flags else "g * scale"
+    power, weighted = "exp({x} - m) * inverse", "{w} * " if "w" in flags else ""
+    if "probabilities" in flags:
+        before = f"const ROW slope = {slope};"
+        result = f"slope * ({power} * u - {weighted}{_FRACTION})"
+        index = ""
+    else:
+        weight, index = "at_w" if "w" in flags else "(ROW)(1)", "t"
+        before = f"const ROW slope = {_where(slope)}; ROW share = slope * {weight};"
+        result = f"{power} * share - IS_INDEX(share, 0)"
+        if "smooth" in flags:
+            before += " share *= 1 - smoothing; const ROW even = slope * smoothing / COUNT;"
+            result = f"{power} * (share + even * u) - IS_INDEX(share, 0) - even"
+            result += " * {w}" if "w" in flags else ""
+        before = before.replace("const ROW slope", "ROW slope")
+    return RowProgram(
+        "entropy_backward",
+        phases=phases,
+        stream=stream,
+        outputs=(("dx", result),),
+        index=index,
+        before=before,
+        **operands,  # type: ignore[arg-type]
+    )
+
+
+def _likelihood(flags: frozenset[str]) -> RowProgram:
+    """The negative element that the index names, with its weight; no element else is read."""
+    weights = _named(("w",), flags)
+    weight = "at_w" if weights else "(ROW)(1)"
+    return RowProgram(
+        "likelihood",
+        (),
+        tables=("x", *weights),
+        index="t",
+        integers=("ignore",),
+        picks=("x", *weights),
+        row_outputs=(("loss", _where(f"-{weight} * at_x")), ("weight", _where(weight))),
+    )
+
+
+def _likelihood_backward(flags: frozenset[str]) -> RowProgram:
+    weights = _named(("w",), flags)
+    weight = "at_w" if weights else "(ROW)(1)"
+    slope = "g * scale / total" if "total" in flags else "g * scale"
+    return RowProgram(
+        "likelihood_backward",
+        (),
+        outputs=(("dx", "IS_INDEX(share, 0)"),),
+        tables=weights,
+        row_inputs=("g", *_named(("total",), flags)),
+        index="t",
+        integers=("ignore",),
+        picks=weights,
+        scalars=("scale",),
+        before=f"const ROW share = {_where(f'-({slope}) * {weight}')};",
+    )
+
+
+def _weights(flags: frozenset[str]) -> RowProgram:
+    """The weight of each index."""
+    weights = _named(("w",), flags)
+    weight = "at_w" if weights else "(ROW)(1)"
+    return RowProgram(
+        "weights",
+        (),
+        tables=("x", *weights),
+        index="t",
+        integers=("ignore",),
+        picks=weights,
+        row_outputs=(("weight", _where(weight)),),
+    )
+
+
+def _total(flags: frozenset[str]) -> RowProgram:
+    """The sum of x, divided by that of ``weight`` where there is one; or of (x - y) squared."""
+    term = "({x} - {y}) * ({x} - {y})" if "y" in flags else "{x}"
+    terms = {"v": term} | ({"u": "{weight}"} if "weight" in flags else {})
+    phase = sums("", **terms)
+    result = "s.v / s.u" if "weight" in flags else "s.v * scale"
+    scalars = () if "weight" in flags else ("scale",)
+    names = ("x", *_named(("y", "weight"), flags))
+    return RowProgram(
+        "total", names, (phase,), phase, scalars=scalars, row_outputs=(("result", result),)
+    )
+
+
 @cache
 def program(name: str, flags: frozenset[str] = frozenset()) -> RowProgram:
     """The program of a name; flags are its variants, such as with ``weight`` or with ``bias``."""
@@ -286,4 +448,10 @@ _PROGRAMS: dict[str, Callable[[frozenset[str]], RowProgram]] = {
     "norm": _norm,
     "norm_backward": _norm_backward,
     "affine_backward": _affine_backward,
+    "entropy": _entropy,
+    "entropy_backward": _entropy_backward,
+    "likelihood": _likelihood,
+    "likelihood_backward": _likelihood_backward,
+    "weights": _weights,
+    "total": _total,
 }

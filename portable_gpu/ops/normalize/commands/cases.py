@@ -50,6 +50,45 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     return None if function is None else partial(function, *arrays, -1)
 
 
+def layer_oracle(case: Case, inputs: Operands) -> Oracle:
+    """NumPy in double precision."""
+    x, dtype = inputs[0].astype(np.float64), dtype_of(case.dtype)
+    centred = x - x.mean(axis=-1, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+    size = 4 + np.abs(expected)
+    return within(expected, (x.shape[-1] + 30) * unit(dtype) * size + rounding(dtype) * size)
+
+
+def layer_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
+    """By PyTorch's function."""
+    functional = getattr(getattr(library, "nn", None), "functional", None)
+    if functional is None:
+        return None
+    return partial(functional.layer_norm, arrays[0], case.extents[-1:])
+
+
+def entropy_operands(case: Case, inputs: Operands) -> Operands:
+    """The logits, and a class for each row."""
+    classes = case.extents[-1]
+    place = (np.abs(inputs[1].astype(np.float64)) * classes).astype(np.int64) % classes
+    return inputs[0], place
+
+
+def entropy_oracle(case: Case, inputs: Operands) -> Oracle:
+    """NumPy in double precision."""
+    logs = reference(inputs[0], is_log=True)
+    expected = np.asarray(-logs[np.arange(len(logs)), inputs[1]].mean())
+    dtype = dtype_of(case.dtype)
+    bound = sum(logs.shape) * unit(dtype) * 8 + rounding(dtype) * 16
+    return within(expected, np.asarray(bound))
+
+
+def entropy_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
+    """By PyTorch's function."""
+    functional = getattr(getattr(library, "nn", None), "functional", None)
+    return None if functional is None else partial(functional.cross_entropy, *arrays)
+
+
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     """Short, medium and long rows in float32; one shape in each other dtype."""
     for shape in ((300, 10), (70, 1000), (3, 70_001)):

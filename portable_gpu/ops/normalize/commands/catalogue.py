@@ -46,7 +46,7 @@ def contiguous(
         elif operand in ("w", "b"):
             spread[operand] = params
         views.append(View(None, 0, shape, strides, item))
-    scalars = (1.0,) * len(p.scalars)
+    scalars = (1.0,) * (len(p.scalars) + len(p.integers))
     return row_problem(name, flags, shape, frozenset((axis,)), views, spread, scalars, 16)
 
 

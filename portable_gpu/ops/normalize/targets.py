@@ -1,0 +1,86 @@
+"""A report of targets that name no class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import specialize
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.report import ReportSpec
+from portable_gpu.runtime.views import Shape, View
+
+_GROUPS, _EACH = 256, 4096  # work-groups at most, and targets of each at least
+
+
+def _groups(count: int) -> int:
+    return max(1, min(_GROUPS, count // _EACH))
+
+
+def target_report(shape: Shape, classes: int, ignore: int) -> ReportSpec:
+    """The report of targets of a shape: of each work-group its first wrong one, and its value."""
+
+    def check(values: np.ndarray[Any, Any]) -> None:
+        wrong = values[values[:, 0] >= 0]
+        if len(wrong):
+            first, value = wrong[np.argmin(wrong[:, 0])]
+            place = ", ".join(str(int(k)) for k in np.unravel_index(int(first), shape or (1,)))
+            raise ArgumentError(
+                f"target[{place if shape else ''}] is {value}; there are {classes} classes: from 0 "
+                f"to {classes - 1}, or ignore_index {ignore}, would do"
+            )
+
+    return ReportSpec((_groups(prod(shape)), 2), np.dtype(np.int64), check)
+
+
+def targets_step(
+    engine: Engine, target: tuple[int, View], classes: int, ignore: int, report: int
+) -> Step:
+    """A step that writes the report, operand ``report``."""
+    place, view = target
+    key = ("first_targets", view.dtype, view.shape, view.strides, classes, ignore)
+    plan = engine.plan(key, lambda: _TargetsPlan(engine, view, classes, ignore))
+    return Step(plan, (place, report))
+
+
+class _TargetsPlan(Plan):
+    """The first targets that name no class."""
+
+    def __init__(self, engine: Engine, view: View, classes: int, ignore: int) -> None:
+        target, elem, count = engine.target, element(view.dtype), view.size
+        groups, axes = _groups(count), max(1, len(view.shape))
+        size = 1 if target.is_cpu else min(256, target.max_work_group_size)
+        spec = specialize("normalize/targets", target, elem=elem, kept=axes, G=size)
+        constants: dict[str, Any] = {
+            "count": count,
+            "span": -(-count // groups),
+            "classes": classes,
+            "ignore": ignore,
+        }
+        for k in range(axes):
+            constants[f"kept{k}_size"] = view.shape[k] if view.shape else 1
+            constants[f"target_kept{k}"] = view.strides[k] if view.shape else 1
+        self.bytes = count * elem.itemsize
+        self._launch = engine.programs.launch(
+            spec, "normalize_targets", constants, ["target", "report"],
+            ["target_offset", "report_offset"], (groups * size,), (size,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, buffers, offsets, wait_for)

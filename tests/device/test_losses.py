@@ -1,0 +1,152 @@
+"""Losses and their gradients, against NumPy in double precision."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.runtime.engine import Engine
+
+RNG = np.random.default_rng(12)
+
+
+class Classes:
+    """A cross entropy in double precision, with classes along the last axis of 2-D arrays."""
+
+    def __init__(self, x: Any, w: Any, smoothing: float, ignore: int) -> None:
+        self.x, self.smoothing, self.ignore = x.astype(np.float64), smoothing, ignore
+        self.w = np.ones(x.shape[1]) if w is None else w.astype(np.float64)
+        moved = self.x - self.x.max(axis=1, keepdims=True)
+        self.log = moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
+
+    def fractions(self, target: Any) -> tuple[Any, Any]:
+        """The weighted probabilities of classes, and each row's weight in a mean."""
+        rows, classes = self.x.shape
+        if target.ndim == 2:
+            p = target.astype(np.float64) * (1 - self.smoothing) + self.smoothing / classes
+            return p * self.w, np.ones(rows)
+        counts = target != self.ignore
+        at = np.where(counts, target, 0)
+        p = np.full((rows, classes), self.smoothing / classes) * self.w
+        p[np.arange(rows), at] += (1 - self.smoothing) * self.w[at]
+        return p * counts[:, None], self.w[at] * counts
+
+    def loss(self, target: Any, reduction: str) -> Any:
+        p, weights = self.fractions(target)
+        losses = -(p * self.log).sum(axis=1)
+        return {
+            "none": losses, "sum": losses.sum(), "mean": losses.sum() / weights.sum()
+        }[reduction]  # fmt: skip
+
+    def gradient(self, target: Any, g: Any, reduction: str) -> Any:
+        p, weights = self.fractions(target)
+        scale = np.asarray(g, np.float64).reshape(-1, 1)
+        scale = scale / weights.sum() if reduction == "mean" else scale
+        return scale * (np.exp(self.log) * p.sum(axis=1, keepdims=True) - p)
+
+
+def close(got: Any, want: Any, size: float) -> None:
+    got = pg.asnumpy(got)
+    eps = np.finfo(np.float32 if got.dtype != np.float64 else np.float64).eps
+    rounded = np.finfo(got.dtype).eps * np.abs(want) + (1e-7 if got.dtype == np.float16 else 0)
+    assert got.shape == np.shape(want)
+    assert (np.abs(got.astype(np.float64) - want) <= eps * size + rounded).all()
+
+
+@pytest.mark.tiny
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_classes(engine: Engine, dtype: type) -> None:
+    """Indices and probabilities, weights, smoothing, ignored targets; classes on axis 1 or last."""
+    rng = random.Random(f"classes {dtype}")
+    for turn in range(8 if dtype is np.float32 else 3):
+        rows, classes = rng.choice((1, 7, 60)), rng.choice((2, 10, 300))
+        x = (3 * RNG.standard_normal((rows, classes))).astype(dtype)
+        w = None if turn % 2 else RNG.uniform(0.5, 2, classes).astype(dtype)
+        smoothing = rng.choice((0.0, 0.0, 0.1))
+        reduction = rng.choice(("none", "sum", "mean"))
+        target = RNG.integers(0, classes, rows)
+        target[rows // 2] = -100 if rows > 1 else target[0]
+        if turn % 4 == 3:
+            target = RNG.dirichlet(np.ones(classes), rows).astype(dtype)
+        want = Classes(x, w, smoothing, -100)
+        shown, aims, places = x, target, ()
+        if rng.random() < 0.5 and rows > 1:  # places on the last axis: rows that are interleaved
+            shown = np.ascontiguousarray(x.T)[None]
+            aims = target.T[None] if target.ndim == 2 else target[None]
+            places = (1, rows)
+        options = {"reduction": reduction, "label_smoothing": smoothing, "engine": engine}
+        loss = pg.nn.cross_entropy(shown, aims, w, **options)
+        size = (classes + 60) * 30.0 * (rows if reduction == "sum" else 1)
+        expected = want.loss(target, reduction)
+        close(loss, expected.reshape(places) if places and reduction == "none" else expected, size)
+        g = RNG.standard_normal(rows if reduction == "none" else ()).astype(dtype)
+        given = g.reshape(places) if places and reduction == "none" else g
+        grad = pg.nn.cross_entropy_backward(given, shown, aims, w, **options)
+        grad = grad[0].T if places else grad
+        close(grad, want.gradient(target, g, reduction), (classes + 60) * 30.0)
+        if target.ndim == 2 or smoothing:
+            continue
+        log = want.log.astype(dtype)
+        shown = np.ascontiguousarray(log.T)[None] if places else log
+        p, weights = want.fractions(target)
+        losses = -(p * log.astype(np.float64)).sum(axis=1)
+        total = {"none": losses, "sum": losses.sum(), "mean": losses.sum() / weights.sum()}
+        options.pop("label_smoothing")
+        loss = pg.nn.nll_loss(shown, aims, w, **options)
+        expected = total[reduction]
+        close(loss, expected.reshape(places) if places and reduction == "none" else expected, size)
+        grad = pg.nn.nll_loss_backward(given, shown, aims, w, **options)
+        scale = np.asarray(g, np.float64).reshape(-1, 1)
+        scale = scale / weights.sum() if reduction == "mean" else scale
+        close(grad[0].T if places else grad, -scale * p, 30.0)
+
+
+def test_squares(engine: Engine) -> None:
+    for shape in ((), (3, 5), (200_001,)):
+        x, y = RNG.standard_normal((2, *shape)).astype(np.float32)
+        wide = (x.astype(np.float64) - y) ** 2
+        for reduction, want in (("none", wide), ("sum", wide.sum()), ("mean", wide.mean())):
+            got = pg.nn.mse_loss(x, y, reduction, engine=engine)
+            np.testing.assert_allclose(got, want, rtol=2e-5)
+            g = np.ones(np.shape(want), np.float32)
+            scale = 2 / x.size if reduction == "mean" else 2
+            grad = pg.nn.mse_loss_backward(g, x, y, reduction, engine=engine)
+            np.testing.assert_allclose(grad, scale * (x - y), rtol=1e-6)
+
+
+def test_wrong_targets(engine: Engine) -> None:
+    """The first wrong target is named, of NumPy at once, of the device with the values."""
+    x = RNG.standard_normal((6, 4)).astype(np.float32)
+    good = np.arange(6) % 4
+    bad = good.copy()
+    bad[[2, 5]] = 4, -7
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"target\[2\] is 4; there are 4 classes"):
+            pg.nn.cross_entropy(x, bad, engine=engine)
+        with pytest.raises(ArgumentError, match=r"target\[5\] is -7"):
+            pg.nn.nll_loss(x, np.where(bad == 4, 0, bad), engine=engine)
+    on_device = [pg.Array.of(cla.to_device(engine.queue, a)) for a in (x, bad, good)]
+    loss = pg.nn.cross_entropy(*on_device[:2])
+    with pytest.raises(ArgumentError, match=r"target\[2\] is 4"):
+        loss.get()
+    want = pg.nn.cross_entropy(x, good, engine=engine)
+    for _ in range(2):
+        assert pg.nn.cross_entropy(on_device[0], on_device[2]).get() == want
+    assert np.isnan(pg.nn.cross_entropy(x, np.full(6, -100), engine=engine))
+    for call, error, words in (
+        (lambda: pg.nn.cross_entropy(x, good[:5], engine=engine), ShapeError, "target has shape"),
+        (lambda: pg.nn.cross_entropy(x, x[:5], engine=engine), ShapeError, "target has shape"),
+        (lambda: pg.nn.nll_loss(x, x, engine=engine), DTypeError, "target is float32; integers"),
+        (lambda: pg.nn.cross_entropy(x, good, reduction="max"), ArgumentError, "reduction is"),
+        (lambda: pg.nn.cross_entropy(x, good, label_smoothing=2), ArgumentError, "label_smoothing"),
+        (lambda: pg.nn.mse_loss(x, x[:5]), ShapeError, "target has shape"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
