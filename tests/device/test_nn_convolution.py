@@ -168,6 +168,7 @@ def test_against_sums(engine: Engine, name: str) -> None:
         options = {
             "stride": kind.stride, "padding": tuple(kind.pads), "dilation": kind.dilation,
             "groups": channels[0], "engine": engine,
+            "algo": "auto" if layout is sliced or case == 1 else "im2col",
         }  # fmt: skip
         X, W, B = (a.astype(np.float64) for a in (x, w, b))
         B = B.reshape(-1, *[1] * rank)
@@ -230,6 +231,12 @@ def test_layouts_and_outputs(engine: Engine) -> None:
     dy = rng.standard_normal(expected.shape).astype(np.float32)
     one = nn.conv2d_input(x.shape[1:], w, dy[1], **options)
     np.testing.assert_array_equal(one, nn.conv2d_input(x.shape, w, dy, **options)[1])
+    chunks = nn.conv2d(x, w, b, algo="im2col", workspace_limit=4 * 9 * x[0].size, **options)
+    np.testing.assert_allclose(chunks, expected, rtol=1e-5, atol=1e-5)
+    size = {"algo": "im2col", "workspace_limit": 4 * 9 * x[0].size + 4 * dy[0].size, **options}
+    parts = nn.conv2d_weight(x, w.shape, dy, **size)
+    whole = nn.conv2d_weight(x, w.shape, dy, algo="direct", **options)
+    np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-4)
     mixed = nn.conv2d(x.astype(np.float16), w, b, **options)
     assert mixed.dtype == np.float32
 
@@ -252,6 +259,7 @@ def zeros(*shape: int) -> Any:
 
 
 X, W, TWO = zeros(2, 4, 9, 9), zeros(6, 2, 3, 3), {"groups": 2}
+SMALL = {"algo": "im2col", "workspace_limit": 99}
 Refused = tuple[type[PortableGPUError], str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 REFUSED: list[Refused] = [
     (ArgumentError, "groups is 4, .* the 6 filters", nn.conv2d, (X, W), {"groups": 4}),
@@ -266,6 +274,7 @@ REFUSED: list[Refused] = [
     (ArgumentTypeError, "dilation is 1.5", nn.conv2d, (X, W), TWO | {"dilation": 1.5}),
     (ArgumentError, "algo is 'fastest'", nn.conv2d, (X, W), TWO | {"algo": "fastest"}),
     (ArgumentError, "workspace_limit is -1", nn.conv2d, (X, W), TWO | {"workspace_limit": -1}),
+    (ArgumentError, "workspace_limit, 99 bytes", nn.conv2d, (X, W), TWO | SMALL),
     (DTypeError, "input is int32", nn.conv2d, (X.astype(np.int32), W), TWO),
     (ShapeError, r"be \(2, 6, 7, 7\)", nn.conv2d_input, (X.shape, W, zeros(2, 6, 9, 7)), TWO),
     (ShapeError, "weight_size is", nn.conv2d_weight, (X, (6, 2, 3), X), {}),

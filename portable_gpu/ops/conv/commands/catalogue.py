@@ -13,7 +13,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import DTypeError
 from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem
 from portable_gpu.ops.conv.problem import Direction
-from portable_gpu.ops.conv.variants import check_algorithm, variants
+from portable_gpu.ops.conv.variants import check_algorithm, of_algorithm, variants
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -24,7 +24,7 @@ def explain(
     sizes: Sequence[int],
     dtype: np.dtype[Any],
     target: Target,
-    table: TuningTable,  # noqa: ARG001  # no policy is tuned
+    table: TuningTable,
     *,
     stride: Any = 1,
     padding: Any = 0,
@@ -48,8 +48,7 @@ def explain(
     p = problem(DIRECTIONS[operation], sizes, elem, asked, last, precision)
     n, c, h, w, k, r, s = sizes
     named = f"{operation} of {n} x {c} x {h} x {w} with {k} filters of {r} x {s}, {dtype}"
-    check_algorithm(algo)
-    found = variants(p, target)
+    found = of_algorithm(p, target, table, check_algorithm(algo), None)
     return explanation(f"{named} on {target.facts.name}", found, target)
 
 
@@ -61,6 +60,7 @@ def specializations(
     for channels_last in (False, True):
         asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 64}
         p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
-        for variant in variants(p, target):
-            texts |= {spec.key: spec for spec in variant.texts()}
+        for variant in variants(p, target, TuningTable.shipped()):
+            found = variant.texts()
+            texts |= {spec.key: spec for spec in found if spec.name.startswith("conv/")}
     return list(texts.values())

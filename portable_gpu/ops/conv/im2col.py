@@ -1,0 +1,357 @@
+"""Convolutions as products of matrices, with windows copied to workspace where they have to be.
+
+::
+
+    forward   columns(x) ─► y = w columns + bias
+    input     columns = w^T dy ─► dx = sums of windows + bias
+    weight    columns(x), and dy by channels ─► dw = dy columns^T
+
+Filters of one tap, with stride 1 and no padding, read x and y where they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from portable_gpu.codegen.epilogue import Stage
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
+from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
+from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import fastest
+from portable_gpu.ops.gemm.variants import make_plan as make_product
+from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import Shape, View
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.table import TuningTable
+
+_BIAS = Stage("bias", "v + e", "row")
+#: Bytes of windows at a time: a CPU's, which its caches keep in part, and the most of a GPU.
+_CHUNK = {True: 1 << 23, False: 1 << 30}
+#: The time of copies of windows over that of moving them once.
+_SLOW = 2.0
+Location = int | Temporary | Part
+
+
+def merged(size: Triple, steps: Triple) -> int | None:
+    """Return the stride of all places in their order; ``None`` if they have no single one."""
+    known = [(n, step) for n, step in zip(size, steps, strict=True) if n > 1]
+    for (_, slow), (n, fast) in pairwise(known):
+        if slow != n * fast:
+            return None
+    return known[-1][1] if known else 0
+
+
+@dataclass(frozen=True)
+class ConvProduct:
+    """A product within a convolution: its problem, and the places of its operands."""
+
+    problem: GemmProblem
+    operands: tuple[Location, ...]
+    adds: bool
+
+
+@dataclass(frozen=True)
+class ConvProducts:
+    """The steps of a convolution: copies of windows, products and sums of windows.
+
+    Attributes:
+        steps: In their order, each with the places of its operands.
+        workspace: Bytes of windows.
+        chunk: Images at a time.
+    """
+
+    steps: tuple[tuple[Windows, tuple[Location, ...]] | ConvProduct, ...]
+    workspace: int
+    chunk: int
+
+    def plan(self, engine: Engine) -> Plan:
+        """Build all plans; those of equal steps are one."""
+        made: dict[Windows | GemmProblem, Plan] = {}
+        result = []
+        for step in self.steps:
+            if isinstance(step, ConvProduct):
+                key: Windows | GemmProblem = step.problem
+                if key not in made:
+                    made[key] = make_product(engine, step.problem)
+                scalars = (1.0, 1.0 if step.adds else 0.0)
+                result.append(Step(made[key], step.operands, scalars=scalars))
+            else:
+                key, operands = step
+                if key not in made:
+                    made[key] = WindowsPlan(engine, key)
+                result.append(Step(made[key], operands))
+        return Steps(result)
+
+
+def workspace_limit(limit: int | None, target: Target) -> int:
+    """Return the most bytes of workspace."""
+    most = target.facts.max_alloc_size
+    return most if limit is None else min(limit, most)
+
+
+def products(
+    problem: ConvProblem, target: Target, limit: int | None, aligned: bool = True
+) -> ConvProducts | None:
+    """Return the products of a convolution, or ``None`` if its arrays or the limit refuse them."""
+    p = problem
+    w_step = merged(p.w_size, p.w.space)
+    many, taps = p.channels_of_group > 1, p.taps
+    computes = target.fp64 or not p.elem.needs_fp64
+    if w_step is None or not (computes and p.x_elements and p.y_elements):
+        return None
+    if many and taps > 1 and p.w.channel != w_step * taps:
+        return None
+    w_step = w_step if taps > 1 else p.w.channel
+    places, itemsize = prod(p.y_size), p.elem.itemsize
+    y_step = merged(p.y_size, p.y.space)
+    points = (
+        taps == 1 and p.x_size == p.y_size and p.before == (0, 0, 0)
+        and all(s == 1 or n == 1 for s, n in zip(p.stride, p.y_size, strict=True))
+    )  # fmt: skip
+    x_step = merged(p.x_size, p.x.space) if points else None
+    of_image = p.channels * places * taps * itemsize
+    if p.direction == "input" and itemsize == 2:
+        of_image *= 2
+    build = _StepsBuilder(p, target, places, w_step, aligned)
+    most = workspace_limit(limit, target)
+    if p.direction != "weight":
+        if y_step is None:
+            return None
+        if x_step is not None:
+            return build.at_points(x_step, y_step)
+        chunk = max(1, min(p.batch, min(most, _CHUNK[target.is_cpu]) // max(1, of_image)))
+        if chunk * of_image > most:
+            return None
+        return build.by_windows(y_step, chunk)
+    joined = [
+        step is not None and (p.batch == 1 or operand.outer == places * step)
+        for step, operand in ((x_step, p.x), (y_step, p.y))
+    ]
+    of_image = (0 if joined[0] else of_image) + (0 if joined[1] else p.filters * places * itemsize)
+    chunk = p.batch
+    if of_image and p.elem.itemsize > 2:
+        chunk = max(1, min(p.batch, min(most, _CHUNK[target.is_cpu]) // of_image))
+    if chunk * of_image > most:
+        return None
+    return build.weights(x_step if joined[0] else None, y_step if joined[1] else None, chunk)
+
+
+class _StepsBuilder:
+    """Makes the steps of one problem."""
+
+    def __init__(
+        self, problem: ConvProblem, target: Target, places: int, w_step: int, aligned: bool
+    ) -> None:
+        self.p, self.target, self.places, self.w_step = problem, target, places, w_step
+        self.dtype = dtype_of(problem.elem.name)
+        self.aligned = aligned
+        self.k = problem.channels_of_group * problem.taps
+
+    def _view(self, shape: Shape, strides: Shape, alignment: int = 128) -> View:
+        return View(None, 0, shape, strides, self.dtype, alignment)
+
+    def _weights(self) -> View:
+        p = self.p
+        filters = p.filters_of_group
+        strides = filters * p.w.outer, p.w.outer, self.w_step
+        return self._view((p.groups, filters, self.k), strides, p.w.aligned)
+
+    def _product(
+        self, a: View, b: View, c: View, operands: tuple[Location, ...], trans_a: str = "N",
+        trans_b: str = "N", bias: View | None = None, adds: bool = False,
+    ) -> ConvProduct:  # fmt: skip
+        problem = bind(
+            self.target, a, b, c, trans_a=trans_a, trans_b=trans_b,
+            stages=() if bias is None else (_BIAS,), extras=() if bias is None else (bias,),
+            multiplies=True, reads_c=adds,
+        )  # fmt: skip
+        problem = replace(problem, precision=self.p.precision, aligned=self.aligned)
+        return ConvProduct(problem, operands, adds)
+
+    def _bias(self, channels: int) -> View | None:
+        p = self.p
+        if p.bias is None:
+            return None
+        of_group = channels // p.groups
+        return self._view((p.groups, of_group), (of_group * p.bias, p.bias), p.elem.itemsize)
+
+    def _image(
+        self, operand: ImageStrides, batch: int, channels: int, step: int, alignment: int
+    ) -> View:
+        p = self.p
+        of_group = channels // p.groups
+        strides = operand.outer, of_group * operand.channel, operand.channel, step
+        return self._view((batch, p.groups, of_group, self.places), strides, alignment)
+
+    def at_points(self, x_step: int, y_step: int) -> ConvProducts:
+        """One product: filters of one tap."""
+        p = self.p
+        x = self._image(p.x, p.batch, p.channels, x_step, p.x.aligned)
+        y = self._image(p.y, p.batch, p.filters, y_step, p.y.aligned)
+        backward = p.direction == "input"
+        source, result = (y, x) if backward else (x, y)
+        bias = self._bias(p.channels if backward else p.filters)
+        operands = (1, 0, 2) if bias is None else (1, 0, 2, 3)
+        product = self._product(
+            self._weights(), source, result, operands, "T" if backward else "N", bias=bias
+        )
+        return ConvProducts((product,), 0, p.batch)
+
+    def by_windows(self, y_step: int, chunk: int) -> ConvProducts:
+        """Windows, then products; or products, then sums of windows."""
+        p, backward = self.p, self.p.direction == "input"
+        taps, last = p.taps, 2 if p.bias is None else 3
+        of_image = p.channels * taps * self.places
+        columns = ColumnStrides(of_image, taps * self.places, self.places, 1)
+        # Sums of 16-bit floats are rounded once, after those of windows are added.
+        stored = element(np.float32) if backward and p.elem.itemsize == 2 else p.elem
+        nbytes = chunk * of_image * stored.itemsize
+        space = Temporary("windows", nbytes, stored.itemsize)
+        steps: list[tuple[Windows, tuple[Location, ...]] | ConvProduct] = []
+        axes = tuple(axes_of(p, backward))
+        for first, count in _chunks(p.batch, chunk):
+            x_at = Part(last if backward else 0, first * p.x.outer)
+            y_at = Part(0 if backward else last, first * p.y.outer)
+            windows = Windows(
+                p.elem, stored, backward, count, p.channels, axes, p.x, columns,
+                p.bias if backward else None,
+            )  # fmt: skip
+            shape = count, p.groups, self.k, self.places
+            strides = of_image, self.k * self.places, self.places, 1
+            matrix = replace(self._view(shape, strides), dtype=dtype_of(stored.name))
+            alignment = p.y.aligned if len(_chunks(p.batch, chunk)) == 1 else p.elem.itemsize
+            y = self._image(p.y, count, p.filters, y_step, alignment)
+            if backward:
+                product = self._product(self._weights(), y, matrix, (1, y_at, space), "T")
+                copied: tuple[Location, ...] = (space, x_at) if last == 2 else (space, 2, x_at)
+                steps += [product, (windows, copied)]
+            else:
+                bias = self._bias(p.filters)
+                extra = () if bias is None else (2,)
+                operands = (1, space, *extra, y_at)
+                product = self._product(self._weights(), matrix, y, operands, bias=bias)
+                steps += [(windows, (x_at, space)), product]
+        return ConvProducts(tuple(steps), nbytes, chunk)
+
+    def weights(self, x_step: int | None, y_step: int | None, chunk: int) -> ConvProducts:
+        """The gradient by the weights: products over all places of a chunk of images.
+
+        Args:
+            x_step, y_step: The stride over all images and places, where there is one.
+            chunk: Images at a time.
+        """
+        p = self.p
+        steps: list[tuple[Windows, tuple[Location, ...]] | ConvProduct] = []
+        axes = tuple(axes_of(p, backward=False))
+        points = tuple(_points(n, step) for n, step in zip(p.y_size, p.y.space, strict=True))
+        itemsize, nbytes = p.elem.itemsize, 0
+        for first, count in _chunks(p.batch, chunk):
+            whole = len(_chunks(p.batch, chunk)) == 1
+            k = count * self.places
+            x_at: Location = Part(0, first * p.x.outer)
+            y_at: Location = Part(1, first * p.y.outer)
+            nbytes = 0
+            of_x, of_y = (p.x.aligned, p.y.aligned) if whole else (itemsize, itemsize)
+            column, row = p.x.channel, p.y.channel
+            if x_step is None:
+                size = p.channels * p.taps * k
+                space = Temporary("windows", chunk * size // count * itemsize, itemsize)
+                columns = ColumnStrides(self.places, p.taps * k, k, 1)
+                copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
+                steps.append((copy, (x_at, space)))
+                x_at, column, of_x = space, k, 128
+                nbytes += space.nbytes
+            if y_step is None:
+                size = p.filters * k
+                other = Temporary("gradient", chunk * size // count * itemsize, itemsize)
+                columns = ColumnStrides(self.places, k, k, 1)
+                copy = Windows(p.elem, p.elem, False, count, p.filters, points, p.y, columns)
+                steps.append((copy, (y_at, other)))
+                y_at, row, of_y = other, k, 128
+                nbytes += other.nbytes
+            filters = p.filters_of_group
+            y = self._view(
+                (p.groups, filters, k), (filters * row, row, y_step if y_step is not None else 1),
+                of_y,
+            )  # fmt: skip
+            x = self._view(
+                (p.groups, self.k, k),
+                (self.k * column, column, x_step if x_step is not None else 1), of_x,
+            )  # fmt: skip
+            adds = first > 0
+            result = self._weights()
+            steps.append(self._product(y, x, result, (y_at, x_at, 2), "N", "T", adds=adds))
+        return ConvProducts(tuple(steps), nbytes, chunk)
+
+
+def _points(n: int, step: int) -> SpaceAxis:
+    """An axis whose windows are single elements."""
+    return SpaceAxis(n, n, 1, 1, 1, 0, 1, 0, step, 0)
+
+
+def _chunks(batch: int, chunk: int) -> Sequence[tuple[int, int]]:
+    return [(first, min(chunk, batch - first)) for first in range(0, batch, chunk)]
+
+
+def variants(
+    problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
+) -> Iterator[Variant]:
+    """Yield the products of a convolution as a variant, if arrays and limit allow them."""
+    made = products(problem, target, limit)
+    if made is None:
+        return
+    device = DeviceCosts.of("device", target)
+    bandwidth = device.bandwidth * target.compute_units
+    texts: list[Specialization] = []
+    seconds, launches, known = 0.0, 0, dict[Windows | GemmProblem, tuple[float, int]]()
+    for step in made.steps:
+        key = step.problem if isinstance(step, ConvProduct) else step[0]
+        if key not in known:
+            if isinstance(key, GemmProblem):
+                best = best_of(fastest(key, target, table), target)
+                known[key] = best.estimate, best.launches
+                texts += best.texts()
+            else:
+                known[key] = _SLOW * key.bytes / bandwidth, 1
+                texts.append(key.specialization(target))
+        seconds += known[key][0]
+        launches += known[key][1]
+    why = (
+        f"products of matrices, with the windows of {made.chunk} image(s) in workspace"
+        if made.workspace else "one product of matrices: filters of one tap"
+    )  # fmt: skip
+    yield Variant(
+        path="im2col",
+        name="im2col",
+        kind="im2col",
+        estimate=seconds,
+        launches=launches,
+        why=why,
+        texts=lambda: list({spec.key: spec for spec in texts}.values()),
+        bind=partial(_bind, problem=problem, limit=limit),
+        details={
+            "workspace": made.workspace, "images at a time": made.chunk, "flop": problem.flop,
+            "bytes": problem.bytes,
+        },
+    )  # fmt: skip
+
+
+def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
+    made = products(problem, engine.target, limit, aligned=not engine.maps_host_memory)
+    assert made is not None
+    plan = made.plan(engine)
+    plan.flop, plan.bytes = problem.flop, problem.bytes
+    return plan

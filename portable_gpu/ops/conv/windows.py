@@ -1,0 +1,151 @@
+"""Copies of the windows of an image as a matrix, and sums of such windows as an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.conv.problem import ImageStrides
+from portable_gpu.ops.conv.strips import SpaceAxis
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+
+_GROUP = 64
+_MOST_INT = 1 << 30
+
+
+@dataclass(frozen=True)
+class ColumnStrides:
+    """A matrix of windows: its strides along images, channels, taps and places."""
+
+    batch: int
+    channel: int
+    tap: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A copy of windows, or a sum of windows, for all channels.
+
+    Attributes:
+        elem: The element of the image.
+        matrix: The element of the matrix.
+        sums: Whether windows become an image; else an image becomes windows.
+        batch, channels: Images, and channels of all groups.
+        axes: Those of the convolution for copies, of its gradient by the input for sums.
+        image: The image's strides.
+        columns: The matrix of windows.
+        bias: The stride of what is added to sums; ``None`` without it.
+    """
+
+    elem: Element
+    matrix: Element
+    sums: bool
+    batch: int
+    channels: int
+    axes: tuple[SpaceAxis, ...]
+    image: ImageStrides
+    columns: ColumnStrides
+    bias: int | None = None
+
+    @property
+    def places(self) -> int:
+        """Places of a filter in an image."""
+        return prod(axis.source if self.sums else axis.target for axis in self.axes)
+
+    @property
+    def elements(self) -> int:
+        """Elements of the matrix."""
+        return self.batch * self.channels * self.places * prod(axis.taps for axis in self.axes)
+
+    @property
+    def bytes(self) -> int:
+        """The least traffic."""
+        image = self.batch * self.channels * self.places * self.elem.itemsize
+        return self.elements * self.matrix.itemsize + image
+
+    def _index(self, target: Target) -> str:
+        spans = self.batch * abs(self.image.outer) + self.channels * abs(self.image.channel)
+        spans += sum(max(a.target, a.source) * max(abs(a.s), abs(a.t)) for a in self.axes)
+        return "long" if target.is_cpu or max(spans, self.elements) >= _MOST_INT else "int"
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        names = {
+            "n": "batch", "channel": "channels", "at0": "t0_size", "at1": "t1_size",
+            "block": "blocks",
+        }  # fmt: skip
+        order = ("n", "channel", "at0", "at1", "block")
+        if self.channels > 1 and abs(self.image.channel) == 1 and not target.is_cpu:
+            order = ("n", "at0", "at1", "block", "channel")
+        return specialize(
+            "conv/image" if self.sums else "conv/columns", target, elem=self.elem,
+            matrix=self.matrix, I=self._index(target),
+            order=[(name, names[name]) for name in order],
+        )  # fmt: skip
+
+
+class WindowsPlan(Plan):
+    """Operands: the image and the matrix; or the matrix, the bias if there is one, the image."""
+
+    def __init__(self, engine: Engine, windows: Windows) -> None:
+        """Build the kernel."""
+        w = windows
+        axes, c = w.axes, w.columns
+        if w.sums:  # the places of windows are those of the source
+            step = c.place
+            inner: list[SpaceAxis] = []
+            for axis in reversed(axes):
+                inner.insert(0, replace(axis, s=step))
+                step *= axis.source
+            axes = tuple(inner)
+        columns = axes[2].target if engine.target.is_cpu else 1
+        columns = max(1, columns)
+        blocks = -(-axes[2].target // columns)
+        items = w.batch * w.channels * axes[0].target * axes[1].target * blocks
+        constants: dict[str, int | None] = {
+            "items": items, "batch": w.batch, "channels": w.channels, "columns": columns,
+            "blocks": blocks, "c_batch": c.batch, "c_channel": c.channel, "c_tap": c.tap,
+        }  # fmt: skip
+        for number, axis in enumerate(axes):
+            constants |= axis.constants(number)
+        if w.sums:
+            buffers = ["c", "bias", "t"]
+            constants |= {
+                "t_batch": w.image.outer, "t_channel": w.image.channel,
+                "bias_step": w.bias or 0, "adds_bias": int(w.bias is not None),
+            }  # fmt: skip
+            if w.bias is None:
+                buffers.remove("bias")
+                constants |= {"bias": None, "bias_offset": 0}
+        else:
+            buffers = ["s", "c"]
+            constants |= {
+                "s_batch": w.image.outer, "s_channel": w.image.channel, "c_place": c.place,
+            }  # fmt: skip
+        self.bytes = w.bytes
+        self._launch = engine.programs.launch(
+            w.specialization(engine.target), "image" if w.sums else "columns", constants,
+            buffers, [f"{name}_offset" for name in buffers],
+            (-(-items // _GROUP) * _GROUP,), (_GROUP,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, tuple(buffers), offsets, wait_for)
