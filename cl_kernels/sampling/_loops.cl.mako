@@ -24,6 +24,18 @@ ${nest(k + 1, across, step)}\
 % if line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
 % elif taps[across]:
+% if pitch:
+            if (b >= regular_begin && b + n <= regular_end) {
+% for t in range(taps[across]):
+                const int q_${t} = places${across}[${f"{t} * size{across} + " if t else ""}b];
+% endfor
+                for (int j = 0; j < n; j++) {
+% for t in range(taps[across]):
+                    ${tap(f"(q_{t} + {pitch} * j)", f"{t} * size{across} + b + j", across, step, False)}
+% endfor
+                }
+            } else
+% endif
             for (int j = 0; j < n; j++) {
 % for t in range(taps[across]):
                 const int p_${t} = places${across}[${f"{t} * size{across} + " if t else ""}b + j];

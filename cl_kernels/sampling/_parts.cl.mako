@@ -13,7 +13,7 @@ __global ${"const " if n in sources else ""}${"long" if n in ("which", "indices"
 % if kind == "copy":
 ${f"({e.value})(fill_re, fill_im)" if e.complex else "fill"}\
 % elif kind in ("max", "argmax"):
-${lowest}\
+${f"({e.value})({lowest})" if e.floating else lowest}\
 % else:
 0\
 % endif
@@ -34,6 +34,6 @@ ${found} = more ? (${index})(${flat}) : ${found}; }\
 </%def>
 
 <%def name="larger(v, acc)">\
-${f"({v} > {acc}) | ({v} != {v})" if e.floating else f"{v} > {acc}"}\
+${f"(({v} > {acc}) | ({v} != {v}))" if e.floating else f"{v} > {acc}"}\
 </%def>
 <%def name="type_of()">${vector(e.value, V)}</%def>

@@ -7,6 +7,7 @@
 ## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  Rows are
 ## the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
 ##
+## pitch: if not 0, the places of neighbours are so far from each other in columns regular_begin to regular_end.
 ## B: as above.  unit: whether each operand has stride 1 along the columns.  Other parameters: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
@@ -38,8 +39,14 @@ ${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources e
 % if kind == "routed":
         const long own = ${" + ".join([f"o{k} * flat{k}" for k in range(across)] or ["0"])};
 % endif
+% if pitch:
+        for (${index} b = begin, next; b < end; b = next) {
+            next = min(b + ${B}, min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end));
+            const int n = next - b;
+% else:
         for (${index} b = begin; b < end; b += ${B}) {
             const int n = min((${index})${B}, end - b);
+% endif
             ${e.value} acc[${B}];
             for (int j = 0; j < n; j++) acc[j] = ${parts.nothing()};
 % if kind == "argmax":

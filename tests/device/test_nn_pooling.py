@@ -291,3 +291,27 @@ INDICES = np.zeros((1, 2, 2, 3), np.int64)
 def test_bad_arguments(error: type[PortableGPUError], words: str, call: Any) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.path
+def test_long_rows(engine: Engine) -> None:
+    """Rows of several blocks, in the middle of which neighbours read neighbours."""
+    x = np.random.default_rng(8).standard_normal((2, 3, 300)).astype(np.float32)
+    for stride, before, after in ((1, 1, 1), (2, 0, 2), (2, 2, 1), (3, 1, 0)):
+        options = {"kernel_size": 3, "stride": stride, "padding": [(before, after)]}
+        more = np.pad(x, ((0, 0), (0, 0), (before, after)), constant_values=-np.inf)
+        windows = np.lib.stride_tricks.sliding_window_view(more, 3, 2)[:, :, ::stride]
+        found = nn.max_pool1d(x, **options, engine=engine)
+        np.testing.assert_array_equal(found, windows.max(3))
+        both = nn.max_pool1d(x, **options, return_indices=True, engine=engine)
+        flat = np.arange(windows.shape[2]) * stride - before + windows.argmax(3)
+        np.testing.assert_array_equal(both[1], flat)
+        sums = np.where(np.isinf(windows), 0, windows).astype(float).sum(3)
+        means = nn.avg_pool1d(x, **options, engine=engine)
+        np.testing.assert_allclose(means, sums / 3, 0, 1e-6)
+        back = nn.max_pool1d_backward(found, both[1], x, **options, engine=engine)
+        assert abs((back * x).sum() - (found.astype(float) ** 2).sum()) < 1e-3
+    for mode in ("constant", "reflect", "replicate", "circular"):
+        name = {"constant": "constant", "replicate": "edge", "circular": "wrap"}.get(mode, mode)
+        expected = np.pad(x, ((0, 0), (0, 0), (70, 3)), name)  # type: ignore[call-overload]
+        np.testing.assert_array_equal(nn.pad(x, (70, 3), mode, engine=engine), expected)

@@ -25,6 +25,8 @@ from portable_gpu.targets import Target
 _MAX_INT = (1 << 31) - 1
 #: Accumulators of a CPU's work-item: vectors of any width, in the first cache.
 _BLOCK = 64
+#: Outputs whose places are computed instead of being read from a table, at least.
+_MIN_REGULAR = 8
 #: Bytes that are worth a work-group of their own on a CPU, as for elementwise expressions.
 _CPU_WORK = 1 << 16
 #: Results of a work-item at most: then what it computes for its taps hardly counts.
@@ -184,17 +186,48 @@ def _runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampl
         "columns_parts": parts, "columns_each": columns_each, "columns": columns,
         "rows_each": rows_each, "rows": rows, "positions": positions,
     }  # fmt: skip
+    pitch = 0
     if line:
         extra += [f"{name}_line" for name in problem.names]
         integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    elif ruled[-1].taps:
+        table = table_of(ruled[-1].rule, problem.kind != "routed")
+        pitch, first, last = _regular(table.places)
+        if pitch:
+            extra += ["regular_begin", "regular_end"]
+            integers |= {"regular_begin": first, "regular_end": last}
     context = _context(problem, axes, len(outer), extra, loops)
     # Rows go over the outer ruled axes by loops: their number of taps changes no text.
     context["taps"] = [0] * across + context["taps"][across:]
     context |= {
-        "V": 1, "B": _BLOCK,
+        "V": 1, "B": _BLOCK, "pitch": pitch,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
     }  # fmt: skip
     return SamplingKernel("runs", context, integers, blocks * parts, 1, axes)
+
+
+def _regular(places: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+    """The distance of the places of neighbouring outputs, and the outputs where it is the same.
+
+    Args:
+        places: See :class:`AxisTable`.
+
+    Returns:
+        The distance, 1 or 2, and the first output and the end; zeros if there are few.
+    """
+    outputs = places.shape[1]
+    if outputs < _MIN_REGULAR:
+        return 0, 0, 0
+    steps = np.diff(places, axis=1)
+    middle = len(steps[0]) // 2
+    pitch = int(steps[0, middle])
+    same = ((steps == pitch) & (places[:, 1:] >= 0) & (places[:, :-1] >= 0)).all(0)
+    if pitch not in (1, 2) or not same[middle]:
+        return 0, 0, 0
+    before, after = np.flatnonzero(~same[:middle]), np.flatnonzero(~same[middle:])
+    first = int(before[-1]) + 1 if len(before) else 0
+    last = middle + int(after[0]) if len(after) else outputs - 1
+    return (pitch, first, last + 1) if last + 1 - first >= _MIN_REGULAR else (0, 0, 0)
 
 
 def _tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
