@@ -26,8 +26,10 @@ def least(estimates: Iterable[tuple[float, Tiling]]) -> Tiling:
 
 def gemv_kernel(problem: GemvProblem, target: Target, table: TuningTable = NO_ROWS) -> GemvKernel:
     """The kernel that a matrix-vector product takes."""
-    way = best_of(gemv_variants(problem, target, table), target).name
-    return next(item for item in kernels(problem.forwards(), target, table) if item.template == way)
+    variant = best_of(gemv_variants(problem, target, table), target).name
+    return next(
+        item for item in kernels(problem.forwards(), target, table) if item.template == variant
+    )
 
 
 def reduce_kernel(problem: Problem, target: Target) -> ReduceKernel:

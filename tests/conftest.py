@@ -153,6 +153,8 @@ def _oclgrind_silent(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     reports = OclgrindReports(Path(OCLGRIND_LOG))
     yield
-    found = reports.new()
-    if found:
-        pytest.fail(f"Oclgrind: {len(found)} report(s), the first:\n{found[0][:800]}", False)
+    new_reports = reports.new()
+    if new_reports:
+        pytest.fail(
+            f"Oclgrind: {len(new_reports)} report(s), the first:\n{new_reports[0][:800]}", False
+        )

@@ -49,8 +49,8 @@ def triangle(x: Any, lower: bool, unit: bool = False) -> Any:
 def other_nan(x: Any, lower: bool, unit: bool = False) -> Any:
     """A copy that is NaN wherever nothing may be read."""
     n = x.shape[-1]
-    kept = np.tri(n, k=-1 if unit else 0, dtype=bool)
-    return np.where(kept if lower else kept.T, x, np.nan).astype(x.dtype)
+    mask = np.tri(n, k=-1 if unit else 0, dtype=bool)
+    return np.where(mask if lower else mask.T, x, np.nan).astype(x.dtype)
 
 
 def laid(x: Any, layout: str) -> Any:

@@ -41,7 +41,7 @@ def tree(
     dense = np.zeros((n, n), dtype)
     entries: list[tuple[Array, Array]] = []
     for s in range(count):
-        own = range(int(first[s]), int(first[s + 1]))
+        local = range(int(first[s]), int(first[s + 1]))
         ancestors, up = [], parents[s]
         while up >= 0:
             ancestors += range(int(first[up]), int(first[up + 1]))
@@ -53,9 +53,9 @@ def tree(
             rows[s] |= {int(item) for item in rng.choice(ancestors, size, replace=False)}
         if parents[s] >= 0:
             rows[parents[s]] |= {item for item in rows[s] if item >= first[parents[s] + 1]}
-        front = np.array([*own, *sorted(rows[s])])
+        front = np.array([*local, *sorted(rows[s])])
         i, j = np.tril_indices(len(front))
-        chosen = (j < len(own)) & ((i == j) | (rng.random(len(i)) < 0.5))
+        chosen = (j < len(local)) & ((i == j) | (rng.random(len(i)) < 0.5))
         i, j = i[chosen], j[chosen]
         entries.append((i, j))
         dense[front[i], front[j]] = _random(rng, len(i), dtype)
@@ -104,10 +104,10 @@ def tree(
 def lower(device: DeviceFronts, factor: Array) -> tuple[Array, Array]:
     """L as a dense matrix, and which elements of the factor it has."""
     n = int(device.fronts.first[-1])
-    dense, taken = np.zeros((n, n), factor.dtype), np.zeros(len(factor), bool)
+    dense, selected = np.zeros((n, n), factor.dtype), np.zeros(len(factor), bool)
     for row, column, at in _elements(device):
-        dense[row, column], taken[at] = factor[at], True
-    return dense, taken
+        dense[row, column], selected[at] = factor[at], True
+    return dense, selected
 
 
 def place(device: DeviceFronts, dense: Array) -> Array:
@@ -122,11 +122,11 @@ def _elements(device: DeviceFronts) -> Iterator[tuple[Array, Array, Array]]:
     """Of each front: rows and columns of its elements of L, and where in the factor they lie."""
     fronts = device.fronts
     for s in range(len(fronts)):
-        own = np.arange(fronts.first[s], fronts.first[s + 1])
+        columns = np.arange(fronts.first[s], fronts.first[s + 1])
         rows = fronts.row_index[fronts.row_start[s] : fronts.row_start[s + 1]]
-        front = np.concatenate([own, rows])
-        i, j = np.tril_indices(len(front), m=len(own))
-        yield front[i], own[j], device.panel[s] + i * device.leading[s] + j
+        front = np.concatenate([columns, rows])
+        i, j = np.tril_indices(len(front), m=len(columns))
+        yield front[i], columns[j], device.panel[s] + i * device.leading[s] + j
 
 
 def _random(rng: Any, count: int, dtype: Any) -> Array:

@@ -175,9 +175,9 @@ EXPRESSIONS = (
 
 def elementwise(d: Call) -> None:
     """An expression, of inputs that broadcast, into the common dtype, a wider one, or ``out``."""
-    one = d.programs.choice(EXPRESSIONS)
-    names = [name for name in "xyk" if re.search(rf"\b{name}\b", one.text)]
-    dtypes = _computable(d, d.programs.choice(one.kinds))
+    item = d.programs.choice(EXPRESSIONS)
+    names = [name for name in "xyk" if re.search(rf"\b{name}\b", item.text)]
+    dtypes = _computable(d, d.programs.choice(item.kinds))
     common = dtypes[0] if dtypes[0] == dtypes[1] else np.result_type(*dtypes)
     shape = d.shape()
     arrays = {
@@ -188,18 +188,18 @@ def elementwise(d: Call) -> None:
     if "y" not in arrays:
         common = dtypes[0]
     numbers = {"k": _number(d, common)} if "k" in names else {}
-    wanted = one.result or d.programs.choice(("", "", *_wider(d, common)))
-    options = d.tell(f"elementwise {one.text!r}", dtype=wanted or None, **numbers)
-    given = {name: d.give(x) for name, x in arrays.items()}
+    requested = item.result or d.programs.choice(("", "", *_wider(d, common)))
+    options = d.tell(f"elementwise {item.text!r}", dtype=requested or None, **numbers)
+    operand = {name: d.give(x) for name, x in arrays.items()}
     computed = np.dtype("float32") if is_float16_like(common) else common
     inputs = {name: x.astype(common).astype(computed) for name, x in arrays.items()}
     inputs |= {name: computed.type(number) for name, number in numbers.items()}
-    result, out = np.dtype(wanted) if wanted else common, None
+    result, out = np.dtype(requested) if requested else common, None
     if d.flag(0.25):
         out = options["out"] = d.give(np.zeros(shape, result), writes=True)
-    got = pg.elementwise(one.text, **given, **options)
+    got = pg.elementwise(item.text, **operand, **options)
     assert out is None or got is out
-    _check_expression(one, inputs, computed, common, np.asarray(values(got)), result)
+    _check_expression(item, inputs, computed, common, np.asarray(values(got)), result)
 
 
 def _computable(d: Call, kind: str) -> list[Any]:
@@ -281,14 +281,14 @@ def reductions(d: Call) -> None:
     if name in _NORMS or (name in _MOMENTS and not d.names("float64")):
         every = d.names(*REAL, *COMPLEX)
     dtype = np.dtype(d.programs.choice(every))
-    wanted = d.programs.choice(("", "", *_summed_in(d, name, dtype)))
+    requested = d.programs.choice(("", "", *_summed_in(d, name, dtype)))
     shape = d.shape(20_000)
     while name in (*_ORDERED, *_MOMENTS, *_NORMS) and not prod(shape):
         shape = tuple(max(1, extent) for extent in shape)
     x = d.filled(shape, dtype)
     if name == "prod" and dtype.kind in "fc":
         x = (1 + x / max(8, x.size)).astype(dtype)
-    elif name == "prod" and wanted.startswith("float"):  # of what does not overflow
+    elif name == "prod" and requested.startswith("float"):  # of what does not overflow
         x = np.where(d.rng.random(shape) < 8 / max(1, x.size), x % 8, 1).astype(dtype)
     if name in _COUNTS:
         x = x * (d.rng.random(shape) < d.draw.choice((0.01, 0.5, 0.99))).astype(dtype)
@@ -302,8 +302,8 @@ def reductions(d: Call) -> None:
     options: dict[str, Any] = {"axis": axis}
     if d.flag(0.3):
         options["keepdims"] = True
-    if wanted:
-        options["dtype"] = wanted
+    if requested:
+        options["dtype"] = requested
     ddof = 0
     if name in ("var", "std") and d.flag(0.4) and folded.shape[-1] > 1:
         ddof = options["ddof"] = 1
@@ -337,9 +337,9 @@ def _folded(x: Any, axis: Any) -> Any:
     if axis is None:
         return x.reshape(-1)
     axes = [item % x.ndim for item in (axis if isinstance(axis, tuple) else (axis,))]
-    kept = [k for k in range(x.ndim) if k not in axes]
-    moved = x.transpose((*kept, *sorted(axes)))
-    return moved.reshape(*(x.shape[k] for k in kept), prod(x.shape[k] for k in axes))
+    remaining_axes = [k for k in range(x.ndim) if k not in axes]
+    moved = x.transpose((*remaining_axes, *sorted(axes)))
+    return moved.reshape(*(x.shape[k] for k in remaining_axes), prod(x.shape[k] for k in axes))
 
 
 def _check_reduction(
@@ -579,17 +579,17 @@ def _lengths(d: Call, name: str, rank: int, axes: Sequence[int]) -> tuple[list[i
     """
     few = []
     for _ in range(3):
-        most = 400 if len(axes) == 1 else 40
-        primes, usual = ([n for n in every if n <= most] for every in (_PRIMES, _USUAL))
-        few.append(d.programs.choice((d.programs.choice(primes), d.programs.randint(1, most))))
+        limit = 400 if len(axes) == 1 else 40
+        primes, usual = ([n for n in every if n <= limit] for every in (_PRIMES, _USUAL))
+        few.append(d.programs.choice((d.programs.choice(primes), d.programs.randint(1, limit))))
         if d.programs.random() < 0.4:
             few[-1] = d.programs.choice(usual if len(axes) > 1 else _USUAL)
-    least = 3 if name in _COSINES else 2 if name in ("irfft", "hfft") else 1
-    lengths = [max(least, d.draw.choice(few)) for _ in axes]
+    smallest = 3 if name in _COSINES else 2 if name in ("irfft", "hfft") else 1
+    lengths = [max(smallest, d.draw.choice(few)) for _ in axes]
     shape = [d.draw.choice((1, 2, 3, 5, 7, 17, 33)) for _ in range(rank)]
     for axis, n in zip(axes, lengths, strict=True):
         shape[axis] = max(1, n + d.draw.randint(-(n // 2), n)) if d.flag(0.25) else n
-    if least == 2 and d.flag(0.75):
+    if smallest == 2 and d.flag(0.75):
         shape[axes[-1]] = lengths[-1] // 2 + 1
     while prod(shape) > _MOST:
         others = [k for k in range(rank) if k not in axes and shape[k] > 1]
@@ -607,17 +607,17 @@ def convolutions(d: Call) -> None:
     dtype = np.dtype(d.programs.choice([*dtypes, *(INTEGERS if exact_kinds else ())]))
     mode = d.draw.choice(("full", "same", "valid"))
     rank = d.draw.randint(1, 2)
-    most = 600 if rank == 1 else 30
-    small = [d.draw.randint(1, max(1, most // 4)) for _ in range(rank)]
-    large = [max(n, d.draw.randint(1, most)) for n in small]
+    limit = 600 if rank == 1 else 30
+    small = [d.draw.randint(1, max(1, limit // 4)) for _ in range(rank)]
+    large = [max(n, d.draw.randint(1, limit)) for n in small]
     a, b = d.filled(large, dtype), d.filled(small, dtype)
     options: dict[str, Any] = {"mode": mode}
     if exact_kinds:
         # By transforms integers are rounded: SciPy's own documentation says so.
         methods = ("auto", "direct") if dtype.kind in "iu" else ("auto", "direct", "fft")
         options["method"] = d.programs.choice(methods)
-    given = d.give(a), d.give(b)
-    got = values(getattr(pg.signal, name)(*given, **d.tell(name, **options)))
+    operand = d.give(a), d.give(b)
+    got = values(getattr(pg.signal, name)(*operand, **d.tell(name, **options)))
     assert got.dtype == dtype
     if name == "correlate":
         b = np.flip(b).conj()

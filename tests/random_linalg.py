@@ -108,22 +108,22 @@ class Drawn:
         """A piece of memory, and the view of it that holds x."""
         axes = list(range(x.ndim))
         free = axes[:-1] if in_line else axes
-        way = self.draw.choice(("plain", "plain", "columns", "any"))
-        if way == "columns" and len(free) > 1:
+        layout = self.draw.choice(("plain", "plain", "columns", "any"))
+        if layout == "columns" and len(free) > 1:
             free[-2:] = free[:-3:-1]
-        elif way == "any":
+        elif layout == "any":
             self.draw.shuffle(free)
         order = [*free, *axes[len(free) :]]
-        steps = [self.draw.choice((-2, -1, 1, 1, 1, 3)) if way == "any" else 1 for _ in free]
+        steps = [self.draw.choice((-2, -1, 1, 1, 1, 3)) if layout == "any" else 1 for _ in free]
         steps += [1] * (x.ndim - len(free))
         gaps = [self.draw.choice((0, 0, 0, 1, 5)) for _ in order]
-        room = [
+        buffer = [
             x.shape[axis] * abs(step) + gap
             for axis, step, gap in zip(order, steps, gaps, strict=True)
         ]
         start = self.draw.choice((0, 0, 1, 3))
-        memory = np.full(start + int(np.prod(room)) + 2, CANARY, x.dtype)
-        block = memory[start : start + int(np.prod(room))].reshape(room)
+        memory = np.full(start + int(np.prod(buffer)) + 2, CANARY, x.dtype)
+        block = memory[start : start + int(np.prod(buffer))].reshape(buffer)
         for place, (axis, step) in enumerate(zip(order, steps, strict=True)):
             cut = slice(0, x.shape[axis] * abs(step), abs(step))
             block = block[(slice(None),) * place + (cut,)]
@@ -206,10 +206,10 @@ def raised(work: Callable[[], Any]) -> NotPositiveDefiniteError:
 def cholesky(d: Drawn) -> None:
     n, batch, lower, overwrite = d.extent(), d.batch(), d.flag(), d.flag(0.3)
     a = d.spoiled(d.definite(n, batch))
-    given = d.give(other_nan(a, lower), writes=overwrite)
+    operand = d.give(other_nan(a, lower), writes=overwrite)
     options = {"lower": lower, "overwrite_a": overwrite, "engine": d.engine}
     options["check"] = d.draw.choice(("late", "now"))
-    got = told(a, lambda: values(linalg.cholesky(given, **options)))
+    got = told(a, lambda: values(linalg.cholesky(operand, **options)))
     if got is None:
         return
     assert_factor(a, got, lower)
@@ -225,11 +225,11 @@ def solve_triangular(d: Drawn) -> None:
     rows = (n, m) if side == "left" else (m, n)
     b = d.numbers(n) if is_vector else d.numbers(*(batch if overwrite else d.part(batch)), *rows)
     overwrite = overwrite and not (is_vector and a.ndim > 2)
-    given = d.spread(other_nan(a, lower, unit), np.broadcast_shapes(a.shape, (*batch, n, n)))
-    shape = solution_shape(given, b, is_vector)
+    operand = d.spread(other_nan(a, lower, unit), np.broadcast_shapes(a.shape, (*batch, n, n)))
+    shape = solution_shape(operand, b, is_vector)
     rhs = d.give(b, writes=overwrite)
     got = linalg.solve_triangular(
-        given, rhs, trans, lower, unit, side=side, overwrite_b=overwrite, engine=d.engine
+        operand, rhs, trans, lower, unit, side=side, overwrite_b=overwrite, engine=d.engine
     )
     assert (got is rhs) == overwrite
     x = values(got)
@@ -253,8 +253,8 @@ def solution_shape(a: Any, b: Any, is_vector: bool) -> tuple[int, ...]:
 def inv_triangular(d: Drawn) -> None:
     n, batch, lower, unit = d.extent(), d.batch(), d.flag(), d.flag(0.25)
     a = d.triangle(n, batch)
-    given = d.give(other_nan(a, lower, unit))
-    x = values(linalg.inv_triangular(given, lower, unit, engine=d.engine))
+    operand = d.give(other_nan(a, lower, unit))
+    x = values(linalg.inv_triangular(operand, lower, unit, engine=d.engine))
     assert np.all(triangle(x, lower) == x)
     t = triangle(a, lower, unit)
     for at in np.ndindex(batch) if n else ():
@@ -267,10 +267,10 @@ def cho_solve(d: Drawn) -> None:
     over_a, is_vector = d.flag(0.3), d.flag(0.3) and not overwrite
     a = d.spoiled(d.definite(n, d.part(batch)))
     b = d.numbers(n) if is_vector else d.numbers(*(batch if overwrite else d.part(batch)), n, m)
-    given, rhs = d.give(other_nan(a, lower), writes=over_a), d.give(b, writes=overwrite)
+    operand, rhs = d.give(other_nan(a, lower), writes=over_a), d.give(b, writes=overwrite)
 
     def work() -> Any:
-        pair = linalg.cho_factor(given, lower, over_a, engine=d.engine)
+        pair = linalg.cho_factor(operand, lower, over_a, engine=d.engine)
         x = linalg.cho_solve(pair, rhs, overwrite, engine=d.engine)
         assert (x is rhs) == overwrite
         return values(x)
@@ -293,10 +293,10 @@ def solve(d: Drawn) -> None:
     refine, is_vector = d.draw.choice((None, None, "auto", 2)), d.flag(0.3)
     a = d.spoiled(d.definite(n, d.part(batch)))
     b = d.numbers(n) if is_vector else d.numbers(*d.part(batch), n, m)
-    given = d.spread(a if refine else other_nan(a, lower), (*batch, n, n))
-    rhs, whole = d.give(b), np.broadcast_to(a, given.shape)
+    operand = d.spread(a if refine else other_nan(a, lower), (*batch, n, n))
+    rhs, whole = d.give(b), np.broadcast_to(a, operand.shape)
     options = {"assume_a": "pos", "refine": refine, "engine": d.engine}
-    got = told(whole, lambda: values(linalg.solve(given, rhs, lower, **options)))
+    got = told(whole, lambda: values(linalg.solve(operand, rhs, lower, **options)))
     if got is not None:
         check_solved(whole, got, b, is_vector)
 
@@ -304,13 +304,13 @@ def solve(d: Drawn) -> None:
 def logdet(d: Drawn) -> None:
     n, batch, lower, of_factor = d.extent(), d.batch(), d.flag(), d.flag(0.3)
     a = d.spoiled(d.definite(n, batch))
-    given = d.give(other_nan(a, lower))
+    operand = d.give(other_nan(a, lower))
 
     def work() -> Any:
         if of_factor:
-            pair = linalg.cho_factor(given, lower, engine=d.engine)
+            pair = linalg.cho_factor(operand, lower, engine=d.engine)
             return values(linalg.logdet(pair, engine=d.engine))
-        return values(linalg.logdet(given, lower=lower, engine=d.engine))
+        return values(linalg.logdet(operand, lower=lower, engine=d.engine))
 
     got = told(a, work)
     if got is None:
@@ -327,8 +327,8 @@ def lstsq(d: Drawn) -> None:
     m = 3 * n + d.extent(20)
     a = d.numbers(*d.part(batch), m, n)
     b = d.numbers(m) if is_vector else d.numbers(*d.part(batch), m, k)
-    given, rhs = d.give(a), d.give(b)
-    x = values(linalg.lstsq(given, rhs, engine=d.engine))
+    operand, rhs = d.give(a), d.give(b)
+    x = values(linalg.lstsq(operand, rhs, engine=d.engine))
     if is_vector:
         x, b = x[..., None], b[..., None]
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -359,8 +359,8 @@ def products(d: Drawn) -> None:
     if beta or d.flag(0.3):
         seen = c if beta else np.where(inside, np.nan, c).astype(c.dtype)
         options |= {"beta": beta, "c": d.give(seen, writes=True)}
-    given = [d.give(x)] if "2" not in name else [d.give(x), d.give(y)]
-    got = values(getattr(linalg, name)(*given, **options))
+    inputs = [d.give(x)] if "2" not in name else [d.give(x), d.give(y)]
+    got = values(getattr(linalg, name)(*inputs, **options))
     flip = adjoint if hermitian else lambda z: np.swapaxes(z, -1, -2)
     left, right = (flip(z) if trans else z for z in (x, y))
     pairs = [(left, left)] if "2" not in name else [(left, right), (right, left)]
@@ -376,8 +376,8 @@ def products(d: Drawn) -> None:
 def packed_cholesky(d: Drawn) -> None:
     n, m, batch, lower, overwrite = d.extent(), d.extent(20), d.batch(), d.flag(), d.flag(0.3)
     a, b = d.spoiled(d.definite(n, batch)), d.numbers(*d.part(batch), n, m)
-    given, rhs = d.give(other_nan(a, lower)), d.give(b)
-    line = values(packed.pack(given, lower, engine=d.engine))
+    operand, rhs = d.give(other_nan(a, lower)), d.give(b)
+    line = values(packed.pack(operand, lower, engine=d.engine))
     assert np.array_equal(line, packed_triangle(a if lower else np.swapaxes(a, -1, -2)))
     ap = d.give(line, writes=overwrite, in_line=overwrite or d.kind != "host")
 
@@ -459,12 +459,12 @@ def ragged_cholesky(d: Drawn) -> None:
     wrong = [k for k, n in enumerate(every) if n and d.rng.random() < 0.05]
     for k in wrong:
         matrices[k][-1, -1] = -1
-    given = collection(d, [other_nan(a, lower) for a in matrices], overwrite)
+    inputs = collection(d, [other_nan(a, lower) for a in matrices], overwrite)
     rhs = collection(d, right)
 
     def work() -> Any:
         options = {"overwrite_a": True} if overwrite else {}
-        factors = ragged.cholesky(given, lower=lower, engine=d.engine, **options)
+        factors = ragged.cholesky(inputs, lower=lower, engine=d.engine, **options)
         result = ragged.cho_solve(factors, rhs, lower, engine=d.engine)
         return each(factors), each(result)
 
@@ -485,13 +485,13 @@ def each(found: Any) -> list[Any]:
 
 def ragged_solve(d: Drawn) -> None:
     every, lower, unit, overwrite = sizes(d), d.flag(), d.flag(0.25), d.flag(0.3)
-    trans, most = d.draw.choice("NTC"), d.draw.choice((1, 9, 80))
+    trans, limit = d.draw.choice("NTC"), d.draw.choice((1, 9, 80))
     matrices = [d.triangle(n) for n in every]
-    right = [d.numbers(n, d.extent(most)) for n in every]
-    given = collection(d, [other_nan(a, lower, unit) for a in matrices])
+    right = [d.numbers(n, d.extent(limit)) for n in every]
+    inputs = collection(d, [other_nan(a, lower, unit) for a in matrices])
     rhs = collection(d, right, overwrite)
     options = {"overwrite_b": True} if overwrite else {}
-    result = ragged.solve_triangular(given, rhs, trans, lower, unit, engine=d.engine, **options)
+    result = ragged.solve_triangular(inputs, rhs, trans, lower, unit, engine=d.engine, **options)
     for a, x, b in zip(matrices, each(result), right, strict=True):
         t = {"N": a, "T": a.T, "C": adjoint(a)}[trans]
         assert_solution(triangle(t, lower == (trans == "N"), unit), x, b)

@@ -207,9 +207,9 @@ def _gemm(data: Data, target: Target) -> list[Variant]:
         extras=(result.c,) * len(epilogue.arrays),
     )  # fmt: skip
     if "side" in data:
-        lies = getattr(result, data["side"])
-        row, col = (x if x == 1 else data["step"] * x for x in (lies.row, lies.col))
-        result = replace(result, **{data["side"]: replace(lies, row=row, col=col)})
+        operand = getattr(result, data["side"])
+        row, col = (x if x == 1 else data["step"] * x for x in (operand.row, operand.col))
+        result = replace(result, **{data["side"]: replace(operand, row=row, col=col)})
     return gemm_variants(result, target, TABLE)
 
 
@@ -319,23 +319,23 @@ def _packed(engine: Any, data: Data) -> Taken:
     problem = PackedProblem(n, batch, stacks(size, size), aligned=is_aligned)
     parts = packed_parts(engine, elem)
     if data["what"] == "solve":
-        way = PackedPartition.of(n, m, engine.target)
+        partition = PackedPartition.of(n, m, engine.target)
         zeros_step(problem, parts, 2)
         solve = PackedSolve(problem, m, stacks(m, n * m), data["trans"], data["trans"])
-        solve_packed(solve, parts, way)
+        solve_packed(solve, parts, partition)
     else:
-        way = PackedPartition.of(n, n, engine.target)
+        partition = PackedPartition.of(n, n, engine.target)
         if data["what"] == "cholesky":
-            cholesky_packed(problem, parts, way)
+            cholesky_packed(problem, parts, partition)
         else:
             rows = RankKOperand(stacks(m, n * m), 0, 0, m, data["trans"])
-            product_steps(problem, rows, 0, 1, parts, way, None, data["flag"])
-    return f"packed {data['what']}", "", asdict(way)
+            product_steps(problem, rows, 0, 1, parts, partition, None, data["flag"])
+    return f"packed {data['what']}", "", asdict(partition)
 
 
 def _draw_ragged(draws: Draws, target: Target) -> dict[str, Any]:
-    most = draws.one((8, 40, 150, 400))
-    sizes = [draws.extent(most) for _ in range(draws.extent(30))]
+    limit = draws.one((8, 40, 150, 400))
+    sizes = [draws.extent(limit) for _ in range(draws.extent(30))]
     return {
         "dtype": draws.dtype(target, "float32", "float64", "complex64", "complex128"),
         "what": draws.one(("cholesky", "solve")), "sizes": sizes, "columns": draws.extent(40),
@@ -409,9 +409,9 @@ def _cosine(engine: Any, data: Data) -> Taken:
 
 def _draw_convolution(draws: Draws, target: Target) -> dict[str, Any]:
     rank = draws.one((1, 1, 2))
-    most = (200_000, 800)[rank - 1]
-    second = [draws.extent(draws.one((30, most // 20))) for _ in range(rank)]
-    first = [n + draws.extent(most) for n in second]
+    limit = (200_000, 800)[rank - 1]
+    second = [draws.extent(draws.one((30, limit // 20))) for _ in range(rank)]
+    first = [n + draws.extent(limit) for n in second]
     direct = draws.chance(0.3)
     result = {
         "dtypes": [draws.dtype(target, *("float32", "float64", "complex64")) for _ in range(2)],
@@ -439,13 +439,13 @@ def _convolution(engine: Any, data: Data) -> Taken:
     if data["direct"]:
         dtypes = [result, result]
     axes = tuple(range(len(batch), len(shape)))
-    kept = convolve.OutputRegion(axes, tuple(shape), tuple(first))
+    region = convolve.OutputRegion(axes, tuple(shape), tuple(first))
     views: Any = [
         SimpleNamespace(shape=tuple(item), strides=contiguous_strides(item), dtype=dtype)
         for item, dtype in zip([*shapes, tuple(shape)], [*dtypes, result], strict=True)
     ]
     correlated, block_axis = data["correlated"], data.get("block_axis")
-    options = kept, data["direct"], correlated, block_axis
+    options = region, data["direct"], correlated, block_axis
     convolve._normalise(CallArguments(tuple(views[:2]), options, None, ())).plan(engine, views)
     path = "direct" if data["direct"] else "transforms" if block_axis is None else "blocks"
     return f"convolution, {path}", "", {}
@@ -479,8 +479,8 @@ def _fronts(engine: Any, data: Data) -> Taken:
         numeric.inverse(0)
     else:
         count = data["count"]
-        lies: Any = SimpleNamespace(dtype=dtype, strides=(count, 1))
-        numeric.solve("A", count, lies, lies)
+        operand: Any = SimpleNamespace(dtype=dtype, strides=(count, 1))
+        numeric.solve("A", count, operand, operand)
     schedule = numeric.schedule
     return (
         f"fronts, {data['what']}",
@@ -522,8 +522,8 @@ def tree_of(data: Data) -> Fronts:
     entries = []
     for s, front in enumerate(fronts):
         i, j = np.tril_indices(len(front), m=columns[s])
-        kept = (i == j) | ((31 * i + 17 * j + s) % 5 == 0)
-        entries.append(np.stack([i[kept], j[kept]], axis=1))
+        mask = (i == j) | ((31 * i + 17 * j + s) % 5 == 0)
+        entries.append(np.stack([i[mask], j[mask]], axis=1))
     places = np.concatenate(entries)
     total = len(places)
     return Fronts(
@@ -575,7 +575,7 @@ def _starts(lists: Sequence[Any]) -> Any:
 
 
 def _draw_sampling(draws: Draws, target: Target) -> dict[str, Any]:
-    shape = [max(2, draws.extent(most)) for most in (8, 100, 100, 100)]
+    shape = [max(2, draws.extent(limit)) for limit in (8, 100, 100, 100)]
     return {
         "operation": draws.one(sorted(TYPICAL_CALLS)),
         "dtype": draws.dtype(target, "float32", "float16", "float64"),

@@ -67,17 +67,17 @@ def solve(
     form = draw.choice((sp.csr_array, sp.tril, sp.triu, sp.csc_matrix, sp.coo_array))
     ordering = draw.choice(("amd", "rcm", "natural", "auto", rng.permutation(n)))
     b = _numbers(rng, kind, *((n, columns) if columns else (n,)))
-    kept = b.copy()
+    original = b.copy()
     factor = sparse.cholesky(form(a), ordering=ordering, engine=engine)
     if draw.random() < 0.5:
         factor.refactorize(form(a))
     on_device = draw.random() < 0.5
     x = factor.solve(pg.asarray(b, queue=engine.queue) if on_device else b)
     x = pg.asnumpy(x) if on_device else x
-    assert (b == kept).all()
+    assert (b == original).all()
     assert (x.shape, x.dtype) == (b.shape, b.dtype)
     size = abs(a).sum(axis=1).max() * abs(x).max() + abs(b).max()
     error = abs(a @ x - b).max() / size
-    told = [f"{kind} {n} unknowns, {columns} columns, {form.__name__}, ordering {ordering}"]
-    assert error <= 16 * np.finfo(kind).eps, told
-    return told
+    messages = [f"{kind} {n} unknowns, {columns} columns, {form.__name__}, ordering {ordering}"]
+    assert error <= 16 * np.finfo(kind).eps, messages
+    return messages

@@ -78,12 +78,12 @@ class Recorder:
 
     def upload(self, values: Any) -> Any:
         """A table; the values of floating-point ones are left out, for a libm's last bits vary."""
-        found = np.ascontiguousarray(values)
-        parts = [f"{found.dtype.str} {found.shape}".encode()]
-        if found.dtype.kind in "iub":
-            parts.append(found.tobytes())
+        result = np.ascontiguousarray(values)
+        parts = [f"{result.dtype.str} {result.shape}".encode()]
+        if result.dtype.kind in "iub":
+            parts.append(result.tobytes())
         self.tables.append(sha256(b"".join(parts)).digest())
-        return SimpleNamespace(nbytes=found.nbytes)
+        return SimpleNamespace(nbytes=result.nbytes)
 
     def allocate(self, nbytes: int) -> None:
         """Memory for a tensor map."""
@@ -123,7 +123,7 @@ def recorded(device: str, each: int = EACH) -> Record:
 def noted(recorder: Recorder, problem: Problem) -> Pair:
     """The record of what an engine would do with a problem."""
     recorder.begin()
-    path, way, policy = problem.bind(recorder)
+    path, variant_name, policy = problem.bind(recorder)
     defined = defined_by(recorder.target.options)
     launches, texts = recorder.launches, dict[str, int]()
     for item in launches:
@@ -132,13 +132,17 @@ def noted(recorder: Recorder, problem: Problem) -> Pair:
     every = []
     for key in texts:
         spec = specs[key]
-        own = spec.policy.to_dict() if spec.policy is not None else {}
+        policy_fields = spec.policy.to_dict() if spec.policy is not None else {}
         every.append(
-            [spec.name, digest(spec.text, defined), *([own] if own not in ({}, policy) else [])]
+            [
+                spec.name,
+                digest(spec.text, defined),
+                *([policy_fields] if policy_fields not in ({}, policy) else []),
+            ]
         )
     shown = [_shown(texts[item.spec.key], item) for item in launches]
     passed = sha256(b"\0".join([*(item.passed for item in launches), *recorder.tables]))
-    full = "" if way == path else way
+    full = "" if variant_name == path else variant_name
     return Pair(path, _runs(shown), passed.hexdigest()[:12], every, full, policy)
 
 
@@ -162,8 +166,8 @@ def _shown(number: int, launch: Launched) -> str:
 def _runs(shown: list[str]) -> list[str]:
     """Launches with runs of equal ones as one, and a hash in place of those beyond some."""
     result = [
-        one if count == 1 else f"{one} *{count}"
-        for one, count in ((one, len(list(same))) for one, same in groupby(shown))
+        item if count == 1 else f"{item} *{count}"
+        for item, count in ((item, len(list(same))) for item, same in groupby(shown))
     ]
     rest = result[_SHOWN:]
     if not rest:

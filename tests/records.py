@@ -105,9 +105,9 @@ class Change:
         """Template, old and new hash of the texts that changed; of one in their order."""
         if self.old is None or self.new is None or "text" not in self.kinds:
             return
-        kept = {item[1] for item in self.old.texts} & {item[1] for item in self.new.texts}
+        common = {item[1] for item in self.old.texts} & {item[1] for item in self.new.texts}
         before, after = (
-            [item for item in pair.texts if item[1] not in kept] for pair in (self.old, self.new)
+            [item for item in pair.texts if item[1] not in common] for pair in (self.old, self.new)
         )
         for name in dict.fromkeys(item[0] for item in (*before, *after)):
             left = [item[1] for item in before if item[0] == name]

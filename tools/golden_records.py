@@ -182,12 +182,12 @@ def show(changes: Sequence[Change], most: int = _PAIRS) -> None:
     """Print what changed, a line for each pair."""
     if not changes:
         return
-    kinds = Counter(kind for one in changes for kind in one.kinds)
+    kinds = Counter(kind for item in changes for kind in item.kinds)
     counts = [f"{kinds[kind]} {kind}" for kind in (*KINDS, "new", "gone", "options") if kinds[kind]]
     print(f"{len(changes)} pairs changed: {', '.join(counts)}")
-    for one in changes[:most]:
-        print(f"  {one.device}: {one.problem or 'the options of all texts'}")
-        for line in _told(one):
+    for item in changes[:most]:
+        print(f"  {item.device}: {item.problem or 'the options of all texts'}")
+        for line in _told(item):
             print(f"      {line}")
     if len(changes) > most:
         print(f"  ... and {len(changes) - most} more (diff --pairs)")
@@ -215,13 +215,13 @@ def _told(one: Change) -> list[str]:
 
 def _fields(old: Pair, new: Pair) -> str:
     def values(pair: Pair) -> dict[str, Any]:
-        own = {
+        fields = {
             f"{name}.{field}": value
             for name, _, *more in pair.texts
             for policy in more
             for field, value in policy.items()
         }
-        return pair.policy | own
+        return pair.policy | fields
 
     before, after = values(old), values(new)
     names = [
@@ -233,32 +233,32 @@ def _fields(old: Pair, new: Pair) -> str:
 def show_texts(old: Source, new: Source, changes: Sequence[Change], most: int, form: str) -> None:
     """Print the differences of texts, each once; every template has its turn."""
     pairs: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
-    for one in changes:
-        for key in one.texts:
-            pairs[key].append(one)
+    for item in changes:
+        for key in item.texts:
+            pairs[key].append(item)
     if not pairs or not most:
         return
     order = _by_turns(sorted(pairs, key=lambda key: -len(pairs[key])))
-    wanted: dict[str, list[str]] = defaultdict(list)
+    names: dict[str, list[str]] = defaultdict(list)
     for key in order[:most]:
-        wanted[pairs[key][0].device].append(pairs[key][0].problem)
-    before, after = old.texts(wanted), new.texts(wanted)
+        names[pairs[key][0].device].append(pairs[key][0].problem)
+    before, after = old.texts(names), new.texts(names)
     seen = set[tuple[str, ...]]()
     for key in order[:most]:
-        (name, left, right), one = key, pairs[key][0]
+        (name, left, right), item = key, pairs[key][0]
         lines = []
         for texts, digest in ((before, left), (after, right)):
-            text = texts.get((one.device, digest), "")
+            text = texts.get((item.device, digest), "")
             if digest and not text:
                 print(f"\n({name} {digest} was not rendered: the record is of another code)")
             if form == "canonical":
-                text = canonical(text, defined_by(target_of(one.device).options))
+                text = canonical(text, defined_by(target_of(item.device).options))
             lines.append(text.splitlines())
         shown = list(unified_diff(*lines, old.name, new.name, lineterm="", n=2))
         changed = tuple(line for line in shown[2:] if line[0] in "+-")
         if changed not in seen:
             seen.add(changed)
-            print(f"\n== {name}, in {len(pairs[key])} pairs, here {one.device}: {one.problem}")
+            print(f"\n== {name}, in {len(pairs[key])} pairs, here {item.device}: {item.problem}")
             print("\n".join(shown))
     if len(order) > most:
         print(f"\n... and {len(order) - most} more texts (--texts)")

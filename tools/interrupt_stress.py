@@ -60,9 +60,9 @@ class Timer:
         if self.call is not None:
             self.call()
             return
-        again, self.again = self.again, 0.0
-        if again:
-            signal.setitimer(signal.ITIMER_REAL, again)
+        repeated, self.again = self.again, 0.0
+        if repeated:
+            signal.setitimer(signal.ITIMER_REAL, repeated)
         raise Interrupted
 
     def leaves(self, work: Callable[[], Any], after: float) -> bool:
@@ -91,13 +91,13 @@ class Subject:
     def __init__(self, name: str, make: Callable[[], Any], values: list[Any], b: Any) -> None:
         self.name, self.factor, self.values = name, make(), values
         self.on_device = [pg.asarray(v.data, queue=self.queue) for v in self._stored(values)]
-        given = pg.asarray(b, queue=self.queue)
+        operand = pg.asarray(b, queue=self.queue)
         factor = self.factor
         self.calls: dict[str, Callable[[], Any]] = {
             "solve": lambda: factor.solve(b),
             "solve L": lambda: factor.solve(b, "L"),
             "solve, refined": lambda: factor.solve(b, refine=1),
-            "solve, device": lambda: factor.solve(given).get(),
+            "solve, device": lambda: factor.solve(operand).get(),
             "inv_diag": factor.inv_diag,
             "logdet": factor.logdet,
         }
@@ -156,10 +156,10 @@ class Subject:
             self._refactorize(0)
             self.holds, self.may_refuse = {0}, False
             result = bits(self.calls[name]())
-        held = {which for which in self.holds if self.want[which][name] == result}
-        if not held:
+        live = {which for which in self.holds if self.want[which][name] == result}
+        if not live:
             return f"{self.name}: {name} has wrong bits"
-        self.holds, self.may_refuse = held, False
+        self.holds, self.may_refuse = live, False
         return None
 
 
@@ -212,24 +212,24 @@ def stress(engine: Engine, interrupts: int, seconds: float, seed: int) -> tuple[
         fault = None
         timer = Timer()
         before = descriptors(), threading.active_count()
-        most = before[0]
+        peak = before[0]
         end, shown = time.monotonic() + seconds, time.monotonic()
         while fault is None and left.total() < interrupts and time.monotonic() < end:
             faulthandler.dump_traceback_later(LONG, exit=True)
             fault = interruption(every, timer, rng, left)
-            most = max(most, descriptors())
+            peak = max(peak, descriptors())
             if time.monotonic() > shown + 30:
                 shown = time.monotonic()
-                print(f"{left.total()} interrupts, {most} descriptors", file=sys.stderr, flush=True)
+                print(f"{left.total()} interrupts, {peak} descriptors", file=sys.stderr, flush=True)
         faulthandler.cancel_dump_traceback_later()
         gc.collect()
         after = descriptors(), threading.active_count()
-        if fault is None and (most > before[0] + 2 * len(every) or after != before):
-            fault = f"descriptors and threads: {before}, then {after}, at most {most}"
+        if fault is None and (peak > before[0] + 2 * len(every) or after != before):
+            fault = f"descriptors and threads: {before}, then {after}, at most {peak}"
         if files := list(Path(folder).iterdir()):
             fault = fault or f"files are left: {files}"
         print(
-            f"{left.total()} interrupts; descriptors {before[0]}, at most {most}, then {after[0]}"
+            f"{left.total()} interrupts; descriptors {before[0]}, at most {peak}, then {after[0]}"
         )
     return left, fault or ""
 

@@ -51,8 +51,8 @@ def main() -> None:
         engine = Engine(queue=cl.CommandQueue(context, near))
     print(f"{engine.device.name}: us a launch, integers by themselves / in a struct")
     for count in (2, 10, 25, 50, 100):
-        one, other = (microseconds(engine, count, struct) for struct in (False, True))
-        print(f"{count:4d}  {one:6.2f} / {other:.2f}")
+        item, other = (microseconds(engine, count, struct) for struct in (False, True))
+        print(f"{count:4d}  {item:6.2f} / {other:.2f}")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ KINDS = {
 def record(folder: Path, operation: str, sizes: str, dtype: str) -> None:
     """Call each case once, and keep its launches."""
     folder.mkdir(parents=True, exist_ok=True)
-    engine, kept = Engine(), list[tuple[Any, ...]]()
+    engine, retained = Engine(), list[tuple[Any, ...]]()
     enqueue = Launch.__call__
     made: list[tuple[Launch, Any, Any]] = []
 
@@ -63,18 +63,18 @@ def record(folder: Path, operation: str, sizes: str, dtype: str) -> None:
         extents = "_".join(map(str, (case.batch or 1, *case.extents)))
         for k, (launch, buffers, scalars) in enumerate(made):
             name = f"{case.operation}_{extents}_{case.dtype}_{k}"
-            kept.append((name, *_described(engine, launch, buffers, scalars)))
+            retained.append((name, *_described(engine, launch, buffers, scalars)))
             (folder / f"{name}.ptx").write_bytes(_ptx(launch))
         made.clear()
         del arrays, result
-    (folder / "launches.pickle").write_bytes(pickle.dumps(kept))
+    (folder / "launches.pickle").write_bytes(pickle.dumps(retained))
 
 
 def _described(engine: Engine, launch: Launch, buffers: Any, scalars: Any) -> tuple[Any, ...]:
     """The kernel's name, its grid, and its arguments by place: values, tables, sizes of rooms."""
-    own = launch._arguments
-    result = own.passed(scalars)
-    for place, table in own.kept:
+    original = launch._arguments
+    result = original.passed(scalars)
+    for place, table in original.kept:
         result[place] = np.empty(table.size, np.uint8)
         cl.enqueue_copy(engine.queue, result[place], table)
     for place, buffer in zip(launch.places, buffers, strict=True):
@@ -97,17 +97,17 @@ def replay(folder: Path) -> None:
     for name, kernel, (grid, group, _), arguments in _launches(folder):
         launch = cupy.RawModule(path=str(folder / f"{name}.ptx")).get_function(kernel)
         rooms: dict[int, Any] = {}
-        given = []
+        inputs = []
         for _, value in sorted(arguments.items()):
             if isinstance(value, tuple):
                 _, nbytes, address = value
                 value = rooms.setdefault(address, cupy.zeros(nbytes, cupy.uint8))
-            given.append(
+            inputs.append(
                 cupy.asarray(value) if isinstance(value, np.ndarray) and value.ndim else value
             )
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
-        launch(tuple(a // b for a, b in zip(grid, group, strict=True)), group, tuple(given))
+        launch(tuple(a // b for a, b in zip(grid, group, strict=True)), group, tuple(inputs))
         end.record()
         end.synchronize()
         time = cupy.cuda.get_elapsed_time(begin, end) * 1e3
@@ -164,11 +164,11 @@ def main() -> None:
     first.add_argument("--dtype", default="float32")
     for name in ("replay", "report"):
         steps.add_parser(name).add_argument("folder", type=Path)
-    given = parser.parse_args()
-    if given.step == "record":
-        record(given.folder, given.operation, given.sizes, given.dtype)
+    options = parser.parse_args()
+    if options.step == "record":
+        record(options.folder, options.operation, options.sizes, options.dtype)
     else:
-        (replay if given.step == "replay" else report)(given.folder)
+        (replay if options.step == "replay" else report)(options.folder)
 
 
 if __name__ == "__main__":

@@ -85,11 +85,11 @@ def make(
         outcome.reasons[f"{family}: {type(error).__name__}: {shown(error)[:90]}"] += 1
     except Exception as error:  # whatever comes of a call that ought to give numbers
         outcome.wrong[family] += 1
-        again = f"{options.seed} {options.count} --call {family}:{number}"
-        again += f" --programs {options.programs}"
+        repeated = f"{options.seed} {options.count} --call {family}:{number}"
+        repeated += f" --programs {options.programs}"
         outcome.told.append(
             f"{type(error).__name__}: {shown(error)}\n    {'; '.join(call.told)}\n"
-            f"    python tools/random_calls.py {again}"
+            f"    python tools/random_calls.py {repeated}"
         )
     else:
         outcome.right[family] += 1

@@ -124,9 +124,11 @@ def drawn(rng: np.random.Generator, dtypes: tuple[str, ...] = DTYPES) -> Drawn:
             views["b"], _ = drawn_view(rng, "a", arrays["a"])
             views = {"b": views["b"], "a": view}
         else:
-            own = tuple(1 if rng.random() < 0.2 else n for n in seen.shape)
-            own = own[int(rng.integers(0, len(own) + 1)) :] if rng.random() < 0.3 else own
-            arrays["b"] = values(rng, dtype if rng.random() < 0.3 else pick(dtypes), own)
+            extents = tuple(1 if rng.random() < 0.2 else n for n in seen.shape)
+            extents = (
+                extents[int(rng.integers(0, len(extents) + 1)) :] if rng.random() < 0.3 else extents
+            )
+            arrays["b"] = values(rng, dtype if rng.random() < 0.3 else pick(dtypes), extents)
             views["b"] = "b"
             if rng.random() < 0.5 and arrays["b"].ndim > 0:  # the same shape, other strides
                 axis = int(rng.integers(arrays["b"].ndim))
@@ -240,8 +242,8 @@ def check(call: Drawn, engine: pg.Engine | None = None) -> tuple[str, str]:
 
 def main() -> None:
     """Draw calls and compare them."""
-    given = [int(word) for word in sys.argv[1:]]
-    seed, count = (given + [1, 5000][len(given) :])[:2]
+    inputs = [int(word) for word in sys.argv[1:]]
+    seed, count = (inputs + [1, 5000][len(inputs) :])[:2]
     rng = np.random.default_rng(seed)
     counts = dict.fromkeys(("right", "wrong", "refused", "refused by both", "left out"), 0)
     k = 0

@@ -154,31 +154,31 @@ def ours(A: Array, symbolic: Symbolic, dtype: Any) -> None:
     device = Engine().device
     context = cl.Context([device])
     values = A.data.astype(dtype)
-    for kept in (False, True):
-        properties = cl.command_queue_properties.PROFILING_ENABLE if kept else 0
+    for on_device in (False, True):
+        properties = cl.command_queue_properties.PROFILING_ENABLE if on_device else 0
         queue = cl.CommandQueue(context, properties=properties)
         engine = Engine(queue=queue)
-        given = cla.to_device(queue, values)
+        operand = cla.to_device(queue, values)
         start = time.perf_counter()
         factor = Factor(symbolic, dtype, engine, queue)
-        factor.refactorize(given)
+        factor.refactorize(operand)
         queue.finish()
         planned = time.perf_counter() - start
-        if not kept:
-            seconds = best(lambda: factor.refactorize(given), queue.finish)  # noqa: B023
+        if not on_device:
+            seconds = best(lambda: factor.refactorize(operand), queue.finish)  # noqa: B023
             rate = symbolic.flops / seconds * 1e-12
             print(f"  first {planned:.3f} s, refactorize {seconds:.5f} s ({rate:.2f} TFLOP/s)")
             factor.check()
         else:
             with Timed(queue) as timed:
-                factor.refactorize(given)
+                factor.refactorize(operand)
                 print("  factor:", timed.report(), flush=True)
         for count in RIGHT:
             b = np.random.default_rng(0).standard_normal((len(symbolic.perm), count)).astype(dtype)
             right = cla.to_device(queue, b)
             x = factor.solve(right)
             queue.finish()
-            if not kept:
+            if not on_device:
                 seconds = best(lambda: factor.solve(right), queue.finish)  # noqa: B023
                 got = x.get()
                 size = abs(A) @ np.abs(got) + np.abs(b)
@@ -222,12 +222,12 @@ def cudss(path: str, A: Array) -> None:
         x = cp.zeros_like(b, order="F")
         dense = []
         for item in (b, x):
-            held = pointer()
+            address = pointer()
             ok(lib.cudssMatrixCreateDn(
-                ctypes.byref(held), i64(n), i64(count), i64(n), pointer(item.data.ptr), real64,
+                ctypes.byref(address), i64(n), i64(count), i64(n), pointer(item.data.ptr), real64,
                 by_columns,
             ))  # fmt: skip
-            dense.append(held)
+            dense.append(address)
 
         def phase(what: int) -> None:
             ok(lib.cudssExecute(handle, what, config, data, matrix, dense[1], dense[0]))  # noqa: B023

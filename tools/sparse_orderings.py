@@ -31,10 +31,10 @@ def main() -> None:
                 perm, _ = order(graph, method)
             except UnsupportedError:
                 continue
-            found = eliminate(graph.indptr, graph.indices, perm)
+            result = eliminate(graph.indptr, graph.indices, perm)
             seconds = min(timed(graph, method) for _ in range(3))
             print(
-                f"{name:24} {method:6} {found.nnz:11d} {found.flops:9.3e} {seconds:8.3f}",
+                f"{name:24} {method:6} {result.nnz:11d} {result.flops:9.3e} {seconds:8.3f}",
                 flush=True,
             )
 

@@ -293,8 +293,8 @@ def run_offline(whole: bool) -> tuple[bool, str]:
     missing = find_compilers().missing
     runs = []
     for names, operations in OFFLINE_TARGETS.items():
-        wanted = [name for name in names if select([name])[0].family not in missing]
-        runs.append([*operations, *(f"--target={name}" for name in wanted)])
+        selected = [name for name in names if select([name])[0].family not in missing]
+        runs.append([*operations, *(f"--target={name}" for name in selected)])
     if whole or set(missing) == {"AMD", "NVIDIA"}:  # then it says what to install
         runs = [[]]
     good, result = True, []
@@ -343,18 +343,18 @@ def main() -> int:
     parser.add_argument("job", nargs="*", help=", ".join(names), metavar="JOB")
     parser.add_argument("--all", action="store_true", help="every device test but the large ones")
     options = parser.parse_args()
-    wanted = options.job or names
-    if unknown := set(wanted) - set(names):
+    selected = options.job or names
+    if unknown := set(selected) - set(names):
         parser.error(f"no job {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     results: list[tuple[bool, str]] = []
-    chosen = [job for job in JOBS if job.name in wanted]
+    chosen = [job for job in JOBS if job.name in selected]
     for implementation, jobs in groupby(chosen, key=lambda job: job.implementation.name):
         if implementation == OCLGRIND.name:
             with ThreadPoolExecutor(2) as pool:
                 results += pool.map(partial(run_beside, whole=options.all), jobs)
         else:
             results += [run_alone(job, options.all) for job in jobs]
-    if OFFLINE in wanted:
+    if OFFLINE in selected:
         good, closing = run_offline(options.all)
         results.append((good, f"{OFFLINE}: {'passed' if good else 'FAILED'}\n{closing}"))
     print("\nThe matrix:\n" + "\n".join(lines for _, lines in results))

@@ -282,8 +282,8 @@ def main(arguments: list[str]) -> int:
                 return 1
 
         def run(number: int) -> tuple[dict[str, Any], list[str]]:
-            own = ["--expected", str(expected), "--seed", str(options.seed + number)]
-            return outcome([*arguments, *own], options.timeout)
+            process_options = ["--expected", str(expected), "--seed", str(options.seed + number)]
+            return outcome([*arguments, *process_options], options.timeout)
 
         with ThreadPoolExecutor(options.jobs) as pool:
             for number, (counts, problems) in enumerate(pool.map(run, range(options.processes))):

@@ -130,14 +130,16 @@ def _explain(operation: Any, sizes: Any, **options: Any) -> Any:
 
 def _with(adapter: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """The adapter, with the keywords of the function in its signature."""
-    own = [p for p in inspect.signature(adapter).parameters.values() if p.kind != p.VAR_KEYWORD]
+    parameters = [
+        p for p in inspect.signature(adapter).parameters.values() if p.kind != p.VAR_KEYWORD
+    ]
     more = [p for p in inspect.signature(function).parameters.values() if p.kind == p.KEYWORD_ONLY]
 
     def call(**arguments: Any) -> Any:
         return adapter(**arguments)
 
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *more)]
+        [p.replace(kind=p.KEYWORD_ONLY) for p in (*parameters, *more)]
     )
     return call
 
@@ -205,29 +207,31 @@ def of_sparse() -> Iterator[Called]:
     matrix = scipy.sparse.csc_matrix(np.eye(4) * 4.0)
     symbolic = pg.sparse.analyze(matrix)
     factor, stack = pg.sparse.cholesky(matrix), pg.sparse.FactorStack(symbolic, 2)
-    kept = pg.sparse.cholesky(matrix)  # no call replaces its values, or fails to
+    factor_of_matrix = pg.sparse.cholesky(matrix)  # no call replaces its values, or fails to
     stack.refactorize(np.stack([matrix.data, matrix.data]))
     right = {"A": matrix, "b": np.ones(4), "symbolic": symbolic, "count": 2, "values": matrix.data}
     for name in pg.sparse.__all__:
         function = getattr(pg.sparse, name)
         if name not in NOT_CALLED and name != "plot_symbolic":  # which takes a second each
             needed = inspect.signature(function).parameters.values()
-            given = {p.name: right[p.name] for p in needed if p.default is p.empty}
-            yield Called(f"sparse.{name}", function, given)
+            arguments = {p.name: right[p.name] for p in needed if p.default is p.empty}
+            yield Called(f"sparse.{name}", function, arguments)
     for name, of in (("Factor", factor), ("FactorStack", stack), ("Symbolic", symbolic)):
         for method in ("refactorize", "solve", "memory_estimate", "L", "as_linear_operator"):
             solves = of is factor and method != "refactorize"
-            function = getattr(kept if solves else of, method, None)
+            function = getattr(factor_of_matrix if solves else of, method, None)
             if not callable(function):
                 continue
             parameters = inspect.signature(function).parameters.values()
             of_both = np.stack([matrix.data, matrix.data])
-            given = right
+            arguments = right
             if of is stack:
-                given = right | {"b": np.ones((2, 4)), "values": of_both}
+                arguments = right | {"b": np.ones((2, 4)), "values": of_both}
             needed_names = [p.name for p in parameters if p.default is p.empty]
             yield Called(
-                f"{name}.{method}", function, {n: given[n] for n in needed_names if n in given}
+                f"{name}.{method}",
+                function,
+                {n: arguments[n] for n in needed_names if n in arguments},
             )
 
 
@@ -242,29 +246,29 @@ def draw(
     ended: Counter[str] = Counter()
     faults = []
     for _ in range(count):
-        one = choice.choice(called)
-        names = one.parameters
+        item = choice.choice(called)
+        names = item.parameters
         if not names:
             continue
         name, at = choice.choice(names), choice.randrange(len(wrong))
-        arguments = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in one.right.items()}
-        given = wrong[at].copy() if isinstance(wrong[at], np.ndarray) else wrong[at]
+        arguments = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in item.right.items()}
+        operand = wrong[at].copy() if isinstance(wrong[at], np.ndarray) else wrong[at]
         if log is not None:
-            print(f"{one.name}({name}={_text(given)})", file=log, flush=True)
+            print(f"{item.name}({name}={_text(operand)})", file=log, flush=True)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         try:
-            one.function(**(arguments | {name: given}))
+            item.function(**(arguments | {name: operand}))
         except errors.PortableGPUError as error:
             is_named = re.search(rf"\b{name}\b", str(error)) or isinstance(error, OF_VALUES)
             ended["an error" if is_named else "an error without the name"] += 1
             if not is_named:
-                faults.append(_fault(one, name, given, error))
+                faults.append(_fault(item, name, operand, error))
         except Exception as error:
-            if name == "progress" and callable(given):
+            if name == "progress" and callable(operand):
                 ended["an exception of the caller's own function"] += 1
                 continue
             ended["another exception"] += 1
-            faults.append(_fault(one, name, given, error))
+            faults.append(_fault(item, name, operand, error))
         else:
             ended["no error"] += 1
         finally:

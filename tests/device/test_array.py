@@ -378,19 +378,19 @@ def test_memory_that_is_mapped(a: pg.Array) -> None:
 
 def test_complex_numbers_as_truth_values(engine: pg.Engine) -> None:
     values = np.array([4.32j, 0, 1], "c8")
-    for given in (values, pg.asarray(values, engine=engine)):
+    for operand in (values, pg.asarray(values, engine=engine)):
         masks = pg.asarray(np.zeros(3, bool), engine=engine)
-        masks[...] = given
+        masks[...] = operand
         np.testing.assert_array_equal(masks.get(), [True, False, True])
 
 
 def test_numbers_are_rounded_to_float16_first(engine: pg.Engine) -> None:
     x = np.array([np.inf, 1, 100], "f2")
-    given = pg.asarray(x, engine=engine)
+    operand = pg.asarray(x, engine=engine)
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal((given <= 1e30).get(), x <= 1e30)
-    np.testing.assert_array_equal((given[1:] * 1e-8).get(), x[1:] * 1e-8)
-    np.testing.assert_array_equal((given + 0.1).get(), x + 0.1)
+        np.testing.assert_array_equal((operand <= 1e30).get(), x <= 1e30)
+    np.testing.assert_array_equal((operand[1:] * 1e-8).get(), x[1:] * 1e-8)
+    np.testing.assert_array_equal((operand + 0.1).get(), x + 0.1)
 
 
 # -- numbers and text
@@ -425,9 +425,9 @@ def test_text(a: pg.Array) -> None:
 
 
 def test_copies_and_pickles(a: pg.Array) -> None:
-    for again in (pickle.loads(pickle.dumps(a.T)), copy.copy(a.T), copy.deepcopy([a.T])[0]):
-        assert again.base_data is not a.base_data
-        same(again, A.T)
+    for repeated in (pickle.loads(pickle.dumps(a.T)), copy.copy(a.T), copy.deepcopy([a.T])[0]):
+        assert repeated.base_data is not a.base_data
+        same(repeated, A.T)
 
 
 def test_reports_go_with_what_is_computed(engine: pg.Engine) -> None:

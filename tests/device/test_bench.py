@@ -400,12 +400,12 @@ def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
 def test_a_crew_says_that_a_process_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_CASES", 1)
     members = WorkerPool(2, engine.target.facts.name, ["numpy"])
-    told = members.over(random_cases(few_rows(engine), 4, 4, on_cpu=True))
-    next(told)
+    messages = members.over(random_cases(few_rows(engine), 4, 4, on_cpu=True))
+    next(messages)
     for process in [*members._members[1]._processes]:
         os.kill(process, signal.SIGKILL)
     with pytest.raises(PortableGPUError, match="one of 2 processes of the hunt ended by itself"):
-        list(told)
+        list(messages)
 
 
 def few_rows(engine: Engine) -> list[HuntRow]:

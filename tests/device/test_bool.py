@@ -57,15 +57,15 @@ def test_reductions(engine: Engine, name: str) -> None:
 
 def test_reductions_of_their_own(engine: Engine) -> None:
     x = bools(37, 19)
-    most = np.count_nonzero(x)
-    assert pg.asum(x, engine=engine) == most
-    assert pg.nrm2(x, engine=engine) == np.sqrt(most)
-    assert pg.sum(x, dtype="float32", engine=engine) == most
+    bound = np.count_nonzero(x)
+    assert pg.asum(x, engine=engine) == bound
+    assert pg.nrm2(x, engine=engine) == np.sqrt(bound)
+    assert pg.sum(x, dtype="float32", engine=engine) == bound
     assert pg.dot(x[0], x[1], engine=engine) == np.any(plain(x[0]) & plain(x[1]))
     floats = np.arange(37 * 19, dtype=np.float32).reshape(37, 19)
     assert pg.vdot(floats, x, engine=engine) == np.sum(floats[plain(x)])
     added = pg.BinaryOp("added", "0", "a + b")
-    assert pg.reduce(x, added, dtype="int32", engine=engine) == most
+    assert pg.reduce(x, added, dtype="int32", engine=engine) == bound
     wide = pg.reduce(x.view(np.uint8), added, "x + 1", axis=0, dtype=bool, engine=engine)
     assert set(wide.view(np.uint8)) <= {0, 1}
 

@@ -55,8 +55,8 @@ def sample(engine: Engine) -> Iterator[Specialization]:
 def strict(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine, where warnings of its compiler are errors."""
     compile_fast(monkeypatch, engine, exchanges=engine.target.exchange == "khr_subgroup")
-    given = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", f"{given} -Werror")
+    user_options = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", f"{user_options} -Werror")
     return engine
 
 

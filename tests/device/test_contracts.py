@@ -199,8 +199,8 @@ def test_another_queue(engine: Engine, x: Any, name: str, properties: Any) -> No
     result = ours(on_device(engine, x), queue=queue)
     assert result.queue == queue
     np.testing.assert_array_equal(result.get(), expected)
-    own = ours(on_device(engine, x, queue))
-    assert own.queue == queue
+    local = ours(on_device(engine, x, queue))
+    assert local.queue == queue
     for _ in range(20):
         results = [ours(on_device(engine, x, queue)) for _ in range(5)]
         assert all(result.get() == expected for result in results)
@@ -226,8 +226,8 @@ def test_waits_for_what_writes_its_inputs(engine: Engine, x: Any, slow: Any) -> 
         engine.queue.finish()
         target.add_event(slow(other, source, target))
         got = pg.sum(target, queue=queue)
-        again = pg.sum(got, queue=queue)
-        np.testing.assert_array_equal(again.get(), expected)
+        repeated = pg.sum(got, queue=queue)
+        np.testing.assert_array_equal(repeated.get(), expected)
 
 
 def test_result_written_on_another_queue(engine: Engine, x: Any, slow: Any) -> None:
@@ -456,8 +456,8 @@ def test_threads_that_need_room_at_once(engine: Engine) -> None:
             counters, nbytes = (int(n) for n in rng.integers(1, 1 << 16, 2))
             if rng.integers(8) == 0:  # begin anew, with little
                 state._counters, state._partials = state._zeroed(1), state._zeroed(1)
-            room, partials = state.counters_and_partials(counters, nbytes)
-            if room.size < 4 * counters or partials.size < nbytes:
+            buffer, partials = state.counters_and_partials(counters, nbytes)
+            if buffer.size < 4 * counters or partials.size < nbytes:
                 small.append((counters, nbytes))
 
     sys.setswitchinterval(1e-6)

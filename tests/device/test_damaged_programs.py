@@ -126,9 +126,9 @@ def intact(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> dict[Pat
     folder = tmp_path_factory.mktemp("programs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PORTABLE_GPU_CACHE", str(folder))
-        own = Engine(engine.device, caller=False)
-        pg.sum(X, engine=own)
-        pg.gemv(ONES, X, engine=own)
+        new_engine = Engine(engine.device, caller=False)
+        pg.sum(X, engine=new_engine)
+        pg.gemv(ONES, X, engine=new_engine)
     result = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     assert len(result) == 2
     return result
@@ -148,10 +148,10 @@ def test_damaged_entries(
         path.write_bytes(content)
     DAMAGES[name](first, second)
     monkeypatch.setenv("PORTABLE_GPU_CACHE", str(first.parent))
-    own = Engine(engine.device, caller=False)
+    new_engine = Engine(engine.device, caller=False)
     begin = time.monotonic()
-    assert pg.sum(X, engine=own) == X.sum()
-    assert (pg.gemv(ONES, X, engine=own) == X.sum()).all()
+    assert pg.sum(X, engine=new_engine) == X.sum()
+    assert (pg.gemv(ONES, X, engine=new_engine) == X.sum()).all()
     assert time.monotonic() - begin < 30
 
 

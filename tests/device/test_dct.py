@@ -152,8 +152,8 @@ def test_several_axes_and_lengths(engine: Engine, kind: int) -> None:
         got = getattr(fft, name)(x, kind, (15, 12), norm="ortho", engine=engine)
         _check(got, exact, "float64")
         back = getattr(fft, ("" if name[0] == "i" else "i") + name.removeprefix("i"))
-        again = back(got, kind, axes=(1, 2), norm="ortho", engine=engine)
-        np.testing.assert_allclose(again, padded, atol=1e-13)
+        repeated = back(got, kind, axes=(1, 2), norm="ortho", engine=engine)
+        np.testing.assert_allclose(repeated, padded, atol=1e-13)
     z = x + 1j * x[::-1]
     exact = _oracle(z.real, "dct", kind, 1) + 1j * _oracle(z.imag, "dct", kind, 1)
     got = fft.dct(z, kind, axis=1, engine=engine)
@@ -167,17 +167,17 @@ def test_device_arrays_and_strides(engine: Engine, kind: int) -> None:
     x = rng.standard_normal((30, 41))[::-2, 1::3].T
     exact = _oracle(x, "dst", kind, 0)
     _check(fft.dst(x, kind, axis=0, engine=engine), exact, "float64")
-    given = on_device(engine, x, rim=3)
+    operand = on_device(engine, x, rim=3)
     for _ in range(2):  # the second call is one that is remembered
-        got = fft.dst(given, kind, axis=0)
+        got = fft.dst(operand, kind, axis=0)
         assert isinstance(got, pg.Array)
         _check(from_device(got), exact, "float64")
     z = x + 2j * x
     got = from_device(fft.dct(on_device(engine, z), kind, axis=0))
     _check(got.imag, _oracle(2 * x, "dct", kind, 0), "float64")
-    own = np.ascontiguousarray(x)
-    assert fft.dst(own, kind, axis=0, overwrite_x=True, engine=engine) is own
-    _check(own, exact, "float64")
+    contiguous = np.ascontiguousarray(x)
+    assert fft.dst(contiguous, kind, axis=0, overwrite_x=True, engine=engine) is contiguous
+    _check(contiguous, exact, "float64")
 
 
 @pytest.mark.parametrize("in_one_pass", [True, False])
@@ -185,13 +185,13 @@ def test_passes(engine: Engine, in_one_pass: bool, monkeypatch: pytest.MonkeyPat
     """Of type II: one pass for lines that scratch holds, or three steps where devices have none."""
     if not in_one_pass:
         monkeypatch.setattr(cosine, "one_pass_plan", lambda *_: None)
-    own = Engine(queue=engine.queue)  # it has no plans yet
+    new_engine = Engine(queue=engine.queue)  # it has no plans yet
     x = np.random.default_rng(14).standard_normal((37, 60))
     for axis, n in ((1, 60), (0, 60), (1, 50), (1, 45)):
         padded = np.zeros((37, n) if axis else (n, 60))
         padded[: x.shape[0], : x.shape[1]] = x[: padded.shape[0], : padded.shape[1]]
         for norm in (None, "ortho"):
-            got = fft.dct(x, 2, n, axis, norm, engine=own)
+            got = fft.dct(x, 2, n, axis, norm, engine=new_engine)
             _check(got, _oracle(padded, "dct", 2, axis, norm), "float64")
 
 
@@ -229,9 +229,9 @@ def test_wrong_arguments(engine: Engine) -> None:
             (ArgumentError, "once", {"axes": (0, 0)}),
         ]
         for called, more in ((name, lines), (name + "n", arrays)):
-            for kind, words, given in wrong + more:
+            for kind, words, operand in wrong + more:
                 with pytest.raises(kind, match=words) as caught:
-                    getattr(fft, called)(**{"x": x, **given}, engine=engine)
+                    getattr(fft, called)(**{"x": x, **operand}, engine=engine)
                 assert isinstance(caught.value, PortableGPUError)
     with pytest.raises(ArgumentError, match="2 or more"):
         fft.dct(np.ones((3, 1)), 1, engine=engine)

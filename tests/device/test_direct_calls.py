@@ -45,11 +45,11 @@ def test_same_bits_as_the_first_call(name: str, arrays: tuple[Any, Any]) -> None
     first = call(*arrays)
     home = registry.default_engine().state()
     assert home.direct
-    again, other = call(*arrays), call(*(array.copy() for array in arrays))
-    for result in (again, other):
+    repeated, other = call(*arrays), call(*(array.copy() for array in arrays))
+    for result in (repeated, other):
         assert type(result) is type(first)
         np.testing.assert_array_equal(result, first)
-    assert isinstance(first, np.generic) or not np.shares_memory(first, again)
+    assert isinstance(first, np.generic) or not np.shares_memory(first, repeated)
 
 
 def test_arrays_of_other_kinds_take_the_general_way(arrays: tuple[Any, Any]) -> None:

@@ -51,12 +51,12 @@ def test_wait_for_is_a_list_of_events(tool: Any, value: Any, engine: Engine) -> 
         (pg.linalg.syr2k, (x, x)), (pg.signal.fftconvolve, (x, x)),
         (pg.linalg.ragged.cholesky, ([x],)),
     ):  # fmt: skip
-        for given in (value, tool.Raises()):
-            if empty and given is value:
-                function(*arguments, wait_for=given, engine=engine)
+        for operand in (value, tool.Raises()):
+            if empty and operand is value:
+                function(*arguments, wait_for=operand, engine=engine)
                 continue
             with pytest.raises(PortableGPUError, match="wait_for"):
-                function(*arguments, wait_for=given, engine=engine)
+                function(*arguments, wait_for=operand, engine=engine)
 
 
 @pytest.mark.parametrize("value", ["4", (0,), [], -1, 2.5, None])

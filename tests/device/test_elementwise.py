@@ -197,9 +197,9 @@ def test_only_the_output_is_written(engine: Engine, rim: int) -> None:
         part = np.full((rows, columns), 7, np.float32)
         there = on_device(engine, part, rim=16 * rim)
         memory = cla.Array(engine.queue, (there.base_data.size // 4,), "f4", data=there.base_data)
-        given = on_device(engine, x, rim=rim)
+        operand = on_device(engine, x, rim=rim)
         for _ in range(2):
-            result = pg.elementwise("x * y - x", x=given, y=given, out=there)
+            result = pg.elementwise("x * y - x", x=operand, y=operand, out=there)
             assert result is there
         around = from_device(memory)
         np.testing.assert_array_equal(around[16 * rim :][: x.size].reshape(x.shape), x * x - x)
@@ -383,13 +383,17 @@ def test_at_random(engine: Engine) -> None:
     for turn in range(8 if FORCED else 24):
         shape = tuple(int(n) for n in rng.integers(1, (70, 40)[: rng.integers(1, 3)]))
         inputs = []
-        for given in range(2):
-            own = [n if rng.random() < 0.7 else 1 for n in shape][given * int(rng.integers(0, 2)) :]
-            base = values([n * 2 + 3 for n in own], np.float32)
-            steps = [int(s) for s in rng.choice([1, 1, 1, 2, -1], len(own))]
+        for number in range(2):
+            extents = [n if rng.random() < 0.7 else 1 for n in shape][
+                number * int(rng.integers(0, 2)) :
+            ]
+            base = values([n * 2 + 3 for n in extents], np.float32)
+            steps = [int(s) for s in rng.choice([1, 1, 1, 2, -1], len(extents))]
             view = base[tuple(slice(1, None) if s > 0 else slice(None, 0, -1) for s in steps)]
             inputs.append(
-                view[tuple(slice(0, n * abs(s), abs(s)) for n, s in zip(own, steps, strict=True))]
+                view[
+                    tuple(slice(0, n * abs(s), abs(s)) for n, s in zip(extents, steps, strict=True))
+                ]
             )
         x, y = inputs
         expected = x * y - x

@@ -218,8 +218,8 @@ def test_repeated_calls(engine: Engine) -> None:
     expected = x.copy()
     single = np.dtype("f4")
     for k in (1, 0.0, -0.0, 2.5, np.float32(3), -1):
-        given = {"x": there, "k": k, "d": d}
-        result = evaluate("x * k + d", given, compute=single, dtype=single, out=there)
+        inputs = {"x": there, "k": k, "d": d}
+        result = evaluate("x * k + d", inputs, compute=single, dtype=single, out=there)
         assert result is there
         expected = expected * np.float32(k) + x[0]
         np.testing.assert_array_equal(from_device(there), expected)

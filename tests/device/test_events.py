@@ -68,17 +68,17 @@ class Held:
 
 
 @pytest.fixture
-def held(engine: Engine) -> Iterator[Held]:
+def blocked(engine: Engine) -> Iterator[Held]:
     if enqueue_without_event is None:
         pytest.skip("the OpenCL loader does not show its functions")
-    held = Held(engine)
-    yield held
-    held.open()
-    held.queue.finish()
+    blocked = Held(engine)
+    yield blocked
+    blocked.open()
+    blocked.queue.finish()
 
 
 @pytest.fixture
-def markers(held: Held, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def markers(blocked: Held, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The markers that are made."""
     made: list[Any] = []
     marker = events_module.marker
@@ -93,22 +93,22 @@ def markers(held: Held, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.fixture(params=[0, KINDS.OUT_OF_ORDER_EXEC_MODE_ENABLE], ids=["in order", "out of order"])
-def other(held: Held, request: pytest.FixtureRequest) -> Any:
+def other(blocked: Held, request: pytest.FixtureRequest) -> Any:
     """Another queue."""
-    return cl.CommandQueue(held.engine.context, properties=request.param)
+    return cl.CommandQueue(blocked.engine.context, properties=request.param)
 
 
 # -- no event is made until somebody looks
 
 
-def test_a_chain_of_calls_makes_no_event(held: Held, markers: list[Any]) -> None:
+def test_a_chain_of_calls_makes_no_event(blocked: Held, markers: list[Any]) -> None:
     def chain() -> Any:
-        sums = held.sum(keepdims=True)
-        product = pg.matmul(held.x, sums.T, engine=held.engine)
-        out = pg.gemv(held.x, sums.reshape(8), engine=held.engine)
+        sums = blocked.sum(keepdims=True)
+        product = pg.matmul(blocked.x, sums.T, engine=blocked.engine)
+        out = pg.gemv(blocked.x, sums.reshape(8), engine=blocked.engine)
         for _ in range(3):
-            pg.max(product, axis=1, out=out, engine=held.engine)
-        return pg.var(out, engine=held.engine)
+            pg.max(product, axis=1, out=out, engine=blocked.engine)
+        return pg.var(out, engine=blocked.engine)
 
     for _ in range(3):  # the first call plans, later ones repeat
         result = chain()
@@ -118,39 +118,39 @@ def test_a_chain_of_calls_makes_no_event(held: Held, markers: list[Any]) -> None
     np.testing.assert_allclose(result.get(), np.var(X @ SUMS), rtol=1e-5)
 
 
-def test_an_array_of_the_caller_s_own(held: Held, markers: list[Any], other: Any) -> None:
-    out = cla.empty(held.queue, 8, np.float32)
+def test_an_array_of_the_caller_s_own(blocked: Held, markers: list[Any], other: Any) -> None:
+    out = cla.empty(blocked.queue, 8, np.float32)
     for _ in range(3):
-        held.sum(out=out)
+        blocked.sum(out=out)
     assert not markers
-    held.close()
-    held.sum(held.zeros, out=out)
-    held.sum(out=out)
-    held.check(pg.sum(out, queue=other, engine=held.engine), SUMS.sum())
+    blocked.close()
+    blocked.sum(blocked.zeros, out=out)
+    blocked.sum(out=out)
+    blocked.check(pg.sum(out, queue=other, engine=blocked.engine), SUMS.sum())
 
 
-def test_a_view_that_was_there_before(held: Held, markers: list[Any], other: Any) -> None:
+def test_a_view_that_was_there_before(blocked: Held, markers: list[Any], other: Any) -> None:
     """It shares the list of events, which must stay the array's."""
-    out = cla.zeros(held.queue, 8, np.float32)
+    out = cla.zeros(blocked.queue, 8, np.float32)
     view = out[:4]
     for _ in range(2):
-        held.sum(held.zeros, out=out)
-    held.close()
-    held.sum(out=out)
+        blocked.sum(blocked.zeros, out=out)
+    blocked.close()
+    blocked.sum(out=out)
     assert len(markers) == 3
-    held.check(pg.sum(view, queue=other, engine=held.engine), SUMS[:4].sum())
+    blocked.check(pg.sum(view, queue=other, engine=blocked.engine), SUMS[:4].sum())
 
 
-def test_a_look_is_no_bar_to_the_queue_itself(held: Held, markers: list[Any]) -> None:
-    sums = held.sum()
+def test_a_look_is_no_bar_to_the_queue_itself(blocked: Held, markers: list[Any]) -> None:
+    sums = blocked.sum()
     assert len(sums.events) == 1
     for _ in range(3):
-        np.testing.assert_array_equal(pg.max(sums, engine=held.engine).get(), SUMS.max())
+        np.testing.assert_array_equal(pg.max(sums, engine=blocked.engine).get(), SUMS.max())
     assert sums.events == markers[:1]
 
 
-def test_ways_to_look(held: Held) -> None:
-    own = cl.UserEvent(held.engine.context)
+def test_ways_to_look(blocked: Held) -> None:
+    user_event = cl.UserEvent(blocked.engine.context)
     ways: dict[str, Callable[[Any], Any]] = {
         "list": list,
         "tuple": lambda e: [*tuple(e)],
@@ -161,157 +161,157 @@ def test_ways_to_look(held: Held) -> None:
         "reversed": lambda e: list(reversed(e)),
         "sum": lambda e: e + [],  # noqa: RUF005
         "right sum": lambda e: [] + e,  # noqa: RUF005
-        "both": lambda e: (e + held.sum().events)[:1],
+        "both": lambda e: (e + blocked.sum().events)[:1],
         "extend": lambda e: (result := [], result.extend(e))[0],
         "in place": lambda e: [].__iadd__(e),
-        "assigned": lambda e: (result := [own], result.__setitem__(slice(None), e))[0],
+        "assigned": lambda e: (result := [user_event], result.__setitem__(slice(None), e))[0],
         "times": lambda e: e * 1,
         "pop": lambda e: [e.pop()],
         "len": lambda e: [e[i] for i in range(len(e))],
         "sorted": lambda e: sorted(e, key=id),
     }
-    for name, way in ways.items():
-        result = way(held.sum().events)
+    for name, look in ways.items():
+        result = look(blocked.sum().events)
         assert result, name
-        assert all(event.command_queue == held.queue for event in result), name
-    events = held.sum().events
+        assert all(event.command_queue == blocked.queue for event in result), name
+    events = blocked.sum().events
     assert events
-    assert own not in events
+    assert user_event not in events
     assert events != []
     assert events == [events[0]]
     assert events.index(events[-1]) == 0
-    assert "Event" in repr(held.sum().events)
-    assert held.sum().events != held.sum().events
+    assert "Event" in repr(blocked.sum().events)
+    assert blocked.sum().events != blocked.sum().events
 
 
-def test_events_that_are_deleted_stay_away(held: Held, markers: list[Any]) -> None:
-    result = held.sum()
+def test_events_that_are_deleted_stay_away(blocked: Held, markers: list[Any]) -> None:
+    result = blocked.sum()
     result.finish()
     assert result.events == []
-    result.add_event(own := cl.enqueue_marker(held.queue))
-    assert result.events == [own]
-    early = held.sum()
-    early.events.append(own)
-    assert early.events[-1] == own
+    result.add_event(marker := cl.enqueue_marker(blocked.queue))
+    assert result.events == [marker]
+    early = blocked.sum()
+    early.events.append(marker)
+    assert early.events[-1] == marker
     assert len(early.events) == 2
-    held.sum(out=early)
-    assert own not in early.events
+    blocked.sum(out=early)
+    assert marker not in early.events
 
 
 # -- another queue waits
 
 
-def test_result_used_on_another_queue(held: Held, other: Any) -> None:
+def test_result_used_on_another_queue(blocked: Held, other: Any) -> None:
     for _ in range(3):
-        held.close()
-        sums = held.sum()
-        held.check(pg.max(sums, queue=other), SUMS.max())
+        blocked.close()
+        sums = blocked.sum()
+        blocked.check(pg.max(sums, queue=other), SUMS.max())
 
 
-def test_result_with_another_queue(held: Held, other: Any) -> None:
+def test_result_with_another_queue(blocked: Held, other: Any) -> None:
     for _ in range(3):
-        held.close()
-        sums = held.sum().with_queue(other)
-        held.check(pg.max(sums), SUMS.max())
+        blocked.close()
+        sums = blocked.sum().with_queue(other)
+        blocked.check(pg.max(sums), SUMS.max())
 
 
-def test_input_of_a_call_seen_before(held: Held, other: Any) -> None:
+def test_input_of_a_call_seen_before(blocked: Held, other: Any) -> None:
     """The short way of repeated calls looks whose events they are, too."""
     for _ in range(3):
-        ready = on_device(held.engine, SUMS, other)
+        ready = on_device(blocked.engine, SUMS, other)
         ready.finish()
         assert pg.max(ready).get() == SUMS.max()
-    held.close()
-    held.check(pg.max(held.sum().with_queue(other)), SUMS.max())
+    blocked.close()
+    blocked.check(pg.max(blocked.sum().with_queue(other)), SUMS.max())
 
 
-def test_pyopencl_on_another_queue(held: Held, other: Any) -> None:
-    held.close()
-    sums, result = held.sum(), np.zeros_like(SUMS)
+def test_pyopencl_on_another_queue(blocked: Held, other: Any) -> None:
+    blocked.close()
+    sums, result = blocked.sum(), np.zeros_like(SUMS)
     copied = cl.enqueue_copy(other, result, sums.base_data, wait_for=sums.events, is_blocking=False)
     other.flush()
     time.sleep(0.05)
-    held.open()
+    blocked.open()
     copied.wait()
     np.testing.assert_array_equal(result, SUMS)
 
 
-def test_written_again_after_a_look(held: Held, other: Any) -> None:
-    sums = held.sum(held.zeros)
+def test_written_again_after_a_look(blocked: Held, other: Any) -> None:
+    sums = blocked.sum(blocked.zeros)
     for _ in range(3):
-        held.sum(held.zeros, out=sums)
+        blocked.sum(blocked.zeros, out=sums)
         cl.wait_for_events(sums.events)
-        held.close()
-        held.sum(out=sums)
-        held.check(pg.max(sums, queue=other), SUMS.max())
+        blocked.close()
+        blocked.sum(out=sums)
+        blocked.check(pg.max(sums, queue=other), SUMS.max())
 
 
-def test_views_share_their_events(held: Held, other: Any) -> None:
-    whole = held.sum(held.zeros)
+def test_views_share_their_events(blocked: Held, other: Any) -> None:
+    whole = blocked.sum(blocked.zeros)
     part = whole[2:6]
     cl.wait_for_events(part.events)
     for _ in range(3):
-        held.close()
-        held.sum(held.x[:, 2:6], out=part)
+        blocked.close()
+        blocked.sum(blocked.x[:, 2:6], out=part)
         assert part.events is whole.events
-        held.check(pg.max(whole, queue=other), SUMS[2:6].max())
-        held.sum(held.zeros, out=whole)
+        blocked.check(pg.max(whole, queue=other), SUMS[2:6].max())
+        blocked.sum(blocked.zeros, out=whole)
         cl.wait_for_events(whole.events)
 
 
-def test_out_of_the_callers_own(held: Held, other: Any) -> None:
-    out = on_device(held.engine, np.zeros_like(SUMS))
+def test_out_of_the_callers_own(blocked: Held, other: Any) -> None:
+    out = on_device(blocked.engine, np.zeros_like(SUMS))
     assert type(out.events) is list
     for _ in range(3):
-        held.close()
-        held.sum(out=out)
+        blocked.close()
+        blocked.sum(out=out)
         (event,) = out.events
         assert event.command_execution_status != cl.command_execution_status.COMPLETE
-        held.check(pg.max(out, queue=other), SUMS.max())
+        blocked.check(pg.max(out, queue=other), SUMS.max())
 
 
-def test_out_that_another_queue_writes(held: Held, other: Any) -> None:
+def test_out_that_another_queue_writes(blocked: Held, other: Any) -> None:
     for _ in range(3):
-        out = on_device(held.engine, np.zeros_like(SUMS), other)
-        held.close()
-        held.sum(out=out, queue=held.queue)
-        held.check(pg.max(out), SUMS.max())
+        out = on_device(blocked.engine, np.zeros_like(SUMS), other)
+        blocked.close()
+        blocked.sum(out=out, queue=blocked.queue)
+        blocked.check(pg.max(out), SUMS.max())
 
 
-def test_result_that_another_queue_has_written(held: Held, engine: Engine) -> None:
+def test_result_that_another_queue_has_written(blocked: Held, engine: Engine) -> None:
     writer = Held(engine)  # of the same context
-    sums = held.sum(held.zeros)
+    sums = blocked.sum(blocked.zeros)
     for _ in range(3):
         writer.close()
         writer.sum(out=sums, queue=writer.queue)
-        reader = pg.max(sums, engine=held.engine)
+        reader = pg.max(sums, engine=blocked.engine)
         writer.check(reader, SUMS.max())
-        held.sum(held.zeros, out=sums)
+        blocked.sum(blocked.zeros, out=sums)
 
 
-def test_events_that_users_append(held: Held, other: Any) -> None:
+def test_events_that_users_append(blocked: Held, other: Any) -> None:
     for _ in range(3):
-        sums = held.sum()
-        zeros, size = held.zeros.base_data, SUMS.nbytes
+        sums = blocked.sum()
+        zeros, size = blocked.zeros.base_data, SUMS.nbytes
         copied = cl.enqueue_copy(
-            other, sums.base_data, zeros, byte_count=size, wait_for=[held.gate()]
+            other, sums.base_data, zeros, byte_count=size, wait_for=[blocked.gate()]
         )
         other.flush()
         sums.add_event(copied)
-        held.check(pg.max(sums, engine=held.engine), 0)
+        blocked.check(pg.max(sums, engine=blocked.engine), 0)
 
 
-def test_events_given_to_a_call(held: Held) -> None:
-    largest = pg.max(held.x, engine=held.engine, wait_for=[held.gate()])
+def test_events_given_to_a_call(blocked: Held) -> None:
+    largest = pg.max(blocked.x, engine=blocked.engine, wait_for=[blocked.gate()])
     assert largest.events[-1].command_execution_status != cl.command_execution_status.COMPLETE
-    held.check(largest, X.max())
+    blocked.check(largest, X.max())
 
 
 # -- pyopencl's own functions
 
 
-def test_pyopencl_arithmetic(held: Held) -> None:
-    a, b = held.sum(), held.sum(held.zeros)
+def test_pyopencl_arithmetic(blocked: Held) -> None:
+    a, b = blocked.sum(), blocked.sum(blocked.zeros)
     np.testing.assert_array_equal((a + b).get(), SUMS)
     np.testing.assert_array_equal((b - 2 * a).get(), -2 * SUMS)
     b += a
@@ -327,18 +327,18 @@ def test_pyopencl_arithmetic(held: Held) -> None:
     a[1:3] = b[3:5]
     a.fill(3)
     a.finish()
-    held.sum(out=a)
-    np.testing.assert_array_equal(pg.max(a + b, engine=held.engine).get(), 2 * SUMS.max())
+    blocked.sum(out=a)
+    np.testing.assert_array_equal(pg.max(a + b, engine=blocked.engine).get(), 2 * SUMS.max())
 
 
 # -- queues, errors, NumPy arrays, threads
 
 
 @pytest.mark.parametrize("kind", ["PROFILING_ENABLE", "OUT_OF_ORDER_EXEC_MODE_ENABLE"])
-def test_queues_that_keep_their_events(held: Held, kind: str) -> None:
-    queue = cl.CommandQueue(held.engine.context, properties=getattr(KINDS, kind))
+def test_queues_that_keep_their_events(blocked: Held, kind: str) -> None:
+    queue = cl.CommandQueue(blocked.engine.context, properties=getattr(KINDS, kind))
     for _ in range(3):
-        sums = held.sum(queue=queue)
+        sums = blocked.sum(queue=queue)
         assert type(sums.events) is list
         (event,) = sums.events
         event.wait()
@@ -357,23 +357,23 @@ def test_devices_whose_events_are_free(engine: Engine) -> None:
     assert event.command_type == cl.command_type.NDRANGE_KERNEL
 
 
-def test_a_launch_that_fails(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = held.engine.state()
+def test_a_launch_that_fails(blocked: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = blocked.engine.state()
     text = "__kernel void nothing(__global float *p) { if (!p) p[0] = 1; }"
-    kernel = cl.Kernel(cl.Program(held.engine.context, text).build(), "nothing")
-    size = (2 * held.engine.device.max_work_group_size,)
+    kernel = cl.Kernel(cl.Program(blocked.engine.context, text).build(), "nothing")
+    size = (2 * blocked.engine.device.max_work_group_size,)
     with pytest.raises(cl.LogicError, match="WORK_GROUP_SIZE"):
-        Launch(lambda: kernel, Arguments((), (0,), ()), (size, size))(state, [held.x.base_data])
+        Launch(lambda: kernel, Arguments((), (0,), ()), (size, size))(state, [blocked.x.base_data])
     monkeypatch.setattr(state, "enqueue_without_event", lambda *_: -4)
     for _ in range(3):  # pyopencl frees what it can, and tries again
-        np.testing.assert_array_equal(held.sum().get(), SUMS)
+        np.testing.assert_array_equal(blocked.sum().get(), SUMS)
 
 
-def test_numpy_arrays(held: Held) -> None:
-    staging = Engine(queue=held.queue)
-    staging.target = held.engine.target
+def test_numpy_arrays(blocked: Held) -> None:
+    staging = Engine(queue=blocked.queue)
+    staging.target = blocked.engine.target
     staging.maps_host_memory = staging.takes_host_pointers = False
-    for engine in (held.engine, staging):
+    for engine in (blocked.engine, staging):
         for _ in range(3):
             np.testing.assert_array_equal(pg.sum(X, axis=0, engine=engine), SUMS)
             out = np.zeros((8, 2), np.float32)
@@ -381,30 +381,30 @@ def test_numpy_arrays(held: Held) -> None:
             np.testing.assert_array_equal(out[:, 1], SUMS)
 
 
-def test_threads_share_a_result(held: Held) -> None:
+def test_threads_share_a_result(blocked: Held) -> None:
     wrong: list[Any] = []
 
     def work(seed: int) -> None:
         try:
-            queue = cl.CommandQueue(held.engine.context)
+            queue = cl.CommandQueue(blocked.engine.context)
             for turn in range(30):
-                largest = pg.max(results[turn], queue=queue if seed % 2 else held.queue)
+                largest = pg.max(results[turn], queue=queue if seed % 2 else blocked.queue)
                 if largest.get() != SUMS.max() or not results[turn].events:
                     wrong.append((seed, turn))
-                again = held.sum()
-                held.sum(out=again)
-                if (again.get() != SUMS).any():
+                repeated = blocked.sum()
+                blocked.sum(out=repeated)
+                if (repeated.get() != SUMS).any():
                     wrong.append((seed, turn, "own"))
         except Exception as error:
             wrong.append(error)
 
-    held.close()
-    results = [held.sum() for _ in range(30)]
+    blocked.close()
+    results = [blocked.sum() for _ in range(30)]
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:
         thread.start()
     time.sleep(0.05)
-    held.open()
+    blocked.open()
     for thread in threads:
         thread.join()
     assert not wrong, wrong[:5]

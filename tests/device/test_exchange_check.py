@@ -66,9 +66,9 @@ def test_mechanisms_with_barriers_pass(engine: Engine, monkeypatch: pytest.Monke
 
 
 def test_the_devices_own_mechanism_passes(engine: Engine) -> None:
-    own = Engine(engine.device, caller=False)
-    assert own.target.exchange == engine.target.exchange
-    assert pg.sum(X, engine=own) == X.sum()
+    new_engine = Engine(engine.device, caller=False)
+    assert new_engine.target.exchange == engine.target.exchange
+    assert pg.sum(X, engine=new_engine) == X.sum()
 
 
 @pytest.mark.path

@@ -142,8 +142,8 @@ class Draw:
 @pytest.mark.parametrize("dtype", sample(DTYPES, "int8", "uint16", "int64", "float32"))
 def test_random_expressions(engine: Engine, dtype: str) -> None:
     needs(engine, dtype)
-    given = inputs(np.dtype(dtype))
-    draw, elem = Draw(random.Random(dtype), given), element(dtype)
+    operand = inputs(np.dtype(dtype))
+    draw, elem = Draw(random.Random(dtype), operand), element(dtype)
     texts, expected = [], []
     with np.errstate(all="ignore"):
         while len(texts) < EACH:
@@ -180,7 +180,7 @@ def test_random_expressions(engine: Engine, dtype: str) -> None:
     spec = Specialization("t", source, engine.target.options)
     kernel = engine.programs.kernel(spec, "all_of_them")
     stored = {
-        name: values.astype("u1") if dtype == "bool" else values for name, values in given.items()
+        name: values.astype("u1") if dtype == "bool" else values for name, values in operand.items()
     }
     out = cla.zeros(engine.queue, (EACH, len(WIDTHS), N), stored["x"].dtype)
     buffers = [cla.to_device(engine.queue, stored[name]) for name in "xyz"]

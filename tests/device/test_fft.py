@@ -206,13 +206,13 @@ def layouts() -> dict[str, Array]:
 @pytest.mark.parametrize("where", ["NumPy", "device"])
 def test_layouts(unoptimised: Engine, where: str) -> None:
     for name, x in layouts().items():
-        given = x if where == "NumPy" else on_device(unoptimised, x, rim=3)
+        operand = x if where == "NumPy" else on_device(unoptimised, x, rim=3)
         for axis in (1, 0) if name in ("C", "Fortran") else (1,):
-            got = pg.fft.fft(given, axis=axis, engine=unoptimised)
+            got = pg.fft.fft(operand, axis=axis, engine=unoptimised)
             got = got if where == "NumPy" else from_device(got)
             want = np.fft.fft(x.astype(complex), axis=axis)
             assert_transforms(got, want, x.shape[axis])
-        np.testing.assert_array_equal(given if where == "NumPy" else from_device(given), x)
+        np.testing.assert_array_equal(operand if where == "NumPy" else from_device(operand), x)
 
 
 def numpys(name: str, x: Array, s: Any, axes: Any, norm: str) -> Array:
@@ -251,15 +251,15 @@ def test_along_one_and_two_axes(unoptimised: Engine) -> None:
     """The functions of one axis and of two are those of several."""
     x = numbers((4, 8, 16), np.complex64)
     for name in ("fft", "ifft", "irfft", "hfft", "rfft", "ihfft"):
-        given = x.real.copy() if name in ("rfft", "ihfft") else x
+        operand = x.real.copy() if name in ("rfft", "ihfft") else x
         several = getattr(pg.fft, f"{name}n")
-        item = getattr(pg.fft, name)(given, 8, 1, "ortho", engine=unoptimised)
+        item = getattr(pg.fft, name)(operand, 8, 1, "ortho", engine=unoptimised)
         np.testing.assert_array_equal(
-            item, several(given, [8], [1], "ortho", engine=unoptimised), strict=True
+            item, several(operand, [8], [1], "ortho", engine=unoptimised), strict=True
         )
-        two = getattr(pg.fft, f"{name}2")(given, engine=unoptimised)
+        two = getattr(pg.fft, f"{name}2")(operand, engine=unoptimised)
         np.testing.assert_array_equal(
-            two, several(given, axes=(1, 2), engine=unoptimised), strict=True
+            two, several(operand, axes=(1, 2), engine=unoptimised), strict=True
         )
 
 
@@ -289,13 +289,13 @@ def test_dtypes(unoptimised: Engine, dtype: str) -> None:
     needs(unoptimised, np.float32 if of_single else np.float64)
     x = numbers((5, 8), dtype)
     want = np.fft.fft(x.astype(float))
-    for given in (x, cla.to_device(unoptimised.queue, x)):
-        got = pg.fft.fft(given, engine=unoptimised)
+    for operand in (x, cla.to_device(unoptimised.queue, x)):
+        got = pg.fft.fft(operand, engine=unoptimised)
         assert got.dtype == (np.complex64 if of_single else np.complex128)
-        assert_transforms(got if given is x else got.get(), want, 8)
-        half = pg.fft.irfft(given, engine=unoptimised)
+        assert_transforms(got if operand is x else got.get(), want, 8)
+        half = pg.fft.irfft(operand, engine=unoptimised)
         assert half.dtype == (np.float32 if of_single else np.float64)
-        assert_transforms(half if given is x else half.get(), np.fft.irfft(x.astype(float)), 8)
+        assert_transforms(half if operand is x else half.get(), np.fft.irfft(x.astype(float)), 8)
 
 
 def test_what_numpy_makes_an_array_of(unoptimised: Engine) -> None:
@@ -332,19 +332,19 @@ def test_in_the_place_of_x(unoptimised: Engine) -> None:
     for shape, options in (((17, 64), {}), ((64, 17), {"axis": 0}), ((4096,), {})):
         x = numbers(shape, np.complex64)
         want = pg.fft.fft(x, engine=unoptimised, **options)
-        given = x.copy()
-        got = pg.fft.fft(given, overwrite_x=True, engine=unoptimised, **options)
+        operand = x.copy()
+        got = pg.fft.fft(operand, overwrite_x=True, engine=unoptimised, **options)
         np.testing.assert_array_equal(got, want)
-        assert got is given
+        assert got is operand
     fixed = x.copy()
     fixed.flags.writeable = False
-    for given in (fixed, np.broadcast_to(x[:1], (4096,)), x[:0:-1]):
-        kept = given.copy()
+    for operand in (fixed, np.broadcast_to(x[:1], (4096,)), x[:0:-1]):
+        original = operand.copy()
         np.testing.assert_array_equal(
-            pg.fft.fft(given, 4096, overwrite_x=True, engine=unoptimised),
-            pg.fft.fft(given, 4096, engine=unoptimised),
+            pg.fft.fft(operand, 4096, overwrite_x=True, engine=unoptimised),
+            pg.fft.fft(operand, 4096, engine=unoptimised),
         )
-        np.testing.assert_array_equal(given, kept)
+        np.testing.assert_array_equal(operand, original)
     spread = on_device(unoptimised, np.broadcast_to(x[:1], (17, 64)))
     pg.fft.fft(spread, overwrite_x=True, engine=unoptimised)
     np.testing.assert_array_equal(from_device(spread), np.broadcast_to(x[:1], (17, 64)))
@@ -357,8 +357,8 @@ def test_linearity_and_shifts(engine: Engine) -> None:
         return pg.fft.fft(z.astype(np.complex64), engine=engine)
 
     assert_transforms(transform(x + 2j * y), transform(x) + 2j * transform(y), 64 * 64)
-    turned = transform(x) * np.exp(2j * np.pi * np.arange(64) * 5 / 64)
-    assert_transforms(transform(np.roll(x, -5, axis=1)), turned, 64 * 64)
+    rotated = transform(x) * np.exp(2j * np.pi * np.arange(64) * 5 / 64)
+    assert_transforms(transform(np.roll(x, -5, axis=1)), rotated, 64 * 64)
 
 
 def calls(engine: Engine) -> list[tuple[Callable[[], Any], Array]]:
@@ -417,13 +417,13 @@ def test_events_are_awaited(unoptimised: Engine) -> None:
         queue.finish()
         on.events.clear()
         source = (x if dtype == np.complex64 else x.real).astype(dtype)
-        wanted = want if dtype == np.complex64 else np.fft.fft(source.astype(float))
+        expected = want if dtype == np.complex64 else np.fft.fft(source.astype(float))
         filled = cl.enqueue_copy(
             queue, on.data, np.ascontiguousarray(source), wait_for=[gate], is_blocking=False
         )
         got = pg.fft.fft(on, engine=unoptimised, queue=unoptimised.queue, wait_for=[filled])
         gate.set_status(cl.command_execution_status.COMPLETE)
-        assert_transforms(got.get(), wanted, 64)
+        assert_transforms(got.get(), expected, 64)
 
 
 def test_plans(unoptimised: Engine) -> None:
@@ -433,9 +433,9 @@ def test_plans(unoptimised: Engine) -> None:
         pg.plan(pg.fft.fft, x, norm="ortho", engine=unoptimised),
         pg.plan("fft", x, norm="ortho", engine=unoptimised),
     ):
-        for given in (x, other, x):
+        for operand in (x, other, x):
             np.testing.assert_array_equal(
-                plan(given), pg.fft.fft(given, norm="ortho", engine=unoptimised)
+                plan(operand), pg.fft.fft(operand, norm="ortho", engine=unoptimised)
             )
         with pytest.raises(ArgumentError, match="the plan is for"):
             plan(x[:3])
@@ -456,16 +456,16 @@ def test_plans(unoptimised: Engine) -> None:
 def test_tables_are_forgotten_before_they_fill_the_device(
     unoptimised: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = 3000
-    monkeypatch.setattr(Engine, "_max_table_bytes", property(lambda engine: most))
+    limit = 3000
+    monkeypatch.setattr(Engine, "_max_table_bytes", property(lambda engine: limit))
     for n in (96, 100, 112, 120, 96, 100):
         x = numbers((17, n), np.complex64)
         for _ in range(2):  # of the second the plan is remembered
             assert_transforms(pg.fft.fft(x, engine=unoptimised), np.fft.fft(x.astype(complex)), n)
         plans = list(unoptimised._plans.values())
-        kept = sum(getattr(plan, "kept_bytes", 0) for plan in plans)
-        assert 0 < kept == unoptimised._table_bytes
-        assert kept <= most or len([plan for plan in plans if plan.kept_bytes]) == 1
+        workspace_bytes = sum(getattr(plan, "kept_bytes", 0) for plan in plans)
+        assert 0 < workspace_bytes == unoptimised._table_bytes
+        assert workspace_bytes <= limit or len([plan for plan in plans if plan.kept_bytes]) == 1
         assert len(unoptimised.state().known) <= len(plans)
 
 

@@ -43,8 +43,8 @@ def _groups(engine: Engine) -> None:
 def bound(dtype: Any, n: int, chirp: bool = False) -> float:
     """The largest relative error in the 2-norm."""
     single = np.dtype(dtype) in (np.float32, np.complex64)
-    most = (2e-6, 5e-7) if single else (5e-15, 5e-16)
-    return (1 + chirp) * (most[0] + most[1] * np.log10(n))
+    limit = (2e-6, 5e-7) if single else (5e-15, 5e-16)
+    return (1 + chirp) * (limit[0] + limit[1] * np.log10(n))
 
 
 def error(got: Array, wanted: Array) -> float:
@@ -93,10 +93,14 @@ def test_complex(
     small: Small,
 ) -> None:  # fmt: skip
     needs(engine, dtype)
-    own = small.on(monkeypatch, engine)
+    small_engine = small.on(monkeypatch, engine)
     x = numbers((count, n) if axis else (n, count), dtype)
-    assert error(fft(x, axis=axis, engine=own), np.fft.fft(x, axis=axis)) <= bound(dtype, n)
-    assert error(ifft(x, axis=axis, engine=own), np.fft.ifft(x, axis=axis)) <= bound(dtype, n)
+    assert error(fft(x, axis=axis, engine=small_engine), np.fft.fft(x, axis=axis)) <= bound(
+        dtype, n
+    )
+    assert error(ifft(x, axis=axis, engine=small_engine), np.fft.ifft(x, axis=axis)) <= bound(
+        dtype, n
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,13 +122,13 @@ def test_real(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
 ) -> None:
     needs(engine, dtype)
-    own = small.on(monkeypatch, engine)
+    small_engine = small.on(monkeypatch, engine)
     x = numbers((5, n) if axis else (n, 5), dtype)
     half = np.fft.rfft(x.astype(np.float64), axis=axis)
-    most = bound(dtype, n, not is_smooth(n))
-    assert error(rfft(x, axis=axis, engine=own), half) <= most
+    limit = bound(dtype, n, not is_smooth(n))
+    assert error(rfft(x, axis=axis, engine=small_engine), half) <= limit
     half = half.astype(C64 if dtype == F32 else C128)
-    assert error(irfft(half, n, axis, engine=own), x) <= most
+    assert error(irfft(half, n, axis, engine=small_engine), x) <= limit
 
 
 @pytest.mark.parametrize(
@@ -145,11 +149,11 @@ def test_several_passes_and_chirps(
 ) -> None:
     """Lines longer than a pass, lengths with other primes, and both."""
     needs(engine, dtype)
-    own = Small(most=most).on(monkeypatch, engine)
+    small_engine = Small(most=most).on(monkeypatch, engine)
     x = numbers((3, n), dtype)
     chirp = not is_smooth(n)
-    assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n, chirp)
-    assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n, chirp)
+    assert error(fft(x, engine=small_engine), np.fft.fft(x)) <= bound(dtype, n, chirp)
+    assert error(ifft(x, engine=small_engine), np.fft.ifft(x)) <= bound(dtype, n, chirp)
 
 
 def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,13 +174,13 @@ def test_three_passes_of_real_lines(
 ) -> None:
     """Of even and odd factors; half of the rows lies between them."""
     needs(engine, dtype)
-    own = small.on(monkeypatch, engine)
+    small_engine = small.on(monkeypatch, engine)
     in_three_passes(monkeypatch)
     x = numbers((5, n) if axis else (n, 5), dtype)
     half = np.fft.rfft(x.astype(np.float64), axis=axis)
-    assert error(rfft(x, axis=axis, engine=own), half) <= bound(dtype, n)
+    assert error(rfft(x, axis=axis, engine=small_engine), half) <= bound(dtype, n)
     half = half.astype(C64 if dtype == F32 else C128)
-    assert error(irfft(half, n, axis, engine=own), x) <= bound(dtype, n)
+    assert error(irfft(half, n, axis, engine=small_engine), x) <= bound(dtype, n)
 
 
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
@@ -186,11 +190,11 @@ def test_some_of_the_results_of_three_passes(
 ) -> None:
     """Of a convolution by transforms of 320 to 512 numbers: from the first on, or in the middle."""
     needs(engine, dtype)
-    own = Small(most=8).on(monkeypatch, engine)
+    small_engine = Small(most=8).on(monkeypatch, engine)
     in_three_passes(monkeypatch)
     x, h = numbers(300, dtype), numbers(210, dtype, 1)
-    wanted = np.convolve(x.astype(C128), h.astype(C128), mode)
-    assert error(fftconvolve(x, h, mode, engine=own), wanted) <= 4 * bound(dtype, 512)
+    expected = np.convolve(x.astype(C128), h.astype(C128), mode)
+    assert error(fftconvolve(x, h, mode, engine=small_engine), expected) <= 4 * bound(dtype, 512)
 
 
 @pytest.mark.parametrize(
@@ -209,17 +213,19 @@ def test_every_way_is_right(
     """Also those that are not estimated to be the fastest."""
     monkeypatch.setattr(decompositions_of_lines, "_MIN_FACTOR", 2)
     monkeypatch.setattr(policies, "_MIN_SPLIT_LENGTH", 16)
-    own = small.on(monkeypatch, engine)
+    small_engine = small.on(monkeypatch, engine)
     x = numbers((5, n) if axis else (n, 5), dtype)
-    kind, wanted = ("c2c", np.fft.fft) if dtype == C64 else ("r2c", np.fft.rfft)
-    every = variants(problem(kind, x.shape, np.dtype(dtype), (), axis), own.target, own.table)
+    kind, expected = ("c2c", np.fft.fft) if dtype == C64 else ("r2c", np.fft.rfft)
+    every = variants(
+        problem(kind, x.shape, np.dtype(dtype), (), axis), small_engine.target, small_engine.table
+    )
     assert len(every) > 1
-    half = wanted(x, axis=axis)
+    half = expected(x, axis=axis)
     for item in every:
-        result = cla.empty(own.queue, half.shape, C64)
-        state = own.state()
-        buffers = cla.to_device(own.queue, x).base_data, result.base_data
-        item.bind(own).enqueue(state, buffers, (0, 0), (1.0,))
+        result = cla.empty(small_engine.queue, half.shape, C64)
+        state = small_engine.state()
+        buffers = cla.to_device(small_engine.queue, x).base_data, result.base_data
+        item.bind(small_engine).enqueue(state, buffers, (0, 0), (1.0,))
         assert error(result.get(), half) <= bound(dtype, n, True), item.name
 
 
@@ -227,15 +233,15 @@ def test_every_way_is_right(
 @pytest.mark.parametrize("n", [12, 17])
 def test_scales(engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, norm: str) -> None:
     """A scale of 1 is left out of the text; any other is not."""
-    own = Small().on(monkeypatch, engine)
+    small_engine = Small().on(monkeypatch, engine)
     x, y = numbers((3, n), C64), numbers((3, n), F32)
     half = np.fft.rfft(y).astype(C64)
     for got, want in (
-        (fft(x, norm=norm, engine=own), np.fft.fft(x, norm=norm)),
-        (ifft(x, norm=norm, engine=own), np.fft.ifft(x, norm=norm)),
-        (rfft(y, norm=norm, engine=own), np.fft.rfft(y, norm=norm)),
-        (irfft(half, n, norm=norm, engine=own), np.fft.irfft(half, n, norm=norm)),
-        (fftn(x, norm=norm, engine=own), np.fft.fftn(x, norm=norm)),
+        (fft(x, norm=norm, engine=small_engine), np.fft.fft(x, norm=norm)),
+        (ifft(x, norm=norm, engine=small_engine), np.fft.ifft(x, norm=norm)),
+        (rfft(y, norm=norm, engine=small_engine), np.fft.rfft(y, norm=norm)),
+        (irfft(half, n, norm=norm, engine=small_engine), np.fft.irfft(half, n, norm=norm)),
+        (fftn(x, norm=norm, engine=small_engine), np.fft.fftn(x, norm=norm)),
     ):
         assert error(got, want) <= bound(C64, n, not is_smooth(n))
 
@@ -245,10 +251,12 @@ def test_scales_of_cosine_transforms(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: int
 ) -> None:
     """There and back, by the definition's scale: of one axis, and of two of which one has it."""
-    own = Small().on(monkeypatch, engine)
+    small_engine = Small().on(monkeypatch, engine)
     x = numbers((4, 9), F32)
     for axes in ((1,), (0, 1)):
-        back = idctn(dctn(x, kind, axes=axes, engine=own), kind, axes=axes, engine=own)
+        back = idctn(
+            dctn(x, kind, axes=axes, engine=small_engine), kind, axes=axes, engine=small_engine
+        )
         assert error(back, x) <= 2 * bound(F32, 36, chirp=True)
 
 
@@ -262,7 +270,7 @@ def test_a_plan_without_a_scale_takes_none(engine: Engine) -> None:
 
 def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strides of any sign, offsets, four axes; nothing beside the view is written; bits repeat."""
-    own = Small(beside=2).on(monkeypatch, engine)
+    small_engine = Small(beside=2).on(monkeypatch, engine)
     host = np.full((3, 12, 6, 13), CANARY, C64)
     view = (slice(None), slice(1, 12, 3), slice(None, None, 2), slice(10, 2, -2))
     host[view] = numbers((3, 4, 3, 4), C64)
@@ -270,7 +278,7 @@ def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
         seen = []
         for _ in range(2):
             memory = cla.to_device(engine.queue, host)
-            got = fft(memory[view], axis=axis, overwrite_x=True, engine=own)
+            got = fft(memory[view], axis=axis, overwrite_x=True, engine=small_engine)
             assert got.base_data is memory.base_data
             seen.append(memory.get())
         np.testing.assert_array_equal(*seen)
@@ -280,13 +288,15 @@ def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_padding_and_axes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Small().on(monkeypatch, engine)
+    small_engine = Small().on(monkeypatch, engine)
     x = numbers((4, 5, 6), F32)
     for s in ((8, 3, 6), (2, 8, 4)):
-        assert error(fftn(x, s, engine=own), np.fft.fftn(x, s, (0, 1, 2))) <= bound(C64, 64)
-    half = rfftn(x, (8, 5, 8), engine=own)
+        assert error(fftn(x, s, engine=small_engine), np.fft.fftn(x, s, (0, 1, 2))) <= bound(
+            C64, 64
+        )
+    half = rfftn(x, (8, 5, 8), engine=small_engine)
     assert error(half, np.fft.rfftn(x, (8, 5, 8), (0, 1, 2))) <= bound(C64, 64)
-    back = irfftn(half, (8, 5, 8), engine=own)
+    back = irfftn(half, (8, 5, 8), engine=small_engine)
     assert error(back[:4, :5, :6], x) <= bound(C64, 64)
     assert np.all(np.abs(back[4:]) < 1e-6)
 
@@ -296,38 +306,45 @@ def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(grouping, "_fused_shapes", lambda *_: None)
     monkeypatch.setattr(joined, "_BYTES_AHEAD", 256)
     monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
-    own = Small(group=64).on(monkeypatch, engine)
-    own.target = replace(own.target, forward_progress=True, shared_cache=1 << 26)
+    small_engine = Small(group=64).on(monkeypatch, engine)
+    small_engine.target = replace(small_engine.target, forward_progress=True, shared_cache=1 << 26)
     plane = problem("c2c", (9, 16, 16), np.dtype(C64))
-    assert "two axes" in best_of(variants(plane, own.target, own.table), own.target).path
+    assert (
+        "two axes"
+        in best_of(
+            variants(plane, small_engine.target, small_engine.table), small_engine.target
+        ).path
+    )
     x = numbers((2, 9, 16, 16), C64)
     for axes in ((1, 2, 3), (2, 3)):
-        seen = [fftn(x, axes=axes, engine=own) for _ in range(2)]
+        seen = [fftn(x, axes=axes, engine=small_engine) for _ in range(2)]
         np.testing.assert_array_equal(*seen)
         assert error(seen[0], np.fft.fftn(x, axes=axes)) <= bound(C64, 16**3)
         memory = cla.to_device(engine.queue, x)
-        got = fftn(memory, axes=axes, overwrite_x=True, engine=own).get()
+        got = fftn(memory, axes=axes, overwrite_x=True, engine=small_engine).get()
         np.testing.assert_array_equal(got, seen[0])
     y = numbers((9, 16, 64), F32)
-    half = rfftn(y, engine=own)
+    half = rfftn(y, engine=small_engine)
     assert error(half, np.fft.rfftn(y)) <= bound(C64, 16**3)
-    assert error(irfftn(half, y.shape, engine=own), y) <= bound(C64, 16**3)
+    assert error(irfftn(half, y.shape, engine=small_engine), y) <= bound(C64, 16**3)
 
 
 def test_planes_of_one_group(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both axes by the same group, whose work-items differ in number from one to the other."""
     monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
-    own = Small().on(monkeypatch, engine)
+    small_engine = Small().on(monkeypatch, engine)
     for shape in ((32, 8), (3, 4, 16)):
         plane = problem("c2c", shape[-2:], np.dtype(C64), shape[:-2])
-        chosen = best_of(variants(plane, own.target, own.table), own.target)
+        chosen = best_of(
+            variants(plane, small_engine.target, small_engine.table), small_engine.target
+        )
         assert (chosen.path, chosen.launches) == ("two axes at once", 1)
         x = numbers(shape, C64)
-        wanted = np.fft.fftn(x, axes=(-2, -1))
-        assert error(fftn(x, axes=(-2, -1), engine=own), wanted) <= bound(C64, 200)
+        expected = np.fft.fftn(x, axes=(-2, -1))
+        assert error(fftn(x, axes=(-2, -1), engine=small_engine), expected) <= bound(C64, 200)
         memory = cla.to_device(engine.queue, x)
-        got = fftn(memory, axes=(-2, -1), overwrite_x=True, engine=own).get()
-        assert error(got, wanted) <= bound(C64, 200)
+        got = fftn(memory, axes=(-2, -1), overwrite_x=True, engine=small_engine).get()
+        assert error(got, expected) <= bound(C64, 200)
 
 
 @pytest.mark.parametrize(("n", "dtype"), [(48, F32), (6, F64), (1000, F32), (512, F32)])
@@ -337,10 +354,10 @@ def test_real_lines_that_begin_anywhere(
     """Lines of even length are read in pairs where these are aligned."""
     needs(engine, dtype)
     monkeypatch.setattr(grouping, "_PACKED_LENGTH", 2)
-    own = Small().on(monkeypatch, engine)
+    small_engine = Small().on(monkeypatch, engine)
     host = numbers((5, n + 1), dtype)
     memory = cla.to_device(engine.queue, host)[:, 1:]
-    got = rfft(memory, engine=own).get()
+    got = rfft(memory, engine=small_engine).get()
     assert error(got, np.fft.rfft(host[:, 1:].astype(np.float64))) <= bound(dtype, n)
 
 
@@ -359,19 +376,19 @@ def test_primes_with_butterflies(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, dtype: Any, small: Small
 ) -> None:
     needs(engine, dtype)
-    own = small.on(monkeypatch, engine)
+    small_engine = small.on(monkeypatch, engine)
     x = numbers((3, n), dtype)
-    assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n)
-    assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n)
+    assert error(fft(x, engine=small_engine), np.fft.fft(x)) <= bound(dtype, n)
+    assert error(ifft(x, engine=small_engine), np.fft.ifft(x)) <= bound(dtype, n)
 
 
 @pytest.mark.tiny
 def test_tiny_groups(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass in place, and two with real numbers: every barrier and every guard."""
-    own = Small(group=16, most=8).on(monkeypatch, engine)
+    small_engine = Small(group=16, most=8).on(monkeypatch, engine)
     x = numbers((2, 8), F32)
-    assert error(rfft(x, 30, engine=own), np.fft.rfft(x, 30)) <= bound(F32, 30)
-    own = Small(group=16).on(monkeypatch, engine)
+    assert error(rfft(x, 30, engine=small_engine), np.fft.rfft(x, 30)) <= bound(F32, 30)
+    small_engine = Small(group=16).on(monkeypatch, engine)
     y = numbers((32, 3), C64)
-    got = fft(cla.to_device(engine.queue, y), axis=0, overwrite_x=True, engine=own)
+    got = fft(cla.to_device(engine.queue, y), axis=0, overwrite_x=True, engine=small_engine)
     assert error(got.get(), np.fft.fft(y, axis=0)) <= bound(C64, 32)

@@ -87,16 +87,16 @@ def factorise(engine: Engine, problem: Problem) -> tuple[Array, Array]:
     factor = np.full(device.size, CANARY, problem.values.dtype)
     report = np.full(2, -7, np.int64)
     arena = np.full(device.arena_bytes // factor.itemsize, CANARY, factor.dtype)
-    told = np.full(device.pivot_status_bytes // 8, -7, np.int64)
+    status = np.full(device.pivot_status_bytes // 8, -7, np.int64)
     _, factor, report, *_ = enqueue(
-        engine, [*steps, last_step(device)], problem.values, factor, report, arena, told
+        engine, [*steps, last_step(device)], problem.values, factor, report, arena, status
     )
-    result, taken = lower(device, factor)
-    above = np.zeros_like(taken)
+    result, selected = lower(device, factor)
+    above = np.zeros_like(selected)
     for s in range(len(problem.fronts)):
         i, j = np.triu_indices(int(problem.fronts.columns[s]), 1)
         above[device.panel[s] + i * device.leading[s] + j] = True
-    assert np.all(factor[~taken & ~above] == CANARY)
+    assert np.all(factor[~selected & ~above] == CANARY)
     return result, report
 
 
@@ -109,8 +109,8 @@ def test_factor(waiting: Engine, problem: Problem) -> None:
     result, report = factorise(waiting, problem)
     check(result, problem.dense)
     assert report[0] == -1
-    again, _ = factorise(waiting, problem)
-    np.testing.assert_array_equal(result, again)
+    repeated, _ = factorise(waiting, problem)
+    np.testing.assert_array_equal(result, repeated)
 
 
 def test_complex_factor(waiting: Engine) -> None:
@@ -133,9 +133,9 @@ def test_large_fronts_have_plans_of_their_own(
 def test_the_first_bad_pivot_is_reported(waiting: Engine, problem: Problem, front: int) -> None:
     fronts = problem.fronts
     values, columns = problem.values.copy(), [int(fronts.first[front]), int(fronts.first[12])]
-    for s, own in ((front, 0), (12, 0)):
+    for s, column in ((front, 0), (12, 0)):
         entries = range(fronts.entry_start[s], fronts.entry_start[s + 1])
-        at = next(k for k in entries if fronts.entry_row[k] == fronts.entry_column[k] == own)
+        at = next(k for k in entries if fronts.entry_row[k] == fronts.entry_column[k] == column)
         values[fronts.entry_source[at]] = -1e6
     _, report = factorise(waiting, Problem(fronts, values, problem.dense))
     assert report[0] == columns[0]
@@ -157,5 +157,5 @@ def test_substitution(waiting: Engine, problem: Problem, count: int) -> None:
         _, x = enqueue(waiting, steps, factor, b)
         error = np.abs(wider(whole) @ wider(x) - wider(b))
         assert np.all(error <= solve_bound(whole, x))
-        _, again = enqueue(waiting, steps, factor, b)
-        np.testing.assert_array_equal(x, again)
+        _, repeated = enqueue(waiting, steps, factor, b)
+        np.testing.assert_array_equal(x, repeated)

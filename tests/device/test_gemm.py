@@ -289,8 +289,8 @@ def test_epilogue_of_several_arrays(engine: Engine) -> None:
 
 def test_complex_scale(engine: Engine) -> None:
     a, b, scale = random((9, 70), np.complex64), random((70, 20), np.complex64), random((20,))
-    turned = scale.astype(np.complex64) * 1j
-    for factor in (scale, turned):
+    rotated = scale.astype(np.complex64) * 1j
+    for factor in (scale, rotated):
         got = gemm(a, b, epilogue=Epilogue().scale(factor), engine=engine)
         np.testing.assert_allclose(got, (a @ b) * factor, rtol=1e-4, atol=1e-4)
 
@@ -474,13 +474,13 @@ def test_out_of_order_queue(engine: Engine) -> None:
 
 def test_eight_threads(engine: Engine) -> None:
     cases = [(random((m, 40)), random((40, 30))) for m in (20, 33)]
-    wanted = [gemm(a, b, engine=engine) for a, b in cases]
+    expected = [gemm(a, b, engine=engine) for a, b in cases]
     wrong: list[int] = []
 
     def work(seed: int) -> None:
         for i in range(50):
             a, b = cases[(seed + i) % 2]
-            if gemm(a, b, engine=engine).tobytes() != wanted[(seed + i) % 2].tobytes():
+            if gemm(a, b, engine=engine).tobytes() != expected[(seed + i) % 2].tobytes():
                 wrong.append(seed)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]

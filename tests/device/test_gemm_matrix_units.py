@@ -279,9 +279,9 @@ def problem(dtype: Any) -> GemmProblem:
 
 
 def test_products_take_the_path(units: Engine) -> None:
-    taken = [dtype for dtype in DTYPES if format_of(problem(dtype), units.target)]
-    assert taken
-    for dtype in taken:
+    selected = [dtype for dtype in DTYPES if format_of(problem(dtype), units.target)]
+    assert selected
+    for dtype in selected:
         assert isinstance(make_plan(units, problem(dtype)), MatrixPlan)
 
 

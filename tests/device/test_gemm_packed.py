@@ -60,8 +60,8 @@ def laid_out(x: Array, layout: str) -> Array:
     if layout == "F":
         return np.swapaxes(np.ascontiguousarray(np.swapaxes(x, -1, -2)), -1, -2)
     if layout == "strided":
-        room = np.zeros((*x.shape[:-2], 2 * x.shape[-2] + 1, 3 * x.shape[-1] + 2), x.dtype)
-        view = room[..., 1::2, 2::3]
+        buffer = np.zeros((*x.shape[:-2], 2 * x.shape[-2] + 1, 3 * x.shape[-1] + 2), x.dtype)
+        view = buffer[..., 1::2, 2::3]
         view[...] = x
         return view
     if layout == "reversed":
@@ -133,10 +133,10 @@ def run_and_check(
 ) -> PackedPlan:
     """Multiply into the middle of a larger array; its margin must stay as it was."""
     shape = np.matmul(np.empty(a.shape, np.int8), np.empty(b.shape, np.int8)).shape
-    room = np.full((*shape[:-2], shape[-2] + 2, shape[-1] + 2), CANARY, dtype)
+    buffer = np.full((*shape[:-2], shape[-2] + 2, shape[-1] + 2), CANARY, dtype)
     if layout == "F":
-        room = laid_out(room, "F")
-    inside = room[..., 1:-1, 1:-1]
+        buffer = laid_out(buffer, "F")
+    inside = buffer[..., 1:-1, 1:-1]
     rng = np.random.default_rng(7)
     before = values(rng, shape, dtype) if beta else None
     inside[...] = np.nan if before is None and np.dtype(dtype).kind not in "iu" else 0
@@ -145,7 +145,7 @@ def run_and_check(
     gemm = product(engine, a, b, inside, alpha, beta)
     check(inside, a, b, alpha, beta, before)
     inside[...] = CANARY
-    assert np.all(room == np.array(CANARY, dtype))
+    assert np.all(buffer == np.array(CANARY, dtype))
     return gemm
 
 
@@ -350,12 +350,12 @@ def test_small_products_side_by_side(
                 a = np.broadcast_to(a[:1], a.shape)
             if turn == 2:
                 b = b[0]
-            room = np.full((count, 2 * m + 1, 3 * n + 2), CANARY, dtype)
-            into = room[:, 1::2, 2::3]
+            buffer = np.full((count, 2 * m + 1, 3 * n + 2), CANARY, dtype)
+            into = buffer[:, 1::2, 2::3]
             matmul(a, b, out=into, engine=engine)
             check(into, a, b)
             into[...] = CANARY
-            assert (room == CANARY).all()
+            assert (buffer == CANARY).all()
             c = laid_out(values(rng, (count, m, n), dtype), layouts[(turn + 2) % 4])
             before = c.copy()
             if np.dtype(dtype).kind == "f":

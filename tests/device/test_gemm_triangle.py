@@ -70,21 +70,21 @@ def check(
         c = np.where(untouched, c, np.nan).astype(dtype)
     if by_columns:
         c = np.ascontiguousarray(np.swapaxes(c, -1, -2))
-    own = np.swapaxes(c, -1, -2) if by_columns else c
+    local = np.swapaxes(c, -1, -2) if by_columns else c
     expected = 1.5 * (wider(a) @ wider(b))
     if beta:
-        expected = expected + beta * wider(own)
+        expected = expected + beta * wider(local)
     sums = np.float32 if np.dtype(dtype).itemsize == 2 else dtype
-    bound = product_bound(a, b, sums, 1.5, beta, own)
+    bound = product_bound(a, b, sums, 1.5, beta, local)
     ways = sample_of_kinds(variants(problem, engine.target, engine.table))
     if not engine.target.is_cpu:  # whose ways are many, and take long to emulate on a CPU
-        ways = list({way.path: way for way in ways}.values())
-    for way in ways:
-        if way.works is not None and not way.works(engine):
+        ways = list({variant.path: variant for variant in ways}.values())
+    for variant in ways:
+        if variant.works is not None and not variant.works(engine):
             continue
-        got = enqueued(engine, way.bind(engine), *stored, c, (1.5, beta))
+        got = enqueued(engine, variant.bind(engine), *stored, c, (1.5, beta))
         got = np.swapaxes(got, -1, -2) if by_columns else got
-        assert got[..., untouched].tobytes() == own[..., untouched].tobytes(), way.name
+        assert got[..., untouched].tobytes() == local[..., untouched].tobytes(), variant.name
         computed = ~untouched
         assert_within(got[..., computed], expected[..., computed], bound[..., computed])
 

@@ -156,8 +156,8 @@ def test_zero_factors_read_nothing(engine: Engine) -> None:
     bad_a, bad_x = np.full_like(a, np.nan), np.full_like(x, np.inf)
     check(gemv(a, x, beta=0, y=np.full(9, np.nan, np.float32), engine=engine), a, x)
     y = random((9,), seed=2)
-    kept = gemv(bad_a, bad_x, alpha=0, beta=2, y=y.copy(), engine=engine)
-    np.testing.assert_array_equal(kept, 2 * y)
+    original = gemv(bad_a, bad_x, alpha=0, beta=2, y=y.copy(), engine=engine)
+    np.testing.assert_array_equal(original, 2 * y)
     nan_y = np.full(9, np.nan, np.float32)
     np.testing.assert_array_equal(gemv(bad_a, bad_x, alpha=0, y=nan_y, engine=engine), 0)
 
@@ -347,9 +347,9 @@ def test_policies(engine: Engine, dtype: str) -> None:
     paths = {text.name for text in texts}
     table = TuningTable([])
     for sizes, trans in (((1 << 20, 16), "N"), ((4, 1 << 20), "N"), ((4096, 4096), "T")):
-        told = explain("gemv", sizes, np.dtype(dtype), engine.target, table, trans=trans)
-        assert told.kernels[0] in paths
-        assert told.why
+        explained = explain("gemv", sizes, np.dtype(dtype), engine.target, table, trans=trans)
+        assert explained.kernels[0] in paths
+        assert explained.why
 
 
 @pytest.mark.path

@@ -37,14 +37,14 @@ def test_integers_of_every_type(engine: Engine) -> None:
     spec = Specialization("test/integers", text, engine.target.options, kernels={"noted": _NOTED})
     kinds = [SCALARS[name.split("_")[0]] for name in _NAMES]
     values = [int(np.iinfo(kind).max) - k for k, kind in enumerate(kinds)]
-    least = [int(np.iinfo(kind).min) + k for k, kind in enumerate(kinds)]
+    lowest = [int(np.iinfo(kind).min) + k for k, kind in enumerate(kinds)]
     changing = ["long_1", "uchar_9", "char_8"]
     constants = {n: v for n, v in zip(_NAMES, values, strict=True) if n not in changing}
     assert set(changing) < set(_NAMES)
     launch = engine.programs.launch(spec, "noted", constants, ["x"], changing, (1,), (1,))
     x = cla.zeros(engine.queue, len(_NAMES), np.int64)
     places = [_NAMES.index(name) for name in changing]
-    for given in (values, least, least, values):
-        launch(engine.state(), (x.base_data,), tuple(given[place] for place in places))
-        wanted = [given[k] if k in places else value for k, value in enumerate(values)]
-        assert x.get().view(np.uint64).tolist() == [value % 2**64 for value in wanted]
+    for operand in (values, lowest, lowest, values):
+        launch(engine.state(), (x.base_data,), tuple(operand[place] for place in places))
+        expected = [operand[k] if k in places else value for k, value in enumerate(values)]
+        assert x.get().view(np.uint64).tolist() == [value % 2**64 for value in expected]

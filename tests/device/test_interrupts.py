@@ -114,12 +114,12 @@ def test_device_arrays(engine: Engine) -> None:
     """An interrupted call on device arrays leaves the other arrays of the pool as they are."""
     x, ones = cla.to_device(engine.queue, X), cla.to_device(engine.queue, ONES)
     call, want = (lambda: pg.matmul(x, ones)), X @ ONES
-    kept = [call() for _ in range(3)]
+    retained = [call() for _ in range(3)]
     rng = np.random.default_rng(3)
     with handler(stop):
         for _ in range(250):
             interrupted(call, 10 ** rng.uniform(-5.3, -3))
-    for result in (*kept, call()):
+    for result in (*retained, call()):
         np.testing.assert_array_equal(result.get(), want)
 
 

@@ -83,8 +83,8 @@ def test_device_arrays_that_repeat_their_memory(optimised: Engine) -> None:
         np.arange(1 << 20) % 3
     )
     np.testing.assert_array_equal(pg.sum(x, axis=1, engine=optimised).get(), np.full(rows, row))
-    turned = broadcast(optimised, (1 << 20, rows), (1, 0))
-    assert pg.sum(turned, engine=optimised).get() == rows * row
+    transposed = broadcast(optimised, (1 << 20, rows), (1, 0))
+    assert pg.sum(transposed, engine=optimised).get() == rows * row
 
 
 @pytest.mark.large

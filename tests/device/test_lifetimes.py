@@ -43,11 +43,11 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="L
 def test_what_is_kept_for_a_queue_goes_with_it(engine: Engine) -> None:
     gc.disable()  # it goes at once, not when Python looks for cycles
     try:
-        queue, kept = cl.CommandQueue(engine.context, engine.device), set()
+        queue, retained = cl.CommandQueue(engine.context, engine.device), set()
         for _ in range(3):
             assert pg.sum(cla.to_device(queue, np.ones(10, np.float32))).get() == 10
-            kept.add(weakref.ref(registry.known_state(queue)))  # type: ignore[arg-type]
-        (state,) = kept
+            retained.add(weakref.ref(registry.known_state(queue)))  # type: ignore[arg-type]
+        (state,) = retained
         assert isinstance(state(), QueueState)
         del queue
         assert state() is None
@@ -78,11 +78,11 @@ def test_arrays_of_another_queue_outlive_both_queues(engine: Engine) -> None:
     x = pg.matmul(cla.to_device(theirs, np.ones((64, 64), np.float32)), np.ones((64, 64), "f4"))
     gate = cl.UserEvent(engine.context)
     result = pg.sum(x, queue=ours, wait_for=[gate])
-    again = pg.sum(np.ones(3), queue=theirs)
+    repeated = pg.sum(np.ones(3), queue=theirs)
     fills = [cla.to_device(theirs, np.full((64, 64), 7, np.float32)) for _ in range(4)]
     del x, theirs, ours
     gate.set_status(cl.command_execution_status.COMPLETE)
-    assert (result.get(), again, len(fills)) == (64**3, 3, 4)
+    assert (result.get(), repeated, len(fills)) == (64**3, 3, 4)
 
 
 @needs_proc
@@ -175,11 +175,11 @@ def test_many_engines(engine: Engine) -> None:
                 context = cl.Context([engine.device])  # Intel's queues do not keep theirs
                 queue = cl.CommandQueue(context)
                 assert pg.sum(cla.to_device(queue, x)).get() == 100
-            own = Engine(engine.device)
-            assert pg.sum(x, engine=own) == 100
-            assert pg.sum(cla.to_device(own.queue, x), engine=own).get() == 100
+            new_engine = Engine(engine.device)
+            assert pg.sum(x, engine=new_engine) == 100
+            assert pg.sum(cla.to_device(new_engine.queue, x), engine=new_engine).get() == 100
             if turn % 2:
-                own.close()
+                new_engine.close()
 
     use(10)
     before, count = resident(), alive(Engine)
@@ -190,20 +190,23 @@ def test_many_engines(engine: Engine) -> None:
 
 def test_a_closed_engine(engine: Engine) -> None:
     x = np.ones((5, 5), np.float32)
-    with Engine(engine.device) as own:
-        on_device = cla.to_device(own.queue, x)
-        plan = pg.plan("gemm", x, x, engine=own)
+    with Engine(engine.device) as new_engine:
+        on_device = cla.to_device(new_engine.queue, x)
+        plan = pg.plan("gemm", x, x, engine=new_engine)
         for _ in range(2):
-            assert pg.sum(x, engine=own) == pg.sum(on_device, engine=own).get() == 25
-        kept = pg.sum(on_device, engine=own)
-    assert own.is_closed
-    own.close()
-    for call in (lambda: pg.sum(x, engine=own), lambda: pg.sum(on_device, engine=own)):
+            assert pg.sum(x, engine=new_engine) == pg.sum(on_device, engine=new_engine).get() == 25
+        retained = pg.sum(on_device, engine=new_engine)
+    assert new_engine.is_closed
+    new_engine.close()
+    for call in (
+        lambda: pg.sum(x, engine=new_engine),
+        lambda: pg.sum(on_device, engine=new_engine),
+    ):
         with pytest.raises(ArgumentError, match="engine is closed; open another"):
             call()
     with pytest.raises(ArgumentError, match="the plan's engine is closed"):
         plan(x, x)
-    assert kept.get() == 25
+    assert retained.get() == 25
     assert pg.sum(on_device).get() == 25  # its queue serves calls that name no engine
 
 
@@ -296,8 +299,8 @@ for _ in range(2):
 """
     done = run(SCRIPT + use + FORKS + "\nassert pg.sum(x) == 16\n")
     assert done.returncode == 0, done.stderr
-    for way in ("multiprocessing", "futures", "os.fork"):
-        assert f"{way} 23 of 23" in done.stdout
+    for method in ("multiprocessing", "futures", "os.fork"):
+        assert f"{method} 23 of 23" in done.stdout
 
 
 @needs_fork

@@ -71,9 +71,9 @@ def factor(engine: Engine, a: Any, lower: bool, where: str) -> Any:
         result = cholesky(a, lower=lower, overwrite_a=overwrite, engine=engine)
         assert (result is a) == overwrite
         return result
-    given = on_device(engine, a, rim=3)
-    result = cholesky(given, lower=lower, overwrite_a=overwrite, engine=engine)
-    assert (result is given) == overwrite
+    operand = on_device(engine, a, rim=3)
+    result = cholesky(operand, lower=lower, overwrite_a=overwrite, engine=engine)
+    assert (result is operand) == overwrite
     return from_device(result)
 
 
@@ -107,18 +107,18 @@ def test_factors(
 ) -> None:
     needs(fast, dtype)
     a = definite(n, dtype, 100.0, batch, seed=n)
-    given = laid(other_nan(a, lower), layout)
-    before = given.copy()
-    got = factor(fast, given, lower, where)
+    operand = laid(other_nan(a, lower), layout)
+    before = operand.copy()
+    got = factor(fast, operand, lower, where)
     assert_factor(a, got, lower)
     if "over" not in where:
-        np.testing.assert_array_equal(given, before)
+        np.testing.assert_array_equal(operand, before)
         assert np.all(triangle(got, lower) == got)
     else:
         strict = ~np.tri(n, dtype=bool) if lower else np.tri(n, k=-1, dtype=bool)
         assert np.all(np.isnan(got[..., strict]))
     if layout == "stepped" and where == "host over a":
-        memory = given.base
+        memory = operand.base
         memory[..., 1 : 2 * n + 1 : 2, 2::3] = CANARY
         assert np.all(memory == CANARY)
 
@@ -206,12 +206,12 @@ def test_all_by_halves(halved: Engine, dtype: Any) -> None:
             got = cholesky(other_nan(a, lower), lower=lower, engine=halved)
             assert_factor(a, got, lower)
             t = triangle(got, lower)
-            given = other_nan(t, lower)
-            x = solve_triangular(given, b, lower=lower, engine=halved)
+            operand = other_nan(t, lower)
+            x = solve_triangular(operand, b, lower=lower, engine=halved)
             assert_solution(t, x, b)
-            x = solve_triangular(given, adjoint(b), "C", lower, side="right", engine=halved)
+            x = solve_triangular(operand, adjoint(b), "C", lower, side="right", engine=halved)
             assert_solution(t.conj(), np.swapaxes(x, -2, -1), b.conj())
-            x = inv_triangular(given, lower, engine=halved)
+            x = inv_triangular(operand, lower, engine=halved)
             assert np.all(triangle(x, lower) == x)
             off = (double(t[1]) @ double(x[1]) - np.eye(n)).astype(dtype)
             assert ratio(off, t[1], x[1]) < 30
@@ -277,8 +277,8 @@ def test_batches_of_triangles_broadcast(fast: Engine) -> None:
     n = 7
     a = numbers((3, 1, n, n), "float32") + 4 * np.eye(n, dtype="float32")
     b = numbers((2, n, 4), "float32")
-    for given in ((a, b), (pg.asarray(a, engine=fast), b), (a, pg.asarray(b, engine=fast))):
-        x = pg.asnumpy(solve_triangular(*given, lower=True))
+    for operand in ((a, b), (pg.asarray(a, engine=fast), b), (a, pg.asarray(b, engine=fast))):
+        x = pg.asnumpy(solve_triangular(*operand, lower=True))
         assert x.shape == (3, 2, n, 4)
         assert_solution(triangle(a, True), x, b)
     x = solve_triangular(a, b[0, :, 0], lower=True, engine=fast)
@@ -291,8 +291,8 @@ def test_batches_of_triangles_broadcast(fast: Engine) -> None:
 def test_dtypes_mix(fast: Engine) -> None:
     needs_fp64(fast)
     a, b = 4 * np.eye(3, dtype="float32"), np.ones((3, 2))
-    for given in ((a, b), (pg.asarray(a), pg.asarray(b)), (b[:2, :2] + np.eye(2), a[:2])):
-        x = solve_triangular(*given)
+    for operand in ((a, b), (pg.asarray(a), pg.asarray(b)), (b[:2, :2] + np.eye(2), a[:2])):
+        x = solve_triangular(*operand)
         assert x.dtype == "float64"
     assert solve_triangular(a, b.astype("complex64")).dtype == "complex64"
 
@@ -312,8 +312,8 @@ def test_inverses(fast: Engine, n: int, dtype: Any, lower: bool, unit: bool, lay
     for k in range(2):  # xTRT01
         off = (double(t[k]) @ double(x[k]) - np.eye(n)).astype(dtype)
         assert ratio(off, t[k], x[k]) < 30
-    again = inv_triangular(on_device(fast, laid(other_nan(a, lower, unit), layout)), lower, unit)
-    np.testing.assert_array_equal(again.get(), x)
+    repeated = inv_triangular(on_device(fast, laid(other_nan(a, lower, unit), layout)), lower, unit)
+    np.testing.assert_array_equal(repeated.get(), x)
 
 
 def test_bits_repeat(halved: Engine) -> None:

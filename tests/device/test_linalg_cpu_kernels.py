@@ -71,16 +71,16 @@ def laid(a: Array, layout: str) -> Array:
     if layout == "columns":
         return np.asfortranarray(a)
     if layout == "gaps":
-        room = np.full([2 * extent for extent in a.shape], np.nan, a.dtype)
-        room[::2, ::2] = a
-        return room[::2, ::2]
+        buffer = np.full([2 * extent for extent in a.shape], np.nan, a.dtype)
+        buffer[::2, ::2] = a
+        return buffer[::2, ::2]
     return a[::-1, ::-1].copy()[::-1, ::-1] if layout == "reverse" else a.copy()
 
 
 def poisoned(a: Array, lower: bool) -> Array:
     """With NaN where nothing counts."""
-    kept = np.tri(a.shape[-1], dtype=bool)
-    return np.where(kept if lower else kept.T, a, a.dtype.type(np.nan))
+    mask = np.tri(a.shape[-1], dtype=bool)
+    return np.where(mask if lower else mask.T, a, a.dtype.type(np.nan))
 
 
 def exact(a: Array) -> Array:
@@ -109,14 +109,14 @@ def check_solution(a: Array, x: Array, b: Array) -> None:
 @pytest.mark.parametrize(("n", "layout", "lower"), in_pairs(SIZES, LAYOUTS, (True, False)))
 def test_factors(engine: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
     a = definite((n, n), dtype)
-    given = laid(poisoned(a, lower), layout)
-    result = cholesky(given, lower=lower, engine=engine)
+    operand = laid(poisoned(a, lower), layout)
+    result = cholesky(operand, lower=lower, engine=engine)
     check_factor(a, result, lower)
-    assert cholesky(given, lower=lower, overwrite_a=True, engine=engine) is given
+    assert cholesky(operand, lower=lower, overwrite_a=True, engine=engine) is operand
     expected = poisoned(a, lower)
     part = np.tril_indices(n) if lower else np.triu_indices(n)
     expected[part] = result[part]
-    np.testing.assert_array_equal(given, expected)
+    np.testing.assert_array_equal(operand, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -125,11 +125,11 @@ def test_factors(engine: Engine, dtype: str, n: int, layout: str, lower: bool) -
 )
 def test_stacks(engine: Engine, dtype: str, n: int, count: int, order: str) -> None:
     a = definite((count, n, n), dtype)
-    given = a if order == "C" else np.swapaxes(np.swapaxes(a, 1, 2).copy(), 1, 2)
+    operand = a if order == "C" else np.swapaxes(np.swapaxes(a, 1, 2).copy(), 1, 2)
     for lower in (True, False):
-        result = cholesky(poisoned(given, lower), lower=lower, engine=engine)
+        result = cholesky(poisoned(operand, lower), lower=lower, engine=engine)
         check_factor(a, result, lower)
-    x = solve_triangular(result, given, lower=False, engine=engine)
+    x = solve_triangular(result, operand, lower=False, engine=engine)
     check_solution(result, x, a)
 
 
@@ -137,16 +137,16 @@ def test_stacks(engine: Engine, dtype: str, n: int, count: int, order: str) -> N
 @pytest.mark.parametrize("count", [3, 21])  # one after the other, and side by side
 def test_one_bad_matrix_disturbs_no_other(engine: Engine, dtype: str, count: int) -> None:
     a = definite((count, 7, 7), dtype)
-    given = a.copy()
-    given[1, 4, 4], given[2, 2, 2] = -1, np.nan
-    with pytest.raises(NotPositiveDefiniteError) as told:
-        cholesky(given, overwrite_a=True, engine=engine, lower=True)
-    assert (told.value.index, told.value.column) == ((1,), 4)
-    assert told.value.pivot < 0
+    operand = a.copy()
+    operand[1, 4, 4], operand[2, 2, 2] = -1, np.nan
+    with pytest.raises(NotPositiveDefiniteError) as messages:
+        cholesky(operand, overwrite_a=True, engine=engine, lower=True)
+    assert (messages.value.index, messages.value.column) == ((1,), 4)
+    assert messages.value.pivot < 0
     good = [k for k in range(count) if k not in (1, 2)]
-    check_factor(a[good], np.tril(given[good]), True)
+    check_factor(a[good], np.tril(operand[good]), True)
     part = np.tril_indices(7)
-    lost = np.isnan(given[1][part])
+    lost = np.isnan(operand[1][part])
     assert (lost == (part[1] >= 4)).all()
 
 
@@ -167,14 +167,14 @@ def test_solves(
 ) -> None:
     a = triangle(n, dtype) if lower else triangle(n, dtype).T
     b = random((n, m), dtype, 1)
-    given, right = laid(poisoned(a, lower), layout_a), laid(b, layout_b)
+    operand, right = laid(poisoned(a, lower), layout_a), laid(b, layout_b)
     applied = {"N": a, "T": a.T, "C": adjoint(a)}[trans]
-    x = solve_triangular(given, right, trans, lower, engine=engine)
+    x = solve_triangular(operand, right, trans, lower, engine=engine)
     check_solution(applied, x, b)
-    y = solve_triangular(given, right.T, trans, lower, side="right", engine=engine)
+    y = solve_triangular(operand, right.T, trans, lower, side="right", engine=engine)
     check_solution(applied.T, y.T, b)
     np.testing.assert_array_equal(right, b)
-    solve_triangular(given, right, trans, lower, overwrite_b=True, engine=engine)
+    solve_triangular(operand, right, trans, lower, overwrite_b=True, engine=engine)
     np.testing.assert_array_equal(right, x)
 
 
@@ -209,9 +209,9 @@ def test_halves(small_blocks: Engine, dtype: str, n: int, layout: str, lower: bo
 def test_later_blocks_tell_their_columns(engine: Engine, small_blocks: Engine) -> None:
     a = definite((50, 50), "float64")
     a[40, 40] = a[45, 45] = -1
-    with pytest.raises(NotPositiveDefiniteError) as told:
+    with pytest.raises(NotPositiveDefiniteError) as messages:
         cholesky(a, engine=small_blocks, lower=True)
-    assert told.value.column == 40
+    assert messages.value.column == 40
     t = triangle(50, "float64")
     t[37, 37] = t[48, 48] = 0
     for lower in (True, False):
@@ -239,12 +239,12 @@ def test_nothing_is_computed_with_what_stood_in_memory(
     """Lanes beyond a matrix compute too; numbers below the normal range take 10 to 60 times."""
     floats = np.float32 if dtype in ("float32", "complex64") else np.float64
     tiny = np.nextafter(floats(0), floats(1))
-    take, taken = QueueState.from_pool, []
+    take, selected = QueueState.from_pool, []
 
     def take_tiny(self: QueueState, nbytes: int) -> Any:
         buffer = take(self, nbytes)
         cl.enqueue_fill_buffer(self.queue, buffer, tiny, 0, nbytes // 8 * 8)
-        taken.append((buffer, nbytes))
+        selected.append((buffer, nbytes))
         return buffer
 
     monkeypatch.setattr(QueueState, "from_pool", take_tiny)
@@ -256,9 +256,9 @@ def test_nothing_is_computed_with_what_stood_in_memory(
             np.linalg.cholesky(a), random((3, 37, 5), dtype), lower=True, engine=engine
         )
     result = 0
-    for buffer, nbytes in taken:
+    for buffer, nbytes in selected:
         values = np.empty(nbytes // 8 * 8 // np.dtype(floats).itemsize, floats)
         cl.enqueue_copy(engine.queue, values, buffer)
         result += np.count_nonzero((values != 0) & (abs(values) < np.finfo(floats).tiny))
-    assert taken
+    assert selected
     assert not result

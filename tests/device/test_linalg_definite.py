@@ -79,9 +79,9 @@ def test_factor_and_solve(
 @pytest.mark.tiny
 def test_in_place(fast: Engine) -> None:
     a, b = definite(6, "float32"), numbers((6, 2), "float32")
-    given = a.copy()
-    c, lower = cho_factor(given, overwrite_a=True, engine=fast)
-    assert c is given
+    operand = a.copy()
+    c, lower = cho_factor(operand, overwrite_a=True, engine=fast)
+    assert c is operand
     assert not lower
     rhs = b.copy()
     assert cho_solve((c, lower), rhs, True, engine=fast) is rhs
@@ -115,19 +115,19 @@ def test_a_narrow_factor_refined(fast: Engine, name: str, kind: str) -> None:
     needs_fp64(fast)
     n = 12
     a, b = definite(n, name, 1e4, (2,)), numbers((n, 3), name)
-    given = on(fast, a, kind), on(fast, b, kind)
-    x = pg.asnumpy(solve(*given, assume_a="pos", refine="auto", engine=fast))
+    operand = on(fast, a, kind), on(fast, b, kind)
+    x = pg.asnumpy(solve(*operand, assume_a="pos", refine="auto", engine=fast))
     assert x.dtype == name
     assert backward_error(a, x, b) < 2 * n**0.5
-    assert backward_error(a, pg.asnumpy(solve(*given, assume_a="pos", engine=fast)), b) < 3 * n
+    assert backward_error(a, pg.asnumpy(solve(*operand, assume_a="pos", engine=fast)), b) < 3 * n
     narrow = a.astype("float32" if name == "float64" else "complex64")
     pair = cho_factor(on(fast, narrow, kind), engine=fast)
     for refine in ("auto", 3):
-        x = pg.asnumpy(cho_solve(pair, given[1], a=given[0], refine=refine, engine=fast))
+        x = pg.asnumpy(cho_solve(pair, operand[1], a=operand[0], refine=refine, engine=fast))
         assert backward_error(a, x, b) < 2 * n**0.5
-    rough = pg.asnumpy(cho_solve(pair, given[1], a=given[0], refine=0, engine=fast))
+    rough = pg.asnumpy(cho_solve(pair, operand[1], a=operand[0], refine=0, engine=fast))
     assert backward_error(a, rough, b) > 1e3
-    item = cho_solve(pair, on(fast, b[:, 0], kind), a=given[0], refine="auto", engine=fast)
+    item = cho_solve(pair, on(fast, b[:, 0], kind), a=operand[0], refine="auto", engine=fast)
     assert item.shape == (2, n)
     assert backward_error(a, pg.asnumpy(item)[..., None], b[:, :1]) < 2 * n**0.5
 
@@ -223,10 +223,10 @@ def test_least_squares(fast: Engine, dtype: Any, kind: str) -> None:
     v, _ = np.linalg.qr(numbers((n, n), np.result_type(dtype, "float64"), 1))
     a = (u * np.geomspace(1, 1 / cond, n) @ v).astype(dtype)
     b = numbers((2, m, 3), dtype, 2)
-    given = laid(a, "stepped")
-    x = pg.asnumpy(lstsq(on(fast, given, kind), on(fast, b, kind), engine=fast))
+    operand = laid(a, "stepped")
+    x = pg.asnumpy(lstsq(on(fast, operand, kind), on(fast, b, kind), engine=fast))
     assert x.dtype == dtype
-    np.testing.assert_array_equal(given, a)
+    np.testing.assert_array_equal(operand, a)
     for k in range(2):
         assert_least_squares(a, x[k], b[k], cond)
     item = pg.asnumpy(lstsq(on(fast, a, kind), on(fast, b[0, :, 0], kind), engine=fast))

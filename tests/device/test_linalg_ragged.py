@@ -134,10 +134,10 @@ def test_a_plan_serves_new_values(engine: Any) -> None:
     ragged.cholesky(fronts, lower=True)
     plans = len(engine._plans)
     other = fronts.buffer.copy()
-    again = fronts.like(other)
+    repeated = fronts.like(other)
     for k, n in enumerate(SMALL):
-        again[k][...] = 4 * _positive(n, "float64")
-    result = ragged.cholesky(again, lower=True)
+        repeated[k][...] = 4 * _positive(n, "float64")
+    result = ragged.cholesky(repeated, lower=True)
     assert len(engine._plans) == plans
     for k, n in enumerate(SMALL):
         _close(np.tril(result[k]), 2 * np.linalg.cholesky(_positive(n, "float64")))

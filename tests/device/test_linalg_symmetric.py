@@ -45,8 +45,8 @@ def laid_out(x: Array, layout: str) -> Array:
     if layout == "reversed":
         return np.ascontiguousarray(x[..., ::-1, ::-1])[..., ::-1, ::-1]
     if layout == "stepped":
-        room = np.zeros((*x.shape[:-2], 2 * x.shape[-2] + 1, 3 * x.shape[-1] + 2), x.dtype)
-        view = room[..., 1::2, 2::3]
+        buffer = np.zeros((*x.shape[:-2], 2 * x.shape[-2] + 1, 3 * x.shape[-1] + 2), x.dtype)
+        view = buffer[..., 1::2, 2::3]
         view[...] = x
         return view
     return np.ascontiguousarray(x)

@@ -125,8 +125,8 @@ def _check(
     )
     bound = bound + 4 * np.finfo(computed).tiny
     if np.dtype(dtype).itemsize == 2:
-        rounding, least = (2.0**-11, 2.0**-25) if dtype == np.float16 else (2.0**-8, 0.0)
-        bound = bound * (1 + rounding) + rounding * np.abs(exact) + least
+        rounding, smallest = (2.0**-11, 2.0**-25) if dtype == np.float16 else (2.0**-8, 0.0)
+        bound = bound * (1 + rounding) + rounding * np.abs(exact) + smallest
     assert got.dtype == dtype
     error = np.abs(got.astype(LD) - exact)
     assert np.all(error <= bound), float(np.max(error / bound))
@@ -148,17 +148,21 @@ def test_values_and_gradients(engine: Engine, case: Any) -> None:
         wide = x.astype(LD)
         got = forward(x, **options, engine=engine)
         _check(got, function(wide), argument_error(wide), dtype)
-        kept = got if of_result else x
+        retained = got if of_result else x
         slope = tuple(g.astype(LD) * t for t in derivative(wide))
         # A gradient of the result has the error of the rounded result.
         eps = np.finfo(np.float32).eps if dtype != np.float64 else np.finfo(np.float64).eps
         eps = {2: 2.0**-8}.get(dtype.itemsize, 32 * eps)
         less = 2 * eps * np.abs(g.astype(LD)) if of_result and name != "relu" else 0
         _check(
-            backward(g, kept, **options, engine=engine), slope, argument_error(wide), dtype, less
+            backward(g, retained, **options, engine=engine),
+            slope,
+            argument_error(wide),
+            dtype,
+            less,
         )
         if dtype == np.float32:
-            _repeats_in_place(engine, forward, backward, options, x, g, got, kept)
+            _repeats_in_place(engine, forward, backward, options, x, g, got, retained)
 
 
 def _repeats_in_place(
@@ -166,8 +170,8 @@ def _repeats_in_place(
 ) -> None:
     """The same bits on the device, with axes in another order, and in place."""
     gradient = backward(g, kept, **options, engine=engine)
-    turned = on_device(engine, np.ascontiguousarray(x.transpose(2, 0, 1)), rim=4)
-    last = pg.Array.of(turned).transpose(1, 2, 0)
+    transposed = on_device(engine, np.ascontiguousarray(x.transpose(2, 0, 1)), rim=4)
+    last = pg.Array.of(transposed).transpose(1, 2, 0)
     got = forward(last, **options)
     assert got.strides == last.strides
     assert np.array_equal(pg.asnumpy(got), y)

@@ -50,8 +50,8 @@ def test_published_vectors(engine: Engine) -> None:
     kernel = program.one
     buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 16)
     for counter, key, expected in VECTORS:
-        given = np.array([*counter, *key, 0, 0], np.uint32)
-        kernel(engine.queue, (1,), None, buffer, given.tobytes())
+        operand = np.array([*counter, *key, 0, 0], np.uint32)
+        kernel(engine.queue, (1,), None, buffer, operand.tobytes())
         result = np.empty(4, np.uint32)
         cl.enqueue_copy(engine.queue, result, buffer)
         assert result.tolist() == expected

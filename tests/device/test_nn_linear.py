@@ -87,8 +87,8 @@ def test_out_epilogue_and_mask(engine: Engine) -> None:
     assert got[0] is outs[0]
     assert got[1] is None
     assert got[2] is outs[2]
-    for one, other in ((got[0], grads[0]), (got[2], grads[2])):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for item, other in ((got[0], grads[0]), (got[2], grads[2])):
+        np.testing.assert_allclose(item, other, atol=1e-5)
 
 
 def test_wrong_arguments(engine: Engine) -> None:

@@ -69,13 +69,13 @@ def test_random_paddings(engine: Engine, mode: str) -> None:
         low, high = (-1, 3)
         numbers = tuple(int(n) for n in random.integers(low, high, 4))
         y = padded(x, numbers, mode)
-        for name, given in layouts(x, engine).items():
+        for name, operand in layouts(x, engine).items():
             if turn % 4 and name != "C":
                 continue
-            found = nn.pad(given, numbers, mode, engine=engine)
-            np.testing.assert_array_equal(host(found), y, f"{name} {shape} {numbers}")
+            result = nn.pad(operand, numbers, mode, engine=engine)
+            np.testing.assert_array_equal(host(result), y, f"{name} {shape} {numbers}")
             if name == "channels-last" and 0 not in y.shape:
-                assert found.strides[1] == x.itemsize
+                assert result.strides[1] == x.itemsize
         g = random.standard_normal(y.shape).astype(np.float32)
         back = nn.pad_backward(g, numbers, mode, engine=engine)
         assert back.shape == x.shape
@@ -92,8 +92,8 @@ def test_values_of_all_dtypes(engine: Engine) -> None:
             continue
         x = np.array([[1, 0, 1], [0, 0, 1]]).astype(dtype)
         value = 1 if dtype is np.bool_ else 3 - 2j if np.dtype(dtype).kind == "c" else 5
-        found = nn.pad(x, (1, 2), value=value, engine=engine)
-        np.testing.assert_array_equal(found, padded(x, (1, 2), "constant", value))
+        result = nn.pad(x, (1, 2), value=value, engine=engine)
+        np.testing.assert_array_equal(result, padded(x, (1, 2), "constant", value))
     x = np.zeros((2, 2), np.float32)
     for value in (0.0, -0.0, float("nan"), float("inf")):
         assert nn.pad(x, (1, 0), value=value, engine=engine)[0, 0].tobytes() == (
@@ -122,14 +122,14 @@ def shuffled(x: Values, r: int) -> Values:
 def test_pixel_shuffles(engine: Engine) -> None:
     x = np.arange(2 * 12 * 3 * 5, dtype=np.float32).reshape(2, 12, 3, 5)
     y = shuffled(x, 2)
-    for name, given in layouts(x, engine).items():
-        found = nn.pixel_shuffle(given, 2, engine=engine)
-        np.testing.assert_array_equal(host(found), y, name)
-        assert name != "channels-last" or found.strides[1] == x.itemsize
-        np.testing.assert_array_equal(host(nn.pixel_unshuffle(found, 2, engine=engine)), x)
+    for name, operand in layouts(x, engine).items():
+        result = nn.pixel_shuffle(operand, 2, engine=engine)
+        np.testing.assert_array_equal(host(result), y, name)
+        assert name != "channels-last" or result.strides[1] == x.itemsize
+        np.testing.assert_array_equal(host(nn.pixel_unshuffle(result, 2, engine=engine)), x)
         out = np.empty((*y.shape[:1], 6, *y.shape[2:]), np.float32)[:, ::2]
         if name != "device":
-            assert nn.pixel_shuffle(given, 2, out=out, engine=engine) is out
+            assert nn.pixel_shuffle(operand, 2, out=out, engine=engine) is out
             np.testing.assert_array_equal(out, y)
     np.testing.assert_array_equal(nn.pixel_shuffle_backward(y, 2, engine=engine), x)
     np.testing.assert_array_equal(nn.pixel_unshuffle_backward(x, 2, engine=engine), y)

@@ -98,14 +98,14 @@ def test_no_home_and_no_entry_in_the_password_database(closed: Path) -> None:
 
 
 def test_temporary_folder_that_cannot_be_written(closed: Path, place: Path) -> None:
-    own = place / "own"
-    own.mkdir()
+    folder = place / "own"
+    folder.mkdir()
     if os.geteuid() == 0:
-        os.chown(own, _NOBODY, _NOBODY)
-    _, warnings = run(closed, as_nobody(), HOME=str(own), TMPDIR=str(closed))
+        os.chown(folder, _NOBODY, _NOBODY)
+    _, warnings = run(closed, as_nobody(), HOME=str(folder), TMPDIR=str(closed))
     assert not warnings
-    assert list((own / ".cache" / "portable_gpu" / "programs").iterdir())
-    assert (own / ".cache" / "portable_gpu" / "programs").stat().st_mode & 0o777 == 0o700
+    assert list((folder / ".cache" / "portable_gpu" / "programs").iterdir())
+    assert (folder / ".cache" / "portable_gpu" / "programs").stat().st_mode & 0o777 == 0o700
 
 
 def test_private_folders_go_when_the_process_ends(closed: Path, place: Path) -> None:

@@ -113,10 +113,10 @@ ADJACENT = {"packed.cholesky", "packed.pack", "packed.syrk", "packed.herk"}
 @pytest.mark.parametrize("where", ["numpy", "device"])
 @pytest.mark.parametrize("name", CALLS)
 def test_out(engine: Engine, name: str, where: str) -> None:
-    function, given, options = CALLS[name]
+    function, operand, options = CALLS[name]
     place = (lambda x: x) if where == "numpy" else (lambda x: pg.asarray(x, engine=engine))
     read = (lambda x: x) if where == "numpy" else pg.asnumpy
-    arrays = [place(x) for x in given]
+    arrays = [place(x) for x in operand]
     if where == "numpy":
         options = {**options, "engine": engine}
     fresh = function(*arrays, **options)
@@ -192,9 +192,9 @@ def test_solve_in_place(engine: Engine) -> None:
     x = linalg.solve(a, b, False, True, True, assume_a="pos", engine=engine)
     assert x is b
     np.testing.assert_array_equal(b, expected)
-    given = pg.asarray(values(5, 3), engine=engine)
-    x = linalg.solve(pg.asarray(SPD, engine=engine), given, overwrite_b=True, assume_a="pos")
-    assert x is given
+    operand = pg.asarray(values(5, 3), engine=engine)
+    x = linalg.solve(pg.asarray(SPD, engine=engine), operand, overwrite_b=True, assume_a="pos")
+    assert x is operand
     np.testing.assert_allclose(x.get(), expected, rtol=1e-5)
 
 

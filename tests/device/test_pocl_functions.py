@@ -71,8 +71,8 @@ def libraries(
 
 def test_one_library_a_kernel(tmp_path: Path) -> None:
     """PoCL inlines the kernel, which calls the body, in two others."""
-    own = str(tmp_path / "own")
-    assert [len(files) for files in libraries(tmp_path, own).values()] == [1]
+    folder = str(tmp_path / "own")
+    assert [len(files) for files in libraries(tmp_path, folder).values()] == [1]
     (library, *_) = tmp_path.glob("pocl/*/*/reduce_rows/0-0-0/reduce_rows.so")
     sizes = symbols(library.read_bytes())
     kernels = [size for name, size in sizes.items() if name.startswith("_pocl_kernel_")]
@@ -80,7 +80,7 @@ def test_one_library_a_kernel(tmp_path: Path) -> None:
     assert max(kernels) < 500
     assert library.stat().st_size > 2000
     shutil.rmtree(tmp_path / "pocl")  # the program is loaded from its binary now
-    assert [len(files) for files in libraries(tmp_path, own).values()] == [1]
+    assert [len(files) for files in libraries(tmp_path, folder).values()] == [1]
 
 
 def test_one_library_without_our_cache(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_one_library_without_our_cache(tmp_path: Path) -> None:
 
 
 def test_one_library_a_kernel_of_a_forced_class(tmp_path: Path) -> None:
-    own = tmp_path / "own"
+    folder = tmp_path / "own"
     for _ in range(2):
-        result = libraries(tmp_path, str(own), program=_FORCED)
+        result = libraries(tmp_path, str(folder), program=_FORCED)
         assert [len(files) for files in result.values()] == [1]
-    assert not [*own.glob("*")]
+    assert not [*folder.glob("*")]
     assert not [*tmp_path.glob("pocl/*/*/*/0-0-0")]
 
 
@@ -164,13 +164,13 @@ def test_machine_code_is_that_with_the_header(
 ) -> None:
     (spec, *_) = CATALOGUE[operation](optimised.target, np.dtype(dtype))
     context, device, builds = optimised.context, optimised.device, Builds(monkeypatch)
-    own = ProgramCache(context, device, DiskCache(None)).program(spec)
+    program = ProgramCache(context, device, DiskCache(None)).program(spec)
     (content, options) = builds.found[0]
     assert len(builds.found) == 1  # without the header
     assert opencl_functions.NO_HEADER in options
     _, _, text = str(content).partition("#line 1\n")
     with_header = compiled(context, device, text, spec.options)
-    libraries = [machine_code(each) for each in (own, with_header)]
+    libraries = [machine_code(each) for each in (program, with_header)]
     assert libraries[0] == libraries[1] != {}
 
 

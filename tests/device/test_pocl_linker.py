@@ -75,9 +75,9 @@ def test_linker_is_known_to_pocl_alone(tmp_path: Path) -> None:
 
 def test_other_programs_have_the_systems_linker(tmp_path: Path) -> None:
     """Compilers read COMPILER_PATH, too."""
-    own = tmp_path / "ld"
-    own.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
-    own.chmod(0o755)
+    linker = tmp_path / "ld"
+    linker.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
+    linker.chmod(0o755)
     command = [LINKER / "ld", "-shared", "-o", "a b.so", "one.o", "-lone"]
     done = subprocess.run(
         command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60

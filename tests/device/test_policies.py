@@ -82,9 +82,9 @@ def test_extremes(cls: type[Policy], engine: Engine) -> None:
     count = 0
     for policy in extremes(cls, engine.target):
         table = Only(policy)
-        own = Engine(engine.device, table=table, caller=False)
+        new_engine = Engine(engine.device, table=table, caller=False)
         begin = time.monotonic()
-        for result, expected in results(cls, own):
+        for result, expected in results(cls, new_engine):
             np.testing.assert_array_equal(result, expected, err_msg=str(policy))
         assert table.used
         assert time.monotonic() - begin < 60, policy

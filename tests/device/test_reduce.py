@@ -412,9 +412,9 @@ EDGED = list(EDGES)[: 2 - FORCED]  # the steps are the same in both
 @pytest.mark.parametrize("dtype", EDGED)
 def test_nrm2_at_the_edges_of_plain_squares(engine: Engine, dtype: Any) -> None:
     needs(engine, dtype)
-    most, least = EDGES[dtype]
+    limit, smallest = EDGES[dtype]
     for n in (1, N):
-        for edge in (most, most / np.sqrt(n), least, least * np.sqrt(n)):
+        for edge in (limit, limit / np.sqrt(n), smallest, smallest * np.sqrt(n)):
             for factor in (0.5, 1 - 1e-6, 1, 1 + 1e-6, 2):
                 x = np.full(n, edge * factor, dtype)
                 assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, dtype))
@@ -446,9 +446,9 @@ def test_nrm2_where_the_sums_of_all_shares_would_overflow(engine: Engine, dtype:
 def test_nrm2_of_blocks_of_all_magnitudes(engine: Engine, dtype: Any) -> None:
     """Some work-items can take plain squares, and others cannot."""
     needs(engine, dtype)
-    most, least = EDGES[dtype]
+    limit, smallest = EDGES[dtype]
     normal = values(1 << 15, dtype, 18)
-    scales = {"normal": 1.0, "huge": most * 1e5, "tiny": least / 1e5, "zero": 0.0}
+    scales = {"normal": 1.0, "huge": limit * 1e5, "tiny": smallest / 1e5, "zero": 0.0}
     blocks = {name: (normal * scale).astype(dtype) for name, scale in scales.items()}
     for names in ("normal huge", "tiny normal", "zero tiny", "zero normal tiny", "tiny huge zero"):
         x = np.concatenate([blocks[name] for name in names.split() * 2])
@@ -477,11 +477,13 @@ def test_nrm2_of_one_element_among_zeros(engine: Engine, dtype: Any) -> None:
 def test_nrm2_of_an_axis_of_all_magnitudes(engine: Engine, dtype: Any, shape: Any) -> None:
     """Next to each other: results of plain squares, and of others."""
     needs(engine, dtype)
-    most, least = EDGES[dtype]
+    limit, smallest = EDGES[dtype]
     x = values(shape, dtype, 19)
     for axis in (0, 1):
         lines = np.moveaxis(x.copy(), 1 - axis, 0)  # each is folded to one result
-        lines *= np.resize(np.array([1, most * 1e5, 0, least / 1e5], dtype), len(lines))[:, None]
+        lines *= np.resize(np.array([1, limit * 1e5, 0, smallest / 1e5], dtype), len(lines))[
+            :, None
+        ]
         lines[5, 3], lines[9, 30] = np.inf, np.nan
         whole = np.delete(np.arange(len(lines)), [5, 9])
         got = pg.nrm2(np.moveaxis(lines, 0, 1 - axis), axis=axis, engine=engine)

@@ -82,8 +82,8 @@ def test_index_over_each_axis(engine: Engine, name: str) -> None:
         for axis in (None, 0, 1, 2, -1):
             got = ours(y, axis=axis, engine=engine)
             np.testing.assert_array_equal(got, numpys(y, axis=axis))
-            kept = ours(y, axis=axis, keepdims=True, engine=engine)
-            assert kept.shape == numpys(y, axis=axis, keepdims=True).shape
+            retained = ours(y, axis=axis, keepdims=True, engine=engine)
+            assert retained.shape == numpys(y, axis=axis, keepdims=True).shape
 
 
 @pytest.mark.parametrize("dtype", sample(["float32", "complex128"], "float32"))
@@ -181,8 +181,8 @@ def test_vector_loads_need_aligned_rows() -> None:
     policy = ReducePolicy.default(target, elem)
 
     def vector(shape: Any, strides: Any, reduced: set[int], alignment: int = 128) -> int:
-        kept = tuple(range(len(shape) - len(reduced)))  # the result's strides do not matter
-        geometry = analyse(shape, frozenset(reduced), [strides], kept, False)
+        retained = tuple(range(len(shape) - len(reduced)))  # the result's strides do not matter
+        geometry = analyse(shape, frozenset(reduced), [strides], retained, False)
         layout, _ = kernel_forms(policy, target, fold, geometry, alignment)[-1]
         assert layout.aligned == (layout.vector > 1)
         return PEELED if layout.peel else layout.vector
@@ -340,11 +340,11 @@ def test_out(engine: Engine, where: str) -> None:
             continue
         assert pg.sum(x, axis=1, out=out, engine=engine) is out
         np.testing.assert_array_equal(big, expected)
-    kept = np.zeros((17, 1, 19), np.int64)
+    retained = np.zeros((17, 1, 19), np.int64)
     whole = np.zeros((), np.int64)
     if where != "device":
-        pg.sum(x, axis=1, keepdims=True, out=kept, engine=engine)
-        np.testing.assert_array_equal(kept, np.sum(x, axis=1, keepdims=True))
+        pg.sum(x, axis=1, keepdims=True, out=retained, engine=engine)
+        np.testing.assert_array_equal(retained, np.sum(x, axis=1, keepdims=True))
         assert pg.sum(x, out=whole, engine=engine) is whole
         assert whole == np.sum(x)
 
@@ -501,8 +501,8 @@ def test_maps_of_several_arrays(engine: Engine) -> None:
     expected = (x - m) * s
     for axis in (0, 1, None, (-1,)):
         for a in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2]):
-            given = {"m": m, "s": s}
-            got = pg.reduce(a, ADD, "(x - m) * s", axis=axis, engine=engine, **given)
+            operand = {"m": m, "s": s}
+            got = pg.reduce(a, ADD, "(x - m) * s", axis=axis, engine=engine, **operand)
             np.testing.assert_array_equal(got, expected.sum(axis=axis))
     there = {name: on_device(engine, value) for name, value in (("m", m), ("s", s))}
     for _ in range(2):

@@ -244,11 +244,11 @@ def test_filters_of_an_application_stay_as_they_are(engine: Engine) -> None:
     texts = [NOTE.replace("10 *", f"{100 + i} *") for i in range(8)]
 
     def build(part: list[str]) -> None:
-        own = ProgramCache(engine.context, engine.device, DiskCache(None))
+        new_cache = ProgramCache(engine.context, engine.device, DiskCache(None))
         while not stop.is_set():
             for text in part:
-                own.program(spec(text))
-                own._programs.clear()
+                new_cache.program(spec(text))
+                new_cache._programs.clear()
 
     def open_engines() -> None:
         while not stop.is_set():
@@ -273,8 +273,8 @@ def test_filters_of_an_application_stay_as_they_are(engine: Engine) -> None:
             for thread in threads:
                 thread.join(60)
         assert warnings.filters == filters
-        own = [item for item in caught if "application's own" in str(item.message)]
-        assert len(own) == sent
+        new_cache = [item for item in caught if "application's own" in str(item.message)]
+        assert len(new_cache) == sent
         assert not [item for item in caught if issubclass(item.category, cl.CompilerWarning)]
 
 

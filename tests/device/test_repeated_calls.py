@@ -256,16 +256,16 @@ def test_stacks_of_transposed_matrices_are_remembered(engine: Engine) -> None:
     out = np.zeros((5, 3, 5), np.float32).transpose(1, 0, 2)
     for count in range(3):
         a = stack + count
-        turned = a.transpose(0, 2, 1)
+        transposed = a.transpose(0, 2, 1)
         np.testing.assert_allclose(
-            pg.matmul(turned, other, engine=engine), turned @ other, rtol=1e-5
+            pg.matmul(transposed, other, engine=engine), transposed @ other, rtol=1e-5
         )
-        pg.matmul(turned, other, out=out, engine=engine)
-        np.testing.assert_allclose(out, turned @ other, rtol=1e-5)
+        pg.matmul(transposed, other, out=out, engine=engine)
+        np.testing.assert_allclose(out, transposed @ other, rtol=1e-5)
         gaps = np.repeat(a, 2, axis=2)[:, :, ::2]
         np.testing.assert_allclose(pg.sum(gaps, axis=0, engine=engine), a.sum(axis=0), rtol=1e-5)
         np.testing.assert_allclose(
-            pg.sum(turned, axis=(0, 2), engine=engine), turned.sum(axis=(0, 2)), rtol=1e-5
+            pg.sum(transposed, axis=(0, 2), engine=engine), transposed.sum(axis=(0, 2)), rtol=1e-5
         )
 
 

@@ -44,22 +44,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 @pytest.fixture(params=[True, False], ids=["events", "no events"])
-def own(engine: Engine, request: pytest.FixtureRequest) -> Iterator[Engine]:
+def new_engine(engine: Engine, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine with a queue of its own, whose launches ask for events or do not."""
-    own = Engine(queue=cl.CommandQueue(engine.context))
-    own.target = replace(own.target, launch_events=request.param)
-    yield own
-    own.queue.finish()
+    new_engine = Engine(queue=cl.CommandQueue(engine.context))
+    new_engine.target = replace(new_engine.target, launch_events=request.param)
+    yield new_engine
+    new_engine.queue.finish()
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_other_buffers_offsets_and_outputs(own: Engine, name: str) -> None:
+def test_other_buffers_offsets_and_outputs(new_engine: Engine, name: str) -> None:
     """Each argument changes by itself, comes back, and is the same as another."""
     ours, numpys = CALLS[name]
     data = [values(3, 24, 24) for _ in range(3)]
-    arrays = [on_device(own, x) for x in data]
+    arrays = [on_device(new_engine, x) for x in data]
     shape = np.shape(numpys(data[0][0], data[0][0]))
-    outs = [on_device(own, np.zeros((2, *shape), np.float32)) for _ in range(2)]
+    outs = [on_device(new_engine, np.zeros((2, *shape), np.float32)) for _ in range(2)]
     for turn in range(60):
         (i, k), (j, m) = ((int(RNG.integers(3)), int(RNG.integers(3))) for _ in range(2))
         want = numpys(data[i][k], data[j][m])
@@ -71,7 +71,7 @@ def test_other_buffers_offsets_and_outputs(own: Engine, name: str) -> None:
         np.testing.assert_allclose(got.get(), want, rtol=1e-5, err_msg=f"turn {turn}")
 
 
-def test_launches_are_recorded_once(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_are_recorded_once(new_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[Any] = []
     plain = Recording.of
 
@@ -80,107 +80,118 @@ def test_launches_are_recorded_once(own: Engine, monkeypatch: pytest.MonkeyPatch
         return plain(*arguments)
 
     monkeypatch.setattr(replay.Recording, "of", counted)
-    x, y = on_device(own, values(50, 40)), on_device(own, values(50, 40))
+    x, y = on_device(new_engine, values(50, 40)), on_device(new_engine, values(50, 40))
     for turn in range(5):
-        pg.sum(y if turn % 2 else x, axis=0, engine=own)
-        pg.elementwise("x * s", x=x, s=2.0, engine=own)
-        pg.gemv(x, y[turn], engine=own)  # another offset
+        pg.sum(y if turn % 2 else x, axis=0, engine=new_engine)
+        pg.elementwise("x * s", x=x, s=2.0, engine=new_engine)
+        pg.gemv(x, y[turn], engine=new_engine)  # another offset
     assert len(recorded) == 1 + 1 + 4
 
 
-def test_numbers_that_compare_equal(own: Engine) -> None:
+def test_numbers_that_compare_equal(new_engine: Engine) -> None:
     """Zeros of both signs, NaN, and numbers of other types."""
-    x = on_device(own, np.ones(5, np.float32))
+    x = on_device(new_engine, np.ones(5, np.float32))
     for number in (0.0, -0.0, 0.0, 2.0, -0.0, -0.0, float("nan"), 0.0, 1.0, 1, True):
-        got = pg.elementwise("copysign(x, s)", x=x, s=number, engine=own).get()
+        got = pg.elementwise("copysign(x, s)", x=x, s=number, engine=new_engine).get()
         np.testing.assert_array_equal(got, np.copysign(np.float32(1), np.full(5, number, "f4")))
     for _ in range(2):
         with pytest.raises(ArgumentError, match="s is 10"):
-            pg.elementwise("x + s", x=on_device(own, np.ones(5, np.int32)), s=10**12, engine=own)
+            pg.elementwise(
+                "x + s", x=on_device(new_engine, np.ones(5, np.int32)), s=10**12, engine=new_engine
+            )
 
 
-def test_overlap_is_found_after_a_call_that_was_refused(own: Engine) -> None:
+def test_overlap_is_found_after_a_call_that_was_refused(new_engine: Engine) -> None:
     """Buffers are looked at when they change; a call may end before that look."""
-    a, b, c = (on_device(own, values(24, 24)) for _ in range(3))
+    a, b, c = (on_device(new_engine, values(24, 24)) for _ in range(3))
     for _ in range(3):
-        pg.gemm(a, b, c=c, engine=own)
+        pg.gemm(a, b, c=c, engine=new_engine)
     for _ in range(2):
         with pytest.raises(OverlapError):
-            pg.gemm(c, b, c=c, engine=own)
-    other = cl.CommandQueue(own.context)
-    pg.gemm(a, b, c=c, engine=own)
+            pg.gemm(c, b, c=c, engine=new_engine)
+    other = cl.CommandQueue(new_engine.context)
+    pg.gemm(a, b, c=c, engine=new_engine)
     b.events.append(cl.enqueue_marker(other))
     with pytest.raises(OverlapError):
-        pg.gemm(c, b, c=c, engine=own)
+        pg.gemm(c, b, c=c, engine=new_engine)
     del b.events[-1]
     with pytest.raises(OverlapError):
-        pg.gemm(c, b, c=c, engine=own)
-    half = on_device(own, values(2, 24, 24))
+        pg.gemm(c, b, c=c, engine=new_engine)
+    half = on_device(new_engine, values(2, 24, 24))
     for _ in range(3):
-        pg.gemm(half[0], b, c=half[1], engine=own)
-    whole = pg.asarray(values(49, 24), engine=own)
-    pg.gemm(whole[:24], b, c=whole[24:48], engine=own)
+        pg.gemm(half[0], b, c=half[1], engine=new_engine)
+    whole = pg.asarray(values(49, 24), engine=new_engine)
+    pg.gemm(whole[:24], b, c=whole[24:48], engine=new_engine)
     with pytest.raises(OverlapError):
-        pg.gemm(whole[:24], b, c=whole[16:40], engine=own)
+        pg.gemm(whole[:24], b, c=whole[16:40], engine=new_engine)
 
 
-def test_buffers_are_not_kept(own: Engine) -> None:
+def test_buffers_are_not_kept(new_engine: Engine) -> None:
     """Who has its arguments in a kernel does not keep their memory."""
-    state = own.state()
-    rows, out = pg.asarray(values(30, 40), engine=own), on_device(own, np.zeros(40, np.float32))
+    state = new_engine.state()
+    rows, out = (
+        pg.asarray(values(30, 40), engine=new_engine),
+        on_device(new_engine, np.zeros(40, np.float32)),
+    )
     for _ in range(3):
-        pg.sum(rows, axis=0, out=out, engine=own)
-        pg.sum(rows, axis=0, engine=own)
+        pg.sum(rows, axis=0, out=out, engine=new_engine)
+        pg.sum(rows, axis=0, engine=new_engine)
     before = state._pool.active_blocks
     del rows
     assert state._pool.active_blocks < before
 
 
-def test_room_to_fold_in_that_gives_way_to_larger(own: Engine) -> None:
+def test_room_to_fold_in_that_gives_way_to_larger(new_engine: Engine) -> None:
     """The counters that a kernel has are kept for it, and zero."""
-    state = own.state()
+    state = new_engine.state()
     data = values(300_000)
-    x = on_device(own, data)
+    x = on_device(new_engine, data)
     for turn in range(6):
-        assert pg.sum(x, engine=own).get() == data.sum()
+        assert pg.sum(x, engine=new_engine).get() == data.sum()
         state.counters_and_partials(4096 << turn, 1 << 16 + turn)
         for _ in range(4):  # what was released is given to others
             filled = np.full(1 << 14, 0x01010101, np.uint32)
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-            cl.Buffer(own.context, flags, hostbuf=filled)
+            cl.Buffer(new_engine.context, flags, hostbuf=filled)
 
 
-def test_what_is_known_of_a_buffer(own: Engine) -> None:
-    item, two = (cl.Buffer(own.context, cl.mem_flags.READ_WRITE, 640) for _ in range(2))
+def test_what_is_known_of_a_buffer(new_engine: Engine) -> None:
+    item, two = (cl.Buffer(new_engine.context, cl.mem_flags.READ_WRITE, 640) for _ in range(2))
     assert memory_of(item) is memory_of(item)
     assert memory_of(item) is not memory_of(two)
     assert memory_of(item).size == 640
 
 
-def test_calls_that_were_made_on_another_queue(own: Engine) -> None:
+def test_calls_that_were_made_on_another_queue(new_engine: Engine) -> None:
     """The same shapes on two queues of an engine: kernels of each, events of the other."""
-    queues = [own.queue, cl.CommandQueue(own.context), cl.CommandQueue(own.context)]
+    queues = [
+        new_engine.queue,
+        cl.CommandQueue(new_engine.context),
+        cl.CommandQueue(new_engine.context),
+    ]
     data = [values(30, 40) for _ in queues]
-    arrays = [on_device(own, x, queue) for x, queue in zip(data, queues, strict=True)]
+    arrays = [on_device(new_engine, x, queue) for x, queue in zip(data, queues, strict=True)]
     for turn in range(12):
         k = turn % 3
-        first = pg.sum(arrays[k], axis=0, engine=own)
+        first = pg.sum(arrays[k], axis=0, engine=new_engine)
         moved = first.with_queue(queues[(turn + 1) % 3])
         assert moved.queue is not first.queue
-        np.testing.assert_allclose(pg.max(moved, engine=own).get(), data[k].sum(axis=0).max())
+        np.testing.assert_allclose(
+            pg.max(moved, engine=new_engine).get(), data[k].sum(axis=0).max()
+        )
 
 
 def test_small_workspace_stays_with_kernel_objects(engine: Engine) -> None:
     """And calls in the middle of each other have kernel objects, so workspace, of their own."""
-    state, kept = engine.state(), 16 << 10
+    state, retained = engine.state(), 16 << 10
     result = []
-    for nbytes in (kept, kept + 1):
+    for nbytes in (retained, retained + 1):
         recorded = Recording(state)
         recorded.recording = []
         recorded.workspace(nbytes)
         result.append([Kernels(state, recorded, [], ()) for _ in range(2)])
     small, large = result
     assert [kernels.workspaces for kernels in small] == [[], []]
-    assert [kernels.workspaces for kernels in large] == [[(kept + 1, [])]] * 2
+    assert [kernels.workspaces for kernels in large] == [[(retained + 1, [])]] * 2
     (item,), (other,) = (kernels._staying for kernels in small)
     assert item.int_ptr != other.int_ptr

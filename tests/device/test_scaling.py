@@ -46,13 +46,13 @@ def test_one_scaling_on_every_path(engine: Engine, shape: tuple[int, int], trans
     for i, value in enumerate(SPECIAL[:m]):
         a[i, i % k] = value
     c.reshape(-1)[: len(SPECIAL)] = SPECIAL[: c.size]
-    given = [
+    inputs = [
         np.ascontiguousarray(x.T) if t == "T" else x for x, t in zip((a, b), trans, strict=True)
     ]
     for alpha, beta in FACTORS:
         got = c.copy()
         options = {"trans_a": trans[0], "trans_b": trans[1], "engine": engine}
-        pg.gemm(*given, alpha=alpha, beta=beta, c=got, **options)
+        pg.gemm(*inputs, alpha=alpha, beta=beta, c=got, **options)
         expected = scaled(complex(alpha), summed(a, b))
         with np.errstate(invalid="ignore"):
             if beta:
@@ -61,5 +61,5 @@ def test_one_scaling_on_every_path(engine: Engine, shape: tuple[int, int], trans
             np.testing.assert_array_equal(part, want, f"alpha {alpha}, beta {beta}")
         if n == 1:
             y = c[:, 0].copy()
-            pg.gemv(given[0], b[:, 0], alpha=alpha, beta=beta, y=y, trans=trans[0], engine=engine)
+            pg.gemv(inputs[0], b[:, 0], alpha=alpha, beta=beta, y=y, trans=trans[0], engine=engine)
             np.testing.assert_array_equal(y.view("f4"), got[:, 0].view("f4"))

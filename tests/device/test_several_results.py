@@ -86,7 +86,7 @@ def test_several_results(engine: Engine, where: str, monkeypatch: pytest.MonkeyP
     first_calls = []
     plain = Call.__init__
     monkeypatch.setattr(Call, "__init__", lambda *a, **k: first_calls.append(a) or plain(*a, **k))
-    kept = []
+    retained = []
     for turn in range(4):
         x = np.arange(9, dtype=np.float32) + turn
         for outs in ("total", "all"):
@@ -98,10 +98,10 @@ def test_several_results(engine: Engine, where: str, monkeypatch: pytest.MonkeyP
             assert [a is b for a, b in zip(results, out, strict=True)] == [
                 array is not None for array in out
             ]
-            kept.append((results, (2 * x, x + 10, x + 1)))
+            retained.append((results, (2 * x, x + 10, x + 1)))
         assert len(first_calls) == (0 if turn else 2)
         first_calls.clear()
-    for results, expected in kept:
+    for results, expected in retained:
         for got, want in zip(results, expected, strict=True):
             np.testing.assert_array_equal(pg.asnumpy(got), want)
 

@@ -116,10 +116,10 @@ def test_binaries_of_other_makers() -> None:
     driver = Driver(("-x", "-y"), b"abcdefgh")
     other = Driver(("-x", "-y"), b"ABCDEFGH")
     made = b"poclbin\0abcdefgh and more"
-    kept = driver.without_hash(made)
-    assert kept is not None
-    assert driver.with_hash(kept) == made
-    assert other.with_hash(kept) == b"poclbin\0ABCDEFGH and more"
+    retained = driver.without_hash(made)
+    assert retained is not None
+    assert driver.with_hash(retained) == made
+    assert other.with_hash(retained) == b"poclbin\0ABCDEFGH and more"
     for strange in (b"", b"poclbin\0", b"poclbin\0ABCDEFGH and more", b"\x7fELF", made[:-20]):
         assert driver.without_hash(strange) is None
     for strange in (b"", b"poclbin\0", made):

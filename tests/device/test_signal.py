@@ -39,18 +39,18 @@ def _oracle(a: Any, b: Any, mode: str, axes: Any = None) -> Any:
     ]
     full = np.zeros(shape, wide)
     for at in itertools.product(*(range(b.shape[k]) for k in axes)):
-        goal, taken = [slice(None)] * a.ndim, [slice(None)] * a.ndim
+        goal, selected = [slice(None)] * a.ndim, [slice(None)] * a.ndim
         for k, item in zip(axes, at, strict=True):
-            goal[k], taken[k] = slice(item, item + a.shape[k]), slice(item, item + 1)
-        full[tuple(goal)] += a * b[tuple(taken)]
-    wanted = list(full.shape)
+            goal[k], selected[k] = slice(item, item + a.shape[k]), slice(item, item + 1)
+        full[tuple(goal)] += a * b[tuple(selected)]
+    expected = list(full.shape)
     if mode == "same":
-        wanted = list(a.shape)
+        expected = list(a.shape)
     elif mode == "valid":
         for k in axes:
-            wanted[k] = abs(a.shape[k] - b.shape[k]) + 1
-    starts = [(n - w) // 2 for n, w in zip(full.shape, wanted, strict=True)]
-    return full[tuple(slice(s, s + w) for s, w in zip(starts, wanted, strict=True))]
+            expected[k] = abs(a.shape[k] - b.shape[k]) + 1
+    starts = [(n - w) // 2 for n, w in zip(full.shape, expected, strict=True)]
+    return full[tuple(slice(s, s + w) for s, w in zip(starts, expected, strict=True))]
 
 
 def _check(got: Any, exact: Any, dtype: Any, points: int) -> None:
@@ -156,13 +156,13 @@ def test_integers_are_exact(engine: Engine, dtype: str) -> None:
 def test_integers_wrap_around(engine: Engine, dtype: str) -> None:
     """By transforms as by sums: the sums are beyond the dtype, and exact in float64."""
     rng = np.random.default_rng(21)
-    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-    a, b = (rng.integers(least, most, n).astype(dtype) for n in (430, 103))
+    lowest, limit = np.iinfo(dtype).min, np.iinfo(dtype).max
+    a, b = (rng.integers(lowest, limit, n).astype(dtype) for n in (430, 103))
     expected = np.convolve(a.astype(np.int64), b.astype(np.int64)).astype(dtype)
     for method in ("auto", "direct", "fft"):
         assert np.array_equal(signal.convolve(a, b, method=method, engine=engine), expected)
-    given = (on_device(engine, x) for x in (a, b))
-    result = signal.convolve(*given, method="fft", engine=engine)
+    operand = (on_device(engine, x) for x in (a, b))
+    result = signal.convolve(*operand, method="fft", engine=engine)
     assert np.array_equal(from_device(result), expected)
 
 
@@ -262,9 +262,9 @@ def test_wrong_arguments(engine: Engine) -> None:
                 (ValueError, "unique", {"axes": (0, -2)}),
                 (TypeError, "whole numbers", {"axes": "ab"}),
             ]
-        for kind, words, given in wrong + more:
+        for kind, words, operand in wrong + more:
             with pytest.raises(kind, match=words) as caught:
-                getattr(signal, name)(**{"in1": a, "in2": b, **given}, engine=engine)
+                getattr(signal, name)(**{"in1": a, "in2": b, **operand}, engine=engine)
             assert isinstance(caught.value, PortableGPUError)
     with pytest.warns(RuntimeWarning, match="NaN"):
         signal.convolve(np.full(300, np.nan), np.ones(3), method="fft", engine=engine)

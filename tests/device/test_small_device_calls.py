@@ -40,20 +40,20 @@ class Counts:
 
     def take(self) -> tuple[int, int]:
         """Return the counts since they were last taken."""
-        taken = self.here, self.enqueued
+        selected = self.here, self.enqueued
         self.here = self.enqueued = 0
-        return taken
+        return selected
 
 
 @pytest.fixture
-def own(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def new_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """The default engine of this test, whose small calls may run on the calling thread."""
-    own = Engine(engine.device)
-    if not own.is_small(0, 0):
+    new_engine = Engine(engine.device)
+    if not new_engine.is_small(0, 0):
         pytest.skip(f"{engine.device.platform.name} runs no calls on the calling thread")
-    monkeypatch.setattr(registry, "_default", own)
-    with own:
-        yield own
+    monkeypatch.setattr(registry, "_default", new_engine)
+    with new_engine:
+        yield new_engine
 
 
 @pytest.fixture
@@ -100,38 +100,38 @@ def pair(engine: Engine) -> tuple[Any, Any, Any, Any]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_same_bits(own: Engine, counts: Counts, name: str) -> None:
+def test_the_same_bits(new_engine: Engine, counts: Counts, name: str) -> None:
     """The first call is enqueued, others run here; buffers, offsets and results change."""
     call = CALLS[name]
-    x, y, *_ = pair(own)
-    results, kept = [], []
+    x, y, *_ = pair(new_engine)
+    results, retained = [], []
     for _ in range(5):
-        a, b = on_device(own, x), on_device(own, y)
+        a, b = on_device(new_engine, x), on_device(new_engine, y)
         result = call(a, b)
-        kept.append((a, b, result))
-        own.queue.finish()
+        retained.append((a, b, result))
+        new_engine.queue.finish()
         results.append(pg.asnumpy(result))
     assert counts.take() == (4, 0)
     for result in results[1:]:
         np.testing.assert_array_equal(result, results[0])
-    for _, _, result in kept:  # no result shares memory with a later one
+    for _, _, result in retained:  # no result shares memory with a later one
         np.testing.assert_array_equal(pg.asnumpy(result), results[0])
-    both = on_device(own, np.stack([y, x, x, x]))
+    both = on_device(new_engine, np.stack([y, x, x, x]))
     for k in (1, 2, 3):  # other offsets
-        again = call(both[k], on_device(own, y))
-        own.queue.finish()
-        np.testing.assert_array_equal(pg.asnumpy(again), results[0])
+        repeated = call(both[k], on_device(new_engine, y))
+        new_engine.queue.finish()
+        np.testing.assert_array_equal(pg.asnumpy(repeated), results[0])
 
 
-def test_work_of_the_same_queue_precedes(own: Engine, counts: Counts) -> None:
+def test_work_of_the_same_queue_precedes(new_engine: Engine, counts: Counts) -> None:
     """Also where it waits for an event that is set after the call."""
-    x, y, a, _ = pair(own)
-    assert float(repeat(own, 3, lambda: pg.sum(a))) == x.sum()
+    x, y, a, _ = pair(new_engine)
+    assert float(repeat(new_engine, 3, lambda: pg.sum(a))) == x.sum()
     assert counts.take() == (2, 0)
-    own.queue.finish()
-    gate = cl.UserEvent(own.context)
+    new_engine.queue.finish()
+    gate = cl.UserEvent(new_engine.context)
     try:
-        copy = cl.enqueue_copy(own.queue, a.base_data, y, wait_for=[gate], is_blocking=False)
+        copy = cl.enqueue_copy(new_engine.queue, a.base_data, y, wait_for=[gate], is_blocking=False)
         result = pg.sum(a)
         assert counts.take() == (0, 1)
         freed = a * 2  # the pool may give its memory to a later call
@@ -142,18 +142,18 @@ def test_work_of_the_same_queue_precedes(own: Engine, counts: Counts) -> None:
         gate.set_status(cl.command_execution_status.COMPLETE)
     copy.wait()  # its event waits when it is dropped
     assert float(result) == float(second) == y.sum()
-    own.queue.finish()
+    new_engine.queue.finish()
     assert float(pg.sum(a)) == y.sum()
     assert counts.take() == (1, 0)
 
 
 @pytest.mark.parametrize("how", ["events", "wait_for"])
-def test_work_of_other_queues_precedes(own: Engine, counts: Counts, how: str) -> None:
-    _, y, a, _ = pair(own)
-    other = cl.CommandQueue(own.context)
-    repeat(own, 3, lambda: pg.sum(a))
+def test_work_of_other_queues_precedes(new_engine: Engine, counts: Counts, how: str) -> None:
+    _, y, a, _ = pair(new_engine)
+    other = cl.CommandQueue(new_engine.context)
+    repeat(new_engine, 3, lambda: pg.sum(a))
     assert counts.take() == (2, 0)
-    gate = cl.UserEvent(own.context)
+    gate = cl.UserEvent(new_engine.context)
     try:
         event = cl.enqueue_copy(other, a.base_data, y, wait_for=[gate], is_blocking=False)
         other.flush()
@@ -166,100 +166,102 @@ def test_work_of_other_queues_precedes(own: Engine, counts: Counts, how: str) ->
     finally:
         gate.set_status(cl.command_execution_status.COMPLETE)
     assert float(result) == y.sum()
-    own.queue.finish()
+    new_engine.queue.finish()
     assert float(pg.sum(a)) == y.sum()  # the event is complete
     assert counts.take() == (1, 0)
 
 
-def test_results_are_complete_for_other_queues(own: Engine, counts: Counts) -> None:
-    x, _, a, _ = pair(own)
-    other = cl.CommandQueue(own.context)
-    result = repeat(own, 3, lambda: a + a)
+def test_results_are_complete_for_other_queues(new_engine: Engine, counts: Counts) -> None:
+    x, _, a, _ = pair(new_engine)
+    other = cl.CommandQueue(new_engine.context)
+    result = repeat(new_engine, 3, lambda: a + a)
     assert counts.take() == (2, 0)
     np.testing.assert_array_equal((result.with_queue(other) + 1).get(), 2 * x + 1)
     for event in result.events:
         event.wait()
 
 
-def test_memory_of_users(own: Engine, counts: Counts) -> None:
+def test_memory_of_users(new_engine: Engine, counts: Counts) -> None:
     """Parts of buffers have no address of their own here; memory of the host has."""
-    x, y, *_ = pair(own)
+    x, y, *_ = pair(new_engine)
     flags = cl.mem_flags.READ_WRITE
-    whole = cl.Buffer(own.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.stack([y, x]))
+    whole = cl.Buffer(
+        new_engine.context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.stack([y, x])
+    )
     part = whole.get_sub_region(x.nbytes, x.nbytes)
     memory = x.copy()
-    over = cl.Buffer(own.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+    over = cl.Buffer(new_engine.context, flags | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
     for buffer, here in ((part, False), (over, True), (whole, True)):
         offset = x.nbytes if buffer is whole else 0
         for kind in (cla.Array, pg.Array):
-            array = kind(own.queue, x.shape, x.dtype, data=buffer, offset=offset)
-            result = repeat(own, 3, lambda a=array: pg.sum(a))  # type: ignore[misc]
+            array = kind(new_engine.queue, x.shape, x.dtype, data=buffer, offset=offset)
+            result = repeat(new_engine, 3, lambda a=array: pg.sum(a))  # type: ignore[misc]
             assert float(result.get()) == x.sum()
-            own.queue.finish()
+            new_engine.queue.finish()
             assert (counts.take()[0] > 0) == here
 
 
-def test_reports_and_refusals(own: Engine, counts: Counts) -> None:
-    x, y, a, _ = pair(own)
-    bad = on_device(own, -x)
-    repeat(own, 2, lambda: pg.linalg.cholesky(a))
-    late = repeat(own, 1, lambda: pg.linalg.cholesky(bad))
-    used = repeat(own, 2, lambda: pg.matmul(late, late))
+def test_reports_and_refusals(new_engine: Engine, counts: Counts) -> None:
+    x, y, a, _ = pair(new_engine)
+    bad = on_device(new_engine, -x)
+    repeat(new_engine, 2, lambda: pg.linalg.cholesky(a))
+    late = repeat(new_engine, 1, lambda: pg.linalg.cholesky(bad))
+    used = repeat(new_engine, 2, lambda: pg.matmul(late, late))
     assert counts.take() == (3, 0)
     for array in (late, used):
         with pytest.raises(NotPositiveDefiniteError):
             array.get()
     with pytest.raises(pg.errors.OverlapError):
         pg.matmul(a, a, out=a)
-    out = on_device(own, y)
-    repeat(own, 3, lambda: pg.matmul(a, a, out=out))
+    out = on_device(new_engine, y)
+    repeat(new_engine, 3, lambda: pg.matmul(a, a, out=out))
     with pytest.raises(pg.errors.OverlapError):
         pg.matmul(a, out, out=out)
     np.testing.assert_array_equal(out.get(), x @ x)
 
 
 def test_more_work_and_unknown_structures_are_enqueued(
-    own: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch
+    new_engine: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = on_device(own, np.ones(1 << 20, np.float32))
-    repeat(own, 3, lambda: pg.sum(large))
+    large = on_device(new_engine, np.ones(1 << 20, np.float32))
+    repeat(new_engine, 3, lambda: pg.sum(large))
     assert counts.take() == (0, 2)
     monkeypatch.setattr(small_replay, "structures_of", lambda *_: None)
-    _, _, a, b = pair(own)
-    repeat(own, 3, lambda: pg.matmul(a, b))
+    _, _, a, b = pair(new_engine)
+    repeat(new_engine, 3, lambda: pg.matmul(a, b))
     assert counts.take() == (0, 2)
 
 
 @pytest.mark.parametrize("words", [(), (0,) * 64, tuple(range(64))])
 def test_structures_that_are_not_found(
-    own: Engine, words: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    new_engine: Engine, words: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pocl_structures._find(own.context, own.device) is not None
+    assert pocl_structures._find(new_engine.context, new_engine.device) is not None
     monkeypatch.setattr(pocl_structures, "_words", lambda _: words)
-    assert pocl_structures._find(own.context, own.device) is None
+    assert pocl_structures._find(new_engine.context, new_engine.device) is None
 
 
-def test_plans_and_closed_engines(own: Engine, counts: Counts) -> None:
-    x, y, a, b = pair(own)
+def test_plans_and_closed_engines(new_engine: Engine, counts: Counts) -> None:
+    x, y, a, b = pair(new_engine)
     plan = pg.plan("matmul", a, b)
     for _ in range(3):
-        own.queue.finish()
+        new_engine.queue.finish()
         np.testing.assert_array_equal(plan(a, b).get(), x @ y)
     assert counts.take() == (3, 0)
     result = plan(a, b)
-    own.close()
+    new_engine.close()
     with pytest.raises(ArgumentError, match="closed"):
         plan(a, b)
     np.testing.assert_array_equal(result.get(), x @ y)
 
 
-def test_threads(own: Engine, counts: Counts) -> None:
+def test_threads(new_engine: Engine, counts: Counts) -> None:
     """Some calls find the queue idle, and others find the commands of another thread."""
     x = np.arange(600, dtype=np.float32)
 
     def work(k: int) -> None:
         for step in range(60):
-            a = on_device(own, x + k)
+            a = on_device(new_engine, x + k)
             b = a + step
             assert float(pg.sum(b - a)) == 600 * step
             np.testing.assert_array_equal(b.get(), x + k + step)
@@ -271,13 +273,13 @@ def test_threads(own: Engine, counts: Counts) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError, cl.MemoryError])
 def test_an_exception_leaves_nothing_behind(
-    own: Engine, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    new_engine: Engine, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     """The queue is finished before the memory of the call may be freed."""
-    x, y, a, b = pair(own)
-    repeat(own, 2, lambda: pg.matmul(a, b))
-    assert own.caller is not None
-    caller = own.caller.state()
+    x, y, a, b = pair(new_engine)
+    repeat(new_engine, 2, lambda: pg.matmul(a, b))
+    assert new_engine.caller is not None
+    caller = new_engine.caller.state()
     finished: list[int] = []
     finish = caller.finish
 
@@ -290,7 +292,7 @@ def test_an_exception_leaves_nothing_behind(
 
     monkeypatch.setattr(caller, "finish", noted)
     monkeypatch.setattr(small_replay, "_enqueue", failing)
-    own.queue.finish()
+    new_engine.queue.finish()
     expected = pg.errors.DeviceMemoryError if error is cl.MemoryError else error
     with pytest.raises(expected):
         pg.matmul(a, b)
@@ -300,11 +302,11 @@ def test_an_exception_leaves_nothing_behind(
     np.testing.assert_array_equal(pg.matmul(a, b).get(), x @ y)
 
 
-def test_interrupts(own: Engine) -> None:
-    x, y, a, b = pair(own)
-    repeat(own, 2, lambda: pg.matmul(a, b))
-    assert own.caller is not None
-    caller, count = own.caller.state(), 0
+def test_interrupts(new_engine: Engine) -> None:
+    x, y, a, b = pair(new_engine)
+    repeat(new_engine, 2, lambda: pg.matmul(a, b))
+    assert new_engine.caller is not None
+    caller, count = new_engine.caller.state(), 0
 
     def work() -> None:
         for _ in range(50):

@@ -476,7 +476,7 @@ def test_queues(engine: Engine, kind: str) -> None:
     b = right(220, 7, np.float64)
     usual = cholesky(A, "amd")
     want, inverse = usual.solve(b, refine=1), usual.inv_diag()
-    told: list[float] = []
+    reported: list[float] = []
     factor = cholesky(A, "amd", queue=queue)
     limit = factor.stats.factor_bytes // 3
     for item in (factor, cholesky(A, "amd", queue=queue, memory_limit=limit)):
@@ -485,8 +485,8 @@ def test_queues(engine: Engine, kind: str) -> None:
             x = item.solve(pg.asarray(b, queue=queue), refine=1)
             np.testing.assert_array_equal(x.get(), want)
             np.testing.assert_array_equal(item.inv_diag(), inverse)
-        item.refactorize(A, progress=lambda done, total: told.append(done / total))
-        assert told[-1] == 1
+        item.refactorize(A, progress=lambda done, total: reported.append(done / total))
+        assert reported[-1] == 1
         x = item.solve(pg.asarray(b), refine=1)  # of another queue
         assert x.queue == queue
         np.testing.assert_array_equal(x.get(), want)
@@ -527,13 +527,13 @@ def test_a_disk_that_gives_nothing_back(at: int, monkeypatch: pytest.MonkeyPatch
     factor = cholesky(A, "amd", memory_limit=whole.stats.factor_bytes // 5)
     assert len(factor._numeric.schedule.chunks) > 4
     b = np.ones(A.shape[0])
-    own, calls = Spill.read, []
+    original, calls = Spill.read, []
 
     def broken(self: Spill, *arguments: Any) -> None:
         calls.append(arguments)
         if len(calls) > at:
             raise SpillError(errno.EIO, "Input/output error")
-        own(self, *arguments)
+        original(self, *arguments)
 
     for use in (lambda: factor.solve(b), factor.inv_diag, factor.L):
         calls.clear()
@@ -554,12 +554,12 @@ def test_parts_come_while_the_device_works(monkeypatch: pytest.MonkeyPatch) -> N
     assert chunks > 3
     assert resident_chunks == 2
     copies: list[int] = []
-    own = SpilledFactor._copy
+    original = SpilledFactor._copy
 
     def copy(self: SpilledFactor, to: Any, source: Any, *after: Any) -> Any:
         copies.append(len(after))
         assert self._state.engine.own_queue != self._state.queue
-        return own(self, to, source, *after)
+        return original(self, to, source, *after)
 
     monkeypatch.setattr(SpilledFactor, "_copy", copy)
     factor.solve(np.ones(A.shape[0]), "L")
@@ -571,7 +571,7 @@ def test_threads() -> None:
     A = grid(8, 7)
     factor = cholesky(A)
     b = np.ones(56)
-    wanted = {
+    expected = {
         factor.solve(b).tobytes(),
         Factor(factor.symbolic).refactorize(2 * A).solve(b).tobytes(),
     }
@@ -589,7 +589,7 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert len(result) == 90
-    assert set(result) <= wanted
+    assert set(result) <= expected
 
 
 def test_interrupted_calls() -> None:

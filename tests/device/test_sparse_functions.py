@@ -31,11 +31,11 @@ def small(dtype: Any = np.float32, n: int = 40) -> Any:
 @pytest.mark.parametrize("shape", [(40,), (40, 1), (40, 3), (40, 0)])
 def test_spsolve(engine: Engine, shape: tuple[int, ...]) -> None:
     A, b = small(), np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    kept = b.copy()
+    original = b.copy()
     x = spsolve(A, b, engine=engine)
     assert isinstance(x, np.ndarray)
     assert (x.dtype, x.shape) == (np.float32, shape)
-    assert np.array_equal(b, kept)
+    assert np.array_equal(b, original)
     assert np.abs(A @ x - b).max(initial=0) < 1e-5
     on = spsolve(A, on_device(engine, b), engine=engine)
     assert isinstance(on, pg.Array)

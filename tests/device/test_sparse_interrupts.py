@@ -79,13 +79,13 @@ def test_at_every_step(
     queue = factor.queue
     wants = [{"solve": factor.refactorize(m).solve(B), "inverse": factor.inv_diag()}
              for m in (OTHER, A)]  # fmt: skip
-    before, own, turns = descriptors(), getattr(owner, name), [0]
+    before, original, turns = descriptors(), getattr(owner, name), [0]
 
     def step(*arguments: Any) -> Any:
         turns[0] -= 1
         if turns[0] == 0 and not is_done:
             raise Interrupted
-        result = own(*arguments)
+        result = original(*arguments)
         if turns[0] == 0:
             raise Interrupted
         return result
@@ -150,7 +150,7 @@ def test_files_that_are_made(
 def test_calls_in_the_midst_of_calls(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a signal handler makes them: right values, or a refusal; no deadlock, and no mixture."""
     factor = spilled(engine)
-    x, inverse, own = factor.solve(B), factor.inv_diag(), Spill.read
+    x, inverse, local = factor.solve(B), factor.inv_diag(), Spill.read
     seen: list[int] = []
 
     def within(self: Spill, *arguments: Any) -> None:
@@ -159,7 +159,7 @@ def test_calls_in_the_midst_of_calls(engine: Engine, monkeypatch: pytest.MonkeyP
             np.testing.assert_array_equal(factor.solve(B), x)
             with pytest.raises(ArgumentError, match="in the midst"):
                 factor.refactorize(OTHER)
-        own(self, *arguments)
+        local(self, *arguments)
         if len(seen) < 12:
             np.testing.assert_array_equal(factor.solve(B), x)
 
@@ -180,7 +180,7 @@ def test_calls_in_the_midst_of_calls(engine: Engine, monkeypatch: pytest.MonkeyP
 
     def close(self: Spill, *arguments: Any) -> None:
         factor.close()
-        own(self, *arguments)
+        local(self, *arguments)
 
     factor = spilled(engine)
     with monkeypatch.context() as patch:
@@ -208,9 +208,9 @@ def test_threads_while_another_factorises(
     """Each call sees the one factor or the other, whole: none fails, and none mixes them."""
     factor = make(engine)
     operator = factor.as_linear_operator()
-    given: list[Any] = [m.data if on_device else m for m in (A, OTHER)]
+    inputs: list[Any] = [m.data if on_device else m for m in (A, OTHER)]
     if on_device:
-        given = [pg.asarray(data, queue=factor.queue) for data in given]
+        inputs = [pg.asarray(data, queue=factor.queue) for data in inputs]
     right = pg.asarray(B, queue=factor.queue)
     calls: list[Callable[[], Any]] = [
         lambda: factor.solve(B),
@@ -222,11 +222,11 @@ def test_threads_while_another_factorises(
         lambda: factor.L().data,
         factor.check,
     ]
-    wanted: list[set[bytes]] = [set() for _ in calls]
-    for values in given:
+    expected: list[set[bytes]] = [set() for _ in calls]
+    for values in inputs:
         factor.refactorize(values)
         for k, call in enumerate(calls):
-            wanted[k].add(np.asarray(call()).tobytes())
+            expected[k].add(np.asarray(call()).tobytes())
     wrong: list[Any] = []
     done = threading.Event()
 
@@ -234,7 +234,7 @@ def test_threads_while_another_factorises(
         for turn in range(16):
             k = (first + turn) % len(calls)
             try:
-                if np.asarray(calls[k]()).tobytes() not in wanted[k]:
+                if np.asarray(calls[k]()).tobytes() not in expected[k]:
                     wrong.append(k)
             except BaseException as error:
                 wrong.append(error)
@@ -246,7 +246,7 @@ def test_threads_while_another_factorises(
     turn = 0
     while not done.is_set() or turn < 10:
         factor.refactorize(
-            given[turn % 2]
+            inputs[turn % 2]
         ).check()  # else the queue is filled faster than worked off
         turn += 1
     for thread in threads:
@@ -259,14 +259,14 @@ def test_threads_of_a_stack(engine: Engine) -> None:
     values = np.stack([small.data, 2 * small.data])
     stack = FactorStack(analyze(small), 2, np.float32, engine)
     b = np.ones((2, 72), np.float32)
-    wanted = {stack.refactorize(v).solve(b).tobytes() for v in (values, 3 * values)}
+    expected = {stack.refactorize(v).solve(b).tobytes() for v in (values, 3 * values)}
     determinants = {stack.refactorize(v).logdet().tobytes() for v in (values, 3 * values)}
     wrong: list[Any] = []
 
     def work() -> None:
         try:
             for _ in range(40):
-                if stack.solve(b).tobytes() not in wanted:
+                if stack.solve(b).tobytes() not in expected:
                     wrong.append("solve")
                 if stack.logdet().tobytes() not in determinants:
                     wrong.append("logdet")

@@ -47,9 +47,9 @@ def test_what_a_matrix_stores(engine: Engine, kind: str, stores: str) -> None:
         other = form.copy()
         other.data = (1.5 * form.data).astype(kind)
         for triangle in (None, "lower", "upper") if stores == "full" else (None,):
-            wanted = pattern.values(other, triangle)
-            assert found(numeric, other, triangle).tobytes() == wanted.tobytes()
-            assert found(numeric, other.data, triangle).tobytes() == wanted.tobytes()
+            expected = pattern.values(other, triangle)
+            assert found(numeric, other, triangle).tobytes() == expected.tobytes()
+            assert found(numeric, other.data, triangle).tobytes() == expected.tobytes()
         if stores == "lower":
             with pytest.raises(ArgumentError, match="lower one counts alone"):
                 found(numeric, other, "upper")
@@ -83,17 +83,17 @@ def test_what_the_host_has_to_look_at(engine: Engine, kind: str) -> None:
     )
     eps, rng = float(np.finfo(kind).eps), np.random.default_rng(3)
     root = np.sqrt(np.abs(A.diagonal()).astype(float))
-    taken = refused = 0
+    selected = refused = 0
     imaginary = [1j] if A.dtype.kind == "c" else []
     for k in rng.choice(below, 12, replace=False):
         scale = root[rows[k]] * root[pattern.columns[k]]
         for units in (0, 1, ROUNDING / 4, 3 * ROUNDING):
-            for way in (1, *imaginary):
+            for factor in (1, *imaginary):
                 data = A.data.copy()
-                data[pattern.mirror[k]] += units * eps * scale * way
+                data[pattern.mirror[k]] += units * eps * scale * factor
                 values = found(numeric, data)
                 if values is not None:
-                    taken += 1
+                    selected += 1
                     assert units < ROUNDING
                     assert values.tobytes() == pattern.values(data).tobytes()
                 else:
@@ -101,7 +101,7 @@ def test_what_the_host_has_to_look_at(engine: Engine, kind: str) -> None:
                     assert units > ROUNDING
                     with pytest.raises(ArgumentError, match="not symmetric"):
                         pattern.values(data)
-    assert taken == 3 * refused
+    assert selected == 3 * refused
     for place in (pattern.take[below[5]], pattern.mirror[below[5]], pattern.take[diagonal[-1]]):
         for wrong in (np.nan, np.inf, -np.inf, *(1j * np.inf for _ in imaginary)):
             data = A.data.copy()
@@ -126,7 +126,7 @@ def test_factors_take_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
     A = grid(9, 8).astype(np.float32)
     A = sp.csr_array(A + sp.tril(A, -1) * np.float32(np.finfo(np.float32).eps))  # of rounding
     factor, b = Factor(analyze(A), np.float32, engine).refactorize(A), np.ones(72, np.float32)
-    wanted = [Factor(analyze(A), np.float32, engine).refactorize(m).solve(b) for m in (A, 3 * A)]
+    expected = [Factor(analyze(A), np.float32, engine).refactorize(m).solve(b) for m in (A, 3 * A)]
     calls: list[object] = []
     plain = Pattern.values
 
@@ -137,16 +137,16 @@ def test_factors_take_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Pattern, "values", values)
     for matrix in (A, (3 * A).data, A, (3 * A).tocsr(), 3 * A):
         x = factor.refactorize(matrix).solve(b)
-        assert x.tobytes() == wanted[matrix is not A].tobytes()
+        assert x.tobytes() == expected[matrix is not A].tobytes()
     assert not calls
     integers = sp.csr_array(grid(9, 8).astype(np.int64))  # as float64
-    x = factor.refactorize(integers).solve(b) if engine.target.fp64 else wanted[0]
-    np.testing.assert_allclose(x, wanted[0], rtol=1e-4)
+    x = factor.refactorize(integers).solve(b) if engine.target.fp64 else expected[0]
+    np.testing.assert_allclose(x, expected[0], rtol=1e-4)
     x = factor.refactorize(A).solve(b)
     nan, crooked, missing = A.copy(), A.copy(), A.copy()
     nan.data[5], crooked.data[1] = np.nan, 7
     missing.indices[0] = 3
-    for given, error, says in (
+    for argument, error, says in (
         (nan, ArgumentError, "is nan"), (crooked, ArgumentError, "A is not symmetric"),
         (missing, ArgumentError, "A has an element|not symmetric"),
         (grid(8, 9)[:8, :8], ShapeError, "was analysed"),
@@ -154,10 +154,10 @@ def test_factors_take_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
         (A.data.astype("f2"), DTypeError, "float16"),
     ):  # fmt: skip
         with pytest.raises(error, match=says):
-            factor.refactorize(given)
+            factor.refactorize(argument)
         assert factor.solve(b).tobytes() == x.tobytes()  # it is as it was
     lacking = sp.csr_array(A - sp.diags_array([A.diagonal(1)], offsets=[1]) * 0)
-    assert factor.refactorize(lacking).solve(b).tobytes() == wanted[0].tobytes()
+    assert factor.refactorize(lacking).solve(b).tobytes() == expected[0].tobytes()
     stack = FactorStack(analyze(A), 2, np.float32, engine)
     both = np.stack([A.data, 3 * A.data])
     first = stack.refactorize(both).solve(np.stack([b, b]))
@@ -168,7 +168,7 @@ def test_factors_take_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ArgumentError, match="matrix 1 of the stack: A is not symmetric"):
         stack.refactorize(both)
     on = factor.refactorize(on_device(engine, A.data, queue=factor.queue))
-    assert on.solve(b).tobytes() == wanted[0].tobytes()
+    assert on.solve(b).tobytes() == expected[0].tobytes()
 
 
 def test_few_values_and_little_memory(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

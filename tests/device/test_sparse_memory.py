@@ -31,9 +31,9 @@ def test_what_a_factor_holds(
     whole = Factor(symbolic, dtype, engine).stats.factor_bytes
     limit = None if share is None else int(share * whole)
     allocated: list[int] = []
-    own = Engine.allocate
+    original = Engine.allocate
     monkeypatch.setattr(
-        Engine, "allocate", lambda self, size: allocated.append(size) or own(self, size)
+        Engine, "allocate", lambda self, size: allocated.append(size) or original(self, size)
     )
     factor = Factor(symbolic, dtype, engine, memory_limit=limit).refactorize(A)
     estimate = symbolic.memory_estimate(dtype, engine, limit)
@@ -51,11 +51,11 @@ def test_what_a_factor_holds(
         rooms, last = allocated[:-1], allocated[-1]
         assert result.panels == max(sum(rooms), last)
     stats = factor.stats
-    told = 16 * stats.fronts
-    least = result.updates + result.scratch + told
-    assert least <= stats.workspace_bytes <= 1.05 * least + 2**16  # kernels of dense matrices
-    kept = result.tables - told
-    assert kept <= stats.table_bytes <= 1.1 * kept + 2**16  # tables of launches
+    status_bytes = 16 * stats.fronts
+    smallest = result.updates + result.scratch + status_bytes
+    assert smallest <= stats.workspace_bytes <= 1.05 * smallest + 2**16  # kernels of dense matrices
+    retained = result.tables - status_bytes
+    assert retained <= stats.table_bytes <= 1.1 * retained + 2**16  # tables of launches
     assert result.values == symbolic.pattern.nnz * np.dtype(dtype).itemsize
     plain = symbolic.memory_estimate(dtype)
     assert plain == replace(estimate, devices=())
@@ -83,17 +83,17 @@ def test_a_device_that_is_too_small(
     engine: Engine, change: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error has the figures, and nothing is allocated before it."""
-    own = numeric.memory_on
+    original = numeric.memory_on
 
     def small(*arguments: Any) -> Any:
-        return replace(own(*arguments), **change)
+        return replace(original(*arguments), **change)
 
     A = grid(20, 20).astype(np.float32)
     symbolic = analyze(A)
-    [found] = symbolic.memory_estimate("float32", engine).devices
+    [result] = symbolic.memory_estimate("float32", engine).devices
     monkeypatch.setattr(numeric, "memory_on", small)
     monkeypatch.setattr(Engine, "allocate", lambda *_: pytest.fail("it was not looked at before"))
     monkeypatch.setattr(Engine, "upload", lambda *_: pytest.fail("it was not looked at before"))
-    message = f"takes {found.total} bytes of .*{found.panels} for L, {found.updates} for update"
+    message = f"takes {result.total} bytes of .*{result.panels} for L, {result.updates} for update"
     with pytest.raises(DeviceMemoryError, match=message):
         cholesky(A, symbolic=symbolic, engine=engine)

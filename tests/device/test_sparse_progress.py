@@ -104,23 +104,23 @@ def test_whoever_is_told_may_raise(engine: Engine) -> None:
     np.testing.assert_array_equal(factor.refactorize(A).solve(b), x)
     broken = A.copy()
     broken[17, 17] = -1
-    told: list[float] = []
+    reported: list[float] = []
     with pytest.raises(NotPositiveDefiniteError) as info:
-        factor.refactorize(broken, progress=lambda done, total: told.append(done / total))
+        factor.refactorize(broken, progress=lambda done, total: reported.append(done / total))
     assert info.value.variable == 17
-    assert told[-1] == 1
+    assert reported[-1] == 1
 
 
 def test_a_stack_and_nothing(engine: Engine) -> None:
     A = grid(5, 4).astype(np.float32)
-    told: list[float] = []
+    reported: list[float] = []
     stack = FactorStack(analyze(A), 3, np.float32, engine)
     values = np.stack([A.data] * 3)
-    stack.refactorize(values, progress=lambda done, total: told.append(done / total))
-    assert told[-1] == 1
+    stack.refactorize(values, progress=lambda done, total: reported.append(done / total))
+    assert reported[-1] == 1
     empty = grid(3)[:0, :0].astype(np.float32)
-    cholesky(empty, engine=engine, progress=lambda *found: told.append(found))
-    assert told[-1] == (0, 0)
+    cholesky(empty, engine=engine, progress=lambda *found: reported.append(found))
+    assert reported[-1] == (0, 0)
 
 
 def test_a_bar_on_a_terminal(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,9 +98,9 @@ def test_permutations_round_nothing(double: Engine, kind: str) -> None:
     factor = cholesky(random_definite(N, 0.2, 1, np.float32), engine=double)
     b = numbers((N, 3), kind if kind != "int32" else "float64")
     b = np.rint(1e8 * b).astype(kind) if kind == "int32" else b
-    for given in (b, b[:, 0], on_device(double, b)):
-        host = pg.asnumpy(given)
-        result = pg.asnumpy(factor.solve(given, "P"))
+    for operand in (b, b[:, 0], on_device(double, b)):
+        host = pg.asnumpy(operand)
+        result = pg.asnumpy(factor.solve(operand, "P"))
         assert result.dtype == np.result_type(np.float32, kind)
         assert np.array_equal(result, host[factor.perm])
         assert np.array_equal(pg.asnumpy(factor.solve(result, "Pt")), host)
@@ -147,18 +147,18 @@ def test_one_triangle_counts(engine: Engine, kind: str) -> None:
         "lower": sp.csr_array(sp.tril(A) + 3 * sp.triu(A, 1)),
         "upper": sp.csr_array(sp.triu(A) + 3 * sp.tril(A, -1)),
     }
-    for triangle, given in wrong.items():
+    for triangle, operand in wrong.items():
         with pytest.raises(ArgumentError, match="A is not symmetric"):
-            analyze(given)
-        x = spsolve(given, b, triangle=triangle, engine=engine)
+            analyze(operand)
+        x = spsolve(operand, b, triangle=triangle, engine=engine)
         check(A, x, b, kind, kind)
         # of an analysis of both triangles, by values of the host and of the device
-        factor = cholesky(given, symbolic=analyze(A), triangle=triangle, engine=engine)
+        factor = cholesky(operand, symbolic=analyze(A), triangle=triangle, engine=engine)
         check(A, factor.solve(b), b, kind, kind)
-        factor.refactorize(on_device(engine, given.data), triangle=triangle)
+        factor.refactorize(on_device(engine, operand.data), triangle=triangle)
         check(A, factor.solve(b), b, kind, kind)
-        factor = Factor(analyze(given, triangle=triangle), kind, engine)
-        for item in (given.data, given, given.tocoo(), given.tocsc()):
+        factor = Factor(analyze(operand, triangle=triangle), kind, engine)
+        for item in (operand.data, operand, operand.tocoo(), operand.tocsc()):
             check(A, factor.refactorize(item).solve(b), b, kind, kind)
 
 
@@ -192,34 +192,34 @@ def test_the_order_of_the_user(engine: Engine, ordering: str) -> None:
     A = random_definite(N, 0.12, 3, np.float32)
     order = np.random.default_rng(0).permutation(N)
     method = order if ordering == "given" else ordering
-    plain, kept = analyze(A, method), analyze(A, method, postorder=False)
+    plain, retained = analyze(A, method), analyze(A, method, postorder=False)
     assert not np.array_equal(plain.columns, np.arange(N))  # there is something to keep
-    assert np.array_equal(plain.perm, kept.perm[plain.columns])
+    assert np.array_equal(plain.perm, retained.perm[plain.columns])
     if ordering != "amd":
-        assert np.array_equal(kept.perm, order if ordering == "given" else np.arange(N))
-    factor, dense = cholesky(A, symbolic=kept, engine=engine), A.toarray()
-    P = kept.perm
+        assert np.array_equal(retained.perm, order if ordering == "given" else np.arange(N))
+    factor, dense = cholesky(A, symbolic=retained, engine=engine), A.toarray()
+    P = retained.perm
     L = scipy.linalg.cholesky(dense[np.ix_(P, P)], lower=True)
     result = factor.L()
     assert np.allclose(result.toarray(), L, atol=1e-5)
-    assert np.array_equal(np.diff(result.indptr), kept.column_counts)
+    assert np.array_equal(np.diff(result.indptr), retained.column_counts)
     below = [np.flatnonzero(L[k + 1 :, k]) for k in range(N)]
-    assert kept.parent.tolist() == [
+    assert retained.parent.tolist() == [
         k + 1 + int(r[0]) if r.size else -1 for k, r in enumerate(below)
     ]
     b = numbers((N, 2), "float32")
-    for system, wanted in (
+    for system, expected in (
         ("L", np.linalg.solve(L, b)), ("Lt", np.linalg.solve(L.T, b)), ("P", b[P]),
         ("Pt", b[np.argsort(P)]), ("A", np.linalg.solve(dense, b)),
     ):  # fmt: skip
-        assert np.allclose(factor.solve(b, system), wanted, atol=1e-5)
+        assert np.allclose(factor.solve(b, system), expected, atol=1e-5)
     other = cholesky(A, symbolic=plain, engine=engine)
     assert np.array_equal(other.solve(b), factor.solve(b))
     assert np.array_equal(other.inv_diag(), factor.inv_diag())
     assert np.allclose(factor.inv_diag(), np.diag(np.linalg.inv(dense)), atol=1e-5)
     broken = A.tolil()
     broken[P[20], P[20]] = -50
-    stack = FactorStack(kept, 2, np.float32, engine)
+    stack = FactorStack(retained, 2, np.float32, engine)
     for call in (
         lambda: factor.refactorize(broken.tocsr()),
         lambda: stack.refactorize(np.stack([A.data, broken.tocsr().data])),

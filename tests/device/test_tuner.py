@@ -189,8 +189,8 @@ def test_a_faster_and_right_policy_is_stored(tmp_path: Path, job: TuningJob) -> 
     table = TuningTable([tmp_path / "t.json"])
     choice = table.choose("gemv_rows", type(winner), ENGINE.target, job.elem)
     assert choice.policy == winner
-    told = pg.explain("gemv", 96, 64, engine=Engine(queue=ENGINE.queue, table=table))
-    assert "speed_up 2" in str(told)
+    explained = pg.explain("gemv", 96, 64, engine=Engine(queue=ENGINE.queue, table=table))
+    assert "speed_up 2" in str(explained)
 
 
 def test_what_a_search_stores_can_be_merged_and_is_found_on_others_of_its_kind(
@@ -230,10 +230,10 @@ def test_a_fast_and_wrong_kernel_is_never_stored(
     assert "gemv of float32" in refused
     failed = study.get_trials(states=(TrialState.FAIL,))
     assert [job.policy(trial.params) for trial in failed] == [wrong]
-    again = Scripted(faster(wrong, second), Referee().verify)
+    repeated = Scripted(faster(wrong, second), Referee().verify)
     stored = replace(job, current=second)
-    assert search(tmp_path, stored, again, trials=14, resume=True)[2] == []
-    assert wrong not in again.raced
+    assert search(tmp_path, stored, repeated, trials=14, resume=True)[2] == []
+    assert wrong not in repeated.raced
 
 
 def test_a_wrong_result_is_not_timed(job: TuningJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,8 +364,8 @@ def test_policies_beyond_the_limits_are_not_built(engine: Engine) -> None:
     _, study, _ = search(None, whole, judge, trials=40)
     for policy in judge.raced:
         policy.check(engine.target, whole.elem)
-    told = study.get_trials(states=(TrialState.COMPLETE,))
-    assert len(told) >= 38
+    messages = study.get_trials(states=(TrialState.COMPLETE,))
+    assert len(messages) >= 38
 
 
 def test_failures_are_noted_and_the_search_goes_on(job: TuningJob) -> None:
@@ -453,11 +453,11 @@ def test_an_interrupt_keeps_trials_and_rows(tmp_path: Path, job: TuningJob) -> N
         tuner.run([job], time.monotonic() + 1e6)
     assert [row["policy"] for row in read_rows(tmp_path / "t.json")] == [winner.to_dict()]
     lost = judge.raced[-1]
-    again = Scripted(faster(winner))
-    search(tmp_path, replace(job, current=winner), again, trials=40, resume=True)
-    assert lost in again.raced  # what was cut short is tried again
+    repeated = Scripted(faster(winner))
+    search(tmp_path, replace(job, current=winner), repeated, trials=40, resume=True)
+    assert lost in repeated.raced  # what was cut short is tried again
     finished = set(judge.raced[:-1]) - {job.default, winner}
-    assert not finished & set(again.raced)  # and what was finished is not
+    assert not finished & set(repeated.raced)  # and what was finished is not
 
 
 # -- the command

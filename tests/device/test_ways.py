@@ -42,11 +42,11 @@ def check(
     problem = contiguous(m, n, k, dtype, batch, *trans)
     expected, bound = wider(a) @ wider(b), product_bound(a, b, np.float32)
     every = variants(problem, engine.target, engine.table)
-    assert len({way.name for way in every}) == len(every)
+    assert len({variant.name for variant in every}) == len(every)
     assert chosen(engine, every)[0] in every
-    for way in sample_of_kinds(every):
-        if way.works is None or way.works(engine):
-            got = multiplied(engine, way.bind(engine), *stored, (*batch, m, n))
+    for variant in sample_of_kinds(every):
+        if variant.works is None or variant.works(engine):
+            got = multiplied(engine, variant.bind(engine), *stored, (*batch, m, n))
             assert_within(got, expected, bound)
 
 
@@ -69,7 +69,7 @@ def test_there_is_more_than_one_way(engine: Engine) -> None:
     def kernels(m: int, n: int, k: int) -> set[str]:
         problem = contiguous(m, n, k, "float32")
         every = variants(problem, engine.target, engine.table)
-        return {spec.name for way in sample_of_kinds(every) for spec in way.texts()}
+        return {spec.name for variant in sample_of_kinds(every) for spec in variant.texts()}
 
     assert (
         len(

@@ -228,15 +228,17 @@ def generated(engine: Engine) -> Iterator[Case]:
     for module, name, arguments in named:
         function = getattr(module, name)
         parameters = inspect.signature(function).parameters
-        own = {"engine": engine} if "engine" in parameters and name != "explain" else {}
+        local = {"engine": engine} if "engine" in parameters and name != "explain" else {}
         for parameter in parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 continue
             for what, value in wrong.of(parameter.name).items():
-                given = value
+                operand = value
                 if parameter.kind is parameter.VAR_POSITIONAL:
-                    given = (4, 4, value) if parameter.name == "sizes" else (np.ones((4, 4)), value)
-                all_arguments = {**own, **arguments, parameter.name: given}
+                    operand = (
+                        (4, 4, value) if parameter.name == "sizes" else (np.ones((4, 4)), value)
+                    )
+                all_arguments = {**local, **arguments, parameter.name: operand}
                 if parameter.name == "beta":
                     all_arguments.setdefault("y" if name == "gemv" else "c", None)
                 yield (
@@ -318,8 +320,8 @@ def generated(engine: Engine) -> Iterator[Case]:
         for at in range(len(good_call)):
             row = wrong.of("a" if at < len(inputs) else "out")
             for what, value in {**row, "none": None}.items():
-                given = (*good_call[:at], value, *good_call[at + 1 :])
-                yield f"{name}({at}={what})", lambda p=plan, g=given: p(*g)
+                operand = (*good_call[:at], value, *good_call[at + 1 :])
+                yield f"{name}({at}={what})", lambda p=plan, g=operand: p(*g)
 
 
 def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,8 +85,8 @@ $again:
 def test_waiting_for_an_earlier_group() -> None:
     """Group 0 does not wait, and puts 7 into the element that group 1 waits for."""
     out = np.zeros(2, np.uint32)
-    own = "setp.eq.s32 %p2, %r1, 0; mov.u32 %r2, 7; @%p2 bra $done;"
-    run(own + WAIT + "$done:", out, groups=2)
+    local = "setp.eq.s32 %p2, %r1, 0; mov.u32 %r2, 7; @%p2 bra $done;"
+    run(local + WAIT + "$done:", out, groups=2)
     assert out.tolist() == [7, 7]
 
 

@@ -78,8 +78,8 @@ def test_complex(name: str, n: int, dtype: str, across: bool, inverse: bool) -> 
     run = complex_pass(n, dtype, across, inverse=inverse)
     policy = replace(SMALL, prime=37 if n in (74, 311) else 13)
     got = transform(run, x, Emulator.of(name, races=True), policy).reshape(x.shape)
-    kept = np.fft.ifft(x, axis=1 if across else 2) * n if inverse else None
-    close(got, np.fft.fft(x, axis=1 if across else 2) if kept is None else kept)
+    retained = np.fft.ifft(x, axis=1 if across else 2) * n if inverse else None
+    close(got, np.fft.fft(x, axis=1 if across else 2) if retained is None else retained)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_real_line_as_a_complex_one_of_half_the_length(
     x = _numbers((2 * LANES * n + offset,), "float32").real.copy()
     out = np.full(2 * LANES * run.target.rows, np.nan, np.complex64)
     group.GroupPassPlan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
-    wanted = np.fft.rfft(x[offset:].reshape(2, LANES, n))
-    close(out.reshape(wanted.shape), wanted)
+    expected = np.fft.rfft(x[offset:].reshape(2, LANES, n))
+    close(out.reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize(("n", "offset"), [(512, 0), (1024, 1)])
@@ -132,8 +132,8 @@ def test_lines_that_the_copy_engine_brings(
     x = _numbers((2 * LANES * n + offset,), "float32")
     out = np.full(2 * LANES * n, np.nan, np.complex64)
     group.GroupPassPlan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
-    wanted = np.fft.fft(x[offset:].reshape(2, LANES, n))
-    close(out.reshape(wanted.shape), wanted)
+    expected = np.fft.fft(x[offset:].reshape(2, LANES, n))
+    close(out.reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["complex", "real"])
@@ -217,7 +217,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:
     """Transform numbers by the way of that name whose passes share a launch; its launches."""
     gpu = Emulator.of("sm_90", races=True)
-    (way,) = (
+    (variant,) = (
         item
         for item in variants(p, gpu.target, gpu.table)
         if f"{name} at once" in item.path and passes in (0, item.details["passes"])
@@ -225,7 +225,7 @@ def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:
     x = _numbers(p.shape_in, "float64" if p.real.needs_fp64 else "float32")
     out = np.full(p.shape_out, np.nan, x.dtype)
     x = x.real.copy() if p.kind == "r2c" else x
-    way.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
+    variant.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
     assert not gpu.counters.any()
     close(out, (np.fft.rfftn if p.kind == "r2c" else np.fft.fftn)(x, axes=p.axes))
     return gpu.launches

@@ -42,37 +42,37 @@ def on(gpu: Emulator, fronts: Problem) -> tuple[DeviceFronts, Schedule]:
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_80", F64), ("sm_60", F32)])
 def test_factor(name: str, dtype: Any) -> None:
-    gpu, given = Emulator.of(name, races=True), problem(dtype)
-    device, schedule = on(gpu, given)
+    gpu, operand = Emulator.of(name, races=True), problem(dtype)
+    device, schedule = on(gpu, operand)
     assert on_matrix_units(device.elem, gpu.target) == (dtype == F64)
     steps = [step for stage in schedule.stages for step in stage_steps(device, stage)]
     factor, report = np.full(device.size, np.nan, dtype), np.full(2, -7, np.int64)
     state: Any = gpu
     arena = np.full(device.arena_bytes // factor.itemsize, np.nan, dtype)
-    told = np.full(device.pivot_status_bytes // 8, -7, np.int64)
-    buffers = [given.values, factor, report, arena, told]
+    status = np.full(device.pivot_status_bytes // 8, -7, np.int64)
+    buffers = [operand.values, factor, report, arena, status]
     Steps([*steps, last_step(device)]).enqueue(state, buffers, (0,) * len(buffers))
     assert {"fronts/small", "fronts/assemble", "fronts/tiles"} <= set(gpu.launches)
     assert not gpu.counters.any()
     assert report[0] == -1
     result, _ = lower(device, factor)
-    error = np.abs(wider(given.dense) - wider(result) @ wider(result).T)
+    error = np.abs(wider(operand.dense) - wider(result) @ wider(result).T)
     assert np.all(error <= factor_bound(result))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_60", F32)])
 @pytest.mark.parametrize(("count", "kernel"), [(2, "vector"), (5, "solve")])
 def test_substitution(name: str, dtype: Any, count: int, kernel: str) -> None:
-    gpu, given = Emulator.of(name, races=True), problem(dtype)
-    device, schedule = on(gpu, given)
-    triangle = np.linalg.cholesky(given.dense)
+    gpu, operand = Emulator.of(name, races=True), problem(dtype)
+    device, schedule = on(gpu, operand)
+    triangle = np.linalg.cholesky(operand.dense)
     factor = place(device, triangle)
     b = np.random.default_rng(count).standard_normal((len(triangle), count)).astype(dtype)
     stages = [[stage] for stage in schedule.stages]
     state: Any = gpu
-    for way, whole in ((forward_steps, triangle), (backward_steps, triangle.T)):
+    for make_steps, whole in ((forward_steps, triangle), (backward_steps, triangle.T)):
         x = b.copy()
-        steps = way(device, stages, schedule.rows, count, 0, 1)
+        steps = make_steps(device, stages, schedule.rows, count, 0, 1)
         Steps(steps).enqueue(state, [factor, x], (0, 0))
         assert not gpu.counters.any()
         error = np.abs(wider(whole) @ wider(x) - wider(b))
@@ -82,19 +82,19 @@ def test_substitution(name: str, dtype: Any, count: int, kernel: str) -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_60", F32)])
 def test_inverse(name: str, dtype: Any) -> None:
-    gpu, given = Emulator.of(name, races=True), problem(dtype)
-    device, schedule = on(gpu, given)
-    factor = place(device, np.linalg.cholesky(given.dense))
-    sizes = square_sizes(given.fronts, gpu.target, device.elem)
-    stages, places, room = top_down_levels(given.fronts, schedule.chunks, sizes)
+    gpu, operand = Emulator.of(name, races=True), problem(dtype)
+    device, schedule = on(gpu, operand)
+    factor = place(device, np.linalg.cholesky(operand.dense))
+    sizes = square_sizes(operand.fronts, gpu.target, device.elem)
+    stages, places, buffer = top_down_levels(operand.fronts, schedule.chunks, sizes)
     at = gpu.upload(places)
     steps = [step for stage in stages[0] for step in inverse_steps(device, stage, places, at)]
-    diagonal, squares = np.full(len(given.dense), np.nan, dtype), np.full(room, np.nan, dtype)
+    diagonal, squares = np.full(len(operand.dense), np.nan, dtype), np.full(buffer, np.nan, dtype)
     state: Any = gpu
     Steps(steps).enqueue(state, [factor, diagonal, squares], (0, 0, 0))
     assert "fronts/inverse" in gpu.launches
-    inverse = np.linalg.inv(given.dense.astype(F64))
-    n, norm = len(inverse), np.linalg.norm(given.dense, 2)
+    inverse = np.linalg.inv(operand.dense.astype(F64))
+    n, norm = len(inverse), np.linalg.norm(operand.dense, 2)
     condition = norm * np.linalg.norm(inverse, 2)
     bound = 4 * n * np.finfo(dtype).eps * condition * np.abs(inverse).max()
     assert np.all(np.abs(diagonal - np.diag(inverse)) <= bound)

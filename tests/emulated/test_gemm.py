@@ -624,8 +624,8 @@ def test_few_columns_with_an_epilogue(gpu: Emulator, few: int, k: int, transpose
     memory = c.astype("f4")
     arrays = [bias.astype("f2"), scale.astype("f4"), np.ascontiguousarray(residual.T).astype("f4")]
     buffers = [stored(a, F16, "N"), stored(b, F16, "T"), *arrays, memory]
-    way = next(item for item in variants(p, gpu.target, gpu.table) if item.path == "skinny")
-    plan = way.bind(gpu)  # type: ignore[arg-type]
+    variant = next(item for item in variants(p, gpu.target, gpu.table) if item.path == "skinny")
+    plan = variant.bind(gpu)  # type: ignore[arg-type]
     plan.enqueue(gpu, buffers, (0,) * 6, (2.0, 3.0))  # type: ignore[arg-type]
     expected = (2 * (a @ b) + 3 * c + bias) * scale[:, None] + residual
     np.testing.assert_array_equal(memory, np.maximum(expected, 0) + np.arange(m)[:, None])

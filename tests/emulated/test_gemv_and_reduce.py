@@ -69,11 +69,11 @@ def test_several_vectors(gpu: Emulator, vectors: int, apart: bool) -> None:
     p = GemvProblem(element("f4"), m, n, n, 1, y_step=vectors, vectors=vectors, y_pitch=1, **steps)
     memory = np.ascontiguousarray(x.T if apart else x)
     expected = 2 * (a @ x)
-    for way in variants(p, gpu.target, gpu.table):
+    for variant in variants(p, gpu.target, gpu.table):
         y = np.full((m + 8, vectors), 7, "f4")
-        plan = way.bind(gpu)  # type: ignore[arg-type]
+        plan = variant.bind(gpu)  # type: ignore[arg-type]
         plan.enqueue(gpu, [a, memory, y], (0, 0, 4 * vectors), (2.0, 0.0))  # type: ignore[arg-type]
-        np.testing.assert_array_equal(y[4:-4], expected, way.name)
+        np.testing.assert_array_equal(y[4:-4], expected, variant.name)
         assert np.all(y[:4] == 7)
         assert np.all(y[-4:] == 7)
 

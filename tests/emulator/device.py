@@ -132,8 +132,8 @@ class Emulator:
             state: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
         ) -> None:
             values = places.passed(scalars)
-            given = [*zip(places.buffers, buffers, strict=True), *places.bound]
-            for place, buffer in given:
+            inputs = [*zip(places.buffers, buffers, strict=True), *places.bound]
+            for place, buffer in inputs:
                 values[place] = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
             passed = {}
             for place, (argument, nbytes) in enumerate(kernel.parameters):

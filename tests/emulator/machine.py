@@ -248,13 +248,13 @@ class Group:
         """Do the copies of threads, all but those of their last ``pending`` commit groups."""
         oldest = np.full(self.grid.size, -1)
         oldest[threads] = self.commits[threads] - pending
-        kept = deque()
+        retained = deque()
         for work, some, numbers in self.copies:
             if np.any(numbers < oldest[some]):
                 work()
             else:
-                kept.append((work, some, numbers))
-        self.copies = kept
+                retained.append((work, some, numbers))
+        self.copies = retained
 
     def register(self, name: str) -> Any:
         """The bits of a register; 0 until it is written."""

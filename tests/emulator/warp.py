@@ -171,10 +171,10 @@ def _warpgroup_product(i: Instruction) -> Step:
     assert isinstance(sums, tuple)
     turns = [x.value for x in rest[2:] if isinstance(x, Constant)] or [0, 0]
     gets, puts = [reader(x, "f32") for x in sums], [writer(x) for x in sums]
-    held = [reader(x, "b32") for x in a] if isinstance(a, tuple) else []
-    if held and kind != "tf32":
+    live = [reader(x, "b32") for x in a] if isinstance(a, tuple) else []
+    if live and kind != "tf32":
         raise Fault(f"A of {kind} in registers is not emulated")
-    tiles = [(b, n, turns[1])] if held else [(a, m, turns[0]), (b, n, turns[1])]
+    tiles = [(b, n, turns[1])] if live else [(a, m, turns[0]), (b, n, turns[1])]
     descriptors = [(reader(x, "u64"), extent, bool(turn)) for x, extent, turn in tiles]
     keep = reader(use_sums, "pred")
     thread = np.arange(128)
@@ -193,11 +193,11 @@ def _warpgroup_product(i: Instruction) -> Step:
                 raise Fault("the matrix unit was not shown what threads have written")
             reads = group.products.setdefault(first, [[]])[-1]
             looks = [partial(np.take, group.shared, at) for at in places]
-            looks += [partial(get, group, some) for get in held]
+            looks += [partial(get, group, some) for get in live]
             reads += [(look, look().copy()) for look in looks]
             operands = [_values(group, at, kind) for at in places]
-            if held:
-                operands.insert(0, _fragments([get(group, some) for get in held]))
+            if live:
+                operands.insert(0, _fragments([get(group, some) for get in live]))
             A, B = operands
             C = np.zeros((m, n))
             if np.broadcast_to(keep(group, some), 128)[0]:

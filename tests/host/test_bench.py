@@ -430,7 +430,7 @@ def test_noise() -> None:
 
 def test_what_others_take_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
-    stat, now, own = tmp_path / "stat", [100.0], [1.0]
+    stat, now, process_seconds = tmp_path / "stat", [100.0], [1.0]
 
     def write(user: float, stolen: float) -> None:
         words = (user, 0, 0, 500, 70, 0, 0, stolen, user, 0)
@@ -438,10 +438,10 @@ def test_what_others_take_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     monkeypatch.setattr(noise, "_STAT", stat)
     monkeypatch.setattr(noise.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(noise, "_own_seconds", lambda: own[0])
+    monkeypatch.setattr(noise, "_own_seconds", lambda: process_seconds[0])
     write(user=50, stolen=0)
     listener = noise.Listener()
-    now[0], own[0] = 110.0, 16.0  # in ten seconds we took 15
+    now[0], process_seconds[0] = 110.0, 16.0  # in ten seconds we took 15
     write(user=80, stolen=5)  # of 35
     heard = listener.noise([Statistic.of([1.0, 2.0, 3.0])], True)
     assert heard.taken == pytest.approx(2.0)
@@ -663,11 +663,11 @@ def test_a_matrix_times_its_own_transpose() -> None:
     assert case.shapes == ((5, 3),)
     a = operands(case)[0]
     call = peers.public_call(case, False)
-    taken: list[Any] = []
-    library = SimpleNamespace(matmul=lambda *arrays, **_: taken.extend(arrays))
+    selected: list[Any] = []
+    library = SimpleNamespace(matmul=lambda *arrays, **_: selected.extend(arrays))
     call.bind(library, [a], None)()
-    assert taken[0] is a
-    assert np.shares_memory(*taken)
+    assert selected[0] is a
+    assert np.shares_memory(*selected)
     assert oracle(case, (a,))(a @ a.T) <= 1
     assert oracle(case, (a,))(a @ a.T + np.eye(5)) > 1
     with pytest.raises(ArgumentError, match="m x k x m"):

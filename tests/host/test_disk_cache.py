@@ -150,10 +150,10 @@ def test_what_was_not_read_for_longest_makes_room(
     for age, name in enumerate(names[:4]):
         cache.write(name, bytes(900))
         os.utime(tmp_path / name, (1_000_000 + age, 1_000_000 + age))
-    own, old, new = tmp_path / "notes.txt", tmp_path / ".new-dead", tmp_path / ".new-alive"
-    for path in (own, old, new):
+    notes, old, new = tmp_path / "notes.txt", tmp_path / ".new-dead", tmp_path / ".new-alive"
+    for path in (notes, old, new):
         path.write_bytes(bytes(5000))
-    for path in (own, old):
+    for path in (notes, old):
         os.utime(path, (1_000_000, 1_000_000))
     assert cache.read(names[0]) is not None  # which makes it the youngest
     for name in names[4:]:
@@ -162,7 +162,7 @@ def test_what_was_not_read_for_longest_makes_room(
     assert names[0] in left
     assert names[-1] in left
     assert names[1] not in left
-    assert {own.name, new.name} < left, "files of others and of living writers stay"
+    assert {notes.name, new.name} < left, "files of others and of living writers stay"
     assert old.name not in left
     assert sum(path.stat().st_size for path in tmp_path.glob("0*")) <= 4096
 

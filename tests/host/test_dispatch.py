@@ -38,11 +38,11 @@ def test_turns_of_short_calls_have_many() -> None:
 
 
 def test_who_takes_long_and_much_longer_is_tried_once() -> None:
-    own, slow, short = Fake(0.1), Fake(0.5), Fake(1e-5)
-    result = fastest({"own": own, "slow": slow, "short": short}, turns=3, turn=1e-3)
+    fast, slow, short = Fake(0.1), Fake(0.5), Fake(1e-5)
+    result = fastest({"own": fast, "slow": slow, "short": short}, turns=3, turn=1e-3)
     assert result["slow"] == 0.5
     assert slow.calls == 2
-    assert own.calls == 2 + 3
+    assert fast.calls == 2 + 3
 
 
 def test_a_rival_that_was_fast_by_chance_is_timed_again() -> None:

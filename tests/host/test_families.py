@@ -199,8 +199,8 @@ def test_a_record_agrees_with_itself(family: object) -> None:
     from portable_gpu.ops.family import Family
 
     assert isinstance(family, Family)
-    own = {operation.name for operation in family.operations}
-    assert set(family.benchmarks) <= own
+    operation_names = {operation.name for operation in family.operations}
+    assert set(family.benchmarks) <= operation_names
     assert set(family.kernels) <= set(kernel_names())
     others = {item.name for item in FAMILIES} - {
         family.name
@@ -215,5 +215,5 @@ def test_a_record_agrees_with_itself(family: object) -> None:
         assert {family.tuning.operation, *family.tuning.grid} <= set(family.benchmarks)
         assert TUNED[family.name] is family.tuning
     shown = {KERNELS[name].shown for name in family.kernels} - {""}
-    assert shown <= own
+    assert shown <= operation_names
     assert all(BENCHMARKS[name] is benchmark for name, benchmark in family.benchmarks.items())

@@ -203,9 +203,9 @@ def draw(
         n // 2 + 1 if target == "half" else rng.randint(1, n - first) if cropped else n,
     )
     steps, sizes = [], []
-    for own in counts:
+    for line_count in counts:
         order = rng.choice(list(permutations(range(len(extents) + 1))))
-        extent, step, its = [own, *extents], 1, [0] * (len(extents) + 1)
+        extent, step, its = [line_count, *extents], 1, [0] * (len(extents) + 1)
         for axis in order:
             its[axis] = step
             step = step * extent[axis] + rng.choice((0, 0, 2))
@@ -255,16 +255,16 @@ def check(drawn: Drawn, limits: PassLimits) -> Iterator[str]:
         {base + i * end.step for base in bases for i in range(end.count)}
         for end, bases in zip((line.source, line.target), drawn.bases, strict=True)
     ]
-    for way in result:
+    for variant in result:
         source, target = Memory(values.copy()), Memory(np.full(drawn.sizes[1], np.nan * 1j))
-        follow(way, source, target, 0.5)
+        follow(variant, source, target, 0.5)
         np.testing.assert_array_equal(source.values, values)
-        assert set(target.writes) == places[1], f"{way.name} writes other numbers"
+        assert set(target.writes) == places[1], f"{variant.name} writes other numbers"
         for base, goal in zip(*drawn.bases, strict=True):
             x = values[base + line.source.step * np.arange(line.source.count)]
             y = target.values[goal + line.target.step * np.arange(line.target.count)]
             np.testing.assert_allclose(y, 0.5 * wanted(line, x), atol=1e-11 * line.n)
-        yield way.name
+        yield variant.name
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -273,9 +273,9 @@ def test_random_lines(seed: int) -> None:
     for _ in range(12):
         n = rng.choice((rng.randint(1, 12), rng.randint(13, 60), rng.randint(61, 144)))
         drawn = draw(rng, n)
-        most = rng.choice((13, 16, 64, 1024))
+        limit = rng.choice((13, 16, 64, 1024))
         lanes = rng.choice((2, 4, 8))
-        seen.update(check(drawn, PassLimits(most, lanes, most, 4 * lanes)))
+        seen.update(check(drawn, PassLimits(limit, lanes, limit, 4 * lanes)))
     assert {"one pass", "two passes", "chirp"} <= set(seen), f"only {seen}"
 
 
@@ -308,7 +308,7 @@ def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str,
         PassLimits(16, 2, 4, 8, twiddles_by_batch=True),
         iter("abc"),
     )
-    (three,) = (way for way in result if way.name == "three passes")
+    (three,) = (variant for variant in result if variant.name == "three passes")
     columns = three.pass_steps[0 if forms[0] == "real" else -1].pass_.n
     for place in (three.pass_steps[0].target, three.pass_steps[-1].source):
         assert isinstance(place, Temporary)
@@ -342,16 +342,16 @@ def spoilt(way: Decomposition, change: Callable[[Pass], Pass]) -> Decomposition:
 def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
     line = Line(60, False, REAL, LineOperand("complex", 33, 1), LineOperand("complex", 60, 1), ())
     x = np.random.default_rng(0).standard_normal(33) * (1 + 2j)
-    (way,) = decompositions(line, PassLimits(16, 2, 16, 8), iter("ab"))
+    (variant,) = decompositions(line, PassLimits(16, 2, 16, 8), iter("ab"))
 
     def result(which: Decomposition) -> Array:
         target = Memory(np.full(60, np.nan * 1j))
         follow(which, Memory(x.copy()), target, 1.0)
         return target.values
 
-    np.testing.assert_allclose(result(way), np.fft.fft(x, 60), atol=1e-12)
+    np.testing.assert_allclose(result(variant), np.fft.fft(x, 60), atol=1e-12)
     with pytest.raises(AssertionError):
-        np.testing.assert_allclose(result(spoilt(way, change)), np.fft.fft(x, 60), atol=1e-12)
+        np.testing.assert_allclose(result(spoilt(variant, change)), np.fft.fft(x, 60), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -359,8 +359,8 @@ def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
     [("NVIDIA A100", False), ("NVIDIA H200", True), ("NVIDIA H100 80GB HBM3", True)],
 )
 def test_planes_take_one_launch_where_that_was_measured(device: str, planes: bool) -> None:
-    own = example_target("nvidia")
-    target = replace(own, facts=replace(own.facts, name=device))
+    local = example_target("nvidia")
+    target = replace(local, facts=replace(local.facts, name=device))
     cube = problem("c2c", (256, 256, 256), np.dtype(np.complex64))
     result = variants(cube, target, TuningTable.shipped())
     assert any("two axes" in item.path for item in result)
@@ -385,8 +385,8 @@ def test_planes_of_a_strided_array_are_found_or_left() -> None:
 
     first = line(32, 40, Axis(5, (2000, 2000)), Axis(32, (1, 1)))
     second = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (40, 40)))
-    (way,) = fused_axes(first, second, policy, target, iter("a"))
-    assert [pass_step.pass_.batch for pass_step in way.pass_steps] == [(5,), (5,)]
-    assert [pass_step.pass_.source.lane for pass_step in way.pass_steps] == [1, 40]
+    (variant,) = fused_axes(first, second, policy, target, iter("a"))
+    assert [pass_step.pass_.batch for pass_step in variant.pass_steps] == [(5,), (5,)]
+    assert [pass_step.pass_.source.lane for pass_step in variant.pass_steps] == [1, 40]
     elsewhere = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (44, 44)))
     assert not fused_axes(first, elsewhere, policy, target, iter("a"))

@@ -47,17 +47,19 @@ def accesses(plan: GroupShape) -> Iterator[tuple[LocalLayout, list[int], list[in
     for before, after in zip(plan.stages, plan.stages[1:], strict=False):
         for stage, written in ((before, True), (after, False)):
             across = plan.after if stage.number else plan.before
-            own = [
+            local = [
                 (item % plan.slots, item // plan.slots) if across else divmod(item, plan.items)
                 for item in warp
             ]
             for b in range(stage.butterflies):
-                scope = [{stage.item: t} for _, t in own]
+                scope = [{stage.item: t} for _, t in local]
                 numbers = [
-                    eval(stage.butterfly(b, plan.items).replace("?", "and").replace(":", "or"), one)
-                    for one in scope
+                    eval(
+                        stage.butterfly(b, plan.items).replace("?", "and").replace(":", "or"), entry
+                    )
+                    for entry in scope
                 ]
-                some = [(j, slot) for j, (slot, _) in zip(numbers, own, strict=True)]
+                some = [(j, slot) for j, (slot, _) in zip(numbers, local, strict=True)]
                 some = [(j, slot) for j, slot in some if j < stage.count]
                 N, R = stage.before, stage.radix
                 for r in range(R):
@@ -206,7 +208,7 @@ def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None
     rng, typical = random.Random(f"{device} {name}"), example_target(device)
     dtype = np.dtype(name)
     lengths = {9801, 13750, 15731, 2572, 7547, 3697}
-    lengths |= {round(2 ** rng.uniform(1, most)) for most in (14.3, 23) for _ in range(16)}
+    lengths |= {round(2 ** rng.uniform(1, limit)) for limit in (14.3, 23) for _ in range(16)}
     lengths |= {6714660, 7167273}  # of several passes
     for n in sorted(lengths):
         group, local = rng.choice(((1024, 1.0), (256, 1.0), (128, 0.5), (64, 0.25)))
@@ -227,10 +229,11 @@ def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None
             result = pass_kernels(target).with_fused_passes(
                 decompositions(line, policy.pass_limits, map(str, count())), line, policy, target
             )
-            for way in result:
+            for variant in result:
                 assert all(
-                    launch_is_possible(pass_steps, policy, target) for pass_steps in way.launches
-                ), f"{n} of {extents} x {batch}: {way.path}"
+                    launch_is_possible(pass_steps, policy, target)
+                    for pass_steps in variant.launches
+                ), f"{n} of {extents} x {batch}: {variant.path}"
 
 
 def launch_is_possible(
@@ -247,6 +250,6 @@ def launch_is_possible(
 
 def local_bytes(pass_: Pass, plan: GroupShape, target: Target) -> int:
     """With the roots between two passes."""
-    brought = stages_twiddles_in_local_memory(pass_, plan, target)
-    twists = 2 * plan.twiddles_in_local(pass_.target.form) if brought else 0
+    uploaded = stages_twiddles_in_local_memory(pass_, plan, target)
+    twists = 2 * plan.twiddles_in_local(pass_.target.form) if uploaded else 0
     return (plan.local_numbers + twists) * pass_.real.itemsize

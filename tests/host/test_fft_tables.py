@@ -101,9 +101,9 @@ def staged(x: Array, stages: tuple[int, ...]) -> Array:
         powers = np.outer(np.arange(radix), np.arange(radix))
         rows = np.einsum("kr,brj->bkj", np.exp(-2j * np.pi * powers / radix), rows)
         if part > 1:
-            own = w[at : at + part * (radix - 1)].reshape(part, radix - 1)
-            at += own.size
-            rows[:, 1:] *= own.T
+            stage = w[at : at + part * (radix - 1)].reshape(part, radix - 1)
+            at += stage.size
+            rows[:, 1:] *= stage.T
         s, done = rows.reshape(n), done * radix
     assert at == len(w)
     return s
@@ -194,9 +194,9 @@ def test_a_convolution_with_the_chirp_is_a_transform(n: int, inverse: bool) -> N
     m = bluestein_length(n)
     rng = np.random.default_rng(n)
     x = rng.standard_normal(n) + 1j * rng.standard_normal(n)
-    own = chirp(n, inverse, n)
-    folded = np.fft.fft(x * own, m) * chirp_filter(n, inverse, m)
-    got = own * np.fft.ifft(folded)[:n] * m
+    chirped = chirp(n, inverse, n)
+    folded = np.fft.fft(x * chirped, m) * chirp_filter(n, inverse, m)
+    got = chirped * np.fft.ifft(folded)[:n] * m
     want = np.fft.ifft(x) * n if inverse else np.fft.fft(x)
     np.testing.assert_allclose(got, want, atol=1e-13 * n)
 

@@ -59,10 +59,12 @@ def test_indices() -> None:
         # NumPy gives an array that has all integers as its index as a number: no view.
         assert result.shape == np.shape(expected), key
         if isinstance(expected, np.ndarray) and expected.size:
-            wanted = of(expected, view)
-            assert result.offset == wanted.offset, key
+            target_result = of(expected, view)
+            assert result.offset == target_result.offset, key
             used = [k for k, n in enumerate(result.shape) if n > 1]
-            assert [result.strides[k] for k in used] == [wanted.strides[k] for k in used], key
+            assert [result.strides[k] for k in used] == [target_result.strides[k] for k in used], (
+                key
+            )
 
 
 @pytest.mark.parametrize(

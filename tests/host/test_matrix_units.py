@@ -439,16 +439,16 @@ def test_path_falls_back_where_units_do_not_work(
     monkeypatch.setattr(variants.matrix, "MatrixPlan", lambda *_, **__: "matrix units")
     monkeypatch.setattr(variants, "TiledPlan", lambda *_, **__: "tiles")
     engine: Any = FakeEngine()
-    taken = []
+    selected = []
     for _ in range(2):
         if right:
-            taken.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
+            selected.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
         elif not tried:
             with pytest.warns(UserWarning, match="are not used: a test product is wrong"):
-                taken.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
+                selected.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
         else:
-            taken.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
-    assert taken == ["matrix units" if right else "tiles"] * 2
+            selected.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
+    assert selected == ["matrix units" if right else "tiles"] * 2
     # Both ways round, and subnormal numbers; or bulk copies, and copies by work-items: once.
     assert len(tried) == (3 if right else 2)
 

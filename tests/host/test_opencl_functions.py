@@ -93,9 +93,9 @@ def test_overloads_are_those_of_the_header() -> None:
     functions = header()
     known = {name for name in functions if opencl_functions._forms(name)}
     assert known >= set(opencl_functions._FORMS)
-    own = parsed(declaring(" ".join(known)) or "")
-    assert own.keys() == known
-    different = [name for name in known if own[name] != functions[name]]
+    declared = parsed(declaring(" ".join(known)) or "")
+    assert declared.keys() == known
+    different = [name for name in known if declared[name] != functions[name]]
     assert not different
     assert len(known) > 800
     others = {name for name in functions.keys() - known if not name.startswith(_OF_VENDORS)}
@@ -128,8 +128,8 @@ def test_functions_of_expressions_are_known() -> None:
 
 
 def test_only_what_a_text_names() -> None:
-    given = "// sin(x), in a comment\n#define ROOT sqrt\nfloat f(float x) { return ROOT(x); }\n"
-    text = declaring(given) or ""
+    operand = "// sin(x), in a comment\n#define ROOT sqrt\nfloat f(float x) { return ROOT(x); }\n"
+    text = declaring(operand) or ""
     assert set(parsed(text.partition("#line 1\n")[0])) == {"sqrt"}
-    assert text.endswith(f"#line 1\n{given}")
+    assert text.endswith(f"#line 1\n{operand}")
     assert text.count("sqrt(") == 18

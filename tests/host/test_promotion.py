@@ -36,20 +36,20 @@ def test_two_operands(name: str) -> None:
         itertools.product(arrays, arrays), itertools.product(arrays, NUMBERS)
     ):
         kinds = left.dtype, getattr(right, "dtype", type(right))
-        wanted = expected(name, left, right)
-        if wanted is None:
+        target_result = expected(name, left, right)
+        if target_result is None:
             with pytest.raises(DTypeError):
                 rules.binary(name, *kinds)
         else:
-            assert rules.binary(name, *kinds).result == wanted, kinds
+            assert rules.binary(name, *kinds).result == target_result, kinds
 
 
 @pytest.mark.parametrize("name", sorted(UNARY))
 def test_one_operand(name: str) -> None:
     for dtype in DTYPES:
-        wanted = expected(name, np.ones(1, dtype))
-        if wanted is None:
+        target_result = expected(name, np.ones(1, dtype))
+        if target_result is None:
             with pytest.raises(DTypeError):
                 rules.unary(name, np.dtype(dtype))
         elif (name, dtype) != ("conjugate", "?"):  # which Array.conj leaves as it is
-            assert rules.unary(name, np.dtype(dtype)).result == wanted, dtype
+            assert rules.unary(name, np.dtype(dtype)).result == target_result, dtype

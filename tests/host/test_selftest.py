@@ -21,9 +21,9 @@ def expected(value: Any, bound: Any = None, dtype: Any = SINGLE) -> Expected:
 
 
 def test_exact_values_with_nan() -> None:
-    wanted = expected([1, np.nan, 3])
-    assert compare(np.array([1, np.nan, 3], SINGLE), wanted) == (0, "")
-    _, message = compare(np.array([1, 2, 3], SINGLE), wanted)
+    target_result = expected([1, np.nan, 3])
+    assert compare(np.array([1, np.nan, 3], SINGLE), target_result) == (0, "")
+    _, message = compare(np.array([1, 2, 3], SINGLE), target_result)
     assert message == "2.0 instead of nan at (1,)"
 
 
@@ -37,21 +37,21 @@ def test_bounds(found: float, passes: bool) -> None:
 
 
 def test_infinity_agrees_with_itself_only() -> None:
-    wanted = Expected(np.array([np.inf, -np.inf]), np.array([1.0, 1.0]), SINGLE)
-    assert compare(np.array([np.inf, -np.inf], SINGLE), wanted) == (0, "")
-    assert compare(np.array([np.inf, np.inf], SINGLE), wanted)[1]
+    expected = Expected(np.array([np.inf, -np.inf]), np.array([1.0, 1.0]), SINGLE)
+    assert compare(np.array([np.inf, -np.inf], SINGLE), expected) == (0, "")
+    assert compare(np.array([np.inf, np.inf], SINGLE), expected)[1]
 
 
 def test_no_error_is_allowed_where_the_bound_is_zero() -> None:
-    wanted = Expected(np.zeros(2), np.zeros(2), SINGLE)
-    assert compare(np.zeros(2, SINGLE), wanted) == (0, "")
-    assert compare(np.array([0, 1e-30], SINGLE), wanted)[1]
+    expected = Expected(np.zeros(2), np.zeros(2), SINGLE)
+    assert compare(np.zeros(2, SINGLE), expected) == (0, "")
+    assert compare(np.array([0, 1e-30], SINGLE), expected)[1]
 
 
 def test_complex_components() -> None:
-    wanted = expected([1 + 1j], np.array([0.5]), np.complex64)
-    assert not compare(np.array([1.4 + 0.6j], np.complex64), wanted)[1]
-    assert compare(np.array([1 + 1.6j], np.complex64), wanted)[1]
+    target_result = expected([1 + 1j], np.array([0.5]), np.complex64)
+    assert not compare(np.array([1.4 + 0.6j], np.complex64), target_result)[1]
+    assert compare(np.array([1 + 1.6j], np.complex64), target_result)[1]
 
 
 def test_dtype_and_shape() -> None:
@@ -82,8 +82,8 @@ def test_inputs_are_the_same_every_time() -> None:
 def test_product_bound_holds_for_numpy() -> None:
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((50, 50)).astype(np.complex64) for _ in range(2))
-    wanted = product(a, b, a.dtype, 1, 0, None)
-    ratio, message = compare(a @ b, wanted)
+    expected = product(a, b, a.dtype, 1, 0, None)
+    ratio, message = compare(a @ b, expected)
     assert not message
     assert 0 < ratio < 1
     assert gamma(100, 2.0**-24) < 1e-5

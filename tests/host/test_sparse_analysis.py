@@ -55,8 +55,8 @@ def problems(draw: Any) -> tuple[Any, Any]:
 def front(symbolic: Symbolic, s: int) -> tuple[Any, Any]:
     """Own columns and further rows of a supernode."""
     fronts = symbolic.fronts
-    own = np.arange(fronts.first[s], fronts.first[s + 1])
-    return own, fronts.row_index[fronts.row_start[s] : fronts.row_start[s + 1]]
+    columns = np.arange(fronts.first[s], fronts.first[s + 1])
+    return columns, fronts.row_index[fronts.row_start[s] : fronts.row_start[s + 1]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,9 +77,9 @@ def test_elimination_and_fronts(problem: Any, relax: Any) -> None:
     fronts = symbolic.fronts
     stored = np.zeros((n, n), bool)
     for s in range(len(fronts)):
-        own, rows = front(symbolic, s)
-        assert np.array_equal(rows, below[own[-1]])
-        stored[np.ix_([*own, *rows], own)] = True
+        columns, rows = front(symbolic, s)
+        assert np.array_equal(rows, below[columns[-1]])
+        stored[np.ix_([*columns, *rows], columns)] = True
         children = fronts.child[fronts.child_start[s] : fronts.child_start[s + 1]]
         assert children.tolist() == np.flatnonzero(fronts.parent == s).tolist()
         assert symbolic.level[s] == max((symbolic.level[c] + 1 for c in children), default=0)
@@ -114,13 +114,13 @@ def test_entries_rebuild_the_permuted_matrix(
     rebuilt = np.zeros((n, n), A.dtype)
     for s in range(len(fronts)):
         entries = slice(fronts.entry_start[s], fronts.entry_start[s + 1])
-        own, rows = front(symbolic, s)
+        columns, rows = front(symbolic, s)
         places = list(zip(fronts.entry_row[entries], fronts.entry_column[entries], strict=True))
         assert places == sorted(set(places))
         these = values[fronts.entry_source[entries]]
         these = np.where(fronts.entry_conj[entries], these.conj(), these)
-        row = np.concatenate([own, rows])[fronts.entry_row[entries]]
-        np.add.at(rebuilt, (row, own[fronts.entry_column[entries]]), these)
+        row = np.concatenate([columns, rows])[fronts.entry_row[entries]]
+        np.add.at(rebuilt, (row, columns[fronts.entry_column[entries]]), these)
     expected = A.toarray()[np.ix_(symbolic.perm, symbolic.perm)]
     assert np.array_equal(rebuilt, np.tril(expected))
     if kind in ("csr", "csc", "coo"):
@@ -235,16 +235,16 @@ def test_postorder_keeps_subtrees_together() -> None:
 
 def test_pickle_and_frozen() -> None:
     symbolic = analyze(grid(6, 5), "natural")
-    again = pickle.loads(pickle.dumps(symbolic))
-    assert repr(again) == repr(symbolic)
-    for item in (symbolic, again):
+    repeated = pickle.loads(pickle.dumps(symbolic))
+    assert repr(repeated) == repr(symbolic)
+    for item in (symbolic, repeated):
         with pytest.raises(ValueError, match="read-only"):
             item.perm[0] = 1
         with pytest.raises(ValueError, match="read-only"):
             item.fronts.relative[0] = 1
         with pytest.raises(AttributeError):
             item.perm = None  # type: ignore[misc]
-    assert np.array_equal(again.fronts.entry_source, symbolic.fronts.entry_source)
+    assert np.array_equal(repeated.fronts.entry_source, symbolic.fronts.entry_source)
     assert "n=30" in repr(symbolic)
     assert "natural" in repr(symbolic)
 
@@ -690,9 +690,9 @@ def test_an_index_that_cannot_be_read_is_replaced(loop_on_disk: Any, gone: str) 
     index.write_bytes(pickle.dumps(numba.__version__) + gone.encode())
     assert compiled._machine_code(loop)(21) == 42
     # The new index is sound: nothing is compiled where it is read.
-    again: Any = numba.njit(cache=True, nogil=True)(loop)
-    assert again(4) == 8
-    assert sum(again.stats.cache_hits.values()) == 1
+    repeated: Any = numba.njit(cache=True, nogil=True)(loop)
+    assert repeated(4) == 8
+    assert sum(repeated.stats.cache_hits.values()) == 1
 
 
 def test_a_folder_that_is_gone(loop_on_disk: Any) -> None:

@@ -111,10 +111,10 @@ def test_minimum_degree_is_the_elimination_game(graph: Graph) -> None:
 def test_threads_keep_their_workspace() -> None:
     sizes = (1, 17, 60, 5, 60, 0)
     matrices = [graph_of(np.random.default_rng(n).random((n, n)) < 0.1) for n in sizes]
-    room = elements(60, max(len(g.indices) for g in matrices))
+    space = elements(60, max(len(g.indices) for g in matrices))
     for method in (md, mmd):
         for graph in matrices:
-            assert np.array_equal(method(graph, room), method(graph))
+            assert np.array_equal(method(graph, space), method(graph))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -267,13 +267,20 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ones_own_ordering() -> None:
     graph = graph_of(grid(5, 4))
-    given = np.random.default_rng(1).permutation(20)
-    for same in (given, given.tolist(), given.astype(np.uint8)):
+    permutation = np.random.default_rng(1).permutation(20)
+    for same in (permutation, permutation.tolist(), permutation.astype(np.uint8)):
         perm, name = order(graph, same)
         assert name == "given"
-        assert perm.tolist() == given.tolist()
+        assert perm.tolist() == permutation.tolist()
     assert order(graph, "natural")[0].tolist() == list(range(20))
-    for wrong in (given[:-1], given + 1, given - 1, np.zeros(20, int), given.astype(float), None):
+    for wrong in (
+        permutation[:-1],
+        permutation + 1,
+        permutation - 1,
+        np.zeros(20, int),
+        permutation.astype(float),
+        None,
+    ):
         with pytest.raises(ArgumentError, match="ordering is"):
             order(graph, wrong)
     with pytest.raises(ArgumentError, match=r"known are auto, amd, nd"):

@@ -143,9 +143,9 @@ def test_the_grid_holds_what_asks_for_the_row() -> None:
         for job in jobs_of("all", target=example_target(target)):
             assert job.grid
             operations = {case.operation for case in job.grid}
-            own = {"reduce": {"sum", "argmax"}, "elementwise": {"elementwise"}}
-            own |= {kernel: {"gemm"} for kernel in ("gemm", "gemm_packed")}
-            assert operations <= own.get(job.key.kernel, {"gemv", "gemm"})
+            local = {"reduce": {"sum", "argmax"}, "elementwise": {"elementwise"}}
+            local |= {kernel: {"gemm"} for kernel in ("gemm", "gemm_packed")}
+            assert operations <= local.get(job.key.kernel, {"gemv", "gemm"})
     (columns,) = (
         job for job in jobs_of("gemv", target=example_target("nvidia"))
         if job.key.kernel == "gemv_columns"
@@ -170,9 +170,9 @@ def test_spaces_hold_the_default_and_tiles_are_known(target: str) -> None:
     device = example_target(target)
     for job in jobs_of("all", target=device):
         space = job.space(device)
-        own = job.default.to_dict()
-        assert all(own[name] in values for name, values in space.items())
-        assert job.policy({name: own[name] for name in space}) == job.default
+        policy_fields = job.default.to_dict()
+        assert all(policy_fields[name] in values for name, values in space.items())
+        assert job.policy({name: policy_fields[name] for name in space}) == job.default
         assert min(job.default.edges(job.elem.itemsize)) >= 1
         job.default.check(device, job.elem)
 

@@ -88,9 +88,9 @@ def test_device_row_before_class_row(tmp_path: Path) -> None:
 
 
 def test_first_file_before_later_ones(tmp_path: Path) -> None:
-    own = table_file(tmp_path / "own.json", row(16))
+    user_file = table_file(tmp_path / "own.json", row(16))
     shipped = table_file(tmp_path / "shipped.json", row(32), row(48, shape_class="narrow"))
-    table = TuningTable([own, shipped])
+    table = TuningTable([user_file, shipped])
     assert choose(table) == 16
     assert choose(table, shape_class="narrow") == 48
 

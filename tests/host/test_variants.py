@@ -79,11 +79,14 @@ def test_the_best_is_built(device: str) -> None:
     target = detect(RECORDED[device][0])
     for name, every in problems(target, sorted(RECORDED).index(device), each=3):
         engine: Any = Recorder(target)
-        told = explanation("", every, target)
+        explained = explanation("", every, target)
         bind_best(engine, every)
-        assert set(engine.names) == set(told.kernels), name
-        assert engine.names[-1] == told.kernels[-1], name
-        assert next(iter(told.estimates)) == ranked(every, DeviceCosts.of("device", target))[0].name
+        assert set(engine.names) == set(explained.kernels), name
+        assert engine.names[-1] == explained.kernels[-1], name
+        assert (
+            next(iter(explained.estimates))
+            == ranked(every, DeviceCosts.of("device", target))[0].name
+        )
 
 
 @pytest.mark.parametrize("where", ["works", "bind"])
@@ -135,12 +138,12 @@ def test_no_variant_waits_without_forward_progress() -> None:
             problem.bind(PlanRecorder(stuck))
     assert left_out == {"tiles", "vectors"}
     product = contiguous(1000, 2000, 3000, np.float16)
-    shared, own = (
+    shared, local = (
         {item.name for item in gemm_variants(product, target, TABLE) if "shares" in item.name}
         for target in (h200, stuck)
     )
     assert shared
-    assert not own
+    assert not local
 
 
 @pytest.mark.parametrize(
@@ -223,11 +226,11 @@ def test_the_best_of_several_preferred_variants_has_the_others_after_it() -> Non
 def test_explanations_tell_estimates_from_rules() -> None:
     target = detect(RECORDED["PoCL"][0])
     every = gemm_variants(contiguous(300, 300, 300, np.float32), target, TABLE)
-    told = explanation("", every, target)
-    estimates = list(told.estimates.values())
+    explained = explanation("", every, target)
+    estimates = list(explained.estimates.values())
     assert estimates[0] is not None
     assert None in estimates
-    (line,) = [line for line in str(told).splitlines() if line.startswith("  variants")]
+    (line,) = [line for line in str(explained).splitlines() if line.startswith("  variants")]
     assert re.search(r"variants packed estimate [\d.e+]+ us; \S.* rule", line)
 
 
