@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -181,3 +181,29 @@ def as_parameters(values: Any) -> list[ModuleParameter]:
     if not listed:
         raise ArgumentError("parameters is empty; one or more would do")
     return list({id(one): one for one in listed}.values())
+
+
+def add_grads(
+    parameters: Sequence[ModuleParameter | None], compute: Callable[[Any], Sequence[Any]]
+) -> Any:
+    """Add gradients that one call computes after that of the input, which is returned.
+
+    Args:
+        parameters: The parameters in the order of their gradients, or ``None``.
+        compute: Computes all gradients, given the tuple for ``out=`` or ``None``.
+    """
+    listed = [one for one in parameters if one is not None]
+    direct = bool(listed) and all(one.grad is not None and not one.has_grad for one in listed)
+    outs = tuple(None if one is None else one.grad for one in parameters)
+    by_input, *grads = compute((None, *outs) if direct else None)
+    for one, grad in zip(parameters, grads, strict=True):
+        if one is not None and direct:
+            one.has_grad = True
+        elif one is not None:
+            _add(one, grad)
+    return by_input
+
+
+def _add(parameter: ModuleParameter, grad: Any) -> None:
+    """Add a gradient that has an array of its own."""
+    parameter.add_grad(lambda out: grad if out is None else elementwise("x", x=grad, out=out))

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,15 @@ def default(unoptimised: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
-def test_example(path: Path, default: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example(
+    path: Path,
+    default: Engine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(path)])  # without a folder for pictures
+    monkeypatch.setenv("DIGITS_EPOCHS", "1")  # of the 20 that reach the accuracy
+    monkeypatch.setenv("DIGITS_STEPS", "3")
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
 

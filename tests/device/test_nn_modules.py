@@ -216,3 +216,41 @@ def test_wrong_arguments(engine: Engine) -> None:
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+def test_gradients_of_images(engine: Engine) -> None:
+    """Convolutions, normalisations and poolings, in training and evaluation."""
+    if not engine.target.fp64:
+        pytest.skip("no double precision")
+    nn.manual_seed(4)
+    kind: dict[str, Any] = {"dtype": "f8"}
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, groups=2, **kind),
+        nn.BatchNorm2d(4, **kind),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.ConvTranspose2d(4, 4, 2, stride=2, bias=False, **kind),
+        nn.GroupNorm(2, 4, **kind),
+        nn.AvgPool2d(2),
+        nn.Upsample(scale_factor=2.0, mode="bilinear"),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.LayerNorm(16, **kind),
+        nn.RMSNorm(16, **kind),
+    )
+    x = np.random.default_rng(5).standard_normal((3, 2, 8, 8))
+    for name, parameter in net.named_parameters():
+        if name.endswith(("weight", "bias")):
+            shape, seed = parameter.shape, len(name)
+            noise = np.random.default_rng(seed).standard_normal(shape)
+            parameter.set(pg.asarray(pg.asnumpy(parameter.data) + noise / 4))
+    check_gradients(net, x, 1e-6, 1e-5)
+    keys = list(net.state_dict())
+    assert keys[2:7] == [
+        "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked",
+    ]  # fmt: skip
+    assert net.state_dict()["1.num_batches_tracked"] > 0
+    net.eval()
+    check_gradients(net, x, 1e-6, 1e-5)
+    first = pg.asnumpy(net(x))
+    assert np.array_equal(pg.asnumpy(net(x)), first)

@@ -1,0 +1,190 @@
+"""Modules of convolutions and of transposed convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from portable_gpu.arguments import flag, whole
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ArgumentError
+from portable_gpu.nn import convolution, init
+from portable_gpu.nn.modules.base import Module
+from portable_gpu.nn.modules.linear import positive
+from portable_gpu.nn.parameter import ModuleParameter
+from portable_gpu.runtime.engine import Engine
+
+Extents = int | Sequence[int]
+
+
+def extents(value: Any, axes: int, name: str, least: int = 1) -> tuple[int, ...]:
+    """An extent for each axis: one integer for all of them, or one for each.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: There are not ``axes`` integers of at least ``least``.
+    """
+    listed = tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
+    if len(listed) != axes:
+        raise ArgumentError(f"{name} has {len(listed)} numbers; {axes} would do")
+    result = tuple(whole(one, name) for one in listed)
+    if any(one < least for one in result):
+        raise ArgumentError(f"{name} is {value}; at least {least} would do")
+    return result
+
+
+class _Convolution(Module):
+    """What all convolutions share: the weight, the bias and the options."""
+
+    _axes: ClassVar[int]
+    _transposed: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Extents,
+        stride: Extents = 1,
+        padding: Any = 0,
+        dilation: Extents = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Draw the weight and the bias within ``1 / sqrt(fan_in)``, as torch.
+
+        Raises:
+            ArgumentTypeError, ArgumentError: A number is no integer or too small; ``groups`` does
+                not divide the channels.
+        """
+        channels = positive(in_channels, "in_channels"), positive(out_channels, "out_channels")
+        parts = positive(groups, "groups")
+        if channels[0] % parts or channels[1] % parts:
+            raise ArgumentError(
+                f"groups is {groups}, in_channels {in_channels} and out_channels {out_channels}; "
+                "a divisor of both would do"
+            )
+        kernel = extents(kernel_size, self._axes, "kernel_size")
+        first, second = channels if self._transposed else channels[::-1]
+        shape, kind = (first, second // parts, *kernel), as_dtype(dtype)
+        self.weight = ModuleParameter(init.kaiming_uniform(shape, kind), engine)
+        self.bias: ModuleParameter | None = None
+        if flag(bias, "bias"):
+            bound = 1 / sqrt(shape[1] * prod(kernel))
+            self.bias = ModuleParameter(init.uniform((channels[1],), bound, kind), engine)
+        self.stride = extents(stride, self._axes, "stride")
+        self.padding = padding
+        self.dilation, self.groups = extents(dilation, self._axes, "dilation"), parts
+
+    def _function(self, end: str = "") -> Any:
+        return getattr(convolution, f"conv{self._axes}d{end}")
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "stride": self.stride, "padding": self.padding, "dilation": self.dilation,
+            "groups": self.groups,
+        }  # fmt: skip
+
+    def forward(self, input: Any) -> Any:
+        """Compute the convolution, with the bias as part of it."""
+        self._input = input
+        bias = None if self.bias is None else self.bias.data
+        return self._function()(input, self.weight.data, bias, **self._options())
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        (x,), weight = self._kept("_input"), self.weight
+        options = self._options()
+        by_weight, by_input = self._function("_weight"), self._function("_input")
+        weight.add_grad(lambda out: by_weight(x, weight.shape, grad_output, out=out, **options))
+        self._add_bias(grad_output)
+        return by_input(x.shape, weight.data, grad_output, **options)
+
+    def _add_bias(self, grad_output: Any) -> None:
+        if self.bias is not None:
+            by_bias = self._function("_bias")
+            self.bias.add_grad(lambda out: by_bias(grad_output, out=out))
+
+
+class Conv1d(_Convolution):
+    """Cross-correlation along one axis, as ``torch.nn.Conv1d``; see ``nn.conv1d``."""
+
+    _axes = 1
+
+
+class Conv2d(_Convolution):
+    """Cross-correlation along two axes, as ``torch.nn.Conv2d``; see ``nn.conv2d``."""
+
+    _axes = 2
+
+
+class Conv3d(_Convolution):
+    """Cross-correlation along three axes, as ``torch.nn.Conv3d``; see ``nn.conv3d``."""
+
+    _axes = 3
+
+
+class _Transposed(_Convolution):
+    """What transposed convolutions share: weights are (inputs, outputs / groups, ...kernel)."""
+
+    _transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Extents,
+        stride: Extents = 1,
+        padding: Any = 0,
+        output_padding: Extents = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Extents = 1,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Draw the weight and the bias within ``1 / sqrt(fan_in)``, as torch."""
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
+            dtype=dtype, engine=engine,
+        )  # fmt: skip
+        self.output_padding = extents(output_padding, self._axes, "output_padding", 0)
+
+    def forward(self, input: Any) -> Any:
+        """Compute the transposed convolution, with the bias as part of it."""
+        self._input = input
+        bias = None if self.bias is None else self.bias.data
+        function = getattr(convolution, f"conv_transpose{self._axes}d")
+        options = {**self._options(), "output_padding": self.output_padding}
+        return function(input, self.weight.data, bias, **options)
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        (x,), weight = self._kept("_input"), self.weight
+        options, by_weight = self._options(), self._function("_weight")
+        weight.add_grad(lambda out: by_weight(grad_output, weight.shape, x, out=out, **options))
+        self._add_bias(grad_output)
+        return self._function()(grad_output, weight.data, **options)
+
+
+class ConvTranspose1d(_Transposed):
+    """As ``torch.nn.ConvTranspose1d``; see ``nn.conv_transpose1d``."""
+
+    _axes = 1
+
+
+class ConvTranspose2d(_Transposed):
+    """As ``torch.nn.ConvTranspose2d``; see ``nn.conv_transpose2d``."""
+
+    _axes = 2
+
+
+class ConvTranspose3d(_Transposed):
+    """As ``torch.nn.ConvTranspose3d``; see ``nn.conv_transpose3d``."""
+
+    _axes = 3

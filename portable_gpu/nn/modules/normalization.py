@@ -1,0 +1,231 @@
+"""Modules of normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import flag
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.nn.modules.base import Buffer, Module
+from portable_gpu.nn.modules.linear import positive
+from portable_gpu.nn.operands import real_number
+from portable_gpu.nn.parameter import ModuleParameter, add_grads
+from portable_gpu.ops.normalize import functions
+from portable_gpu.runtime.engine import Engine
+
+
+def _data(parameter: ModuleParameter | None) -> Any:
+    return None if parameter is None else parameter.data
+
+
+class _Normalization(Module):
+    """What normalisations share: a weight of ones and a bias of zeros."""
+
+    weight: ModuleParameter | None = None
+    bias: ModuleParameter | None = None
+
+    def _make(self, shape: Any, dtype: Any, engine: Any, weight: bool, bias: bool) -> None:
+        kind = as_dtype(dtype)
+        if weight:
+            self.weight = ModuleParameter(np.ones(shape, kind), engine)
+        if bias:
+            self.bias = ModuleParameter(np.zeros(shape, kind), engine)
+
+
+class _BatchNorm(_Normalization):
+    """What batch normalisations share: running statistics, in float32 for 16-bit channels."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Take torch's arguments; the weight is 1, the bias 0."""
+        shape = (positive(num_features, "num_features"),)
+        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
+        is_affine = flag(affine, "affine")
+        self._make(shape, dtype, engine, is_affine, is_affine)
+        self.running_mean: Buffer | None = None
+        self.running_var: Buffer | None = None
+        if flag(track_running_stats, "track_running_stats"):
+            kind = as_dtype(dtype)
+            held = np.dtype(np.float32) if kind.itemsize == 2 else kind
+            self.running_mean = Buffer(np.zeros(shape, held), engine)
+            self.running_var = Buffer(np.ones(shape, held), engine)
+            self.num_batches_tracked = Buffer(np.int64(0), on_host=True)
+
+    def _statistics(self) -> tuple[Any, Any]:
+        mean, var = self.running_mean, self.running_var
+        return (None, None) if mean is None or var is None else (mean.data, var.data)
+
+    def forward(self, input: Any) -> Any:
+        """Normalise by the batch in training, and by the running statistics otherwise."""
+        by_batch = self.training or self.running_mean is None
+        if self.training and self.running_mean is not None:
+            self.num_batches_tracked.data += 1
+        result, mean, rstd = functions.native_batch_norm(
+            input, _data(self.weight), _data(self.bias), *self._statistics(), by_batch,
+            self.momentum, self.eps,
+        )  # fmt: skip
+        self._saved = input, mean, rstd, by_batch
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        (saved,) = self._kept("_saved")
+        x, mean, rstd, by_batch = saved
+        weight, bias = self.weight, self.bias
+
+        def compute(out: Any) -> Any:
+            return functions.batch_norm_backward(
+                grad_output, x, _data(weight), *self._statistics(), mean, rstd, by_batch, self.eps,
+                _data(bias), out=out,
+            )  # fmt: skip
+
+        return add_grads((weight, bias), compute)
+
+
+class BatchNorm1d(_BatchNorm):
+    """As ``torch.nn.BatchNorm1d``; see ``nn.batch_norm``."""
+
+
+class BatchNorm2d(_BatchNorm):
+    """As ``torch.nn.BatchNorm2d``; see ``nn.batch_norm``."""
+
+
+class BatchNorm3d(_BatchNorm):
+    """As ``torch.nn.BatchNorm3d``; see ``nn.batch_norm``."""
+
+
+class LayerNorm(_Normalization):
+    """As ``torch.nn.LayerNorm``; see ``nn.layer_norm``."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Take torch's arguments; the weight is 1, the bias 0."""
+        listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
+        self.normalized_shape = tuple(
+            positive(one, "normalized_shape") for one in listed or (normalized_shape,)
+        )
+        self.eps, is_affine = real_number(eps, "eps"), flag(elementwise_affine, "affine")
+        has_bias = is_affine and flag(bias, "bias")
+        self._make(self.normalized_shape, dtype, engine, is_affine, has_bias)
+
+    def forward(self, input: Any) -> Any:
+        """Normalise the last axes."""
+        result, mean, rstd = functions.native_layer_norm(
+            input, self.normalized_shape, _data(self.weight), _data(self.bias), self.eps
+        )
+        self._saved = input, mean, rstd
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        (saved,) = self._kept("_saved")
+        x, mean, rstd = saved
+        weight, bias, shape = self.weight, self.bias, self.normalized_shape
+
+        def compute(out: Any) -> Any:
+            return functions.layer_norm_backward(
+                grad_output, x, shape, mean, rstd, _data(weight), _data(bias), out=out
+            )
+
+        return add_grads((weight, bias), compute)
+
+
+class GroupNorm(_Normalization):
+    """As ``torch.nn.GroupNorm``; see ``nn.group_norm``."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Take torch's arguments; the weight is 1, the bias 0."""
+        self.num_groups = positive(num_groups, "num_groups")
+        self.eps, is_affine = real_number(eps, "eps"), flag(affine, "affine")
+        shape = (positive(num_channels, "num_channels"),)
+        self._make(shape, dtype, engine, is_affine, is_affine)
+
+    def forward(self, input: Any) -> Any:
+        """Normalise each group of channels."""
+        result, mean, rstd = functions.native_group_norm(
+            input, self.num_groups, _data(self.weight), _data(self.bias), self.eps
+        )
+        self._saved = input, mean, rstd
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        (saved,) = self._kept("_saved")
+        x, mean, rstd = saved
+        weight, bias = self.weight, self.bias
+
+        def compute(out: Any) -> Any:
+            return functions.group_norm_backward(
+                grad_output, x, self.num_groups, mean, rstd, _data(weight), _data(bias), out=out
+            )
+
+        return add_grads((weight, bias), compute)
+
+
+class RMSNorm(_Normalization):
+    """As ``torch.nn.RMSNorm``; see ``nn.rms_norm``."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Take torch's arguments; the weight is 1."""
+        listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else None
+        self.normalized_shape = tuple(
+            positive(one, "normalized_shape") for one in listed or (normalized_shape,)
+        )
+        self.eps = None if eps is None else real_number(eps, "eps")
+        is_affine = flag(elementwise_affine, "elementwise_affine")
+        self._make(self.normalized_shape, dtype, engine, is_affine, False)
+
+    def forward(self, input: Any) -> Any:
+        """Normalise the last axes by their root mean square."""
+        shape = self.normalized_shape
+        result, rstd = functions.native_rms_norm(input, shape, _data(self.weight), self.eps)
+        self._saved = input, rstd
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add that of the weight."""
+        (saved,) = self._kept("_saved")
+        x, rstd = saved
+        weight, shape = self.weight, self.normalized_shape
+
+        def compute(out: Any) -> Any:
+            return functions.rms_norm_backward(grad_output, x, shape, rstd, _data(weight), out=out)
+
+        return add_grads((weight,), compute)

@@ -1,0 +1,171 @@
+"""Modules of pooling and of interpolation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from portable_gpu.nn import pooling, resampling
+from portable_gpu.nn.modules.base import Module
+
+
+class _Pooling(Module):
+    """What poolings share: the function of a number of axes, and its options by torch's names."""
+
+    _name: ClassVar[str]
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+
+    def forward(self, input: Any) -> Any:
+        """Compute the pooled array."""
+        self._shape = input.shape
+        return getattr(pooling, self._name)(input, **self._options)
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        (shape,) = self._kept("_shape")
+        gradient = getattr(pooling, f"{self._name}_backward")
+        return gradient(grad_output, shape, **self._options)
+
+
+class _Largest(_Pooling):
+    """What poolings of largest elements share: they keep the indices."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> None:
+        """Take torch's arguments."""
+        super().__init__(
+            kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
+            ceil_mode=ceil_mode,
+        )  # fmt: skip
+
+    def forward(self, input: Any) -> Any:
+        """Compute the largest element of each window."""
+        self._shape, function = input.shape, getattr(pooling, self._name)
+        result, self._indices = function(input, return_indices=True, **self._options)
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        shape, indices = self._kept("_shape", "_indices")
+        gradient = getattr(pooling, f"{self._name}_backward")
+        return gradient(grad_output, indices, shape, **self._options)
+
+
+class MaxPool1d(_Largest):
+    """See ``nn.max_pool1d``."""
+
+    _name = "max_pool1d"
+
+
+class MaxPool2d(_Largest):
+    """See ``nn.max_pool2d``."""
+
+    _name = "max_pool2d"
+
+
+class MaxPool3d(_Largest):
+    """See ``nn.max_pool3d``."""
+
+    _name = "max_pool3d"
+
+
+class _Mean(_Pooling):
+    """What poolings of means share."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        """Take torch's arguments."""
+        super().__init__(
+            kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+        )  # fmt: skip
+
+
+class AvgPool1d(_Mean):
+    """See ``nn.avg_pool1d``."""
+
+    _name = "avg_pool1d"
+
+
+class AvgPool2d(_Mean):
+    """See ``nn.avg_pool2d``."""
+
+    _name = "avg_pool2d"
+
+
+class AvgPool3d(_Mean):
+    """See ``nn.avg_pool3d``."""
+
+    _name = "avg_pool3d"
+
+
+class _Adaptive(_Pooling):
+    """What poolings to a given size share."""
+
+    def __init__(self, output_size: Any) -> None:
+        """Take the size of the result."""
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Any) -> Any:
+        """Compute the means."""
+        self._shape = input.shape
+        return getattr(pooling, self._name)(input, self.output_size)
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """See ``nn.adaptive_avg_pool1d``."""
+
+    _name = "adaptive_avg_pool1d"
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """See ``nn.adaptive_avg_pool2d``."""
+
+    _name = "adaptive_avg_pool2d"
+
+
+class AdaptiveAvgPool3d(_Adaptive):
+    """See ``nn.adaptive_avg_pool3d``."""
+
+    _name = "adaptive_avg_pool3d"
+
+
+class Upsample(Module):
+    """See ``nn.interpolate``."""
+
+    def __init__(
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+    ) -> None:
+        """Take torch's arguments."""
+        self._options = {
+            "size": size, "scale_factor": scale_factor, "mode": mode,
+            "align_corners": align_corners,
+        }  # fmt: skip
+
+    def forward(self, input: Any) -> Any:
+        """Compute the array of the other size."""
+        self._shape = input.shape
+        return resampling.interpolate(input, **self._options)
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        (shape,) = self._kept("_shape")
+        return resampling.interpolate_backward(grad_output, shape, **self._options)
