@@ -27,12 +27,13 @@ def begun(E, at, step, count, axis):
 
 <%def name="strip(elem, strip, V, wide, unit, I, weights)">\
 % if unit:
-        if (from + ${strip.loads[0]} >= 0 && from + ${strip.loads[-1]} < s2_size) {
-% for r in range(strip.taps):
-            sum += ${elem.name}_load${V}(p + (from + ${strip.reads[r][0]})) * ${weights[r]};
+% for r, places in enumerate(strip.reads):
+        if (from + ${places[0]} >= 0 && from + ${places[-1]} < s2_size)
+            sum += ${elem.name}_load${V}(p + (from + ${places[0]})) * ${weights[r]};
+        else
+            sum += ${within(elem, places)} * ${weights[r]};
 % endfor
-        } else
-% endif
+% else:
         {
 ${load(elem, strip, wide, I)}\
 % for r, places in enumerate(strip.reads):
@@ -48,6 +49,13 @@ ${load(elem, strip, wide, I)}\
 % endif
 % endfor
         }
+% endif
+</%def>
+
+## Adjacent elements as a vector, with 0 for those outside of the row.
+<%def name="within(elem, places)">\
+<% inside = "from + {0} >= 0 && from + {0} < s2_size ? {1}_load(p + (from + {0})) : 0" %>\
+(sum_t)(${", ".join(inside.format(j, elem.name) for j in places)})\
 </%def>
 
 ## Elements of the source as a vector: one for each of V results.
@@ -81,12 +89,13 @@ ${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
 ## Adds, for each tap, the products of V places (y0, y1, ...; a vector y0 on a CPU) with what it reads there.
 <%def name="products(elem, strip, V, wide, unit, I, sums)">\
 % if unit:
-        if (from + ${strip.loads[0]} >= 0 && from + ${strip.loads[-1]} < s2_size) {
-% for r, sum in enumerate(sums):
-            ${sum} += ${elem.name}_load${V}(p + (from + ${strip.reads[r][0]})) * y0;
+% for r, (sum, places) in enumerate(zip(sums, strip.reads)):
+        if (from + ${places[0]} >= 0 && from + ${places[-1]} < s2_size)
+            ${sum} += ${elem.name}_load${V}(p + (from + ${places[0]})) * y0;
+        else
+            ${sum} += ${within(elem, places)} * y0;
 % endfor
-        } else
-% endif
+% else:
         {
 ${load(elem, strip, wide, I)}\
 % for r, sum in enumerate(sums):
@@ -99,4 +108,5 @@ ${load(elem, strip, wide, I)}\
 % endif
 % endfor
         }
+% endif
 </%def>

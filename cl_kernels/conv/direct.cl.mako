@@ -64,7 +64,9 @@ ${space.digits("item", order, I)}\
 % endfor
 % endif
     const ${I} end = min((block + 1) * columns, t2_size);
-    for (${I} q = block * columns; q < end; q += ${V}) {
+    for (${I} first = block * columns; first < end; first += ${V}) {
+## A CPU computes the last strip of a row again from inside the row, rather than element by element.
+        const ${I} q = ${f"t2_size < {V} ? first : min(first, t2_size - {V})" if unit else "first"};
         sum_t sum = start;
 % if strip:
         const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;

@@ -31,7 +31,7 @@ ${element.scalar(elem)}
 % if width > 1:
 ${element.vector_load(elem, width, False)}
 % endif
-typedef ${vector(real, width)} sum_t;
+typedef ${vector(real, width if target.is_cpu else 1)} sum_t;
 ${fix_up.define()}
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -91,11 +91,11 @@ ${row.products(elem, strip, V, wide, unit, I, [f"sum{(a * taps[1] + b) * taps[2]
 % endif
 % endfor
 % if G > lanes:
-    for (uint half = ${G // 2}; half >= ${lanes}u; half /= 2) {
+    for (uint lower = ${G // 2}; lower >= ${lanes}u; lower /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (lid < half) {
+        if (lid < lower) {
 % for a in range(T):
-            scratch[${a * pitch} + lid] += scratch[${a * pitch} + lid + half];
+            scratch[${a * pitch} + lid] += scratch[${a * pitch} + lid + lower];
 % endfor
         }
     }

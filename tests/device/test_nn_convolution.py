@@ -149,6 +149,7 @@ def check(got: Any, expected: Any, size: Any, terms: int, dtype: Any) -> None:
     assert_within(got, expected, (terms + 2) * 2 * unit_roundoff(sums) * size)
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("name", KINDS)
 def test_against_sums(engine: Engine, name: str) -> None:
     """All directions: layouts, groups, batches and dtypes in turns, and the adjoint identities."""
