@@ -18,7 +18,7 @@ ${nest(k + 1, across, step)}\
 % for n in sources:
             ${parts.pointer(n, "_row")} = ${n}${offset[n]};
 % endfor
-% if kind == "argmax":
+% if kind in ("argmax", "picked"):
             const ${index} flat = 0${"".join(f" + p{j} * flat{j}" for j in range(across))};
 % endif
 % if line:
@@ -68,12 +68,15 @@ ${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
 
 <%def name="leaf(at, flat, weight, across, step, condition='')">\
 <%
-    at = f"max({at}, 0)" if kind == "routed" and condition else at
+    at = f"max({at}, 0)" if (routed or kind == "picked") and condition else at
     value = f"{e.name}_load(x_row + ({at}){step['x']})"
     column = "" if line else f" + (b + j) * flat{across}"
 %>\
-% if kind == "routed":
-acc[j] += ${condition}which_row[(${at})${step["which"]}] == own${column} ? ${value} : 0;\
+% if routed:
+acc[j] ${"=" if kind == "placed" else "+="} ${condition}which_row[(${at})${step["which"]}] == own${column} \
+? ${value} : ${"acc[j]" if kind == "placed" else "0"};\
+% elif kind == "picked":
+acc[j] = ${condition}${flat} == which[(b + j)${step["which"]}] ? ${value} : acc[j];\
 % else:
 ${parts.take("acc[j]", value, flat, "found[j]", weight)}\
 % endif

@@ -5,7 +5,8 @@
 ## outputs that read nothing.  outer: number of plain axes.  index: C type of indices.  names: operands.
 ## The declaration of a pointer to operand n.
 <%def name="pointer(n, suffix='')">\
-__global ${"const " if n in sources else ""}${"long" if n in ("which", "indices") else f"{e.name}_t"} *${n}${suffix}\
+<% ctype = "long" if n in ("which", "indices") else f"{e.name}_t" %>\
+__global ${"" if n in ("out", "indices") else "const "}${ctype} *${n}${suffix}\
 </%def>
 
 ## The value of an output that reads nothing.

@@ -20,7 +20,7 @@ ${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
 % for n in sources:
     const ${index} ${n}${suffix} = ${place} * ${n}_step${k};
 % endfor
-% if kind == "argmax":
+% if kind in ("argmax", "picked"):
     const ${index} f${suffix} = ${place} * flat${k};
 % endif
 </%def>
@@ -28,11 +28,11 @@ ${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
 ## Take all taps of the axes from k on.  at: the offsets so far, by source; flat: the index so far.
 <%def name="nest(k, at, flat)">\
 % for t in range(taps[k]):
-% if kind == "routed":
+% if routed:
     if (p${k}_${t} >= 0) {
 % endif
 ${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat)}\
-% if kind == "routed":
+% if routed:
     }
 % endif
 % endfor
@@ -70,8 +70,10 @@ ${nest(k + 1, at, flat)}\
 
 <%def name="leaf(at, flat, weight, acc)">\
 <% value = f"{e.name}_load{V if V > 1 else ''}(x + ({at['x']}))" %>\
-% if kind == "routed":
-if (which[${at["which"]}] == own) acc += ${value};\
+% if routed:
+if (which[${at["which"]}] == own) acc ${"=" if kind == "placed" else "+="} ${value};\
+% elif kind == "picked":
+if (${flat} == *which) acc = ${value};\
 % else:
 ${parts.take(acc, value, flat, "found", weight)}\
 % endif

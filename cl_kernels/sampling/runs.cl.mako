@@ -36,7 +36,7 @@ void ${kernel("sampling")}
         ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}\
 ${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources else ""});
 % endfor
-% if kind == "routed":
+% if routed:
         const long own = ${" + ".join([f"o{k} * flat{k}" for k in range(across)] or ["0"])};
 % endif
 % if pitch:

@@ -44,7 +44,7 @@ ${"".join(f" + o{k} * (long){n}_step{k}" for k in range(K)) if n not in sources 
 % for k in range(K):
 ${taps_of.declare(k)}\
 % endfor
-% if kind == "routed":
+% if routed:
     const long own = ${" + ".join(f"o{k} * (long)flat{k}" for k in range(K))};
 % endif
 % if any(gaps):

@@ -31,6 +31,12 @@ from portable_gpu.ops.sampling.pooling import (
     max_pool2d_backward,
     max_pool3d,
     max_pool3d_backward,
+    max_unpool1d,
+    max_unpool1d_backward,
+    max_unpool2d,
+    max_unpool2d_backward,
+    max_unpool3d,
+    max_unpool3d_backward,
 )
 
 __all__ = [
@@ -64,4 +70,10 @@ __all__ = [
     "max_pool2d_backward",
     "max_pool3d",
     "max_pool3d_backward",
+    "max_unpool1d",
+    "max_unpool1d_backward",
+    "max_unpool2d",
+    "max_unpool2d_backward",
+    "max_unpool3d",
+    "max_unpool3d_backward",
 ]

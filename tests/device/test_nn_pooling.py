@@ -315,3 +315,28 @@ def test_long_rows(engine: Engine) -> None:
         name = {"constant": "constant", "replicate": "edge", "circular": "wrap"}.get(mode, mode)
         expected = np.pad(x, ((0, 0), (0, 0), (70, 3)), name)  # type: ignore[call-overload]
         np.testing.assert_array_equal(nn.pad(x, (70, 3), mode, engine=engine), expected)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_unpooling(engine: Engine, axes: int) -> None:
+    random = np.random.default_rng(20 + axes)
+    for turn, (kernel, stride, pad) in enumerate(((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0))):
+        extents = (7, 9, 8)[:axes]
+        x = random.standard_normal((2, 3, *extents)).astype(np.float32)
+        pool = {"kernel_size": kernel, "stride": stride, "padding": pad}
+        values, indices = function("max_pool", axes)(x, **pool, return_indices=True, engine=engine)
+        expected = np.zeros((2, 3, int(np.prod(extents))), np.float32)
+        np.put_along_axis(expected, indices.reshape(2, 3, -1), values.reshape(2, 3, -1), 2)
+        given = laid(values, turn, engine)
+        unpool = function("max_unpool", axes)
+        found = unpool(given, indices, **pool, output_size=extents, engine=engine)
+        np.testing.assert_array_equal(host(found), expected.reshape(x.shape))
+        g = random.standard_normal(x.shape).astype(np.float32)
+        back = function("max_unpool", axes, "backward")(g, indices, **pool, engine=engine)
+        picked = np.take_along_axis(g.reshape(2, 3, -1), indices.reshape(2, 3, -1), 2)
+        np.testing.assert_array_equal(back, picked.reshape(values.shape))
+    assert unpool(values, indices, 4, 4, engine=engine).shape[2:] == tuple(
+        4 * n for n in values.shape[2:]
+    )
+    with pytest.raises(ArgumentError, match="output_size is"):
+        unpool(values, indices, 2, 2, output_size=(99,) * axes, engine=engine)

@@ -13,6 +13,8 @@ from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.sampling.problem import (
+    INDEXED,
+    ROUTED,
     RuledAxis,
     SamplingAxes,
     SamplingProblem,
@@ -72,7 +74,7 @@ def _parameters(context: dict[str, Any]) -> list[Parameter]:
     result: list[Parameter] = []
     for name in names:
         ctype = "long" if name in ("which", "indices") else f"{elem.name}_t"
-        result.append(buffer(ctype, f"{name}_in", writes=name not in context["sources"]))
+        result.append(buffer(ctype, f"{name}_in", writes=name in ("out", "indices")))
         result += scalars("long", f"{name}_offset")
     if context["kind"] == "copy":
         result += scalars(elem.real, *(("fill_re", "fill_im") if elem.complex else ("fill",)))
@@ -100,7 +102,7 @@ def tables(problem: SamplingProblem, axes: SamplingAxes) -> dict[str, np.ndarray
     """The tables that the kernel reads, by the names of its parameters."""
     result: dict[str, np.ndarray[Any, Any]] = {}
     for k, axis in enumerate(axes.ruled):
-        table = table_of(axis.rule, problem.kind != "routed")
+        table = table_of(axis.rule, problem.kind not in ROUTED)
         result[f"places{k}"] = table.places
         if problem.kind == "sum":
             precision = np.float64 if problem.elem.needs_fp64 else np.float32
@@ -121,7 +123,8 @@ def _context(
         "taps": [axis.taps for axis in axes.ruled],
         "gaps": [axis.has_gaps for axis in axes.ruled],
         "loops": loops,
-        "by_index": problem.kind in ("argmax", "routed"),
+        "routed": problem.kind in ROUTED,
+        "by_index": problem.kind in INDEXED,
         "line": axes.line is not None,
         "lowest": lowest,
         "outer": outer,
@@ -151,9 +154,9 @@ def _integers(
     for k, axis in enumerate(axes.ruled):
         result[f"size{k}"] = axis.rule.outputs
         if k in loops:
-            table = table_of(axis.rule, problem.kind != "routed")
+            table = table_of(axis.rule, problem.kind not in ROUTED)
             result[f"most{k}"] = len(table.places)
-        if problem.kind in ("argmax", "routed"):
+        if problem.kind in INDEXED:
             result[f"flat{k}"] = axis.flat
         for name, step in zip(problem.names, axis.strides, strict=True):
             result[f"{name}_step{k}"] = step
@@ -191,7 +194,7 @@ def _runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampl
         extra += [f"{name}_line" for name in problem.names]
         integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
     elif ruled[-1].taps:
-        table = table_of(ruled[-1].rule, problem.kind != "routed")
+        table = table_of(ruled[-1].rule, problem.kind not in ROUTED)
         pitch, first, last = _regular(table.places)
         if pitch:
             extra += ["regular_begin", "regular_end"]
@@ -274,7 +277,7 @@ def _vector(
 ) -> int:
     """The number of adjacent results that a work-item computes as a vector."""
     elem: Element = problem.elem
-    if elem.complex or problem.kind in ("argmax", "routed") or set(line.strides) != {1}:
+    if elem.complex or problem.kind in INDEXED or set(line.strides) != {1}:
         return 1
     every: list[Axis | RuledAxis] = [*others, *axes.ruled]
     steps = [step for axis in every for step in axis.strides]

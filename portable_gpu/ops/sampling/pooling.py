@@ -22,6 +22,8 @@ from portable_gpu.ops.sampling.pooling_calls import (
     MAX,
     MAX_BACKWARD,
     MAX_INDICES,
+    UNPOOL,
+    UNPOOL_BACKWARD,
     adaptive,
     lp_norms,
     lp_norms_backward,
@@ -810,3 +812,155 @@ def lp_pool3d_backward(
     window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
     arrays = grad_output, input, output
     return lp_norms_backward(arrays, norm_type, (3, *window), out, engine, queue, wait_for)
+
+
+def max_unpool2d(
+    input: AnyArray,
+    indices: AnyArray,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    output_size: Sequence[int] | None = None,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return values at the places that indices name, and 0 elsewhere: :func:`max_pool2d` undone.
+
+    Args:
+        input: The values, of the shape of the result of pooling; real numbers.
+        indices: The int64 indices that :func:`max_pool2d` returned with them, in planes of the
+            extents of the result.
+        kernel_size, stride, padding: As of the pooling; the padding is the same on both sides.
+        output_size: The extents of the result, or its whole shape: less than a stride from
+            ``(n - 1) * stride - 2 * padding + kernel_size``, which is the default.
+        out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+    Returns:
+        ``out``, or a fresh array with the dtype and the order of axes of ``input``.  Of values
+        with one index it has the last.  A value whose index is outside of its window is left out.
+
+    Raises: As :func:`max_pool2d`; ``indices`` of another shape is a ShapeError.
+
+    Cost: ``input`` and ``indices`` are read once, the result is written once.
+    Accuracy: exact.
+    """
+    numbers = hashable(kernel_size), hashable(stride), hashable(padding), hashable(output_size)
+    return UNPOOL.call((input, indices), (2, *numbers), out, engine, queue, wait_for)
+
+
+def max_unpool2d_backward(
+    grad_output: AnyArray,
+    indices: AnyArray,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return the gradient of :func:`max_unpool2d`: the elements at the places of the indices.
+
+    Args:
+        grad_output: The gradient of the result; floating-point numbers.
+        indices: As of the forward call.
+        kernel_size, stride, padding: As of the forward call.
+        out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+    Returns:
+        The gradient, of the shape of ``indices``; 0 for an index outside of its window.  Of values
+        with one index each has the element of the gradient.
+
+    Raises, Cost, Accuracy: As :func:`max_unpool2d`.
+    """
+    numbers = hashable(kernel_size), hashable(stride), hashable(padding)
+    arrays = grad_output, indices
+    return UNPOOL_BACKWARD.call(arrays, (2, *numbers), out, engine, queue, wait_for)
+
+
+def max_unpool1d(
+    input: AnyArray,
+    indices: AnyArray,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    output_size: Sequence[int] | None = None,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """As :func:`max_unpool2d`, of one spatial axis.
+
+    Args, Returns, Raises, Cost: As :func:`max_unpool2d`.
+    """
+    numbers = hashable(kernel_size), hashable(stride), hashable(padding), hashable(output_size)
+    return UNPOOL.call((input, indices), (1, *numbers), out, engine, queue, wait_for)
+
+
+def max_unpool1d_backward(
+    grad_output: AnyArray,
+    indices: AnyArray,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """As :func:`max_unpool2d_backward`, of one spatial axis.
+
+    Args, Returns, Raises, Cost, Accuracy: As :func:`max_unpool2d_backward`.
+    """
+    numbers = hashable(kernel_size), hashable(stride), hashable(padding)
+    arrays = grad_output, indices
+    return UNPOOL_BACKWARD.call(arrays, (1, *numbers), out, engine, queue, wait_for)
+
+
+def max_unpool3d(
+    input: AnyArray,
+    indices: AnyArray,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    output_size: Sequence[int] | None = None,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """As :func:`max_unpool2d`, of three spatial axes.
+
+    Args, Returns, Raises, Cost: As :func:`max_unpool2d`.
+    """
+    numbers = hashable(kernel_size), hashable(stride), hashable(padding), hashable(output_size)
+    return UNPOOL.call((input, indices), (3, *numbers), out, engine, queue, wait_for)
+
+
+def max_unpool3d_backward(
+    grad_output: AnyArray,
+    indices: AnyArray,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    *,
+    out: AnyArray | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """As :func:`max_unpool2d_backward`, of three spatial axes.
+
+    Args, Returns, Raises, Cost, Accuracy: As :func:`max_unpool2d_backward`.
+    """
+    numbers = hashable(kernel_size), hashable(stride), hashable(padding)
+    arrays = grad_output, indices
+    return UNPOOL_BACKWARD.call(arrays, (3, *numbers), out, engine, queue, wait_for)

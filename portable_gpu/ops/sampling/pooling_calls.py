@@ -353,6 +353,71 @@ def lp_norms_backward(
     )
 
 
+def _unpooled(shape: Shape, axes: int, options: tuple[Any, ...]) -> list[AxisRule | None]:
+    """The rules of the windows of a result of unpooling, of the shape of its input."""
+    kernel_size, stride, padding, output_size = options
+    kernels = integers(kernel_size, "kernel_size", axes, 1)
+    strides = kernels if stride in (None, ()) else integers(stride, "stride", axes, 1)
+    pads = integers(padding, "padding", axes, 0)
+    own = shape[len(shape) - axes :]
+    each = zip(own, kernels, strides, pads, strict=True)
+    sizes = [(n - 1) * s - 2 * p + k for n, k, s, p in each]
+    if output_size is not None:
+        given = output_size if isinstance(output_size, tuple) else (output_size,)
+        if len(given) not in (axes, axes + 1, axes + 2):
+            raise ArgumentError(f"output_size is {shown(output_size)}; {axes} integers would do")
+        wanted = [whole(one, "output_size") for one in given[len(given) - axes :]]
+        near = zip(wanted, sizes, strides, strict=True)
+        if not all(abs(m - size) < step for m, size, step in near):
+            raise ArgumentError(
+                f"output_size is {shown(output_size)}; less than a stride from {tuple(sizes)} "
+                "would do"
+            )
+        sizes = wanted
+    if min(sizes) < 1 or min(own) < 1:
+        raise ShapeError(f"input has shape {shape}: the result would have the extents {sizes}")
+    rules = [
+        PoolingWindow(m, n, k, s, p, 0)
+        for m, n, k, s, p in zip(sizes, own, kernels, strides, pads, strict=True)
+    ]
+    return [*[None] * (len(shape) - axes), *rules]
+
+
+def _indices_like(x: Any, arguments: CallArguments) -> Any:
+    """The indices of a call, of the shape of an array."""
+    indices = logical(as_array(arguments.inputs[-1], "indices"), arguments.options[-1])
+    if indices.shape != x.shape:
+        raise ShapeError(f"indices has shape {indices.shape} and the input {x.shape}")
+    if indices.dtype != np.int64:
+        raise DTypeError(f"indices is {indices.dtype}; int64 would do")
+    return indices
+
+
+def _unpool(arguments: CallArguments) -> Invocation:
+    axes, *options, _ = arguments.options
+    x = _comparable(_given(arguments, axes), "input")
+    indices = _indices_like(x, arguments)
+    rules = _unpooled(tuple(x.shape), axes, tuple(options))
+    back = [None if rule is None else TransposedRule.of(rule) for rule in rules]
+    return invocation("placed", [(x, "input"), (indices, "indices")], back, arguments)
+
+
+def _unpool_backward(arguments: CallArguments) -> Invocation:
+    axes, *options, _ = arguments.options
+    grad = floating(_given(arguments, axes, "grad_output"), "grad_output")
+    indices = logical(as_array(arguments.inputs[1], "indices"), arguments.options[-1])
+    if indices.dtype != np.int64:
+        raise DTypeError(f"indices is {indices.dtype}; int64 would do")
+    spatial(indices, "indices", axes)
+    sizes = tuple(grad.shape[grad.ndim - axes :])
+    rules = _unpooled(tuple(indices.shape), axes, (*options, sizes))
+    _fits(grad, "grad_output", [None if r is None else TransposedRule.of(r) for r in rules],
+          tuple(indices.shape))  # fmt: skip
+    return invocation("picked", [(grad, "grad_output"), (indices, "indices")], rules, arguments)
+
+
+UNPOOL = SamplingOperation("max_unpool", _unpool)
+UNPOOL_BACKWARD = SamplingOperation("max_unpool_backward", _unpool_backward)
 MAX = SamplingOperation("max_pool", _max)
 MAX_INDICES = SamplingOperation("max_pool_with_indices", _max_indices)
 MAX_BACKWARD = SamplingOperation("max_pool_backward", _max_backward)

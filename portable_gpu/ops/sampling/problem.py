@@ -12,8 +12,13 @@ from portable_gpu.runtime.views import Shape
 
 #: What an output makes of its taps: ``copy`` one of them, ``sum`` of weighted ones, ``max``,
 #: ``argmax`` (the largest and its index in the plane), ``routed`` (a sum of those that an index
-#: sends there).
-KINDS = ("copy", "sum", "max", "argmax", "routed")
+#: sends there), ``placed`` (the last one of these), ``picked`` (the one that the output's index
+#: names).
+KINDS = ("copy", "sum", "max", "argmax", "routed", "placed", "picked")
+#: Those whose sources have an index.
+ROUTED = ("routed", "placed")
+#: Those that compare or write indices.
+INDEXED = (*ROUTED, "argmax", "picked")
 
 
 @dataclass(frozen=True)
@@ -39,12 +44,13 @@ class SamplingProblem:
     @property
     def sources(self) -> tuple[str, ...]:
         """The names of the operands that are read."""
-        return ("x", "which") if self.kind == "routed" else ("x",)
+        return ("x", "which") if self.kind in ROUTED else ("x",)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The names of the operands that are written."""
-        return ("out", "indices") if self.kind == "argmax" else ("out",)
+        """The names of the operands that have the places of the result."""
+        more = {"argmax": ("out", "indices"), "picked": ("which", "out")}
+        return more.get(self.kind, ("out",))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,7 +66,7 @@ class SamplingProblem:
     @property
     def nbytes(self) -> int:
         """The least traffic: sources read once, targets written once."""
-        read = self.elem.itemsize + (8 if self.kind == "routed" else 0)
+        read = self.elem.itemsize + (8 if self.kind in (*ROUTED, "picked") else 0)
         written = self.elem.itemsize + (8 if self.kind == "argmax" else 0)
         return self.source_size * read + prod(self.shape) * written
 
@@ -106,16 +112,16 @@ def axes_of(problem: SamplingProblem) -> SamplingAxes:
     ruled: list[RuledAxis] = []
     plain: list[Axis] = []
     flat = 1
-    by_index = problem.kind in ("argmax", "routed")
+    by_index = problem.kind in INDEXED
     for k in reversed(range(len(problem.shape))):
         rule, strides = problem.rules[k], tuple(steps[k] for steps in problem.strides)
         if rule is None:
             plain.append(Axis(problem.shape[k], strides))
             continue
-        table = table_of(rule, problem.kind in ("copy", "sum", "max", "argmax"))
-        has_gaps = table.has_gaps and problem.kind != "routed"
+        table = table_of(rule, problem.kind not in ROUTED)
+        has_gaps = table.has_gaps and problem.kind not in ROUTED
         ruled.insert(0, RuledAxis(rule, strides, flat if by_index else 0, table.taps, has_gaps))
-        flat *= rule.outputs if problem.kind == "routed" else rule.size
+        flat *= rule.outputs if problem.kind in ROUTED else rule.size
     if problem.kind != "argmax":  # there the first of equal elements counts, in the plane's order
         ruled.sort(key=lambda axis: -abs(axis.strides[result]))
     plain.sort(key=lambda axis: -abs(axis.strides[result]))

@@ -37,6 +37,8 @@ def specializations(operation: str, target: Target, dtype: np.dtype[Any]) -> lis
     problems = [problem, channels_last(problem)]
     if problem.kind == "max":
         steps = (*problem.strides, problem.strides[-1])
-        problems.append(replace(problem, kind="argmax", strides=steps))
+        problems += [replace(problem, kind=kind, strides=steps) for kind in ("argmax", "picked")]
+    if problem.kind == "routed":
+        problems.append(replace(problem, kind="placed"))
     texts = [s for p in problems for s in best_of(variants(p, target), target).texts()]
     return list({spec.key: spec for spec in texts}.values())
