@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pyopencl as cl
 import pyopencl._cl
-import pyopencl.invoker
 
 
 def unbuilt(context: cl.Context, device: cl.Device, content: str | bytes) -> Any:
@@ -35,20 +35,25 @@ def spare_its_cache() -> None:
 
 
 _making = threading.local()
-_generate: Callable[..., tuple[Any, Any]] = pyopencl.invoker.generate_enqueue_and_set_args
 
 
 def _no_invoker(*_: Any, **__: Any) -> Any:
     raise NotImplementedError("a kernel of portable_gpu is launched by enqueue_nd_range_kernel")
 
 
-def _generate_unless_ours(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
-    if getattr(_making, "name", None) == name:
-        return _no_invoker, _no_invoker
-    return _generate(name, *arguments, **options)
+@cache
+def _generate_no_invokers_of_ours() -> None:
+    """Wrap pyopencl's function, whose module opens the cache on disk when it is imported."""
+    import pyopencl.invoker as module
 
+    generate: Callable[..., tuple[Any, Any]] = module.generate_enqueue_and_set_args
 
-pyopencl.invoker.generate_enqueue_and_set_args = _generate_unless_ours  # type: ignore[assignment]
+    def unless_ours(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
+        if getattr(_making, "name", None) == name:
+            return _no_invoker, _no_invoker
+        return generate(name, *arguments, **options)
+
+    module.generate_enqueue_and_set_args = unless_ours  # type: ignore[assignment]
 
 
 def new_kernel(program: cl.Program, name: str) -> cl.Kernel:
@@ -57,6 +62,7 @@ def new_kernel(program: cl.Program, name: str) -> cl.Kernel:
     pyopencl generates Python functions for these, or reads them from its cache on disk, which takes
     0.4 ms a kernel, under a lock that one thread cannot take twice.
     """
+    _generate_no_invokers_of_ours()
     before = getattr(_making, "name", None)
     _making.name = name
     try:
