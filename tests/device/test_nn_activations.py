@@ -134,7 +134,7 @@ def _check(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c[0] + str(c[1].get("approximate", "")))
 def test_values_and_gradients(engine: Engine, case: Any) -> None:
-    """All of a dense range and its tails, channels-last and sliced; a further dtype for each."""
+    """All of a dense range and its tails, on sliced arrays; other dtypes and layouts for some."""
     name, options, of_result, function, derivative, argument_error = case
     forward, backward = getattr(pg.nn, name), getattr(pg.nn, f"{name}_backward")
     rng = np.random.default_rng(len(name))
@@ -161,7 +161,7 @@ def test_values_and_gradients(engine: Engine, case: Any) -> None:
             dtype,
             less,
         )
-        if dtype == np.float32:
+        if dtype == np.float32 and CASES.index(case) % 3 == 0:
             _repeats_in_place(engine, forward, backward, options, x, g, got, retained)
 
 
