@@ -37,32 +37,6 @@ ${accumulator.halve(acc, width)}
 % endfor
 </%def>
 
-<%def name="parameters()">\
-% for name in p.operands:
-<% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
-    __global ${"" if is_result else "const "}${elems[name].name}_t *restrict ${name}_in, long ${name}_offset,
-% endfor
-% if part != "whole":
-    __global ${real} *restrict partial,
-% endif
-% for k in range(kept):
-    uint kept${k}_size, ${", ".join(f"long {name}_kept{k}" for name in p.operands)},
-% endfor
-% for k in range(outer):
-    uint outer${k}_size, ${", ".join(f"long {name}_outer{k}" for name in p.element_names)},
-% endfor
-% for name in p.element_names:
-    long ${name}_stride,
-% endfor
-% for name in p.scalars:
-    ${real} ${name},
-% endfor
-% for name in p.integers:
-    long ${name},
-% endfor
-    uint rows, uint rows_each, uint n, uint count, uint parts, uint span\
-</%def>
-
 ## Pointers to the first element of a row, for each operand.
 <%def name="begin_row(row, column='')">\
 % for name in p.operands:

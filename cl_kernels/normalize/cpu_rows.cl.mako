@@ -15,8 +15,7 @@
 ${program.define(dict.fromkeys((V, 1)), False)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void normalize_cpu_rows(
-${program.parameters()})
+void ${kernel("normalize_cpu_rows")}
 {
     const uint part = get_group_id(0) % parts;
     const uint first = part * span, end = min(count, first + span);

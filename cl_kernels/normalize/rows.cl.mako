@@ -24,8 +24,7 @@ ${program.define((V,), True)}
 ${lanes.define()}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G)}
-void normalize_rows(
-${program.parameters()})
+void ${kernel("normalize_rows")}
 {
 ${lanes.local()}\
     const uint lid = get_local_id(0), part = get_group_id(0) % parts;

@@ -8,13 +8,7 @@
 ${element.scalar(elem)}
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void normalize_targets(
-    __global const ${elem.name}_t *restrict target, long target_offset,
-    __global long *restrict report, long report_offset,
-% for k in range(kept):
-    long kept${k}_size, long target_kept${k},
-% endfor
-    long count, long span, long classes, long ignore)
+void ${kernel("normalize_targets")}
 {
     const long begin = get_group_id(0) * span, end = min(count, begin + span);
     long first = count;

@@ -8,6 +8,7 @@ from typing import Any
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.operators import SCALAR_BYTES
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.normalize.policy import RowsPolicy
 from portable_gpu.ops.normalize.problem import RowProblem
@@ -85,7 +86,30 @@ class RowsKernel:
                 "E": self.keeps,
             }
         name = "cpu_rows" if target.is_cpu else "rows"
-        return specialize(f"normalize/{name}", target, **context)
+        kernels = {f"normalize_{name}": self._parameters(part)}
+        return specialize(f"normalize/{name}", target, kernels, **context)
+
+    def _parameters(self, part: str) -> list[Parameter]:
+        """The kernel's parameters: operands, workspace, axes, numbers, the partition."""
+        problem, p = self.problem, self.problem.program
+        written = dict((*p.outputs, *p.row_outputs))
+        result = []
+        for name, elem in zip(p.operands, problem.elems, strict=True):
+            result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name in written)]
+            result += scalars("long", f"{name}_offset")
+        if part != "whole":
+            result.append(buffer(problem.real, "partial", writes=True))
+        axes = [
+            ("kept", len(problem.kept), p.operands),
+            ("outer", len(problem.outer), p.element_names),
+        ]
+        for kind, count, names in axes:
+            for k in range(count):
+                result += scalars("uint", f"{kind}{k}_size")
+                result += scalars("long", *(f"{name}_{kind}{k}" for name in names))
+        result += scalars("long", *(f"{name}_stride" for name in p.element_names))
+        result += [*scalars(problem.real, *p.scalars), *scalars("long", *p.integers)]
+        return result + scalars("uint", "rows", "rows_each", "n", "count", "parts", "span")
 
     def _spread(self) -> Iterator[str]:
         """The inputs that are one element for a whole vector."""

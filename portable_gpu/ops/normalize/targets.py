@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.codegen.axes import parameters
+from portable_gpu.codegen.parameters import operand, scalars
 from portable_gpu.codegen.specialization import specialize
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
@@ -58,7 +60,13 @@ class _TargetsPlan(Plan):
         target, elem, count = engine.target, element(view.dtype), view.size
         groups, axes = _groups(count), max(1, len(view.shape))
         size = 1 if target.is_cpu else min(256, target.max_work_group_size)
-        spec = specialize("normalize/targets", target, elem=elem, kept=axes, G=size)
+        taken = [
+            *operand(f"{elem.name}_t", "target"), *operand("long", "report", writes=True),
+            *parameters("kept", axes, ["target"]),
+            *scalars("long", "count", "span", "classes", "ignore"),
+        ]  # fmt: skip
+        kernels = {"normalize_targets": taken}
+        spec = specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
         constants: dict[str, Any] = {
             "count": count,
             "span": -(-count // groups),
