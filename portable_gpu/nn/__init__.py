@@ -144,6 +144,11 @@ from portable_gpu.nn.resampling import (
     pixel_unshuffle,
     pixel_unshuffle_backward,
 )
+from portable_gpu.ops.attention.functions import (
+    native_scaled_dot_product_attention,
+    scaled_dot_product_attention,
+    scaled_dot_product_attention_backward,
+)
 from portable_gpu.ops.normalize.functions import (
     batch_norm,
     batch_norm_backward,
@@ -317,6 +322,7 @@ __all__ = [
     "native_group_norm",
     "native_layer_norm",
     "native_rms_norm",
+    "native_scaled_dot_product_attention",
     "nll_loss",
     "nll_loss_backward",
     "pad",
@@ -329,6 +335,8 @@ __all__ = [
     "relu_backward",
     "rms_norm",
     "rms_norm_backward",
+    "scaled_dot_product_attention",
+    "scaled_dot_product_attention_backward",
     "sgd_step",
     "sigmoid",
     "sigmoid_backward",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from portable_gpu.ops.attention.commands.family import ATTENTION
 from portable_gpu.ops.conv.commands.family import CONV
 from portable_gpu.ops.elementwise.commands.family import ELEMENTWISE
 from portable_gpu.ops.embedding.commands.family import EMBEDDING
@@ -28,6 +29,7 @@ FAMILIES: tuple[Family, ...] = (
     SAMPLING,
     CONV,
     NORMALIZE,
+    ATTENTION,
     OPTIM,
     EMBEDDING,
 )

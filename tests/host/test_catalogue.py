@@ -50,7 +50,7 @@ def texts(operation: str, target: str, dtype: str) -> list[Specialization]:
 
 
 #: Families of real floating numbers only.
-FLOATING = ("conv", "embedding", "normalize", "optim", "random", "sampling")
+FLOATING = ("attention", "conv", "embedding", "normalize", "optim", "random", "sampling")
 
 
 @pytest.mark.parametrize(("target", "dtype"), CASES)

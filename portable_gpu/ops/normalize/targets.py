@@ -11,14 +11,15 @@ import pyopencl as cl
 
 from portable_gpu.codegen.axes import parameters
 from portable_gpu.codegen.parameters import operand, scalars
-from portable_gpu.codegen.specialization import specialize
-from portable_gpu.dtypes import element
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.report import ReportSpec
 from portable_gpu.runtime.views import Shape, View
+from portable_gpu.targets import Target
 
 _GROUPS, _EACH = 256, 4096  # work-groups at most, and targets of each at least
 
@@ -53,6 +54,15 @@ def targets_step(
     return Step(plan, (place, report))
 
 
+def _group_size(target: Target) -> int:
+    return 1 if target.is_cpu else min(256, target.max_work_group_size)
+
+
+def specialization(target: Target, elem: Element, axes: int) -> Specialization:
+    """The text and options of the kernel for targets of some axes."""
+    return specialize("normalize/targets", target, elem=elem, kept=axes, G=_group_size(target))
+
+
 class _TargetsPlan(Plan):
     """The first targets that name no class."""
 
@@ -67,6 +77,8 @@ class _TargetsPlan(Plan):
         ]  # fmt: skip
         kernels = {"normalize_targets": taken}
         spec = specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
+        size = _group_size(target)
+        spec = specialization(target, elem, axes)
         constants: dict[str, Any] = {
             "count": count,
             "span": -(-count // groups),

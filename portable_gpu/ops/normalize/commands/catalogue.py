@@ -13,6 +13,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.normalize import targets
 from portable_gpu.ops.normalize.plan import variants
 from portable_gpu.ops.normalize.problem import RowProblem, row_problem
 from portable_gpu.ops.normalize.programs import program
@@ -108,6 +109,9 @@ def builder(
             problem = contiguous(name, shape, axis, dtype, flags)
             for spec in best_of(variants(problem, target, table), target).texts():
                 texts.setdefault(spec.key, spec)
+        if program(name, flags).index:
+            spec = targets.specialization(target, element(np.int64), 1)
+            texts[spec.key] = spec
         return list(texts.values())
 
     return specializations

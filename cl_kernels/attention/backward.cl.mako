@@ -1,0 +1,118 @@
+## backward: the gradients of attention by one of its sides, from probabilities that are computed again.
+##
+##   p = exp(scale * q k' + mask - sums),   e = p * (grad v' - delta),   delta = sum(grad * out) of each query
+##   side "q":   dq = scale * e k           a work-item has a query, and goes over the keys
+##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, and goes over the queries of all heads
+##
+##   own rows   | G work-items of one row each |       each keeps its row and its sums in registers
+##   others     | TK | TK | TK | ...                   tiles of both arrays, in local memory (private on a CPU)
+##
+## The order of sums is fixed.  A work-item stores its own row.  Parameters: see forward.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="tiles_of" file="/attention/_tiles.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    T = vector(real, V)
+    by_query = side == "q"
+    arrays = ["q", "k", "v", *(["mask"] if mask else []), "grad", "sums", "y" if by_query else "delta"]
+    results = ["dq", "delta"] if by_query else ["dk", "dv"]
+    outputs = (("dq", "scale * a", DQ),) if by_query else (("dk", "scale * a", DQ), ("dv", "w", DV))
+    types = {"mask": mask, "sums": wide, "delta": wide}
+    space = "" if target.is_cpu else "__local "
+    of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
+    of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
+    own, tiles = (of_queries, of_keys) if by_query else (of_keys, of_queries)
+%>
+% for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
+${element.scalar(e)}
+% endfor
+
+__kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
+void attention_backward(
+% for name in [*arrays, *results]:
+    __global ${"" if name in results else "const "}${types.get(name, elem).name}_t *restrict ${name}_in,
+    long ${name}_offset, long ${name}_batch, long ${name}_head, long ${name}_row, long ${name}_step,
+% endfor
+    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq_size, uint dv_size, ${real} scale)
+{
+% for name, _, extent in tiles:
+    ${space}${real} ${name}t[${TK * extent}] __attribute__((aligned(64)));
+% endfor
+    const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
+    const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
+    const uint others = ${"keys" if by_query else "queries"};
+    const uint b = pair / own_heads, own_head = pair % own_heads;
+    const uint first = block * ${G}u + lid, x = min(first, rows - 1u);
+% for name, size, extent in own:
+    ${T} ${name}[${extent // V}];
+    {
+        __global const ${elem.name}_t *row = ${name}_in
+            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + x * ${name}_row);
+#undef ELEMENT
+#define ELEMENT(d) ((d) < ${size} ? ${elem.name}_load(row + (d) * ${name}_step) : 0)
+% for c in range(0, extent, V):
+        ${name}[${c // V}] = (${T})(${", ".join(f"ELEMENT({c + i}u)" for i in range(V))});
+% endfor
+    }
+% endfor
+    ${T} a[${DQ // V}];
+    for (uint c = 0; c < ${DQ // V}u; ++c) a[c] = 0;
+% if by_query:
+    ${real} delta = 0;
+    {
+        __global const ${elem.name}_t *row = y_in + (y_offset + b * y_batch + own_head * y_head + x * y_row);
+% for d in range(DV):
+        if (${d}u < dv_size) delta += grad[${d // V}]${component(V, d % V)} * ${elem.name}_load(row + ${d} * y_step);
+% endfor
+    }
+    if (first < rows) ${wide.name}_store(delta_in
+        + (delta_offset + b * delta_batch + own_head * delta_head + x * delta_row), delta);
+% else:
+    ${T} w[${DV // V}];
+    for (uint c = 0; c < ${DV // V}u; ++c) w[c] = 0;
+% endif
+    for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
+        const uint h = ${"own_head" if by_query else "own_head * shared + s"};
+        for (uint t0 = 0; t0 < others; t0 += ${TK}u) {
+${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
+            for (uint j = 0; j < ${TK}u && t0 + j < others; ++j) {
+                const uint i = ${"x" if by_query else "t0 + j"}, n = ${"t0 + j" if by_query else "x"};
+                const bool is_seen = ${"n <= i" if causal else "true"};
+% if mask:
+                const ${mask.value} given = ${mask.name}_load(mask_in
+                    + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
+% endif
+                if (!is_seen${" || !given" if mask and mask.boolean else ""}) continue;
+                const ${space}${T} *near = (const ${space}${T} *)(${tiles[0][0]}t + j * ${DQ}u);
+                const ${space}${T} *far = (const ${space}${T} *)(${tiles[1][0]}t + j * ${DV}u);
+                ${T} dot = 0, product = 0;
+                for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${own[0][0]}[c] * near[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) product += ${own[1][0]}[c] * far[c];
+                const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
+                    ${"+ given" if mask and not mask.boolean else ""};
+                const long at = b * sums_batch + h * sums_head + i * sums_row;
+                const ${real} p = score > -INFINITY ? exp(score - ${wide.name}_load(sums_in + sums_offset + at)) : 0;
+% if not by_query:
+                const long place = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
+                const ${real} delta = ${wide.name}_load(delta_in + place);
+% endif
+                const ${real} e = p * (${" + ".join(f"product{component(V, c)}" for c in range(V))} - delta);
+                for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near[c];
+% if not by_query:
+                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p * far[c];
+% endif
+            }
+        }
+    }
+    if (first >= rows) return;
+% for name, value, extent in outputs:
+    {
+        __global ${elem.name}_t *row = ${name}_in
+            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + x * ${name}_row);
+% for d in range(extent):
+        if (${d}u < ${"dv_size" if name == "dv" else "dq_size"}) ${elem.name}_store(row + ${d} * ${name}_step,
+            ${value}[${d // V}]${component(V, d % V)});
+% endfor
+    }
+% endfor
+}

@@ -1,0 +1,1 @@
+"""Attention by scaled products, in one pass over the keys."""

@@ -1,0 +1,1 @@
+"""What the commands need of attention; imported by the commands alone."""

@@ -1,0 +1,121 @@
+"""The record of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.checking.check import Check, Expected, rounding, unit
+from portable_gpu.checking.inputs import Input
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element, is_float16_like
+from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.ops.attention.functions import scaled_dot_product_attention
+from portable_gpu.ops.attention.plan import (
+    AttentionPlan,
+    AttentionProblem,
+    backward_specialization,
+    specialization,
+)
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.family import Family, OperationRecord
+from portable_gpu.ops.variant import Variant
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.table import TuningTable
+
+
+def _problem(rows: int, extent: int, dtype: np.dtype[Any]) -> AttentionProblem:
+    """Attention of C-ordered arrays without a mask: as many keys as queries."""
+    elem = element(dtype)
+    wide = element(np.float64 if elem.real == "double" else np.float32)
+    strides = ((0, 0, extent, 1),) * 4 + ((0, 0, 1, 0),)
+    scale = 1 / sqrt(max(1, extent))
+    return AttentionProblem(
+        elem, wide, None, 1, 1, 1, rows, rows, extent, extent, strides, False, scale
+    )
+
+
+def explain(
+    operation: str, sizes: Sequence[int], dtype: np.dtype[Any], target: Target, table: TuningTable
+) -> Explanation:
+    """Which kernel attention of as many keys as queries takes: sizes are rows and their extent.
+
+    Raises:
+        ArgumentError: A size is 0, or there are more than two.
+        DTypeError: ``dtype`` is no real floating dtype.
+    """
+    if not 1 <= len(sizes) <= 2 or not prod(sizes):
+        raise ArgumentError(
+            f"{operation} takes rows and their extent, from 1 on; got {tuple(sizes)}"
+        )
+    if element(dtype).complex or not element(dtype).floating:
+        raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
+    rows, extent = (*sizes, 64)[:2]
+    problem = _problem(rows, extent, dtype)
+    costs = DeviceCosts.of("device", target)
+    variant = Variant(
+        path="rows",
+        name="rows",
+        kind="rows",
+        estimate=2 * rows * rows * extent / (target.compute_units * costs.multiply_adds),
+        launches=1,
+        why="each work-item has rows of queries, and goes over the keys once",
+        texts=lambda: [specialization(problem, target)],
+        bind=lambda engine: AttentionPlan(engine, problem),
+    )
+    named = f"{operation} of {rows} x {extent} {dtype} on {target.facts.name}"
+    return explanation(named, [variant], target)
+
+
+def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """What attention of rows of 64 elements builds, and its gradients."""
+    if element(dtype).complex or not element(dtype).floating:
+        return []
+    problem = _problem(1024, 64, dtype)
+    backward = [backward_specialization(problem, target, side) for side in ("q", "k")]
+    return [specialization(problem, target), *backward]
+
+
+def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
+    """One shape in each real floating dtype."""
+    for dtype in dtypes:
+        if dtype.kind == "f" or is_float16_like(dtype):
+            yield _check(dtype)
+
+
+def _check(dtype: np.dtype[Any]) -> Check:
+    q, k, v = (Input(dtype, (3, 50, 40), seed=seed) for seed in range(3))
+
+    def run(engine: Engine) -> Any:
+        arrays = [x.array(engine) for x in (q, k, v)]
+        return scaled_dot_product_attention(*arrays, engine=engine)
+
+    def expected() -> Expected:
+        a, b, c = (x.host().astype(np.float64) for x in (q, k, v))
+        scores = a @ b.swapaxes(1, 2) / sqrt(40)
+        powers = np.exp(scores - scores.max(axis=2, keepdims=True))
+        value = powers / powers.sum(axis=2, keepdims=True) @ c
+        bound = unit(dtype) * 400 * np.abs(c).max() * (1 + np.abs(scores).max())
+        return Expected(value, bound + rounding(dtype) * np.abs(value) + 1e-7, dtype)
+
+    return Check("scaled_dot_product_attention", str(q), run, expected)
+
+
+ATTENTION = Family(
+    name="attention",
+    operations=(
+        OperationRecord(
+            name="scaled_dot_product_attention",
+            function=scaled_dot_product_attention,
+            explain=explain,
+            specializations=specializations,
+            extents=2,
+        ),
+    ),
+    checks=checks,
+)

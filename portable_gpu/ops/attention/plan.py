@@ -1,0 +1,184 @@
+"""The plan of attention: one launch, whose work-items have rows of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.views import Shape
+from portable_gpu.targets import Target
+
+_ROWS_ON_CPU = 8  # queries that share a tile of keys there
+_EXTENT = 16  # what the extents of rows are rounded up to
+_MOST_LOCAL = 1 << 15  # bytes of the tiles, of which every device has as many
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """One attention: the key of its plan.
+
+    Attributes:
+        elem, wide: The element types of the arrays, and of the logarithms of sums.
+        mask: The element type of the mask, if there is one.
+        batch, heads, shared: Batches, heads of queries, and how many of them share a head of keys.
+        queries, keys, dq, dv: Rows of queries and of keys, and the extents of rows of k and of v.
+        strides: Of each operand along batch, head, row and element.
+        is_causal: Whether query i sees keys up to i.
+        scale: The factor of the products.
+    """
+
+    elem: Element
+    wide: Element
+    mask: Element | None
+    batch: int
+    heads: int
+    shared: int
+    queries: int
+    keys: int
+    dq: int
+    dv: int
+    strides: tuple[Shape, ...]
+    is_causal: bool
+    scale: float
+
+
+def partition(problem: AttentionProblem, target: Target) -> tuple[int, int, int]:
+    """Work-items of a group, rows of each, and keys of a tile."""
+    size = 8 if problem.elem.real == "double" else 4
+    width = (_rounded(problem.dq) + _rounded(problem.dv)) * size
+    tile = 32
+    while tile > 8 and tile * width > min(_MOST_LOCAL, target.local_mem_size):
+        tile //= 2
+    if target.is_cpu:
+        return 1, _ROWS_ON_CPU, tile
+    return min(64, target.max_work_group_size), 1, tile
+
+
+def _rounded(extent: int) -> int:
+    return -(-max(1, extent) // _EXTENT) * _EXTENT
+
+
+def specialization(problem: AttentionProblem, target: Target) -> Specialization:
+    """The text and options of the kernel."""
+    group, rows, tile = partition(problem, target)
+    context = _context(problem, target)
+    return specialize("attention/forward", target, **context, G=group, R=rows, TK=tile)
+
+
+def backward_specialization(problem: AttentionProblem, target: Target, side: str) -> Specialization:
+    """The text and options of the kernel of one side of the gradients."""
+    group, _, tile = partition(problem, target)
+    context = _context(problem, target)
+    return specialize("attention/backward", target, **context, side=side, G=group, TK=tile)
+
+
+class BackwardPlan(Plan):
+    """One side of the gradients of attention, bound to shapes and strides.
+
+    Operands of side ``q``: q, k, v, mask, grad, sums, y, dq, delta; of side ``k``: q, k, v, mask,
+    grad, sums, delta, dk, dv.
+    """
+
+    def __init__(self, engine: Engine, problem: AttentionProblem, side: str) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused it.
+        """
+        p, target, by_query = problem, engine.target, side == "q"
+        group, _, _ = partition(p, target)
+        ends = ("y", "dq", "delta") if by_query else ("delta", "dk", "dv")
+        names = ["q", "k", "v", *(["mask"] if p.mask else []), "grad", "sums", *ends]
+        rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
+        blocks = -(-rows // group)
+        constants: dict[str, Any] = {
+            "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
+            "blocks": blocks, "dq_size": p.dq, "dv_size": p.dv, "scale": p.scale,
+        }  # fmt: skip
+        constants |= _strides(names, p.strides)
+        products = 2 if by_query else 3
+        self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
+        spec = backward_specialization(p, target, side)
+        self._launch = engine.programs.launch(
+            spec, "attention_backward", constants, [f"{name}_in" for name in names],
+            [f"{name}_offset" for name in names], (p.batch * heads * blocks * group,), (group,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
+        return self._launch(state, buffers, offsets, wait_for)
+
+
+def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
+    axes = ("batch", "head", "row", "step")
+    return {
+        f"{name}_{axis}": step
+        for name, steps in zip(names, strides, strict=True)
+        for axis, step in zip(axes, steps, strict=True)
+    }
+
+
+def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
+    """What both templates are rendered with."""
+    size = 8 if problem.elem.real == "double" else 4
+    return {
+        "elem": problem.elem, "wide": problem.wide, "mask": problem.mask,
+        "real": problem.elem.real, "DQ": _rounded(problem.dq), "DV": _rounded(problem.dv),
+        "V": min(16, target.vector_bytes // size) if target.is_cpu else 16 // size,
+        "causal": problem.is_causal,
+    }  # fmt: skip
+
+
+class AttentionPlan(Plan):
+    """An attention bound to shapes and strides; its operands are q, k, v, mask, out, sums."""
+
+    def __init__(self, engine: Engine, problem: AttentionProblem) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused it.
+        """
+        p, target = problem, engine.target
+        group, rows, _ = partition(p, target)
+        names = ["q", "k", "v", *(["mask"] if p.mask else []), "out", "sums"]
+        blocks = -(-p.queries // (group * rows))
+        constants: dict[str, Any] = {
+            "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
+            "blocks": blocks, "dq": p.dq, "dv": p.dv, "scale": p.scale,
+        }  # fmt: skip
+        constants |= _strides(names, p.strides)
+        pairs = p.batch * p.heads
+        self.flop = 2 * pairs * p.queries * p.keys * (p.dq + p.dv)
+        moved = pairs * p.queries * (p.dq + p.dv) + pairs // p.shared * p.keys * (p.dq + p.dv)
+        self.bytes = moved * p.elem.itemsize
+        self._launch = engine.programs.launch(
+            specialization(p, target), "attention_forward", constants,
+            [f"{name}_in" for name in names], [f"{name}_offset" for name in names],
+            (pairs * blocks * group,), (group,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
+        return self._launch(state, buffers, offsets, wait_for)

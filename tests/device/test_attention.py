@@ -1,0 +1,126 @@
+"""Attention against NumPy in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.runtime.engine import Engine
+
+RNG = np.random.default_rng(3)
+
+
+def reference(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False) -> Any:
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    if k.ndim == 4:
+        k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        mask = np.tril(np.ones(s.shape[-2:], bool))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    top = s.max(axis=-1, keepdims=True)
+    p = np.exp(s - np.where(np.isfinite(top), top, 0))
+    total = p.sum(axis=-1, keepdims=True)
+    return p @ v / np.where(total == 0, 1, total)
+
+
+def close(got: Any, want: Any, terms: int) -> None:
+    got = pg.asnumpy(got)
+    eps = np.finfo(np.float64 if got.dtype == np.float64 else np.float32).eps
+    rounded = np.finfo(got.dtype).eps * np.abs(want) if got.dtype == np.float16 else 0
+    assert got.shape == want.shape
+    assert (np.abs(got.astype(np.float64) - want) <= 20 * terms * eps + rounded + 1e-7).all()
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_attention(engine: Engine, dtype: type) -> None:
+    """Masks, shared heads, strides: heads before or after rows; extents that are no multiples."""
+
+    def drawn(*shape: int) -> Any:
+        return RNG.standard_normal(shape).astype(dtype)
+
+    few = dtype is not np.float32
+    for b, h, shared, n, m, e, w in ((2, 4, 2, 37, 70, 20, 20), (1, 2, 1, 9, 1, 16, 24))[: 2 - few]:
+        q = drawn(b, n, h, e).swapaxes(1, 2)
+        k, v = drawn(b, m, h // shared, e).swapaxes(1, 2), drawn(b, h // shared, m, w)
+        on = {"enable_gqa": True, "engine": engine}
+        call = pg.nn.scaled_dot_product_attention
+        close(call(q, k, v, **on), reference(q, k, v), m + 20)
+        seen = RNG.random((b, 1, n, m)) < 0.7
+        seen[0, 0, 3] = False
+        close(call(q, k, v, seen, **on), reference(q, k, v, seen), m + 20)
+        if few:
+            continue
+        added = drawn(n, m)
+        close(call(q, k, v, added, **on), reference(q, k, v, added), m + 20)
+        close(call(q, k, v, is_causal=True, **on), reference(q, k, v, causal=True), m + 20)
+        out = np.zeros((b, h, n, w), dtype)
+        assert call(q, k, v, out=out, **on) is out
+        np.testing.assert_array_equal(out, call(q, k, v, **on))
+        arrays = [cla.to_device(engine.queue, np.ascontiguousarray(x)) for x in (q, k, v)]
+        np.testing.assert_array_equal(call(*arrays, enable_gqa=True).get(), out)
+    empty = pg.nn.scaled_dot_product_attention(q[..., :0, :], k, v, **on)
+    assert empty.shape == (b, h, 0, w)
+
+
+@pytest.mark.path
+def test_gradients(engine: Engine) -> None:
+    """Against central differences of the reference, along random directions, and by both masks."""
+    b, h, shared, n, m, e, w = 2, 4, 2, 19, 21, 20, 12
+    q, k, v = (
+        RNG.standard_normal(s)
+        for s in ((b, h, n, e), (b, h // shared, m, e), (b, h // shared, m, w))
+    )
+    grad = RNG.standard_normal((b, h, n, w))
+    seen = RNG.random((n, m)) < 0.7
+    seen[3] = False
+    call, back = (
+        pg.nn.native_scaled_dot_product_attention,
+        pg.nn.scaled_dot_product_attention_backward,
+    )
+    for mask, causal in (
+        (None, False),
+        (None, True),
+        (seen, False),
+        (RNG.standard_normal((n, m)), False),
+    ):
+        options = {"is_causal": causal, "enable_gqa": True, "engine": engine}
+        y, sums = call(q, k, v, mask, **options)
+        found = back(grad, q, k, v, y, sums, mask, **options)
+        for at in range(3):
+            direction, step = RNG.standard_normal(found[at].shape), 1e-5
+            ends = []
+            for sign in (1, -1):
+                moved = [
+                    x + (sign * step * direction if at == j else 0) for j, x in enumerate((q, k, v))
+                ]
+                ends.append((grad * reference(*moved, mask, causal)).sum())
+            want = (ends[0] - ends[1]) / (2 * step)
+            assert abs((found[at] * direction).sum() - want) <= 1e-6 * (1 + abs(want))
+        single = [x.astype(np.float32) for x in (grad, q, k, v, y, sums)]
+        mask = mask.astype(np.float32) if mask is not None and mask.dtype != bool else mask
+        for got, want in zip(back(*single, mask, **options), found, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+
+
+def test_wrong_arguments(engine: Engine) -> None:
+    q = np.ones((2, 5, 8), np.float32)
+    call = pg.nn.scaled_dot_product_attention
+    mask = np.ones((5, 5), bool)
+    for run, error, words in (
+        (lambda: call(q, q, q, dropout_p=0.5, engine=engine), ArgumentError, "dropout_p is 0.5"),
+        (lambda: call(q, q[:1], q[:1], engine=engine), ShapeError, "key has shape"),
+        (lambda: call(q, q.astype(float), q, engine=engine), DTypeError, "key is float64"),
+        (lambda: call(q, q, q, mask, is_causal=True), ArgumentError, "is_causal is True"),
+        (lambda: call(q, q, q, mask[:3], engine=engine), ShapeError, "attn_mask has shape"),
+        (lambda: call(q, q, q, np.ones((5, 5), int)), DTypeError, "attn_mask is int64"),
+    ):
+        with pytest.raises(error, match=words):
+            run()
