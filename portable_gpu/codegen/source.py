@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import marshal
 import posixpath
 import re
+import sys
 import traceback
 from functools import lru_cache
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol
 
+import mako
 from mako.exceptions import (
     MakoException,
     RichTraceback,
@@ -16,7 +22,7 @@ from mako.exceptions import (
     TopLevelLookupException,
 )
 from mako.lookup import TemplateCollection
-from mako.template import Template
+from mako.template import ModuleTemplate, Template
 
 from portable_gpu.errors import RenderError
 
@@ -31,6 +37,16 @@ def kernel_folder() -> Path:
     raise RenderError(f"no cl_kernels folder in or beside {package}; reinstall portable_gpu")
 
 
+class Store(Protocol):
+    """Files that only this user can write, and that are checked when they are read."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return what was written, if it is there and intact."""
+
+    def write(self, key: str, payload: bytes) -> None:
+        """Keep a payload."""
+
+
 class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
     """The kernel templates; each is compiled at its first use.
 
@@ -40,6 +56,7 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
 
     def __init__(self) -> None:
         self._compiled: dict[str, Template] = {}
+        self.store: Store | None = None
 
     def get_template(self, uri: str, relativeto: str | None = None) -> Template:
         """The template of an absolute ``uri``: its path in the folder of kernels."""
@@ -52,6 +69,30 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
         return template
 
     def _compile(self, uri: str, path: Path) -> Template:
+        text = path.read_text()
+        parts = (mako.__version__, _PYTHON, *_IMPORTS, uri, text)
+        key = hashlib.sha256("\0".join(("template", *parts)).encode()).hexdigest()
+        stored = None if self.store is None else self.store.read(key)
+        if stored is not None:
+            return self._loaded(stored, path, text)
+        template = self._parsed(uri, path)
+        if self.store is not None:
+            source = template.code
+            code = compile(source, template.module_id, "exec")
+            self.store.write(key, marshal.dumps((template.module_id, source, code)))
+        return template
+
+    def _loaded(self, stored: bytes, path: Path, text: str) -> Template:
+        """Return the template of a module that an earlier process has compiled."""
+        name, source, code = marshal.loads(stored)
+        module = ModuleType(name)
+        exec(code, module.__dict__)
+        return ModuleTemplate(
+            module, template_filename=str(path), module_source=source, template_source=text,
+            lookup=self,
+        )  # fmt: skip
+
+    def _parsed(self, uri: str, path: Path) -> Template:
         while True:
             try:
                 return Template(
@@ -73,7 +114,19 @@ _IMPORTS = [
     "from portable_gpu.codegen.names import MAGNITUDES",
     "from portable_gpu.codegen.operators import Sums, component, vector",
 ]
+#: The versions of Python's compiled code.
+_PYTHON = f"{sys.implementation.cache_tag} {MAGIC_NUMBER.hex()}"
 _templates = _Templates()
+
+
+def keep_modules(store: Store) -> None:
+    """Keep the Python modules of compiled templates for later processes.
+
+    Mako takes 13 ms of a processor to compile a template, and some ten are compiled for a call.
+    The first store of a process stays.
+    """
+    if _templates.store is None:
+        _templates.store = store
 
 
 def kernel_names() -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, of_kind
+from portable_gpu.codegen.source import keep_modules
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, DeviceMemoryError
 from portable_gpu.runtime import fork, pocl
@@ -141,7 +142,9 @@ class Engine(Closing):
         target = detect(
             query_facts(self.device), forced, "device_class" if device_class else CLASS_VARIABLE
         )
-        self.programs = ProgramCache(self.context, self.device, DiskCache.default(), target.forced)
+        disk = DiskCache.default()
+        keep_modules(disk)
+        self.programs = ProgramCache(self.context, self.device, disk, target.forced)
         target = checked(target, self.context, self.device, self.programs)
         self.target: Target = calibrated(target)
         #: A CPU device works on NumPy memory in place, whatever class is forced on it.

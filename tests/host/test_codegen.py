@@ -5,12 +5,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from portable_gpu.codegen import source
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.errors import RenderError
+from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.targets import class_names, example_target
 
 Template = Callable[[str], str]
@@ -121,3 +123,65 @@ def test_key_depends_on_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Specialization("a/b", "text", ("-DX=1", "-DY=2")).key == base.key
     monkeypatch.setattr("portable_gpu.codegen.specialization.__version__", "0.0.0")
     assert Specialization("a/b", "text", ("-DX=1", "-DY=2")).key not in keys
+
+
+# -- templates that an earlier process has compiled
+
+
+@pytest.fixture
+def file_of_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a template in a folder of its own, and a store beside it."""
+    folder = tmp_path / "kernels"
+    (folder / "one").mkdir(parents=True)
+    monkeypatch.setattr(source, "kernel_folder", lambda: folder)
+    return folder / "one" / "it.cl.mako"
+
+
+def compiled_by(file_of_template: Path, store: Any) -> str:
+    """Render by a new process's templates."""
+    with pytest.MonkeyPatch.context() as patch:
+        templates = source._Templates()
+        templates.store = store
+        patch.setattr(source, "_templates", templates)
+        return source.render("one/it", n=3)
+
+
+def test_modules_of_templates_are_kept(
+    file_of_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed template, a truncated file and a forged one are compiled again."""
+    store, parsed = DiskCache(file_of_template.parents[2] / "store"), source._Templates._parsed
+    compiled: list[str] = []
+
+    def counted(self: Any, uri: str, path: Path) -> Any:
+        compiled.append(uri)
+        return parsed(self, uri, path)
+
+    monkeypatch.setattr(source._Templates, "_parsed", counted)
+    file_of_template.write_text("% for k in range(n):\nint x${k};\n% endfor\n")
+    texts = [compiled_by(file_of_template, store) for _ in range(3)]
+    assert texts == ["int x0;\nint x1;\nint x2;\n"] * 3
+    assert len(compiled) == 1
+    assert store.folder is not None
+    (file,) = store.folder.iterdir()
+    whole = file.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:-1] + b"x", b""):
+        file.write_bytes(damaged)
+        assert compiled_by(file_of_template, store) == texts[0]
+    assert len(compiled) == 4
+    file_of_template.write_text("int y${n};\n")
+    assert compiled_by(file_of_template, store) == "int y3;\n"
+    assert len(compiled) == 5
+    assert compiled_by(file_of_template, DiskCache(None)) == "int y3;\n"
+    assert len(compiled) == 6
+
+
+def test_errors_of_kept_modules_name_the_line(file_of_template: Path) -> None:
+    file_of_template.write_text("int a;\n\nint b = ${n.missing};\n")
+    store, messages = DiskCache(file_of_template.parents[2] / "store"), []
+    for _ in range(2):
+        with pytest.raises(RenderError) as caught:
+            compiled_by(file_of_template, store)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "it.cl.mako:3" in messages[0]
