@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.sampling.commands.geometry import channels_last, problem_of
 from portable_gpu.ops.sampling.plan import variants
@@ -32,8 +33,14 @@ def explain(
 
 
 def specializations(operation: str, target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """The kernels of the typical call on images: C-ordered, channels-last, and with indices."""
-    problem = problem_of(operation, (8, 64, 56, 56), np.dtype(dtype))
+    """The kernels of the typical call on images: C-ordered, channels-last, and with indices.
+
+    There are none of a dtype that the function does not take.
+    """
+    try:
+        problem = problem_of(operation, (8, 64, 56, 56), np.dtype(dtype))
+    except DTypeError:
+        return []
     problems = [problem, channels_last(problem)]
     if problem.kind == "max":
         steps = (*problem.strides, problem.strides[-1])
