@@ -1,4 +1,4 @@
-"""What is chosen for a problem, without a device."""
+"""The choice for a problem, without a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests share: caches apart from the user's, the engine, and Oclgrind's reports.
+"""Fixtures that all tests share: caches apart from the user's, the engine, and Oclgrind's reports.
 
 Environment:
     PORTABLE_GPU_DEVICE, PORTABLE_GPU_DEVICE_CLASS: What the device tests run on, and as what.
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = config.stash[_folder] = Path(tempfile.mkdtemp(prefix="portable_gpu-tests-"))
     os.environ.setdefault("PORTABLE_GPU_CACHE", str(folder / "programs"))
     os.environ.setdefault("PORTABLE_GPU_TUNING", str(folder / "no-tuning.json"))
-    # PoCL compiles a kernel for the program's binary, and at its first launch for the grid at hand.
+    # PoCL compiles a kernel for the program's binary, and at its first launch for its grid.
     # Users run the binary's where kernels declare their group (runtime/pocl_functions.py), which
     # those of forced classes may not.  Tests run it for all, in two thirds of the time.
     os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")

@@ -41,7 +41,7 @@ def on_device(engine: Engine, view: Any, queue: Any = None, rim: int = 0) -> Any
 
 
 def from_device(array: Any) -> Any:
-    """What a pyopencl array of any strides holds, as a NumPy array."""
+    """The values of a pyopencl array of any strides, as a NumPy array."""
     import pyopencl as cl
 
     for event in array.events:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Interrupted(BaseException):
-    """What the handler raises, as KeyboardInterrupt would be."""
+    """The exception that the handler raises, as KeyboardInterrupt would be."""
 
 
 def stop(*_: Any) -> None:

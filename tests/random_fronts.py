@@ -26,11 +26,11 @@ class Problem:
 def tree(
     columns: Sequence[int], parents: Sequence[int], more: int, dtype: Any, seed: int
 ) -> Problem:
-    """Fronts of so many columns each, children before parents (-1: a root).
+    """Fronts of these numbers of columns, children before parents (-1: a root).
 
     Args:
         columns, parents: Of each front.
-        more: How many rows of their ancestors fronts have on the average, besides the children's.
+        more: How many rows of their ancestors fronts have on the average, without the children's.
         dtype: Of the matrix.
         seed: Of the random numbers.
     """

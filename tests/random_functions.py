@@ -51,7 +51,7 @@ class Call(Drawn):
 
     Attributes:
         programs: Draws what programs are made for.
-        told: What was drawn, in words.
+        told: A description of what was drawn.
     """
 
     def __init__(

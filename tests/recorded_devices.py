@@ -1,4 +1,4 @@
-"""What devices say of themselves, and what the library should make of it.
+"""Facts that devices report, and what the library should derive.
 
 PoCL, Intel's CPU runtime, llvmpipe of Mesa 22, Oclgrind and the H200 were recorded from the
 devices.  The others are written after public ``clinfo`` listings, cut to the fields that detection

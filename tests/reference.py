@@ -26,7 +26,7 @@ def unit_roundoff(dtype: Any) -> float:
 
 
 def product_bound(a: Any, b: Any, sums: Any, alpha: Any = 1, beta: Any = 0, c: Any = None) -> Any:
-    """What ``alpha * a @ b + beta * c`` may be off by, summed in ``sums`` in any order.
+    """Bound the error of ``alpha * a @ b + beta * c``, summed in ``sums`` in any order.
 
     gamma(k) = k u / (1 - k u) of Higham, Accuracy and Stability of Numerical Algorithms, 3.1; the
     scaling by alpha and beta takes 3 roundings more, complex arithmetic 2 more and a factor of 2.
@@ -67,7 +67,7 @@ def add(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def sum_bound(x: Any, sums: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """What a sum in ``sums`` may be off by at any length: 16 u sum|x|.
+    """Bound the error of a sum in ``sums`` at any length: 16 u sum|x|.
 
     portable_gpu.codegen.reductions folds at most BLOCK elements of a lane by plain additions (one
     rounding less than that, for the first is 0 + x) and the U <= 8 states of a lane by 7 more at
@@ -97,7 +97,7 @@ def variance(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) 
 
 
 def variance_bound(x: Any, sums: Any, axis: Any = None, ddof: float = 0) -> Any:
-    """What two passes in ``sums`` may be off by.
+    """Bound the error of two passes in ``sums``.
 
     The first pass misses the mean by up to delta = 16 u mean|x|; the second sums squares about
     that centre, 21 u of their sum (16 for the sum, 2 for each square, 1 for each difference that
@@ -132,7 +132,7 @@ def _gamma(steps: int, dtype: Any) -> float:
 
 
 def factor_bound(factor: Any) -> Any:
-    """What ``factor @ factor^H`` may be off by: gamma(n + 9) |L| |L^H|.
+    """Bound the error of ``factor @ factor^H``: gamma(n + 9) |L| |L^H|.
 
     Higham's theorem 10.3 has n + 1, with a root that is rounded once.  OpenCL's ``rsqrt`` is off
     by 2 ulp (4 u), its product with the pivot by 1 more, and L L^H has both twice.
@@ -142,7 +142,7 @@ def factor_bound(factor: Any) -> Any:
 
 
 def solve_bound(triangle: Any, x: Any) -> Any:
-    """What ``triangle @ x`` may be off by: gamma(n + 5) |T| |X|.
+    """Bound the error of ``triangle @ x``: gamma(n + 5) |T| |X|.
 
     Theorem 8.5 has n.  A reciprocal is off by 2.5 ulp (5 u) in single precision, its product by 1.
     """
@@ -176,7 +176,7 @@ def _turns(powers: Any, n: int, inverse: bool) -> Any:
 
 
 def fourier_bound(dtype: Any, n: int) -> float:
-    """What a transform's error may be, relative to the result, in the 2-norm.
+    """Bound the error of a transform, relative to the result, in the 2-norm.
 
     Each of log2(n) stages adds some roundings to each number, and they add up as the steps of a
     random walk do: its root would be the law, its multiple is a bound with room.  Of lengths with

@@ -1,4 +1,4 @@
-"""What a process writes to a terminal, which may differ from what it writes elsewhere."""
+"""The output of a process to a terminal, which may differ from what it writes elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def on_terminal(script: str) -> str:
-    """What a script of Python writes to a terminal; it must succeed."""
+    """Return the output of a Python script to a terminal; it must succeed."""
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", script], stdout=follower, stderr=follower)

@@ -69,7 +69,7 @@ def pages() -> dict[str, Path]:
 
 
 def titles(names: dict[str, Path]) -> dict[str, str]:
-    """What the links at the top of each page say: the start and the functions first.
+    """The text of the links at the top of each page: the start and the functions first.
 
     A folder of docs/ has one link, to its README, which links to the others.
     """

@@ -1,4 +1,4 @@
-"""What a kernel's integers cost a launch: host time, each by itself and all in one struct.
+"""The cost of a kernel's integers in a launch: host time, each by itself and all in one struct.
 
     python tools/launch_arguments.py [DEVICE]
 
@@ -22,7 +22,7 @@ LAUNCHES, TURNS = 200, 20
 
 
 def microseconds(engine: Engine, count: int, struct: bool) -> float:
-    """A launch's time on the host, with so many integers."""
+    """A launch's time on the host, with ``count`` integers."""
     names = [f"a{k}" for k in range(count)]
     parameters = (buffer("long", "p", writes=True), *scalars("long", *names))
     declared = laid_out(parameters) if struct else parameters

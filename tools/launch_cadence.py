@@ -1,4 +1,4 @@
-"""What a launch costs: host time, and the time from one kernel to the next on the device.
+"""The cost of a launch: host time, and the time from one kernel to the next on the device.
 
     python tools/launch_cadence.py [DEVICE]
 

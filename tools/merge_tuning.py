@@ -3,8 +3,8 @@
     python tools/merge_tuning.py ~/.config/portable_gpu/tuning.json
 
 Each row goes to the file of its device in ``portable_gpu/tuning/data`` and replaces an older one of
-the same key.  Rows without the tuner's evidence are refused: nobody could tell what they are worth.
-Look at the difference before you commit it.
+the same key.  Rows without the tuner's evidence are refused: their worth cannot be checked.
+Read the difference before you commit it.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ def plant(bug: Bug, tree: Path) -> bool:
 
 
 def copy_of_the_tree(folder: Path) -> Path:
-    """What the tests need, in a new folder."""
+    """The files that the tests need, in a new folder."""
     tree = folder / "tree"
     tree.mkdir()
     for part in PARTS:
@@ -318,7 +318,7 @@ def run(bug: Bug, library: Path, tree: Path, folder: Path) -> tuple[int, str]:
 
 
 def first_words(printed: str) -> str:
-    """What failed first, a test or a kernel, and what was said of it, in a line."""
+    """The first failure, of a test or a kernel, and its message, in a line."""
     if kernel := re.search(r"^gfx\S+ .+: .+", printed, re.MULTILINE):
         return kernel[0][:160]
     test = re.search(r"^(?:FAILED|ERROR) [^:]+::(.+?)(?: - .*)?$", printed, re.MULTILINE)

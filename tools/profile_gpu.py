@@ -1,4 +1,4 @@
-"""What an NVIDIA GPU's counters say of this library's kernels.
+"""An NVIDIA GPU's counters of this library's kernels.
 
     python tools/profile_gpu.py record FOLDER fft 262144:64,16384:1000 --dtype complex64
     ncu --set full -o FOLDER/profile python tools/profile_gpu.py replay FOLDER

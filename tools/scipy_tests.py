@@ -95,7 +95,7 @@ class Exchanged:
 
 
 class Tally:
-    """What became of each test that called one of the functions (a plugin of pytest)."""
+    """The outcome of each test that called one of the functions (a plugin of pytest)."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, set[str | None]] = {}

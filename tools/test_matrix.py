@@ -1,4 +1,4 @@
-"""Run the device tests on each OpenCL implementation, and the compilers of GPUs not at hand.
+"""Run the device tests on each OpenCL implementation, and the compilers of other GPUs.
 
     python tools/test_matrix.py [--all] [JOB ...]
 
@@ -126,7 +126,7 @@ OCLGRIND = Implementation(
         # Its optimiser makes intrinsics that its interpreter does not know (noalias.scope.decl).
         "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
     },
-    # One process, and stderr left alone: the reports there are told apart by time.
+    # One process, and stderr left alone: the reports there are matched with tests by time.
     ("-m", "tiny", "--capture=sys"),
 )
 #: No OpenCL: NVIDIA's kernels from their PTX.
@@ -316,7 +316,7 @@ def run_alone(job: Job, whole: bool) -> tuple[bool, str]:
 
 
 def run_beside(job: Job, whole: bool) -> tuple[bool, str]:
-    """Run a job beside another; it prints when it is done."""
+    """Run a job at the same time as another; it prints when it is done."""
     said: list[str] = []
     result = _run_if_installed(job, whole, said.append)
     print("".join(said), end="", flush=True)

@@ -64,7 +64,7 @@ def test_nothing_is_of_pyopencls_array() -> None:
 
 
 def test_pyopencls_methods_have_a_counterpart_or_none() -> None:
-    """What pyopencl's array has and this one has not is known."""
+    """The names of pyopencl's array that this one lacks are known."""
     missing = {n for n in dir(cla.Array) if not n.startswith("_") and not hasattr(pg.Array, n)}
     assert missing <= {"mul_add", "reverse", "safely_stringify_for_pudb"}
 
@@ -162,7 +162,7 @@ def test_complex_powers_of_zero_and_infinity(engine: pg.Engine) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_complex_powers_by_a_number(engine: pg.Engine) -> None:
-    """Those that NumPy computes otherwise than other powers: 0 ** -1 has no infinite part."""
+    """Powers that NumPy computes in another way than the others: 0 ** -1 has no infinite part."""
     inf = np.inf
     x = np.array([0, -0.0, complex(inf, 1), complex(-inf, 2), complex(0, inf), 2 - 1j], "c8")
     for exponent in (-1, 0.5, 1, 2):

@@ -1,4 +1,4 @@
-"""The benchmark on the device at hand: small runs; what they measure is not asserted."""
+"""The benchmark on this machine's device: small runs; their times are not asserted."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ def test_dispatch(
 
 
 def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
-    """As one process does, but for times.  On a GPU the command takes it."""
+    """As one process does, except for times.  On a GPU the command takes it."""
     cases = random_cases(few_rows(engine), 3, 4, on_cpu=True)
     members = WorkerPool(2, engine.target.facts.name, ["numpy"])
     trials = [trial for (trial,) in members.over(cases) if isinstance(trial, Trial)]

@@ -1,4 +1,4 @@
-"""``portable-gpu bench sparse`` on the device at hand: figures, pictures, what is refused."""
+"""``portable-gpu bench sparse`` on this machine's device: figures, pictures, what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``portable-gpu bench transfer`` on the device at hand: rows, and what is refused."""
+"""``portable-gpu bench transfer`` on this machine's device: rows, and what is refused."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def bools(*shape: int, seed: int = 0) -> Any:
 
 
 def plain(x: Any) -> Any:
-    """The same truth values in bytes of 0 and 1."""
+    """Return the truth values in bytes of 0 and 1."""
     return x.view(np.uint8) != 0
 
 

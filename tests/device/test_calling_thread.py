@@ -50,7 +50,7 @@ def test_more_work_goes_to_the_workers(both: Engine) -> None:
 def test_plans_are_forgotten_by_who_remembers_their_calls(
     both: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or else their tables would stay."""
+    """Without this, their tables would stay."""
     monkeypatch.setattr("portable_gpu.runtime.engine._MAX_PLANS", 2)
     for n in range(1, 6):
         assert pg.sum(np.ones(n)) == n

@@ -1,4 +1,4 @@
-"""selftest, explain and demo on the device at hand."""
+"""selftest, explain and demo on this machine's device."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What every public function keeps: arrays in and out, queues, events, threads, errors."""
+"""The contract of every public function: arrays in and out, queues, events, threads, errors."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_memory_that_a_queue_keeps_is_bounded(engine: Engine) -> None:
 
 @pytest.mark.parametrize("place", ["numpy", "device"])
 def test_repeated_calls_with_out(engine: Engine, place: str) -> None:
-    """The short way of a repeated call looks at ``out`` each time."""
+    """The fast path of a repeated call checks ``out`` each time."""
     put = (lambda a: a) if place == "numpy" else (lambda a: on_device(engine, a))
     get = (lambda a: a) if place == "numpy" else from_device
     a = np.arange(20 * 20, dtype=np.float32).reshape(20, 20) % 7
@@ -446,7 +446,7 @@ def test_threads_on_queues_of_their_own(engine: Engine) -> None:
 
 @pytest.mark.path
 def test_threads_that_need_room_at_once(engine: Engine) -> None:
-    """Nobody is handed room that another thread made, for less."""
+    """No thread gets a smaller workspace that another thread allocated."""
     state, interval = QueueState(engine, engine.queue), sys.getswitchinterval()
     small: list[tuple[int, int]] = []
 

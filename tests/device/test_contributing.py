@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says to touch is what it takes, tried out on a copy of the tree."""
+"""The files that CONTRIBUTING.md says to touch suffice, shown on a copy of the tree."""
 
 from __future__ import annotations
 

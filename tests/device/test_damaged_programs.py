@@ -1,4 +1,4 @@
-"""Whatever lies in the cache folder: a call gives the right result, in bounded time."""
+"""With any files in the cache folder, a call gives the right result, in bounded time."""
 
 from __future__ import annotations
 

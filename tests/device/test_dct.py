@@ -75,7 +75,7 @@ def _orthogonal(matrix: Any, name: str, kind: int) -> Any:
 def _oracle(
     x: Any, name: str, kind: int, axis: int, norm: str | None = None, orthogonal: bool | None = None
 ) -> Any:
-    """What dct, idct, dst or idst gives."""
+    """The result of dct, idct, dst or idst."""
     base = name.removeprefix("i")
     inverse = name != base
     kind = {2: 3, 3: 2}.get(kind, kind) if inverse else kind
@@ -182,7 +182,7 @@ def test_device_arrays_and_strides(engine: Engine, kind: int) -> None:
 
 @pytest.mark.parametrize("in_one_pass", [True, False])
 def test_passes(engine: Engine, in_one_pass: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of type II: one pass for lines that scratch holds, or three steps where devices have none."""
+    """Type II takes one pass for lines that scratch holds, or three steps on devices without it."""
     if not in_one_pass:
         monkeypatch.setattr(cosine, "one_pass_plan", lambda *_: None)
     new_engine = Engine(queue=engine.queue)  # it has no plans yet
@@ -196,7 +196,7 @@ def test_passes(engine: Engine, in_one_pass: bool, monkeypatch: pytest.MonkeyPat
 
 
 def test_long_lines(engine: Engine) -> None:
-    """Those that take two passes, against a transform of half the length that is tested above."""
+    """Lines of two passes are compared with a transform of half the length that is tested above."""
     x = np.random.default_rng(13).standard_normal(20_000)
     folded = np.concatenate([x, x[::-1]])
     k = np.arange(20_000)

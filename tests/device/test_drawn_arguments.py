@@ -67,7 +67,7 @@ def test_packed_size(value: Any) -> None:
 
 
 def test_messages_name_the_argument(engine: Engine) -> None:
-    """What is checked deep inside is called as the caller knows it."""
+    """Errors of inner checks name the argument as the caller does."""
     x, y = np.eye(4, dtype=np.float32), pg.asarray(np.eye(4, dtype=np.float32), engine=engine)
     wrong = (
         (lambda: pg.fft.fft(x, axis=()), r"axis is \(\); an integer"),

@@ -309,7 +309,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("ctype", TEXTS)
 def test_expressions_of_vectors_mean_the_same(engine: Engine, ctype: str) -> None:
-    """All texts in one program: the functions of 4 values beside those of one."""
+    """All texts in one program: the functions of 4 values and those of one."""
     functions = [
         Function(f"f{k}", text, (("x", ctype), ("y", ctype)), ctype, "float")
         for k, text in enumerate(TEXTS[ctype])

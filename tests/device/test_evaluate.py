@@ -196,7 +196,7 @@ def test_complex_edges(engine: Engine) -> None:
 
 
 def test_epilogues_and_maps(engine: Engine) -> None:
-    """They have the same functions, and places beside values."""
+    """They have the same functions, and take places with values."""
     a, bias = np.full((5, 3), 2, "f4"), np.arange(4, dtype="f4")
     b = np.ones((3, 4), "f4") - np.eye(3, 4, dtype="f4") * 3
     row, col = np.indices((5, 4))
@@ -212,7 +212,7 @@ def test_epilogues_and_maps(engine: Engine) -> None:
 
 
 def test_repeated_calls(engine: Engine) -> None:
-    """In place, beside numbers that change; as other dtypes; where memory is shared."""
+    """In place, with numbers that change; as other dtypes; where memory is shared."""
     x = small("float32", (20, 9))
     there, d = on_device(engine, x), on_device(engine, x[0])
     expected = x.copy()

@@ -1,4 +1,4 @@
-"""Launches without an event: whoever looks at a result's events finds one all the same."""
+"""Launches without an event: a result's events have one when they are read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Held:
         return pg.sum(self.x if x is None else x, axis=0, engine=self.engine, **options)
 
     def check(self, reader: Any, expected: Any) -> None:
-        """What another queue has read, enqueued while this one is held up."""
+        """The values that another queue has read, enqueued while this one is blocked."""
         reader.queue.flush()
         time.sleep(0.05)  # room for what waits for nothing
         self.open()
@@ -98,7 +98,7 @@ def other(blocked: Held, request: pytest.FixtureRequest) -> Any:
     return cl.CommandQueue(blocked.engine.context, properties=request.param)
 
 
-# -- no event is made until somebody looks
+# -- no event is made until events are read
 
 
 def test_a_chain_of_calls_makes_no_event(blocked: Held, markers: list[Any]) -> None:

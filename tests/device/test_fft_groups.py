@@ -60,7 +60,7 @@ def numbers(shape: Any, dtype: Any, seed: int = 0) -> Array:
 
 @dataclass(frozen=True)
 class Small:
-    """A policy: numbers of a work-item, work-items, lanes beside, the longest pass, prime."""
+    """A policy: numbers of a work-item, work-items, neighbouring lanes, the longest pass, prime."""
 
     item: int = 16
     group: int = 32
@@ -172,7 +172,7 @@ def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_three_passes_of_real_lines(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
 ) -> None:
-    """Of even and odd factors; half of the rows lies between them."""
+    """Even and odd factors; half of the rows is between them."""
     needs(engine, dtype)
     small_engine = small.on(monkeypatch, engine)
     in_three_passes(monkeypatch)
@@ -188,7 +188,7 @@ def test_three_passes_of_real_lines(
 def test_some_of_the_results_of_three_passes(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, dtype: Any, mode: str
 ) -> None:
-    """Of a convolution by transforms of 320 to 512 numbers: from the first on, or in the middle."""
+    """A convolution by transforms of 320 to 512 numbers: from the first on, or in the middle."""
     needs(engine, dtype)
     small_engine = Small(most=8).on(monkeypatch, engine)
     in_three_passes(monkeypatch)
@@ -269,7 +269,7 @@ def test_a_plan_without_a_scale_takes_none(engine: Engine) -> None:
 
 
 def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Strides of any sign, offsets, four axes; nothing beside the view is written; bits repeat."""
+    """Strides of any sign, offsets, four axes; nothing outside the view is written; bits repeat."""
     small_engine = Small(beside=2).on(monkeypatch, engine)
     host = np.full((3, 12, 6, 13), CANARY, C64)
     view = (slice(None), slice(1, 12, 3), slice(None, None, 2), slice(10, 2, -2))

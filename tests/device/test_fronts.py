@@ -40,7 +40,7 @@ F64, C64 = np.float64, np.complex64
 #: Fronts of up to 16 and to 96 rows, and of several tiles, three of which are not full.
 COLUMNS = (3, 5, 1, 4, 40, 2, 70, 30, 50, 130, 9, 64, 100)
 PARENTS = (3, 3, 5, 4, 6, 6, 7, 9, 9, 12, 12, 12, -1)
-#: Their rows are no more than this many on the average, besides their children's.
+#: Their rows are no more than this many on the average, in addition to their children's.
 MORE = 15
 
 

@@ -27,7 +27,7 @@ SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 DTYPES = [*HALVES, SINGLE, DOUBLE]
 #: Matrix units truncate where float32 rounds: at most twice the error of each addition.
 TRUNCATION = 2
-#: What is left of a value that its pieces do not hold, relative to it.
+#: The part of a value that its pieces do not hold, relative to it.
 LOST = {"tf32": 2.0**-10, "bf16x3": 2.0**-15, "tf32x3": 2.0**-20, "bf16x6": 2.0**-22}
 
 

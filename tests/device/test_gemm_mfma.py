@@ -37,7 +37,7 @@ LEAST = MfmaPolicy(1, 1, 32, 32, 1)
 
 @pytest.fixture(scope="module")
 def unoptimised(engine: Engine) -> Iterator[None]:
-    """Compile fast: PoCL's optimiser takes long for so many barriers."""
+    """Compile fast: PoCL's optimiser is slow for many barriers."""
     with pytest.MonkeyPatch.context() as patch:
         compile_fast(patch, engine, exchanges=False)
         yield
@@ -45,7 +45,7 @@ def unoptimised(engine: Engine) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def engines(engine: Engine, unoptimised: None) -> dict[str, Engine]:
-    """An engine of each generation on the device at hand."""
+    """An engine of each generation on this machine's device."""
     if engine.target.max_work_group_size < 256:
         pytest.skip("no groups of 256")
     names = ("gfx908", "gfx90a")
@@ -54,7 +54,7 @@ def engines(engine: Engine, unoptimised: None) -> dict[str, Engine]:
 
 @pytest.fixture
 def forced(engine: Engine) -> None:
-    """What a CPU of its own class leaves to others: many kernels, with many barriers."""
+    """Cases that a CPU of its own class does not run: many kernels, with many barriers."""
     if engine.target.is_cpu:
         pytest.skip("the job pocl-gcn-gfx942 of test_matrix.py does it")
 

@@ -34,7 +34,7 @@ def inside(n: int, triangle: str) -> Any:
 
 
 def enqueued(engine: Engine, plan: Plan, a: Any, b: Any, c: Any, scalars: Any) -> Any:
-    """What becomes of C."""
+    """The use of C."""
     got = c.copy()
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     buffers = [cl.Buffer(engine.context, flags, hostbuf=x) for x in (a, b, got)]

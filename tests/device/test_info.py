@@ -1,4 +1,4 @@
-"""``portable-gpu info`` on the device at hand."""
+"""``portable-gpu info`` on this machine's device."""
 
 import json
 

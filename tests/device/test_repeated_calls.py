@@ -19,7 +19,7 @@ from portable_gpu.runtime.engine import Engine
 
 
 def misaligned(array: np.ndarray) -> np.ndarray:
-    """The same values with the same strides, one byte off their alignment."""
+    """Return the values with the same strides, one byte off their alignment."""
     memory = np.zeros(array.nbytes + 1, np.uint8)[1:]
     order = "F" if array.flags.f_contiguous else "C"
     copy = np.ndarray(array.shape, array.dtype, memory, order=order)
@@ -47,7 +47,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_copy_was_taken_for_the_first(engine: Engine, name: str) -> None:
-    """What a call did to an aligned copy must not be done to an array that lies well."""
+    """A call that copied a misaligned array must not copy an aligned one."""
     ours, numpys = CALLS[name]
     # A shape of its own: nothing of the kind has been called before.
     SQUARE[...] = fortran((5, 5), 1)
@@ -146,7 +146,7 @@ def test_a_buffer_that_is_too_small(engine: Engine) -> None:
 
 
 def test_random_calls_in_random_order(engine: Engine) -> None:
-    """Few shapes, so that most calls are like an earlier one but for how an array lies."""
+    """Few shapes, so that most calls are like an earlier one except for an array's alignment."""
     rng = np.random.default_rng(5)
     memory = rng.integers(-9, 10, 4000).astype(np.float32)
 
@@ -188,7 +188,7 @@ def test_random_calls_in_random_order(engine: Engine) -> None:
 
 
 def forwards(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """What X solves A X = B, by a lower triangle with ones on the diagonal."""
+    """The X of A X = B, by a lower triangle with ones on the diagonal."""
     x = b.astype(np.float64)
     for k in range(len(x)):
         x[k] -= a[k, :k].astype(np.float64) @ x[:k]
@@ -215,7 +215,7 @@ def svm(engine: Engine) -> Iterator[Callable[[np.ndarray], Any]]:
 
 
 def test_shared_virtual_memory(engine: Engine, svm: Callable[[np.ndarray], Any]) -> None:
-    """As input, and as out=, c= and y=; arrays that share it are told from those that do not."""
+    """As input, and as out=, c= and y=; arrays that share memory are distinguished from others."""
     a, b, v = fortran((6, 6), 1), fortran((6, 6), 2), fortran((6, 6), 3)[0].copy()
     for _ in range(2):
         da, db, dv = svm(a), svm(b), svm(v)

@@ -102,7 +102,7 @@ def test_numbers_that_compare_equal(new_engine: Engine) -> None:
 
 
 def test_overlap_is_found_after_a_call_that_was_refused(new_engine: Engine) -> None:
-    """Buffers are looked at when they change; a call may end before that look."""
+    """Buffers are checked when they change; a call may end before that check."""
     a, b, c = (on_device(new_engine, values(24, 24)) for _ in range(3))
     for _ in range(3):
         pg.gemm(a, b, c=c, engine=new_engine)
@@ -127,7 +127,7 @@ def test_overlap_is_found_after_a_call_that_was_refused(new_engine: Engine) -> N
 
 
 def test_buffers_are_not_kept(new_engine: Engine) -> None:
-    """Who has its arguments in a kernel does not keep their memory."""
+    """A kernel object with its arguments does not keep their memory."""
     state = new_engine.state()
     rows, out = (
         pg.asarray(values(30, 40), engine=new_engine),
@@ -163,7 +163,7 @@ def test_what_is_known_of_a_buffer(new_engine: Engine) -> None:
 
 
 def test_calls_that_were_made_on_another_queue(new_engine: Engine) -> None:
-    """The same shapes on two queues of an engine: kernels of each, events of the other."""
+    """Calls of one shape on two queues of an engine: kernels of each, events of the other."""
     queues = [
         new_engine.queue,
         cl.CommandQueue(new_engine.context),
@@ -182,7 +182,7 @@ def test_calls_that_were_made_on_another_queue(new_engine: Engine) -> None:
 
 
 def test_small_workspace_stays_with_kernel_objects(engine: Engine) -> None:
-    """And calls in the middle of each other have kernel objects, so workspace, of their own."""
+    """Calls in the middle of each other have kernel objects, so workspace, of their own."""
     state, retained = engine.state(), 16 << 10
     result = []
     for nbytes in (retained, retained + 1):

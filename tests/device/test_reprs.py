@@ -1,4 +1,4 @@
-"""What ``print`` shows of public objects: a line each, with what tells them apart."""
+"""``print`` shows a line of each public object, with its distinguishing fields."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def scaled(factor: complex, values: Any) -> Any:
 
 
 def summed(a: Any, b: Any) -> Any:
-    """A @ B by plain complex products, which are exact but for infinities and NaN."""
+    """A @ B by plain complex products, which are exact except for infinities and NaN."""
     out = np.empty((a.shape[0], b.shape[1]), np.complex64)
     with np.errstate(invalid="ignore"):
         out.real = a.real @ b.real - a.imag @ b.imag

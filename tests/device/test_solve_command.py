@@ -1,4 +1,4 @@
-"""``portable-gpu solve`` on the device at hand."""
+"""``portable-gpu solve`` on this machine's device."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ PROBLEMS = {
 
 
 def backward_error(A: Any, x: Any, b: Any) -> float:
-    """Of the worst column, in the largest elements and A's row sums."""
+    """The error of the worst column, in the largest elements and A's row sums."""
     if not b.size:
         return 0.0
     wide = np.result_type(A.dtype, x.dtype, np.float64)
@@ -226,7 +226,7 @@ def test_matrices(optimised: Engine, name: str) -> None:
     ids=lambda policy: f"{policy.rows} rows of {policy.vectors} x {policy.vector}",
 )
 def test_other_vectors(engine: Engine, policy: CpuPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What wider and narrower vectors than this processor's would take."""
+    """The schedules for wider and narrower vectors than this processor's."""
     if not engine.target.is_cpu:
         pytest.skip("a CPU's kernel")
     monkeypatch.setattr(cpu, "front_policy", lambda target, elem: policy)
@@ -436,7 +436,7 @@ def test_a_quarter_of_a_factor_of_three_dimensions(engine: Engine) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 def test_out_of_core(tmp_path: Any, dtype: str) -> None:
-    """The same bits; nothing stands in the folder, at no time."""
+    """The bits are the same, and the folder is empty at all times."""
     A = grid(37, 29)
     if dtype == "complex64":
         A = A + 0.3j * sp.tril(A, -1) - 0.3j * sp.triu(A, 1) + sp.eye(A.shape[0])

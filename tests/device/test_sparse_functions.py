@@ -107,7 +107,7 @@ def test_threads_analyse_at_once() -> None:
 
 
 class Odd:
-    """Raises something else wherever it is looked at."""
+    """Raises something else wherever it is read."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -61,7 +61,7 @@ def test_of_a_grid(engine: Engine) -> None:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_from_the_disk(engine: Engine, dtype: str) -> None:
-    """The same bits, twice, whatever is on the disk."""
+    """The bits are the same twice, with any part on the disk."""
     A = grid(31, 17).astype(dtype)
     symbolic = analyze(A, "amd")
     whole = Factor(symbolic, dtype, engine).refactorize(A)

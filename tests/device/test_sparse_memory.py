@@ -1,4 +1,4 @@
-"""What an analysis says of a device's memory, against what a factor takes of it."""
+"""An analysis's estimate of device memory, compared with the use by a factor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a factorisation that is going on, and the bar on a terminal."""
+"""Progress reports of a factorisation, and the bar on a terminal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_memory_of_what_fronts_tell_outlives_the_last_step(engine: Engine) -> No
 
 
 def test_steps_are_told_when_they_are_done(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing more than what the queue has done: it stands still here until somebody lets it go."""
+    """Nothing more than what the queue has done: it is blocked here until the test releases it."""
     A = grid(9, 8).astype(np.float32)
     gate = cl.UserEvent(engine.context)
     factor = Factor(analyze(A), np.float32, engine)

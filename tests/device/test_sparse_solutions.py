@@ -188,7 +188,7 @@ def test_another_precision_where_one_fails(double: Engine) -> None:
 
 @pytest.mark.parametrize("ordering", ["natural", "given", "amd"])
 def test_the_order_of_the_user(engine: Engine, ordering: str) -> None:
-    """Everything that shows columns of L goes by one permutation."""
+    """Everything that shows columns of L uses one permutation."""
     A = random_definite(N, 0.12, 3, np.float32)
     order = np.random.default_rng(0).permutation(N)
     method = order if ordering == "given" else ordering

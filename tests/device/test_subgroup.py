@@ -86,7 +86,7 @@ ACCUMULATORS = {
 
 @pytest.fixture(autouse=True)
 def _quick(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PoCL's optimiser takes seconds for so many barriers; nothing here is built by ``engine``."""
+    """PoCL's optimiser takes seconds for these barriers; nothing here is built by ``engine``."""
     compile_fast(monkeypatch, engine)
 
 

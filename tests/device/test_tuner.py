@@ -1,4 +1,4 @@
-"""The tuner on the device at hand: wrong kernels are refused, and nothing found is lost.
+"""The tuner on this machine's device: wrong kernels are refused, and no result is lost.
 
 Races are scripted where a test is about what follows from them: no test depends on a time.
 """
@@ -83,7 +83,7 @@ def race(ratio: float, spread: float = 0.0) -> Race:
 
 
 class Scripted:
-    """A judge whose races go by a script; it verifies by a referee, or by a script too."""
+    """A judge whose races follow a script; it verifies by a referee, or by a script too."""
 
     def __init__(
         self,

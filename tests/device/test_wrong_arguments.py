@@ -34,7 +34,7 @@ class Broken:
 
 
 class Odd:
-    """Raises something else wherever it is looked at."""
+    """Raises something else wherever it is read."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -49,7 +49,7 @@ class Odd:
 
 
 def objects() -> dict[str, Any]:
-    """What is wrong for every parameter."""
+    """Values that are wrong for every parameter."""
     return {
         "bytes": b"N", "dict": {1: 2}, "object": object(), "class": Broken, "lambda": lambda: 0,
         "generator": (i for i in "ab"), "odd": Odd(), "broken": Broken(), "set": {1.5},
@@ -164,7 +164,7 @@ class Wrong:
 
 
 def right(engine: Engine) -> dict[str, dict[str, Any]]:
-    """What each public callable takes; the rest of its parameters may be left out."""
+    """Arguments of each public callable; the rest of its parameters may be left out."""
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     op = pg.BinaryOp("largest", "0", "max(a, b)")
     reductions = {
@@ -195,7 +195,7 @@ def right(engine: Engine) -> dict[str, dict[str, Any]]:
 
 
 def transforms() -> dict[str, dict[str, Any]]:
-    """Of the transforms, which share all checks, one of each kind."""
+    """One transform of each kind, for they share all checks."""
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     return {
         "fft": {"x": x}, "rfft": {"x": x}, "irfft": {"x": x},

@@ -1,4 +1,4 @@
-"""What the emulator makes of single instructions, and of groups that wait for groups."""
+"""The emulator's results of single instructions, and of groups that wait for groups."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_complex(name: str, n: int, dtype: str, across: bool, inverse: bool) -> 
     ("n", "across", "group"), [(32, True, 32), (8, True, 32), (256, False, 64)]
 )
 def test_roots_between_two_passes(n: int, across: bool, group: int) -> None:
-    """Of two stages, of one, and where transforms exchange within the sub-groups of a group."""
+    """Two stages, one, and transforms that exchange within the sub-groups of a group."""
     whole = n * LANES
     x = _numbers((2, n, LANES) if across else (2, LANES, n), "float32")
     run = complex_pass(n, "float32", across, whole)
@@ -107,7 +107,7 @@ def test_two_real_lines_as_one() -> None:
 def test_a_real_line_as_a_complex_one_of_half_the_length(
     n: int, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one stage, of several; where a line begins at no multiple of a pair."""
+    """One stage and several; a line begins at no multiple of a pair."""
     monkeypatch.setattr(grouping, "_PACKED_LENGTH", 2)
     gpu = Emulator.of("sm_90", races=True)
     run = real_as_complex(real_pass(n), SMALL, gpu.target)
@@ -202,7 +202,7 @@ def test_lines_in_two_passes_of_one_launch(
 
 def test_a_plane_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     small_groups(monkeypatch)
-    monkeypatch.setattr(group, "pipeline_depth", lambda *_: 0)  # the second pass would come first
+    monkeypatch.setattr(group, "pipeline_depth", lambda *_: 0)  # the second pass would run first
     with pytest.raises(Fault, match="for ever"):
         at_once(problem("c2c", (5, 32, 32), np.dtype("complex64")), "two axes")
 

@@ -116,13 +116,13 @@ def check(path: Plan, gpu: Emulator, p: GemmProblem, trans: str) -> None:
 
 @pytest.fixture
 def gpu() -> Emulator:
-    """An H100: copies are done when somebody waits for them."""
+    """An H100: copies are done when a thread waits for them."""
     return Emulator.of("sm_90")
 
 
 @pytest.fixture(params=TIMES)
 def either(request: pytest.FixtureRequest) -> Emulator:
-    """The same, and one where copies are done at once."""
+    """That device, and one where copies are done at once."""
     return Emulator.of("sm_90", late=request.param == "late")
 
 
@@ -395,7 +395,7 @@ def test_wgmma_of_odd_widths(
 def test_wgmma_with_k_cut_of_the_last_tiles(
     either: Emulator, name: str, batch: int, trans: str, bulk: bool
 ) -> None:
-    """Of single products and of a batch; with a tail of k."""
+    """Single products and a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     trans = "NT" if is_odd(policy) else trans
     p = problem(200, 264, 500 if batch else 712, F16, trans, batch=batch)
@@ -492,7 +492,7 @@ def test_wgmma_of_a_triangle_by_odd_widths(
 def test_wgmma_of_a_triangle_with_k_cut(
     gpu: Emulator, sizes: tuple[int, int, int], name: str, triangle: str, bulk: bool
 ) -> None:
-    """Of all tiles, or of the last ones; of single products and of a batch; with a tail of k."""
+    """All tiles, or the last ones; single products and a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), band=2, bulk=bulk)
     k, batch, whole = sizes
     p = replace(problem(264, 264, k, F16, "NT", batch=batch), triangle=triangle)

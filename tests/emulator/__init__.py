@@ -4,7 +4,7 @@
 makes the PTX, as for ``portable-gpu check-isa``.  Written from NVIDIA's PTX ISA manual, and from
 nothing that the kernels say of themselves.
 
-What it finds besides wrong results: accesses outside of a buffer or not aligned, shared memory read
+It finds wrong results, accesses outside of a buffer or not aligned, shared memory read
 before it was written (it starts as NaN), deadlocks, waiting for a later group, asynchronous copies
 that nobody waited for (they are done as late as the manual allows), operands of a matrix
 instruction in flight that are overwritten or that no fence has shown to it, and, where it is asked

@@ -120,7 +120,7 @@ def copy(i: Instruction) -> Step | None:
                 group.races.write(places, size, who)
             group.unshown[places[:, None] + np.arange(size)] = True
 
-        if group.races is not None:  # from now on nobody may read what was there
+        if group.races is not None:  # from now on no thread may read the old values
             group.races.write(places, size, who)
         group.later(who, work)
 

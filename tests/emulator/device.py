@@ -87,7 +87,7 @@ class Emulator:
         return cls(next(machine for machine in machines() if machine.name == name), late, races)
 
     def state(self, queue: None = None) -> Emulator:
-        """What it keeps for a queue: itself."""
+        """The state of a queue: this object."""
         return self
 
     def event(self, event: None) -> SimpleNamespace:
@@ -95,7 +95,7 @@ class Emulator:
         return SimpleNamespace(wait=lambda: None)
 
     def after(self, *launches: None) -> list[Any]:
-        """What to wait for: nothing."""
+        """The events to wait for: none."""
         return []
 
     def allocate(self, nbytes: int) -> Any:
@@ -103,7 +103,7 @@ class Emulator:
         return np.zeros(nbytes, np.uint8)
 
     def workspace(self, nbytes: int) -> Any:
-        """Room that starts as NaN."""
+        """Memory that starts as NaN."""
         return np.full(nbytes, 0xFF, np.uint8)
 
     def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:

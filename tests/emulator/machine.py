@@ -16,7 +16,7 @@ from emulator.text import Address, Constant, Instruction, Kernel, Operand, Regis
 #: What executes an instruction for some threads; of a wait, it gives which of them go on.
 Step: TypeAlias = Callable[["Group", Any], Any]
 
-#: After so many looks at one place a group waits for ever, because groups run one by one.
+#: The polls of one address after which a group waits for ever, as groups run one by one.
 _PATIENCE = 1000
 #: Threads that have to come together for an instruction.
 _TOGETHER = {"bar": 32, "shfl": 32, "mma": 32, "wgmma": 128}  # "bar": of a warp
@@ -66,7 +66,7 @@ class Grid:
         memory: Global memory.
         arguments: The bits of each parameter.
         groups, size: Work-groups, and threads of each.
-        late: Whether asynchronous copies are done when somebody has to wait, not at once.
+        late: Whether asynchronous copies are done when a thread has to wait, not at once.
         races: Whether to look for races between warps.
     """
 
@@ -273,7 +273,7 @@ def _selection(threads: Any) -> Any:
 
 
 def reader(operand: Operand, kind: str) -> Callable[[Group, Any], Any]:
-    """What gives an operand's value as type ``kind``, for some threads."""
+    """Return a reader of an operand's value as type ``kind``, for some threads."""
     dtype = np.dtype(DTYPES[kind])
     if isinstance(operand, Register):
         name = operand.name
@@ -301,7 +301,7 @@ def reader(operand: Operand, kind: str) -> Callable[[Group, Any], Any]:
 
 
 def writer(operand: Operand) -> Callable[[Group, Any, Any], None]:
-    """What puts values into a register, wider than they are if need be."""
+    """Return a writer of values into a register, which may be wider."""
     assert isinstance(operand, Register), operand
     name = operand.name
 
@@ -323,7 +323,7 @@ def writer(operand: Operand) -> Callable[[Group, Any, Any], None]:
 
 
 def address(operand: Operand, bits: str = "u64") -> Callable[[Group, Any], Any]:
-    """What gives the addresses that an operand in brackets stands for."""
+    """Return a reader of the addresses of an operand in brackets."""
     assert isinstance(operand, Address), operand
     base, offset = reader(operand.base, bits), operand.offset
     return lambda group, threads: base(group, threads).astype(np.int64) + offset

@@ -62,6 +62,6 @@ class Memory:
 
 
 def whole(buffer: Any, dtype: Any) -> Any:
-    """Bytes as elements, as many as fit."""
+    """Bytes as the elements that fit."""
     size = np.dtype(dtype).itemsize
     return buffer[: buffer.size // size * size].view(dtype)

@@ -12,7 +12,7 @@ _SEVERAL = -2
 
 
 class Races:
-    """Who has read and written each byte of shared memory since the group's last barrier.
+    """The threads that read and wrote each byte of shared memory since the group's last barrier.
 
     It knows no barrier but those of the whole group: not for kernels with ``mbarrier``.
     """

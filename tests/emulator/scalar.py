@@ -1,4 +1,4 @@
-"""What each thread does by itself: arithmetic, comparisons, conversions, loads and stores."""
+"""Operations of each thread by itself: arithmetic, comparisons, conversions, loads and stores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def _left(x: Any) -> Any:
-    """What is left of a division."""
+    """The remainder of a division."""
     a, b = x
     return (a - _divided(a, b) * b).astype(a.dtype)
 
@@ -356,7 +356,7 @@ def atomic(i: Instruction) -> Step | None:
 
 
 def nothing(i: Instruction) -> Step | None:
-    """What orders memory: here everything is in order."""
+    """Fences of memory: here everything is in order."""
     if i.name in ("fence", "membar") or i.text.startswith(("wgmma.fence", "prefetch", "bar.warp")):
         return lambda group, threads: None
     return None

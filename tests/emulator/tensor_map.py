@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine is told of a tensor, and what it copies."""
+"""Tensor maps: the copy engine's description of a tensor, and what it copies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _publish(i: Instruction) -> Step:
 
 
 def copied_box(memory: Memory, at: Any, start: list[int], to: int) -> Any:
-    """The bytes that a map gives of a box, as they lie in shared memory from ``to`` on.
+    """The bytes that a map gives of a box, as they are stored in shared memory from ``to`` on.
 
     What is outside of the tensor is zero.
 
@@ -69,7 +69,7 @@ def copied_box(memory: Memory, at: Any, start: list[int], to: int) -> Any:
         memory: Global memory.
         at: The map's address.
         start: The box's first element, the fastest dimension first.
-        to: A place in shared memory: the swizzle goes by the place.
+        to: A place in shared memory: the swizzle depends on the place.
 
     Raises:
         Fault: The map breaks a rule of NVIDIA's manual.

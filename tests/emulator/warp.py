@@ -1,4 +1,4 @@
-"""What the threads of a warp, or of four, do together: exchanges and matrix products."""
+"""Operations of a warp's threads, or of four warps', together: exchanges and matrix products."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _by_warp(values: Any, warps: int) -> Any:
 
 
 def _elements(gets: Any, kind: str, group: Group, threads: Any) -> list[Any]:
-    """What lanes hold, element by element, as float64."""
+    """The values of lanes, element by element, as float64."""
     warps = _warps(threads)
     result = []
     for get in gets:
@@ -131,7 +131,7 @@ def _wide(bits: Any, kind: str) -> Any:
 
 
 def warpgroup(i: Instruction) -> Step | None:
-    """``wgmma``: four warps multiply tiles that lie in shared memory; A may be in registers.
+    """``wgmma``: four warps multiply tiles in shared memory; A may be in registers.
 
     The product is done at once.  What it reads has to stay as it is until somebody has waited.
     """
@@ -217,7 +217,7 @@ def _same(values: Any) -> int:
 
 
 def _places(descriptor: int, extent: int, k: int, kind: str, turned: bool) -> Any:
-    """Where the bytes of each element lie: shape (extent, k, bytes), 128-byte swizzle."""
+    """The address of the bytes of each element: shape (extent, k, bytes), 128-byte swizzle."""
     size = 4 if kind == "tf32" else 2
     start, leading, stride = ((descriptor >> at & 0x3FFF) << 4 for at in (0, 16, 32))
     if descriptor >> 62 != 1:

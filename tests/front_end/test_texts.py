@@ -35,7 +35,7 @@ from portable_gpu.targets import Target, detect
 
 pytestmark = pytest.mark.skipif(shutil.which(CLANG) is None, reason=f"apt-get install {CLANG}")
 
-#: Classes that a CPU is made to take, beside the recorded devices.
+#: Classes that a CPU is made to take, in addition to the recorded devices.
 FORCED = ("gcn", "gcn-gfx906", "gcn-gfx942", "rdna", "nvidia-sm20", "generic")
 TARGETS = {name: detect(facts) for name, (facts, _) in RECORDED.items()}
 TARGETS |= {f"PoCL as {name}": detect(POCL, name) for name in FORCED}
@@ -79,7 +79,7 @@ def dtypes_of(name: str) -> Sequence[str]:
 
 
 def _kind(target: Target) -> tuple[str, ...]:
-    """What decides most of a text; what else there is, such as widths, is not of one dtype."""
+    """The facts that decide most of a text; others, such as widths, serve all dtypes."""
     return target.device_class, target.exchange, target.matrix_units
 
 
@@ -131,7 +131,7 @@ def texts(target: Target, dtypes: Sequence[str]) -> list[Specialization]:
 
 
 def remarks(target: Target, specs: list[Specialization], folder: Path) -> str:
-    """What clang says of texts, all of which have the target's options."""
+    """Return clang's messages about texts, all of which have the target's options."""
     names = []
     for k, spec in enumerate(specs):
         names.append(f"{k}-{spec.name.replace('/', '-')}.cl")

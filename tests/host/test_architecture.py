@@ -1,4 +1,4 @@
-"""Vendors' names stand only where devices are told apart."""
+"""Vendors' names occur only where devices are distinguished."""
 
 import ast
 import re

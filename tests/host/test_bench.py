@@ -45,7 +45,7 @@ from portable_gpu.tuning.table import TuningTable
 
 
 class Fake(Prepared):
-    """Writes down who is timed, and takes the seconds that it is told."""
+    """Records what is timed, and returns given seconds."""
 
     def __init__(self, name: str, log: list[tuple[str, int, int]], seconds: list[float]) -> None:
         super().__init__([lambda: np.float32(0)])

@@ -83,7 +83,7 @@ def test_threads_list_devices_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_list_of_devices_that_was_left_by_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a signal handler's, before the variables had been restored."""
+    """An exception of a signal handler, before the variables had been restored."""
     monkeypatch.delenv("POCL_DEVICES", raising=False)
     before = dict(os.environ)
     left = pocl.opening()

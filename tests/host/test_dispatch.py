@@ -11,7 +11,7 @@ from portable_gpu.ops.case import Case
 
 
 class Fake(Prepared):
-    """Takes the seconds that it is told, the last of them for ever."""
+    """Returns given seconds, the last of them for ever."""
 
     def __init__(self, *seconds: float) -> None:
         super().__init__([lambda: None])

@@ -1,4 +1,4 @@
-"""What users write in OpenCL C is checked before it goes into a kernel."""
+"""Users' OpenCL C is checked before it goes into a kernel."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 def run(radix: int, values: Array) -> Array:
-    """What the statements make of complex numbers along the first axis, in long double."""
+    """The results of the statements for complex numbers along the first axis, in long double."""
     wide = values.astype(np.clongdouble)
     names: dict[str, Any] = {"re": [*wide.real.copy()], "im": [*wide.imag.copy()]}
     for statement in butterfly(radix, ""):

@@ -128,7 +128,7 @@ def interpret(
     scale: float,
     start: int,
 ) -> None:
-    """What one pass does, of a source from ``start`` on; all that it reads is read first."""
+    """Do one pass of a source from ``start`` on; all that it reads is read first."""
     j = np.outer(np.arange(pass_.n), np.arange(pass_.n)) % pass_.n
     matrix = np.exp((2j if pass_.inverse else -2j) * np.pi * j / pass_.n)
     stores: list[tuple[int, tuple[int, ...], int, Array]] = []
@@ -154,7 +154,7 @@ def interpret(
 
 
 def follow(way: Decomposition, source: Memory, target: Memory, scale: float) -> None:
-    """What a way does: its legs, with room between them."""
+    """Do the passes of a variant, with workspace between them."""
     rooms: dict[str, Memory] = {}
     for k, pass_step in enumerate(way.pass_steps):
         own_scale = scale if k == len(way.pass_steps) - 1 else 1.0

@@ -1,4 +1,4 @@
-"""Shapes of a GPU's passes: where numbers lie in local memory, and lengths of chirps."""
+"""Shapes of a GPU's passes: where numbers are stored in local memory, and lengths of chirps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POLICY = GroupFftPolicy.default(H200, element(dtype_of("complex64")))
 
 
 def shape(n: int, real: bool = False, turned: bool = False) -> GroupShape:
-    """Of lines of complex64, or of float32, one after the other; results perhaps side by side."""
+    """Lines of complex64, or of float32, one after the other; results perhaps side by side."""
     along = PassOperand("complex", n, 1, n)
     rows = along, PassOperand("complex", n, LINES, 1) if turned else along
     if real:
@@ -71,7 +71,7 @@ def accesses(plan: GroupShape) -> Iterator[tuple[LocalLayout, list[int], list[in
 
 
 def in_one_bank(layout: LocalLayout, rows: list[int], slots: list[int]) -> int:
-    """The most places that lie in the same bank."""
+    """The maximum of addresses in one bank."""
     result = defaultdict(set)
     for row, slot in zip(rows, slots, strict=True):
         place = eval(layout.place("row", "slot").replace("/", "//"), {"row": row, "slot": slot})

@@ -117,7 +117,7 @@ def test_policies_by_formula_leave_registers_for_edges(target: str, shape_class:
 
 
 def chosen(size: str, dtype: str) -> Variant:
-    """What an H200 does with the contiguous arrays of a size as ``bench`` writes it."""
+    """The choice of an H200 for the contiguous arrays of a size as ``bench`` writes it."""
     result = _SIZE.fullmatch(size)
     assert result is not None
     batch, m, k, n, trans = result.groups()

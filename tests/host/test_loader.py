@@ -38,7 +38,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def listed() -> list[str] | None:
-    """What the loader would read."""
+    """The files that the loader would read."""
     with loader._list_of_libraries():
         folder = os.environ.get(VARIABLE)
         return None if folder is None else loader._libraries(Path(folder))

@@ -1,4 +1,4 @@
-"""Kernels of packed triangles and of matrices of different sizes, for devices not at hand."""
+"""Kernels of packed triangles and of matrices of different sizes, for recorded devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where work-groups begin along rows whose pitch is a multiple of all memory channels."""
+"""Starts of work-groups along rows whose pitch is a multiple of all memory channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tuner does without a device: its jobs, its files, and what it refuses."""
+"""The tuner without a device: its jobs, its files, and what it refuses."""
 
 from __future__ import annotations
 

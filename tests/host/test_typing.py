@@ -1,4 +1,4 @@
-"""What type checkers know of the public functions."""
+"""Types of the public functions, as type checkers infer them."""
 
 from __future__ import annotations
 

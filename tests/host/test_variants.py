@@ -1,4 +1,4 @@
-"""What is explained is what is built, for random problems on every recorded device."""
+"""Explained variants are the built ones, for random problems on every recorded device."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Recorder:
         """Memory for a tensor map."""
 
     def state(self, queue: None) -> Any:
-        """Where a tensor map is made."""
+        """The place where a tensor map is made."""
         return SimpleNamespace(event=lambda _: SimpleNamespace(wait=lambda: None))
 
 
@@ -275,7 +275,7 @@ def test_estimates_that_a_rule_sets_back_bound_nothing(monkeypatch: pytest.Monke
 
 
 def test_few_calls_of_python_lead_to_a_product() -> None:
-    """What a first call of one product costs the host before a text is rendered."""
+    """The host's cost of a first call of one product before a text is rendered."""
     target = detect(RECORDED["H200"][0])
     fastest(contiguous(64, 64, 64, np.float16), target, TABLE)
     asked, calls = contiguous(1000, 3000, 2000, np.float16), 0
