@@ -30,7 +30,7 @@ ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
 
 ## The work-item's rows and steps; equal ones are kept once.
 <%def name="place(panel, first, count, begin)"><% n, r = panel.name, panel.reader %>
-    const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - 1;
+    const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${panel.width if panel.along == "s" else 1};
 % for i in range(panel.loads):
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
 % endfor

@@ -9,6 +9,7 @@
 ##         Of a tile's remaining columns, 32 halves are stored as half a line, 16 halves or floats as pairs.
 ##         "lines": row by row, 32 adjacent lanes, by way of local memory, for unaligned rows of C
 ##         "columns": 8 bytes a lane where C's rows are adjacent in memory
+<%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
 <%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
@@ -32,6 +33,8 @@ at_a_time = {"octets": 8, "fours": 4}.get(width)
 rest = policy.tile_n // 8 // at_a_time * at_a_time if width else 0
 half_line = width == "octets" and policy.tile_n // 8 - rest >= 4
 done = rest + 4 * half_line
+reader = problem.c.reader
+of_row = lambda row: f"({capture(gather.offset, 'c', reader, f'(int)({row})').strip()})" if reader else f"{row} * c_row"
 %>
             const long top = ${turned.top(registers)};
 % if rest:
@@ -52,25 +55,28 @@ done = rest + 4 * half_line
             {
                 const long row = top + ${64 * r + apart * h};
 % if rest:
-                __global ${type} *wide_line = c + (row - ${twice}upper) * c_row + at;
+                __global ${type} *wide_line = c + ${of_row(f"(row - {twice}upper)")} + at;
+% if reader:
+                __global ${type} *next_line = c + ${of_row(f"(row - {twice}upper + {next})")} + at;
+% endif
 % for j in range(0, rest, at_a_time):
                 {
                     ${pieces.whole_lines(width, sums, r, h, j)}
                     if (row - ${twice}upper < m && ${8 * j} < wide_columns)
                         *(__global uint4 *)(wide_line + ${8 * j}) = x;
                     if (row - ${twice}upper + ${next} < m && ${8 * j} < wide_columns)
-                        *(__global uint4 *)(wide_line + ${twice}c_row + ${8 * j}) = y;
+                        *(__global uint4 *)(${"next_line" if reader else f"wide_line + {twice}c_row"} + ${8 * j}) = y;
                 }
 % endfor
 % endif
 % if half_line:
                 {
                     const uint4 x = ${pieces.piece(width, sums, r, h, rest)};
-                    if (row < m && half_at < n) *(__global uint4 *)(c + row * c_row + half_at) = x;
+                    if (row < m && half_at < n) *(__global uint4 *)(c + ${of_row("row")} + half_at) = x;
                 }
 % endif
 % if done < policy.tile_n // 8:
-                __global ${type} *line = c + row * c_row + left * c_col;
+                __global ${type} *line = c + ${of_row("row")} + left * c_col;
                 if (row < m) {
 % for j in range(done, policy.tile_n // 8):
                     STORE_PAIR(line, ${8 * j}, row, left, ${sums}${r}_${4 * j + 2 * h},

@@ -43,8 +43,13 @@ ${of(b).place(b, "first_col", "n")}
                 const long a_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * a_part : a_part;
                 const long b_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * b_part : b_part;
 % else:
+% if not (a.reader or b.reader):
             const long a_advance = ${a.depth}l * ${"a_col" if a.across else "1"},
                 b_advance = ${a.depth}l * ${"b_row" if b.across else "1"};
+% endif
+% for x in (x for x in (a, b) if not x.reader and (a.reader or b.reader)):
+            const long ${x.name}_advance = ${a.depth}l * ${f"{x.name}_{x.k_stride}" if x.across else "1"};
+% endfor
             for (int step = 0; step < steps; ++step) {
 % endif
                 barrier_wait(empty_base + 8 * stage, phase ^ 1);

@@ -28,6 +28,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     is_odd,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.reader import Gather
 from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
 from portable_gpu.ops.gemm.skinny.vectors import variants
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
@@ -724,3 +725,42 @@ def test_wgmma_reads_windows(either: Emulator, places: int, shares: int) -> None
     buffers = [images.astype(np.float16), b.astype(np.float16), result]
     path.enqueue(either, buffers, (0, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(result.reshape(m, n), rows @ b)
+
+
+@pytest.mark.parametrize(("images", "shares"), [(1, 1), (3, 2)])
+def test_wgmma_reads_windows_across_and_stores_rows_over_axes(
+    either: Emulator, images: int, shares: int
+) -> None:
+    """The gradient of weights: steps are the places of images; and C's rows are not adjacent."""
+    rng, channels, size = np.random.default_rng(images), 16, 7
+    steps, period = size * size, size * size * 6
+
+    def table() -> Any:
+        y, x = np.divmod(np.arange(period) % steps, size)
+        offset = (y * (size + 2) + x) * channels
+        image = np.arange(period) // steps * (size + 2) ** 2 * channels
+        return np.stack([offset + image, y - 1, x - 1, 0 * x], axis=1).astype(np.int32)
+
+    pixels = (size + 2) ** 2 * channels
+    reader = Gather(
+        "col", (3, 3, channels), ((size + 2) * channels, channels, 1), (1, 1, 0), (size, size, 1),
+        table, period, pixels * 6 if images > 1 else 0, "s", 8,
+    )  # fmt: skip
+    k = steps * (1 if images == 1 else 6 * images - 2)
+    memory = rng.integers(-4, 5, pixels * 6 * images)
+    cols = dense(reader, memory, k)
+    m, n = 80, len(cols)
+    a = whole_numbers((m, k), 1)
+    rows = Gather("row", (5, 16), (40 * n, n))
+    p = GemmProblem(
+        m, n, k, (), operand(F16, m, k, "T", 0), Operand(F16, 0, 0, (), False, 16, reader),
+        Operand(F32, n, 1, (), False, 16, rows), F32,
+    )  # fmt: skip
+    policy = replace(WgmmaPolicy.for_shape_class("tiny"), bulk=False)
+    path = MatrixPlan(either, p, cut(policy, shares))  # type: ignore[arg-type]
+    result = np.full(5 * 40 * n, POISON, np.float32)
+    buffers = [stored(a, F16, "T"), memory.astype(np.float16), result]
+    path.enqueue(either, buffers, (0, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
+    blocks = result.reshape(5, 40, n)
+    np.testing.assert_array_equal(blocks[:, :16].reshape(m, n), a @ cols.T)
+    assert (blocks[:, 16:] == POISON).all()

@@ -8,7 +8,7 @@ from math import prod
 
 from portable_gpu.arguments import one_of
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.conv import im2col
+from portable_gpu.ops.conv import im2col, implicit
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.im2col import workspace_limit
 from portable_gpu.ops.conv.problem import ConvProblem
@@ -23,7 +23,7 @@ from portable_gpu.tuning.table import TuningTable
 #: Of the rate of the best tiles of products, that sums with few shared loads reach, by whether the
 #: device is a CPU: 6 of 82 GFLOP/s a core on PoCL.
 _EFFICIENCY = {True: 0.06, False: 0.1}
-ALGORITHMS = ("auto", "direct", "im2col")
+ALGORITHMS = ("auto", "direct", "im2col", "implicit_gemm")
 
 
 def check_algorithm(algo: str) -> str:
@@ -63,8 +63,8 @@ def of_algorithm(
     if not named:
         raise ArgumentError(
             f"algo is {algo!r}, which does not take this convolution: it needs workspace within "
-            f"workspace_limit, {workspace_limit(limit, target)} bytes here, and axes of space and "
-            f"weights that are contiguous in memory"
+            f"workspace_limit, {workspace_limit(limit, target)} bytes here; im2col needs axes of "
+            f"space and weights that are contiguous in memory, implicit_gemm a GPU"
         )
     return named
 
@@ -73,7 +73,13 @@ def variants(
     problem: ConvProblem, target: Target, table: TuningTable, limit: int | None = None
 ) -> list[Variant]:
     """Every way to compute a problem whose result has elements."""
-    return [_direct(problem, target), *im2col.variants(problem, target, table, limit)]
+    most = workspace_limit(limit, target)
+    gathered = implicit.variants(problem, target, table)
+    return [
+        _direct(problem, target),
+        *im2col.variants(problem, target, table, limit),
+        *(variant for variant in gathered if variant.details["workspace"] <= most),
+    ]
 
 
 def _direct(problem: ConvProblem, target: Target) -> Variant:

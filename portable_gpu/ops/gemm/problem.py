@@ -105,6 +105,11 @@ class GemmProblem:
         """Elements of C that one product computes."""
         return self.m * (self.m + 1) // 2 if self.triangle else self.m * self.n
 
+    @property
+    def has_readers(self) -> bool:
+        """Whether an operand or the result is not at two strides."""
+        return any(operand.reader is not None for operand in (self.a, self.b, self.c))
+
     def tiles(self, tile_m: int, tile_n: int) -> int:
         """Tiles of one product with elements to compute (``_triangle.cl.mako`` numbers them)."""
         rows, cols = -(-self.m // tile_m), -(-self.n // tile_n)

@@ -33,12 +33,12 @@ class Gather:
     Attributes:
         side: Whether rows or columns of the operand run over axes.
         extents, strides: Of the axes.  Extents of inner axes and strides are kernel arguments.
-        pitches, bounds: Of the last axes, as many as have a place.
+        pitches, bounds: Of the last axes: those that have a place.
         table: Makes the table, of shape (period, 1 + places); ``None`` for a result.
         period: The length of the table.
         repeat: The offset from a period to the next, in elements; 0 if there is only one.
         along: The index along which elements are adjacent in memory.
-        width: The number of elements along ``k`` that are adjacent, and have the same place.
+        width: The number of elements along that index that are adjacent, and have the same place.
     """
 
     side: Literal["row", "col"]

@@ -115,6 +115,10 @@ class _Group(NamedTuple):
 def _groups(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
     """Yield the variants of one product, or of a triangle of it."""
     of_problem = problem, target, table
+    if problem.has_readers:  # only these kernels read them
+        yield from _by_matrix_units(*of_problem)
+        yield _Group(0.0, partial(_tiled, *of_problem))
+        return
     yield _Group(0.0, partial(skinny.variants, *of_problem))
     if target.is_cpu:
         yield _Group(0.0, partial(_packed, *of_problem))
@@ -244,7 +248,7 @@ def _simt(
 def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
     """Yield the tiles of matrix units, if the target has them."""
     form = format_of(problem, target)
-    if form is not None:
+    if form is not None and form.reads(problem):
         for seconds, tiling in matrix_estimates.estimates(problem, target, table):
             yield _Group(seconds, partial(_copied, problem, tiling, form, target, seconds))
 

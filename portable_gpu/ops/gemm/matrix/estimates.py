@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -292,7 +293,8 @@ def fitting(
     transposes, parts = cache(partial(form.transposes, problem)), form.parts
     kind = POLICIES[form.kernel][0]
     name = f"gemm_{form.kernel}_split" if parts > 1 else f"gemm_{form.kernel}"
-    longest = max(problem.m, problem.n, parts * problem.k)
+    extents = problem.m, problem.n, parts * problem.k
+    longest = math.inf if problem.has_readers else max(extents)  # the copy engine copies boxes
     for shape_class in classes_of(form.kernel, parts):
         default = kind.for_shape_class(shape_class, parts=parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)

@@ -99,15 +99,20 @@ class MatrixFormat:
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
     def reads(self, problem: GemmProblem) -> bool:
-        """Whether copies of 16 bytes serve the readers of the operands, if they have any."""
-        readers = [x.reader for x in (problem.a, problem.b) if x.reader is not None]
-        fits = all(
-            reader.along == "k" and reader.width % self.width == 0 and not reader.wraps
-            for reader in readers
+        """Whether copies of 16 bytes serve the readers of the operands, and stores of rows C's."""
+        read = [x for x in (problem.a, problem.b) if x.reader is not None]
+        written = problem.c.reader
+        if not read and written is None:
+            return True
+        if self.kernel != "wgmma" or self.kind == "tf32" or self.parts > 1:
+            return False
+        if written is not None and (written.side != "row" or problem.c.col != 1):
+            return False
+        return all(
+            x.reader.width % self.width == 0 and x.aligned_bytes >= 16
+            for x in read
+            if x.reader is not None
         )
-        aligned = all(x.aligned_bytes >= 16 for x in (problem.a, problem.b) if x.reader is not None)
-        plain = self.kernel == "wgmma" and self.parts == 1 and problem.c.reader is None
-        return not readers or (fits and aligned and plain)
 
     def gathers(self, operand: Operand, side: Side) -> bool | None:
         """The same where copies take an element each: ``None`` if no elements are adjacent.
@@ -143,7 +148,7 @@ class MatrixFormat:
             (problem.a, problem.m, problem.n) if side == "a" else (problem.b, problem.n, problem.m)
         )
         if operand.reader is not None:
-            return OperandLayout(False)
+            return OperandLayout(operand.reader.along == "s")
         lies = self.across(operand, side, extent, problem.k)
         if lies is None and gather:
             by_elements = self.gathers(operand, side)
@@ -169,6 +174,8 @@ class MatrixFormat:
         ``mma``, and ``wgmma`` of tf32, take A with k across its lines and B along them, or both
         along.
         """
+        if p.has_readers:  # rows of C are stored
+            return False
         if narrow:
             return p.m < p.n
         sideways = step(p.c.col, p.n) > step(p.c.row, p.m)

@@ -63,7 +63,7 @@ class WgmmaPolicy(Policy):
         """Work-items that copy lines, or tell the copy engine to."""
         return 32 if self.bulk else _WARPGROUP
 
-    def suited(self, target: Target, longest: int) -> WgmmaPolicy:
+    def suited(self, target: Target, longest: float) -> WgmmaPolicy:
         """The same; work-items copy where the copy engine cannot (``longest``: of the extents)."""
         bulk = self.bulk and target.tensor_maps and longest <= _MOST_BOXED
         return self if bulk == self.bulk else replace(self, bulk=bulk)

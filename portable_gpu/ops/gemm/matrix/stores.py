@@ -49,7 +49,7 @@ def off_the_grid(problem: GemmProblem) -> bool:
     of 16 bytes.
     """
     c, n = problem.c, problem.n
-    if c.col != 1 or c.elem.complex:
+    if c.col != 1 or c.elem.complex or c.reader is not None:
         return False
     if c.elem.itemsize == 2 and n >= _WARP and (c.aligned_bytes < 16 or n % 8):
         return True

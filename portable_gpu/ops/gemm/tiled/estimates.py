@@ -38,6 +38,7 @@ class TileCosts(Figures):
         start: Seconds of a product of next to no steps.
         group: Seconds until the next group has begun, where another one has ended.
         stores: How many times as long C's elements take to write as to read.
+        gathered: Of operands that have readers: a factor.
         unaligned: Factors of that where rows of C are not aligned for vectors: of pairs, and, times
             the bytes of an element, of single elements, of interleaved columns, and of neighbours
             through local memory.
@@ -53,6 +54,7 @@ class TileCosts(Figures):
     start: float
     group: float
     stores: float
+    gathered: float
     unaligned: Mapping[str, float]
 
 
@@ -68,6 +70,7 @@ def estimates(
     p, units = problem, target.compute_units
     costs = TileCosts.of("tiles", target)
     device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
+    reading = costs.gathered if p.a.reader or p.b.reader else 1.0
     # C's rows should lie along its unit stride; the other way costs a little, not much.
     upright = step(p.c.col, p.n) <= step(p.c.row, p.m)
     tried: list[GemmPolicy] = []
@@ -111,7 +114,7 @@ def estimates(
                     "the least estimate",
                     evidence=row.evidence,
                 )
-                computing = time * slow / device.multiply_adds
+                computing = time * slow * reading / device.multiply_adds
                 at_once = units * used.resident(target, p.compute)
                 others = max(0, -(-(whole + (groups - whole) * splits) // at_once) - 1)
                 seconds = overlapped(computing, moving) + costs.start + others * costs.group
@@ -134,7 +137,7 @@ def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmP
     by interleaved columns.
     """
     c, stores, size = p.c, costs.stores, p.c.elem.itemsize
-    if c.elem.complex:
+    if c.elem.complex or c.reader is not None:
         return policy, stores
     if c.col == 1 and c.elem.storage == p.compute.real:
         if _is_aligned(p, policy.vector):

@@ -1,0 +1,234 @@
+"""Convolutions as matrix products whose operands are gathered from the images.
+
+No matrix of windows is in memory (:mod:`portable_gpu.ops.conv.products` describes the products).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from portable_gpu.dtypes import Element, element
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.ops.conv.products import WindowProduct, products_of, residues
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
+from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
+from portable_gpu.ops.gemm.variants import fastest
+from portable_gpu.ops.variant import Variant, best_of, bind_best
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+
+def variants(problem: ConvProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """The fastest products by estimate; none on a CPU, whose products are packed.
+
+    Matrix units read windows of 16-bit floats whose channels are adjacent.  Other images may be
+    copied so first, and the result back.
+    """
+    if target.is_cpu or not (problem.fits_int and problem.x_elements and problem.y_elements):
+        return []
+    found = [_of_windows(problem, target, table)]
+    inside = channels_last(problem)
+    if problem.elem.itemsize == 2 and target.matrix_units == "wgmma" and inside != problem:
+        found.append(by_copies(problem, inside, target, table))
+    return found
+
+
+def channels_last(p: ConvProblem) -> ConvProblem:
+    """The same convolution of dense images whose channels are adjacent, where they were not."""
+
+    def last(array: ImageStrides, channels: int, size: Triple) -> ImageStrides:
+        if array.channel == 1 or channels == 1:
+            return array
+        strides = _packed((p.batch, *size, channels))
+        return ImageStrides(strides[0], 1, (strides[1], strides[2], strides[3]), 16)
+
+    return replace(p, x=last(p.x, p.channels, p.x_size), y=last(p.y, p.filters, p.y_size))
+
+
+def by_copies(
+    problem: ConvProblem, inside: ConvProblem, target: Target, table: TuningTable
+) -> Variant:
+    """The variant that copies images, so that channels are adjacent, and the result back."""
+    way = _of_windows(inside, target, table)
+    copies = _image_copies(problem, inside)
+    moved = [best_of(elementwise_variants(copy, target, table), target) for copy, _, _ in copies]
+    copied = sum(space.nbytes for _, space, _ in copies)
+    return replace(
+        way,
+        name="implicit_gemm, channels last",
+        kind="implicit_gemm, channels last",
+        estimate=way.estimate + sum(item.estimate for item in moved),
+        launches=way.launches + len(moved),
+        why="images copied with adjacent channels; " + way.why,
+        texts=lambda: [*(text for item in moved for text in item.texts()), *way.texts()],
+        bind=partial(_bind_copies, problem=problem, inside=inside),
+        details={**way.details, "workspace": way.details["workspace"] + copied},
+    )
+
+
+def _image_copies(
+    p: ConvProblem, inside: ConvProblem
+) -> list[tuple[ElementwiseProblem, Temporary, int]]:
+    """Copies of images before the products, and after them: each with its memory and operand."""
+    last = _operands(p) - 1
+    image = {"forward": (0, last), "input": (last, 0), "weight": (0, 1)}[p.direction]
+    found = []
+    for place, ours, theirs, channels, size in (
+        (image[0], p.x, inside.x, p.channels, p.x_size),
+        (image[1], p.y, inside.y, p.filters, p.y_size),
+    ):
+        if ours == theirs:
+            continue
+        extents = p.batch, *size, channels
+        strides = [(array.outer, *array.space, array.channel) for array in (ours, theirs)]
+        if place == last:
+            strides.reverse()
+        copy = _moved(p, extents, *strides)
+        itemsize = p.elem.itemsize
+        found.append(
+            (copy, Temporary(f"images {place}", prod(extents) * itemsize, itemsize), place)
+        )
+    return found
+
+
+def _bind_copies(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> Plan:
+    operands: list[int | Temporary] = list(range(_operands(problem)))
+    before, after = [], []
+    for copy, space, place in _image_copies(problem, inside):
+        plan = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
+        if place == _operands(problem) - 1:
+            after.append(Step(plan, (space, place)))
+        else:
+            before.append(Step(plan, (place, space)))
+        operands[place] = space
+    products = _bind(engine, inside, list(products_of(inside)))
+    return Steps([*before, Step(products, tuple(operands)), *after])
+
+
+def _operands(p: ConvProblem) -> int:
+    """The number of arrays of a call."""
+    return 3 if p.bias is None else 4
+
+
+def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Variant:
+    """The variant whose products gather windows of the images where they are."""
+    products = list(products_of(problem))
+    multiplied = [best_of(fastest(item.problem, target, table), target) for item in products]
+    copies = _copies(problem, products)
+    moved = [best_of(elementwise_variants(copy, target, table), target) for copy in copies]
+    launched, first = [*moved, *multiplied], (multiplied or moved)[0]
+    return Variant(
+        path="implicit_gemm",
+        name="implicit_gemm",
+        kind="implicit_gemm",
+        estimate=sum(item.estimate for item in launched),
+        launches=sum(item.launches for item in launched),
+        why=f"products of windows gathered from the images: {first.name}",
+        texts=lambda: [text for item in launched for text in item.texts()],
+        bind=partial(_bind, problem=problem, products=products),
+        policy=first.policy,
+        origin=first.origin,
+        evidence=first.evidence,
+        details={
+            "products": len(products), "flop": problem.flop, "bytes": problem.bytes,
+            "workspace": sum(
+                prod(item.copied[0]) * problem.elem.itemsize for item in products if item.copied
+            ),
+        },
+    )  # fmt: skip
+
+
+def _bind(engine: Engine, problem: ConvProblem, products: Sequence[WindowProduct]) -> Plan:
+    """The plan: copies of weights, then the products."""
+    steps = []
+    weight = problem.direction == "weight"
+    last = 3 if problem.bias is not None else 2
+    if len(products) < residues(problem):
+        cleared = _clear(problem)
+        plan = bind_best(engine, elementwise_variants(cleared, engine.target, engine.table))
+        steps.append(Step(plan, (*([2] if problem.bias is not None else []), last)))
+    for number, item in enumerate(products):
+        copy = _copy(problem, item)
+        operands: list[int | Temporary | Part] = [0, 1]
+        if copy is not None and item.copied is not None:
+            itemsize = problem.elem.itemsize
+            weights = Temporary(f"weights {number}", prod(copy.shape) * itemsize, itemsize)
+            plan = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
+            steps.append(Step(plan, (Part(1, item.copied[2]), weights)))
+            operands[1] = weights
+        if weight:
+            operands = [1, 0]
+        extras = [2] if problem.bias is not None else []
+        multiplied = replace(item.problem, aligned=not engine.maps_host_memory)
+        plan = bind_best(engine, fastest(multiplied, engine.target, engine.table))
+        result: Part | Temporary = Part(last, item.start)
+        if item.layout is not None:
+            itemsize = problem.elem.itemsize
+            result = Temporary("result", prod(item.layout[0]) * itemsize, itemsize)
+        steps.append(Step(plan, (*operands, *extras, result), scalars=(1.0, 0.0)))
+        if item.layout is not None:
+            back = _from_packed(problem, item.layout)
+            plan = bind_best(engine, elementwise_variants(back, engine.target, engine.table))
+            steps.append(Step(plan, (result, last)))
+    return Steps(steps)
+
+
+def _copy(p: ConvProblem, item: WindowProduct) -> ElementwiseProblem | None:
+    """The copy of the weights to the order in which a product reads them."""
+    if item.copied is None:
+        return None
+    extents, strides, _ = item.copied
+    return _moved(p, extents, strides, _packed(extents))
+
+
+def _from_packed(
+    p: ConvProblem, layout: tuple[tuple[int, ...], tuple[int, ...]]
+) -> ElementwiseProblem:
+    """The copy of a result to where it belongs."""
+    extents, strides = layout
+    return _moved(p, extents, _packed(extents), strides)
+
+
+def _packed(extents: Sequence[int]) -> tuple[int, ...]:
+    return tuple(prod(extents[k + 1 :]) for k in range(len(extents)))
+
+
+def _moved(
+    p: ConvProblem, extents: tuple[int, ...], source: tuple[int, ...], to: tuple[int, ...]
+) -> ElementwiseProblem:
+    """A copy from strides to strides."""
+    return ElementwiseProblem(
+        "x", ("x",), (p.elem,), (), (), _computed(p.elem), p.elem, extents, (source, to), 1
+    )
+
+
+def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[ElementwiseProblem]:
+    """All elementwise kernels before the products."""
+    copies = [copy for item in products if (copy := _copy(p, item)) is not None]
+    copies += [_from_packed(p, item.layout) for item in products if item.layout is not None]
+    return [_clear(p), *copies] if len(products) < residues(p) else copies
+
+
+def _clear(p: ConvProblem) -> ElementwiseProblem:
+    """What places of x get to which nothing contributes: zero, or the bias."""
+    extents = (p.batch, p.channels, *p.x_size)
+    strides = (p.x.outer, p.x.channel, *p.x.space)
+    if p.bias is None:
+        return ElementwiseProblem(
+            "0", (), (), (), (), _computed(p.elem), p.elem, extents, (strides,), 1
+        )
+    return ElementwiseProblem(
+        "x", ("x",), (p.elem,), (), (), _computed(p.elem), p.elem, extents,
+        ((0, p.bias, 0, 0, 0), strides), 1,
+    )  # fmt: skip
+
+
+def _computed(elem: Element) -> Element:
+    return element(np.float32) if elem.itemsize == 2 else elem
