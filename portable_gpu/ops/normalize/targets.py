@@ -60,7 +60,13 @@ def _group_size(target: Target) -> int:
 
 def specialization(target: Target, elem: Element, axes: int) -> Specialization:
     """The text and options of the kernel for targets of some axes."""
-    return specialize("normalize/targets", target, elem=elem, kept=axes, G=_group_size(target))
+    taken = [
+        *operand(f"{elem.name}_t", "target"), *operand("long", "report", writes=True),
+        *parameters("kept", axes, ["target"]),
+        *scalars("long", "count", "span", "classes", "ignore"),
+    ]  # fmt: skip
+    kernels, size = {"normalize_targets": taken}, _group_size(target)
+    return specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
 
 
 class _TargetsPlan(Plan):
@@ -69,14 +75,6 @@ class _TargetsPlan(Plan):
     def __init__(self, engine: Engine, view: View, classes: int, ignore: int) -> None:
         target, elem, count = engine.target, element(view.dtype), view.size
         groups, axes = _groups(count), max(1, len(view.shape))
-        size = 1 if target.is_cpu else min(256, target.max_work_group_size)
-        taken = [
-            *operand(f"{elem.name}_t", "target"), *operand("long", "report", writes=True),
-            *parameters("kept", axes, ["target"]),
-            *scalars("long", "count", "span", "classes", "ignore"),
-        ]  # fmt: skip
-        kernels = {"normalize_targets": taken}
-        spec = specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
         size = _group_size(target)
         spec = specialization(target, elem, axes)
         constants: dict[str, Any] = {
