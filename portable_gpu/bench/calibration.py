@@ -28,10 +28,12 @@ from portable_gpu.runtime.transfer import asarray
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
-#: What is timed, of each operation and dtype: cases to fit to, and cases that are held back.
+#: For each operation and dtype, the numbers of cases to fit to, and of those held back.
 _DRAWN: Final = {
-    ("gemm", "float32"): (48, 96), ("gemm", "float16"): (24, 48), ("fft", "float32"): (24, 48),
-}  # fmt: skip
+    (operation, dtype): counts
+    for operation, contested in CONTESTED.items()
+    for dtype, counts in contested.calibrated.items()
+}
 _FITTED, _HELD_BACK = 0, 1
 _SEED = 1001
 #: The part of the budget for the cases that figures are fitted to.

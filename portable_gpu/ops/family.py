@@ -158,6 +158,7 @@ class Contested:
         variants: Gives the variants of a problem, for a target and a table.
         nbytes: Gives the bytes of each operand of a case; the last operand is the output.
         scalars: The scalars of a call.
+        calibrated: The numbers of cases that ``calibrate`` fits to and holds back, by dtype.
     """
 
     draw: Callable[[random.Random, bool], Size]
@@ -165,6 +166,7 @@ class Contested:
     variants: Callable[..., list[Variant]]
     nbytes: Callable[[Case], tuple[int, ...]]
     scalars: tuple[float, ...]
+    calibrated: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

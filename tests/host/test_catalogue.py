@@ -174,7 +174,7 @@ def test_axes_take_different_kernels() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (("sin", 4), {}, "no operation 'sin'; there are: all, any"),
+        (("sin", 4), {}, r"no operation 'sin'; there are: .*all, any"),
         (("gemm", 4, 4), {}, "takes the sizes m, k and n"),
         (("gemv", 4), {}, "takes the sizes m and n"),
         (("gemv", 4, 4), {"axis": 1}, "gemv takes no option 'axis'"),

@@ -18,7 +18,7 @@ from portable_gpu.targets import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-_UNDERIVED = {"facts", "device_class", "device_define", "forced", "provenance"}
+_UNDERIVED = {"facts", "device_class", "device_define", "forced", "provenance", "figures"}
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -14,7 +14,7 @@ from portable_gpu.arguments import flag
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
-from portable_gpu.ops.normalize.checks import floating, number
+from portable_gpu.ops.normalize.arguments import floating, number
 from portable_gpu.ops.normalize.invoke import statistics_dtype
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.engine import Engine

@@ -105,10 +105,10 @@ class GemmProblem:
         """Elements of C that one product computes."""
         return self.m * (self.m + 1) // 2 if self.triangle else self.m * self.n
 
-    @property
+    @cached_property
     def has_readers(self) -> bool:
         """Whether an operand or the result is not at two strides."""
-        return any(operand.reader is not None for operand in (self.a, self.b, self.c))
+        return not (self.a.reader is self.b.reader is self.c.reader is None)
 
     def tiles(self, tile_m: int, tile_n: int) -> int:
         """Tiles of one product with elements to compute (``_triangle.cl.mako`` numbers them)."""
@@ -119,7 +119,7 @@ class GemmProblem:
             return sum(min(cols, -(-(i + 1) * tile_m // tile_n)) for i in range(rows))
         return sum(cols - i * tile_m // tile_n for i in range(rows))
 
-    @property
+    @cached_property
     def batch_size(self) -> int:
         """Number of products."""
         size = 1

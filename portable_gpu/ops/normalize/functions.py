@@ -12,7 +12,7 @@ from portable_gpu.arguments import flag, shown
 from portable_gpu.dtypes import is_bfloat16
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.normalize.checks import floating, number, parameter
+from portable_gpu.ops.normalize.arguments import floating, number, parameter
 from portable_gpu.ops.normalize.invoke import statistics_dtype
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
 from portable_gpu.runtime.engine import Engine

@@ -12,7 +12,7 @@ import pyopencl as cl
 from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.normalize.checks import floating, like, number, parameter
+from portable_gpu.ops.normalize.arguments import floating, like, number, parameter
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, statistics_dtype
 from portable_gpu.ops.normalize.targets import target_report, targets_step
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation

@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
-from portable_gpu.ops.normalize.checks import floating, like, number, parameter
+from portable_gpu.ops.normalize.arguments import floating, like, number, parameter
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, statistics_dtype
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.engine import Engine

@@ -28,4 +28,4 @@ def _nbytes(case: Case) -> tuple[int, ...]:
     return input_bytes, 2 * prod(problem.shape_out) * problem.real.itemsize
 
 
-CONTESTED = Contested(_draw, fft_of, variants, _nbytes, (1.0,))
+CONTESTED = Contested(_draw, fft_of, variants, _nbytes, (1.0,), {"float32": (24, 48)})

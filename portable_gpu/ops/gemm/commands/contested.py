@@ -40,4 +40,6 @@ def _nbytes(case: Case) -> tuple[int, ...]:
     return tuple(length * dtype_of(case.dtype).itemsize for length in lengths)
 
 
-CONTESTED = Contested(_draw, product_of, variants, _nbytes, (1.0, 0.0))
+CONTESTED = Contested(
+    _draw, product_of, variants, _nbytes, (1.0, 0.0), {"float32": (48, 96), "float16": (24, 48)}
+)

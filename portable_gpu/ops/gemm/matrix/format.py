@@ -99,11 +99,9 @@ class MatrixFormat:
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
     def reads(self, problem: GemmProblem) -> bool:
-        """Whether copies of 16 bytes serve the readers of the operands, and stores of rows C's."""
+        """Whether copies of 16 bytes serve the readers of a problem, and stores of rows C's."""
         read = [x for x in (problem.a, problem.b) if x.reader is not None]
         written = problem.c.reader
-        if not read and written is None:
-            return True
         if self.kernel != "wgmma" or self.kind == "tf32" or self.parts > 1:
             return False
         if written is not None and (written.side != "row" or problem.c.col != 1):

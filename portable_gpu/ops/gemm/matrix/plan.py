@@ -173,7 +173,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     assert form is not None
     assert isinstance(policy, MatrixPolicy)
     by_engine = isinstance(policy, WgmmaPolicy) and policy.bulk
-    if not form.reads(problem) or (by_engine and (problem.a.reader or problem.b.reader)):
+    if problem.has_readers and (by_engine or not form.reads(problem)):
         raise PolicyError(f"{policy} does not copy operands that have these readers")
     if isinstance(policy, WgmmaPolicy):
         policy.check_pieces(form.parts)
