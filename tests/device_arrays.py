@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.runtime.engine import Engine
+
+
+def launch(
+    queue: cl.CommandQueue, kernel: cl.Kernel, size: tuple[int, ...], *arguments: Any
+) -> None:
+    """Launch a kernel that the library has built; its calls bind their arguments one by one."""
+    for index, argument in enumerate(arguments):
+        kernel.set_arg(index, argument)
+    cl.enqueue_nd_range_kernel(queue, kernel, size, None)
 
 
 def _bytes_of(view: Any) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from device_arrays import from_device, on_device
+from device_arrays import from_device, launch, on_device
 from sampling import FORCED, computes, needs, sample
 
 import portable_gpu as pg
@@ -334,8 +334,8 @@ def test_expressions_of_vectors_mean_the_same(engine: Engine, ctype: str) -> Non
     n = 64
     x, y = values(n, np.dtype(ctype).name), values(n, np.dtype(ctype).name)
     out = cla.zeros(engine.queue, (len(functions), 2, 4, n), np.float32)
-    kernel(
-        engine.queue, (n,), None, cla.to_device(engine.queue, x).data,
+    launch(
+        engine.queue, kernel, (n,), cla.to_device(engine.queue, x).data,
         cla.to_device(engine.queue, y).data, out.data, np.int32(n),
     )  # fmt: skip
     result = out.get()

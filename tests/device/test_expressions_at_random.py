@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from device_arrays import launch
 from sampling import FORCED, needs, sample
 
 from portable_gpu.codegen.functions import Function, helper_texts
@@ -184,7 +185,7 @@ def test_random_expressions(engine: Engine, dtype: str) -> None:
     }
     out = cla.zeros(engine.queue, (EACH, len(WIDTHS), N), stored["x"].dtype)
     buffers = [cla.to_device(engine.queue, stored[name]) for name in "xyz"]
-    kernel(engine.queue, (N,), None, *(b.data for b in buffers), out.data, np.int32(N))
+    launch(engine.queue, kernel, (N,), *(b.data for b in buffers), out.data, np.int32(N))
     result = out.get()
     for k, text in enumerate(texts):
         for j, width in enumerate(WIDTHS):

@@ -49,7 +49,7 @@ def test_products_and_pairs(engine: Engine) -> None:
 
 
 def test_what_it_refuses(engine: Engine) -> None:
-    with pytest.raises(ArgumentError, match="no operation 'summ'; there are: all, any"):
+    with pytest.raises(ArgumentError, match=r"no operation 'summ'; there are: .*all, any"):
         engine.warm_up("summ")
     with pytest.raises(ArgumentError, match="gemm takes 3 sizes"):
         engine.warm_up("gemm", sizes=[3, 4])
