@@ -151,6 +151,8 @@ HOST_ONLY = (EMULATOR, FRONT_END)
 #: and a wavefront on Intel's runtime what other widths would, in tiny tests, for Intel's compiler
 #: takes 2 to 5 s for a kernel of 64 lanes.
 _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
+#: Layers run by README's line, on wavefronts and on old warps.
+_NO_LAYERS = ("--ignore-glob=tests/device/test_nn_*",)
 #: Scales, axes and parts of results, which are the same at any width; Intel's compiler takes 5 s
 #: for a transform of 64 lanes.
 _SAME_TRANSFORMS = (
@@ -204,22 +206,32 @@ def _job(
 
 
 JOBS = (
-    _job("pocl-cpu", POCL, extra={"PORTABLE_GPU_TEST_OPTIMISED": "1"}),
+    _job("pocl-cpu", POCL, arguments=_NO_LAYERS, extra={"PORTABLE_GPU_TEST_OPTIMISED": "1"}),
     _job("pocl-gcn", POCL, "gcn", extra=_UNOPTIMISED),
     _job("pocl-gcn-gfx942", POCL, "gcn-gfx942", arguments=_MATRIX_UNITS, extra=_UNOPTIMISED),
     _job("pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=_TINY, extra=_UNOPTIMISED),
-    _job("pocl-generic", POCL, "generic", arguments=_LANES_ONLY, extra=_SPECIALISED),
-    _job("intel-cpu", INTEL),
-    _job("intel-subgroup8", INTEL, "intel_gpu", 8, arguments=_WIDTHS_ONLY),
-    _job("intel-subgroup16", INTEL, "intel_gpu", 16, arguments=_TINY),
-    _job("intel-warp", INTEL, "intel_gpu", 32, arguments=_TINY),
-    _job("intel-wavefront", INTEL, "intel_gpu", 64, arguments=(*_WIDTHS, "-m", "tiny")),
-    _job("rusticl", RUSTICL),
+    _job(
+        "pocl-generic", POCL, "generic", arguments=(*_LANES_ONLY, *_NO_LAYERS), extra=_SPECIALISED
+    ),
+    _job("intel-cpu", INTEL, arguments=_NO_LAYERS),
+    _job("intel-subgroup8", INTEL, "intel_gpu", 8, arguments=(*_WIDTHS_ONLY, *_NO_LAYERS)),
+    _job("intel-subgroup16", INTEL, "intel_gpu", 16, arguments=(*_TINY, *_NO_LAYERS)),
+    _job("intel-warp", INTEL, "intel_gpu", 32, arguments=(*_TINY, *_NO_LAYERS)),
+    _job(
+        "intel-wavefront", INTEL, "intel_gpu", 64, arguments=(*_WIDTHS, *_NO_LAYERS, "-m", "tiny")
+    ),
+    _job("rusticl", RUSTICL, arguments=_NO_LAYERS),
     *(
-        _job(f"oclgrind-{name}", OCLGRIND, name, arguments=_NARROW_ONLY, extra=_INITIALISED)
+        _job(
+            f"oclgrind-{name}",
+            OCLGRIND,
+            name,
+            arguments=(*_NARROW_ONLY, *_NO_LAYERS),
+            extra=_INITIALISED,
+        )
         for name in ("generic", "gcn", "nvidia-sm20")
     ),
-    _job("oclgrind-cpu", OCLGRIND, "cpu"),
+    _job("oclgrind-cpu", OCLGRIND, "cpu", arguments=_NO_LAYERS),
     Job("emulated", EMULATOR, {}, tests="tests/emulated"),
     Job("front-end", FRONT_END, {}, tests="tests/front_end"),
 )

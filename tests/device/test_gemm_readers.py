@@ -54,7 +54,6 @@ def multiply(engine: Engine, p: GemmProblem, tiling: Tiling, a: Any, b: Any, siz
     return buffers[2].get()
 
 
-@pytest.mark.path
 @pytest.mark.parametrize("splits", [1, 2])
 @pytest.mark.parametrize(
     ("left", "right"),
@@ -83,7 +82,6 @@ def test_windows(tiled: Engine, left: Any, right: Any, splits: int) -> None:
     np.testing.assert_array_equal(got.reshape(m, n), rows @ cols.T)
 
 
-@pytest.mark.path
 @pytest.mark.parametrize("transposed", [False, True])
 def test_packed_triangle_and_results_over_axes(tiled: Engine, transposed: bool) -> None:
     # C's rows are the axes (3, 13) of memory in which they are neither adjacent nor in order.

@@ -87,7 +87,6 @@ def convolved(layer: Layer, x: Any, w: Any) -> Any:
     return np.concatenate(parts, 1)
 
 
-@pytest.mark.path
 @pytest.mark.parametrize("seed", (1, 2) if FEW else (1, 2, 3, 4))
 def test_forward_and_gradients(gpu: Engine, seed: int) -> None:
     rng = np.random.default_rng(seed)
