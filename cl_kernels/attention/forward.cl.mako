@@ -64,7 +64,9 @@ void attention_forward(
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
         for (uint r = 0; r < ${R}u; ++r) {
+% if mask or causal:
             const uint i = min(first + r, queries - 1u);
+% endif
 % if mask:
             __global const ${mask.name}_t *given = mask_in
                 + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
@@ -83,7 +85,7 @@ void attention_forward(
 % elif mask:
                     if (is_seen) s[j] += ${mask.name}_load(given + n * mask_step);
 % endif
-                    s[j] = is_seen ? s[j] : -INFINITY;
+                    s[j] = is_seen ? s[j] : -(${real})INFINITY;
                     largest = fmax(largest, s[j]);
                 }
                 const ${real} shrink = exp(m[r] - largest);

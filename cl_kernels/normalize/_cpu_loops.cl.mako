@@ -6,7 +6,9 @@
 <%def name="folded(phase, name, width, row_width)">\
 <% wide = name if width == 1 else f"{name}{width}" %>\
     ${wide} vectors = ${wide}_identity();
+% if width > row_width:
     ${name} single = ${name}_identity();
+% endif
 ${over_row(phase, width, row_width, wide, name)}\
 <%
     text, lanes = "vectors", width

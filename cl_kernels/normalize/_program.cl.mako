@@ -37,12 +37,13 @@ ${accumulator.halve(acc, width)}
 % endfor
 </%def>
 
-## Pointers to the first element of a row, for each operand.
+## Pointers to the first element of a row, for each operand.  A launch of parts of rows uses some of them only.
 <%def name="begin_row(row, column='')">\
 % for name in p.operands:
 <% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
     __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset
         + ${axes.offset("kept", name, axes.digits("kept", kept, row))});
+    (void)${name}_row;
 % endfor
 </%def>
 

@@ -16,9 +16,11 @@
     const bool is_element${k} = index${k} >= 0 && index${k} < count;
 % endfor
     const ${row_t} counts = ${lane_values([f"is_element{k} && index{k} != ignore" for k in range(width)])};
+    (void)counts;
 % endif
 % for name in p.picks:
     const ${row_t} at_${name} = ${lane_values([capture(picked, name, k) for k in range(width)])};
+    (void)at_${name};
 % endfor
     ${program.module.typed(p.before, real, width, width)}
 </%def>

@@ -44,7 +44,10 @@ void ${kernel("dropout")}
             const ${e.real} v = ${e.name}_load(x + first + ${j}) * scale;
             ${e.name}_store(out + first + ${j}, words.s${j} < threshold ? 0 : v);
 % else:
-            const long column = (first + ${j}) % columns, row = (first + ${j}) / columns;
+            const long column = (first + ${j}) % columns;
+% if outer:
+            const long row = (first + ${j}) / columns;
+% endif
             const ${e.real} v = ${e.name}_load(
                 x + (column * ${names[0]}_stride
                     + ${axes.offset("outer", names[0], axes.digits("outer", outer, "row"))})) * scale;

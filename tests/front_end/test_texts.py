@@ -22,7 +22,7 @@ from portable_gpu.bench import roofs
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
-from portable_gpu.errors import UnsupportedError
+from portable_gpu.errors import DTypeError, UnsupportedError
 from portable_gpu.isa.compilers import CLANG, WARNINGS
 from portable_gpu.ops.elementwise.commands.catalogue import problem as expression_of
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
@@ -88,7 +88,7 @@ def catalogue(target: Target, dtypes: Sequence[str]) -> Iterator[Specialization]
         for build in CATALOGUE.values():
             try:
                 yield from build(target, dtype)
-            except UnsupportedError:  # double precision, or complex numbers
+            except (DTypeError, UnsupportedError):  # double precision, complex numbers, integers
                 continue
     if not target.is_cpu:
         yield exchange.specialization(target)[0]

@@ -291,15 +291,16 @@ def _where(value: str) -> str:
     return f"(counts > (ROW)(0) ? ({value}) : (ROW)(0))"
 
 
-def _entropy_phases(flags: frozenset[str]) -> tuple[tuple[Phase, ...], Phase]:
-    """The logarithm of the sum of exp(x), and sums over the classes."""
+def _entropy_phases(
+    flags: frozenset[str], finish: str = "const ROW least = log(s.z);"
+) -> tuple[tuple[Phase, ...], Phase]:
+    """The sum of exp(x), of which ``finish`` makes the rows' value, and sums over the classes."""
     terms: dict[str, str] = {}
     weighted = "{w} * " if "w" in flags else ""
     if "probabilities" in flags:
         terms = {"u": weighted + _FRACTION, "v": f"{weighted}{_FRACTION} * {{x}}"}
     elif "smooth" in flags:
         terms = {"u": "{w}" if "w" in flags else "1", "v": f"{weighted}{{x}}"}
-    finish = "const ROW least = log(s.z), inverse = 1 / s.z;"
     finish += "".join(f" const ROW {name} = s.{name};" for name in terms)
     powers = sums(finish, z="exp({x} - m)", **terms)
     return (_MAXIMUM, powers), online(finish, **terms)
@@ -343,7 +344,7 @@ def _entropy(flags: frozenset[str]) -> RowProgram:
 
 def _entropy_backward(flags: frozenset[str]) -> RowProgram:
     """With ``total``, the gradient is divided by the weights' sum."""
-    phases, stream = _entropy_phases(flags)
+    phases, stream = _entropy_phases(flags, "const ROW inverse = 1 / s.z;")
     operands = _entropy_operands(flags)
     operands["scalars"] = (*operands["scalars"], "scale")
     operands["row_inputs"] = ("g", *_named(("total",), flags))

@@ -10,7 +10,7 @@ import numpy as np
 from portable_gpu.arguments import flag
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
-from portable_gpu.errors import DTypeError
+from portable_gpu.errors import DTypeError, UnsupportedError
 from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem
 from portable_gpu.ops.conv.problem import Direction
 from portable_gpu.ops.conv.variants import check_algorithm, of_algorithm, variants
@@ -55,7 +55,13 @@ def explain(
 def specializations(
     direction: Direction, target: Target, dtype: np.dtype[Any]
 ) -> list[Specialization]:
-    """What typical convolutions build for a target and a dtype."""
+    """What typical convolutions build for a target and a dtype.
+
+    Raises:
+        UnsupportedError: The dtype is not real and floating.
+    """
+    if not element(dtype).floating or element(dtype).complex:
+        raise UnsupportedError(f"convolutions of {dtype}")
     texts: dict[str, Specialization] = {}
     for channels_last in (False, True):
         asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 64}
