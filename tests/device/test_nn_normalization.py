@@ -106,7 +106,8 @@ def test_layer_and_rms(engine: Engine, dtype: type) -> None:
         y, mean, rstd = pg.nn.native_layer_norm(x, ends, w, b, engine=engine)
         close(y, want.y, far(want, dtype))
         assert mean.shape == (*shape[:-k], *(1,) * k)
-        np.testing.assert_array_equal(pg.nn.layer_norm(x, ends, w, b, engine=engine), y)
+        # Two kernels: their compilers may contract other products.
+        close(pg.nn.layer_norm(x, ends, w, b, engine=engine), want.y, far(want, dtype))
         got = pg.nn.layer_norm_backward(dy, x, ends, mean, rstd, w, b, engine=engine)
         check_gradients(want, dy, got, axes)
         want = Reference(x, axes, w.astype(np.float64), 0, centred=False)
