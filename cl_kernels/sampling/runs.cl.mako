@@ -28,6 +28,7 @@ void ${kernel("sampling")}
     const ${index} last_row = min(rows, first_row + rows_each);
     for (${index} row = first_row; row < last_row; row++) {
         const ${index} position = row % positions, plain = row / positions;
+        (void)plain;  // without axes that are not sampled
         (void)position;
 % for k in range(across):
         const ${index} o${k} = ${place(k)};
