@@ -76,10 +76,8 @@ void attention_backward(
         for (uint t0 = 0; t0 < others; t0 += ${TK}u) {
 ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
             for (uint j = 0; j < ${TK}u && t0 + j < others; ++j) {
-                const uint i = ${"x" if by_query else "t0 + j"};
-% if mask or causal:
-                const uint n = ${"t0 + j" if by_query else "x"};
-% endif
+                const uint i = ${"x" if by_query else "t0 + j"}, n = ${"t0 + j" if by_query else "x"};
+                (void)n;  // masks read it
                 const bool is_seen = ${"n <= i" if causal else "true"};
 % if mask:
                 const ${mask.value} given = ${mask.name}_load(mask_in
@@ -94,7 +92,8 @@ ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ given" if mask and not mask.boolean else ""};
                 const long at = b * sums_batch + h * sums_head + i * sums_row;
-                const ${real} p = score > -(${real})INFINITY ? exp(score - ${wide.name}_load(sums_in + sums_offset + at)) : 0;
+                const ${real} p = score > -(${real})INFINITY
+                    ? exp(score - ${wide.name}_load(sums_in + sums_offset + at)) : 0;
 % if not by_query:
                 const long place = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
                 const ${real} delta = ${wide.name}_load(delta_in + place);
