@@ -1,7 +1,8 @@
 """Measure first calls: in a process with empty caches, and in one after it.
 
 The two processes make the same calls on the same folder of caches: the library's, the drivers',
-pyopencl's and numba's.  The folder is empty at the beginning, and is removed at the end.
+pyopencl's and numba's.  The folder is empty at the beginning, and is removed at the end.  Each call
+of a layer has two processes and a folder of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from portable_gpu.bench import first_calls_process
-from portable_gpu.bench.first_calls_process import DENSE, IMPORT, SPARSE
+from portable_gpu.bench.first_calls_process import DENSE, IMPORT, IMPORT_LAYERS, LAYER, SPARSE
 from portable_gpu.errors import PortableGPUError
 
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -68,12 +69,25 @@ def first_calls(names: Sequence[str], device: str | None) -> list[FirstCall]:
     """Make calls in two processes, after the import of the package.
 
     Args:
-        names: Of calls of ``DENSE`` and ``SPARSE``.
+        names: Of calls of ``DENSE``, ``SPARSE`` and, after ``LAYER``, of ``first_calls_layers``.
         device: As ``PORTABLE_GPU_DEVICE`` takes it.
+
+    Returns:
+        A row for each call, and before it one for each import.
 
     Raises:
         PortableGPUError: A call failed.
     """
+    layers = [name for name in names if name.startswith(LAYER)]
+    others = [name for name in names if name not in layers]
+    found: dict[str, FirstCall] = {}
+    for together in ([others] if others else []) + [["engine", name] for name in layers]:
+        for call in _from_empty_caches(together, device):
+            found.setdefault(call.name, call)
+    return [*found.values()]
+
+
+def _from_empty_caches(names: Sequence[str], device: str | None) -> list[FirstCall]:
     with TemporaryDirectory(prefix="portable_gpu-first-") as folder:
         caches = {variable: Path(folder, part) for variable, part in _CACHES.items()}
         for cache in caches.values():
@@ -89,10 +103,10 @@ def first_calls(names: Sequence[str], device: str | None) -> list[FirstCall]:
 
 
 def totals(calls: Sequence[FirstCall]) -> dict[str, FirstCall]:
-    """Sums: of the import and the dense calls, and of the sparse ones."""
+    """Sums: of the import and the dense calls, of the sparse ones, and of the layers."""
     parts: dict[str, list[FirstCall]] = defaultdict(list)
     for call in calls:
-        parts["sparse" if call.name in SPARSE else "dense"].append(call)
+        parts[part_of(call.name)].append(call)
     return {
         part: FirstCall(
             part,
@@ -101,6 +115,13 @@ def totals(calls: Sequence[FirstCall]) -> dict[str, FirstCall]:
         )
         for part, result in parts.items()
     }
+
+
+def part_of(name: str) -> str:
+    """The sum to which a row belongs."""
+    if name == IMPORT_LAYERS or name.startswith(LAYER):
+        return "nn"
+    return "sparse" if name in SPARSE else "dense"
 
 
 def _run(names: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[str, Cost]]:
@@ -112,7 +133,9 @@ def _run(names: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[st
     lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
     if ran.returncode != 0:
         last = (ran.stderr.strip() or f"exit status {ran.returncode}").splitlines()[-1]
-        made = [IMPORT, *(name for name in (*DENSE, *SPARSE) if name in names), "exit"]
+        imports = [IMPORT, *(IMPORT_LAYERS for name in names[-1:] if name.startswith(LAYER))]
+        order = dict.fromkeys((*DENSE, *SPARSE, *names))
+        made = [*imports, *(name for name in order if name in names), "exit"]
         raise PortableGPUError(f"the first call of {made[len(lines)]!r} failed: {last}")
     for line in lines:
         fields = json.loads(line)

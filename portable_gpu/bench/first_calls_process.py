@@ -63,7 +63,9 @@ SPARSE: dict[str, Call] = {
     "sparse.spsolve": lambda pg, o: pg.sparse.spsolve(o.poisson(), o.b),
     "sparse.cholesky": lambda pg, o: pg.sparse.cholesky(o.poisson()),
 }
-IMPORT = "import"
+#: What names of calls of the module ``first_calls_layers`` begin with.
+LAYER = "nn."
+IMPORT, IMPORT_LAYERS = "import", "import nn"
 COMPILED = ("programs", "kernels", "text")
 
 
@@ -95,8 +97,14 @@ def main(names: list[str]) -> None:
     np, pg = importlib.import_module("numpy"), importlib.import_module("portable_gpu")
     before = dict.fromkeys(COMPILED, 0)
     _print(IMPORT, timer.read(), before)
+    calls = {**DENSE, **SPARSE}
+    if any(name.startswith(LAYER) for name in names):
+        timer = CostTimer()
+        importlib.import_module("portable_gpu.nn")
+        _print(IMPORT_LAYERS, timer.read(), before)
+        calls |= _layers()
     operands = Operands(np)
-    for name, call in {**DENSE, **SPARSE}.items():
+    for name, call in calls.items():
         if name not in names:
             continue
         if name in SPARSE:
@@ -110,6 +118,16 @@ def main(names: list[str]) -> None:
         cost, after = timer.read(), _compiled(engine)
         _print(name, cost, {key: after[key] - before[key] for key in COMPILED})
         before = after
+
+
+def _layers() -> dict[str, Call]:
+    layers = importlib.import_module("portable_gpu.bench.first_calls_layers")
+    operands = layers.LayerOperands()
+
+    def bound(call: Callable[[Any, Any], Any]) -> Call:
+        return lambda pg, _: call(pg.nn, operands)
+
+    return {LAYER + name: bound(call) for name, call in layers.CALLS.items()}
 
 
 def _print(name: str, *costs: dict[str, Any]) -> None:

@@ -65,7 +65,11 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
     "first-calls": (
         "Time the first call of each function in a process with empty caches, and in a second "
         "process: CPU and wall seconds, and what was compiled.",
-        {"rows": "Comma list of words in the calls' names.", "device": None, "json": None},
+        {
+            "rows": "Comma list of words in the calls' names; 'nn.' for all layers, each of which "
+            "has processes and caches of its own (all calls but layers).",
+            "device": None, "json": None,
+        },
     ),
 }  # fmt: skip
 _OTHERS = {"shapes", "seed", "budget", "ordering", "rows", "jobs"}  # options of these kinds alone

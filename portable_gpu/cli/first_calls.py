@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from portable_gpu.bench.first_calls import FirstCall, first_calls, totals
-from portable_gpu.bench.first_calls_process import DENSE, SPARSE
+from portable_gpu.bench.first_calls import FirstCall, first_calls, part_of, totals
+from portable_gpu.bench.first_calls_layers import CALLS
+from portable_gpu.bench.first_calls_process import DENSE, LAYER, SPARSE
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
 from portable_gpu.errors import ArgumentError
@@ -18,7 +19,7 @@ from portable_gpu.errors import ArgumentError
 def first_calls_of(
     rows: str | None, device: str | None, report: Path | None, output: Console, status: Console
 ) -> None:
-    """Make calls whose names contain one of the words in ``rows``.
+    """Make calls whose names contain one of the words in ``rows``; without it, all but layers.
 
     Raises:
         ArgumentError: No call has such a name.
@@ -27,6 +28,8 @@ def first_calls_of(
     has_sparse = all(find_spec(package) is not None for package in ("numba", "scipy"))
     known = [*DENSE, *SPARSE] if has_sparse else [*DENSE]
     words = [""] if rows is None else [word.strip() for word in rows.split(",")]
+    if rows is not None:
+        known += [LAYER + name for name in CALLS]
     if rows is not None and (unknown := [w for w in words if not w or not _with(w, known)]):
         raise ArgumentError(
             f"--rows has {', '.join(map(repr, unknown))}; of first-calls there are: "
@@ -61,7 +64,7 @@ def _table(found: list[FirstCall], sums: dict[str, FirstCall]) -> Table:
         table.add_column(heading, justify="right")
     rows = [*found]
     for part, total in sums.items():
-        last = max(i for i, call in enumerate(rows) if _part(call.name) == part)
+        last = max(i for i, call in enumerate(rows) if part_of(call.name) == part)
         rows.insert(last + 1, FirstCall(f"all {part}", total.cold, total.warm))
     for call in rows:
         cold, warm = call.cold, call.warm
@@ -70,7 +73,3 @@ def _table(found: list[FirstCall], sums: dict[str, FirstCall]) -> Table:
             str(cold.kernels), f"{cold.text / 1e3:.0f}", f"{warm.cpu:.2f}", f"{warm.wall:.2f}",
         )  # fmt: skip
     return table
-
-
-def _part(name: str) -> str:
-    return "sparse" if name in SPARSE else "dense"

@@ -1,14 +1,17 @@
-"""``portable-gpu bench first-calls``: two cheap calls, and what is refused."""
+"""``portable-gpu bench first-calls``: a few cheap calls, and what is refused."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
+from portable_gpu import nn
 from portable_gpu.bench import first_calls_process
 from portable_gpu.bench.first_calls import Cost, first_calls
+from portable_gpu.bench.first_calls_layers import CALLS
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 
@@ -36,6 +39,26 @@ def test_a_second_process_compiles_nothing(
         "sum",
         "all",
     ]
+
+
+def test_layers_share_no_caches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "report.json"
+    words = ["bench", "first-calls", "--rows", "pixel_unshuffle", "--json", str(report)]
+    assert main(words) == 0
+    written = json.loads(report.read_text())
+    calls = {call["name"]: call for call in written["calls"]}
+    names = ["nn.pixel_unshuffle", "nn.pixel_unshuffle_backward"]
+    assert list(calls) == ["import", "import nn", "engine", *names]
+    assert all(calls[name]["cold"]["programs"] >= 1 for name in names)
+    assert all(calls[name]["warm"]["programs"] == 0 for name in names)
+    assert calls["import nn"]["cold"]["programs"] == 0
+    assert list(written["totals"]) == ["dense", "nn"]
+    assert "all nn" in capsys.readouterr().out
+
+
+def test_each_function_of_nn_has_a_first_call() -> None:
+    functions = {name for name in nn.__all__ if inspect.isfunction(getattr(nn, name))}
+    assert {name.split()[0] for name in CALLS} == functions - {"manual_seed"}
 
 
 @pytest.mark.parametrize("words", [["--rows", "sum,nope"], ["--rows", ""], ["--seed", "1"]])
