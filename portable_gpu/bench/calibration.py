@@ -8,9 +8,11 @@ back: for these, the choices by the new figures are timed against the choices by
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from json import dumps
 from typing import Any, Final
 
@@ -20,11 +22,14 @@ from portable_gpu.bench.dispatch import CONTESTED, Contest, random_cases
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.reduce.api import sum as sum_of
-from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.ops.variant import Variant, best_of, sample_of_kinds
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray
+from portable_gpu.side_by_side import cores, work_off
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -45,6 +50,8 @@ _PRIOR, _OUTLIER = 2.0, 0.25
 _MIN_FACTOR, _MAX_FACTOR = 0.25, 4.0
 _TURNS = 5  # of a measurement of the device's costs
 _TINY_CALLS = 64
+#: Cases whose programs are built at the same time.
+_BUILT_TOGETHER = 16
 _SUM_BYTES = 1 << 28  # of the array that is added for the bandwidth
 
 
@@ -118,6 +125,8 @@ def calibrate(
             if contest.timed > budget * _FITTED_PART / len(_DRAWN):
                 break
             watch(str(case))
+            every = _variants(case, engine.target, engine)
+            _build([*sample_of_kinds(every), best_of(every, engine.target)], engine)
             timed.append((case, contest.run(case).ways))
         reference.look()
     candidates = [
@@ -125,7 +134,11 @@ def calibrate(
     ]
     ratios = []
     for contest, cases in _contests(engine, _HELD_BACK):
-        for case in cases:
+        for number, case in enumerate(cases):
+            if number % _BUILT_TOGETHER == 0:
+                following = cases[number : number + _BUILT_TOGETHER]
+                sides = product(following, (in_use, *candidates))
+                _build([_choice(each, target, engine) for each, target in sides], engine)
             if contest.timed > budget * (1 - _FITTED_PART) / len(_DRAWN):
                 break
             watch(f"held back: {case}")
@@ -137,6 +150,26 @@ def calibrate(
         DeviceCosts.of("device", candidates[best]), float(means[best]), len(timed), len(ratios),
         sum(of_case[best] != 1.0 for of_case in ratios), Statistic.of(reference.seconds),
     )  # fmt: skip
+
+
+def _build(variants: Iterable[Variant], engine: Engine) -> None:
+    """Build the programs of variants by all cores; a refused one is reported where it is timed.
+
+    PoCL compiles kernels at their first launch, so there it would be in vain.
+    """
+    if engine.programs.compiles_at_launch or engine.maps_host_memory:
+        return
+
+    def build(spec: Specialization) -> tuple[()]:
+        with suppress(PortableGPUError):
+            engine.programs.program(spec)
+        return ()
+
+    specs: dict[str, Specialization] = {}
+    for variant in variants:
+        with suppress(PortableGPUError):
+            specs |= {spec.key: spec for spec in variant.texts()}
+    work_off([partial(build, spec) for spec in specs.values()], cores())
 
 
 def with_costs(target: Target, costs: DeviceCosts) -> Target:
@@ -151,12 +184,12 @@ def device_costs(engine: Engine, target: Target) -> DeviceCosts:
     contest = Contest(engine, [large])
     tiny = contest.prepared(_choice(small, target, engine))
     launch, enqueue = _fastest(tiny, _TINY_CALLS), _fastest(_Enqueued(tiny), _TINY_CALLS)
-    product = _fastest(contest.prepared(_choice(large, target, engine)), 1)
+    multiplied = _fastest(contest.prepared(_choice(large, target, engine)), 1)
     moved, moving = _sum(engine)
     return DeviceCosts(
         launch=launch,
         enqueue=enqueue,
-        multiply_adds=n**3 / (product * units),
+        multiply_adds=n**3 / (multiplied * units),
         bandwidth=moved / (_fastest(moving, 1) * units),
         starts={},
         factors={},

@@ -79,6 +79,11 @@ def placed(engine: Engine, where: str) -> Callable[[Any], Any]:
     )
 
 
+def is_repeated(engine: Engine, where: str) -> bool:
+    """Whether calls on such arrays are remembered: not if arrays of the host are copied."""
+    return where == "device" or engine.maps_host_memory
+
+
 @pytest.mark.parametrize("where", ["numpy", "device"])
 def test_several_results(engine: Engine, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeated calls write the caller's arrays or fresh ones, and never return old memory."""
@@ -99,7 +104,7 @@ def test_several_results(engine: Engine, where: str, monkeypatch: pytest.MonkeyP
                 array is not None for array in out
             ]
             retained.append((results, (2 * x, x + 10, x + 1)))
-        assert len(first_calls) == (0 if turn else 2)
+        assert len(first_calls) == (0 if turn and is_repeated(engine, where) else 2)
         first_calls.clear()
     for results, expected in retained:
         for got, want in zip(results, expected, strict=True):
@@ -130,4 +135,4 @@ def test_wrong_results(engine: Engine, where: str) -> None:
             pg.asnumpy(several(place(bad), (None, total, None), engine, True)[2])
     planning = Planning(engine, None)
     several(x, (None, total, None), planning)
-    assert planning.again is not None
+    assert (planning.again is not None) == is_repeated(engine, where)
