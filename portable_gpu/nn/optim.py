@@ -14,7 +14,7 @@ import numpy as np
 from portable_gpu.arguments import flag, of_kind
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.nn.parameter import ModuleParameter, as_parameters, clear, flattened, gradients
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.optim.api import (
@@ -53,6 +53,13 @@ class _Slot:
             elementwise("x", x=self.data, dtype=self.master.dtype, out=self.master)
         self.version = version
 
+    def changed(self) -> None:
+        """Note that the values were updated, for other optimisers that have a copy of them."""
+        if self.master is not None:
+            for parameter in self.parameters:
+                parameter.version += 1
+            self.version = [parameter.version for parameter in self.parameters]
+
 
 class Optimizer:
     """What optimisers share.
@@ -89,6 +96,12 @@ class Optimizer:
             pairs = flattened(group["params"])
             self._slots.append([_Slot(*pair, self._states(group)) for pair in pairs])
 
+    def __getstate__(self) -> Any:
+        """Refuse copies and pickles, whose parameters would be those of no module."""
+        raise ArgumentTypeError(
+            f"{type(self).__name__} cannot be copied; make one of the copied module's parameters"
+        )
+
     def zero_grad(self) -> None:
         """Forget all gradients: the next backward pass replaces them."""
         for group in self.param_groups:
@@ -107,6 +120,7 @@ class Optimizer:
             for slot in slots:
                 slot.refresh()
                 self._update(group, slot)
+                slot.changed()
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
         """The names of the state arrays."""

@@ -21,24 +21,59 @@ _ALIGNMENT = 256
 class ModuleParameter:
     """A parameter: its values and its gradient on the device.
 
+    A deep copy has memory of its own, also where this one is a part of flat arrays.
+
     Attributes:
-        data: The values.
-        grad: The gradient; ``None`` before the first one.
         has_grad: Whether a gradient has been computed since the last :meth:`zero_grad`.
         flat: The flat arrays of which ``data`` and ``grad`` are views, if there are any.
-        version: The number of calls of :meth:`set`.
+        version: Changes when values are replaced that an optimiser may have a copy of.
     """
 
     def __init__(self, values: Any, engine: Engine | None = None) -> None:
         """Copy ``values``, an array of NumPy or on the device, to the device."""
-        self.data: Array = asarray(values, engine=engine)
-        self.grad: Array | None = None
+        self._data: Array = asarray(values, engine=engine)
+        self._grad: Array | None = None
         self.has_grad = False
         self.flat: Flat | None = None
         self.version = 0
 
     def __repr__(self) -> str:
         return f"<Parameter {self.data.dtype}{list(self.shape)}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle has, whose arrays are no views of the flat ones."""
+        return {**vars(self), "flat": None}
+
+    @property
+    def data(self) -> Array:
+        """The values; assignment is :meth:`set`."""
+        return self._data
+
+    @data.setter
+    def data(self, values: Any) -> None:
+        self.set(values)
+
+    @property
+    def grad(self) -> Array | None:
+        """The gradient; ``None`` before the first one.
+
+        Assignment copies values into its memory, which optimisers read; that of ``None`` is
+        :meth:`zero_grad`.
+        """
+        return self._grad
+
+    @grad.setter
+    def grad(self, values: Any) -> None:
+        if values is None:
+            self.zero_grad()
+            return
+        source, dtype = self._on_device(values), self._data.dtype
+        self._grad = elementwise("x", x=source, dtype=dtype, out=self._grad)
+        self.has_grad = True
+
+    def bind(self, data: Array, grad: Array, flat: Flat) -> None:
+        """Use other arrays, which have the same values."""
+        self._data, self._grad, self.flat = data, grad, flat
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,7 +97,7 @@ class ModuleParameter:
                 for ``None``.
         """
         if self.grad is None:
-            self.grad = compute(None)
+            self._grad = compute(None)
         elif self.has_grad:
             elementwise("g + d", g=self.grad, d=compute(None), out=self.grad)
         else:
@@ -75,11 +110,13 @@ class ModuleParameter:
         Raises:
             ShapeError: ``values`` has another shape.
         """
+        elementwise("x", x=self._on_device(values), dtype=self.data.dtype, out=self.data)
+        self.version += 1
+
+    def _on_device(self, values: Any) -> Any:
         if values.shape != self.shape:
             raise ShapeError(f"the values have shape {values.shape}; {self.shape} would do")
-        source = asarray(values, queue=self.data.queue)
-        elementwise("x", x=source, dtype=self.data.dtype, out=self.data)
-        self.version += 1
+        return asarray(values, queue=self.data.queue)
 
 
 class Flat:
@@ -101,13 +138,16 @@ class Flat:
         zeros = np.zeros(end, first.dtype)
         self.data, self.grad = (asarray(zeros, queue=first.queue) for _ in range(2))
         self.parameters = parameters
+        views = []
         for parameter, start in zip(parameters, starts, strict=True):
             part = slice(start, start + parameter.size)
             data, grad = (array[part].reshape(parameter.shape) for array in (self.data, self.grad))
             elementwise("x", x=parameter.data, out=data)
             if parameter.grad is not None and parameter.has_grad:
                 elementwise("x", x=parameter.grad, out=grad)
-            parameter.data, parameter.grad, parameter.flat = data, grad, self
+            views.append((data, grad))
+        for parameter, pair in zip(parameters, views, strict=True):  # all of them, or none
+            parameter.bind(*pair, self)
 
 
 def flattened(

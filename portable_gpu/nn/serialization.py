@@ -83,10 +83,13 @@ def _write_npz(file: Any, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                _check_npy(archive, entry, path.stat().st_size)
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            with zipfile.ZipFile(file) as archive:
+                for entry in archive.infolist():
+                    _check_npy(archive, entry, size)
+            file.seek(0)
+            arrays = np.load(file, allow_pickle=False)
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
         raise ArgumentError(f"path is {str(path)!r}, which is no .npz file: {error}") from error

@@ -13,7 +13,12 @@ import pytest
 import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.dtypes import BFLOAT16
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
 from portable_gpu.nn.serialization import read_state, write_state
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
@@ -254,3 +259,19 @@ def test_gradients_of_images(engine: Engine) -> None:
     check_gradients(net, x, 1e-6, 1e-5)
     first = pg.asnumpy(net(x))
     assert np.array_equal(pg.asnumpy(net(x)), first)
+
+
+def test_a_refused_call_or_state_changes_nothing(engine: Engine) -> None:
+    """Neither a count of batches nor a parameter, also where a later one cannot be copied."""
+    module = nn.BatchNorm1d(3, engine=engine)
+    with pytest.raises(ShapeError):
+        module(np.ones((2, 4), np.float32))
+    assert module.num_batches_tracked.data == 0
+    before = module.state_dict()
+    state = {name: values + 1 for name, values in before.items()}
+    with Engine(engine.device) as other:
+        state["running_var"] = pg.linalg.cholesky(pg.asarray(-np.eye(3), engine=other))[0]
+        with pytest.raises(NotPositiveDefiniteError):
+            module.load_state_dict(state)
+    for name, values in module.state_dict().items():
+        np.testing.assert_array_equal(values, before[name])

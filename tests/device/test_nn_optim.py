@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from copy import deepcopy
 from math import cos, pi
 from typing import Any
 
@@ -12,7 +14,15 @@ import pytest
 import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.dtypes import BFLOAT16
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceMemoryError,
+    DTypeError,
+    ShapeError,
+)
+from portable_gpu.nn import parameter as parameter_module
+from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
 
@@ -245,3 +255,83 @@ def test_wrong_arguments(engine: Engine) -> None:
         with pytest.raises(error, match=message):
             call()
     assert np.all(x == 1)
+
+
+@pytest.mark.parametrize("copied", [deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_of_modules_are_trained_by_themselves(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, copied: Callable[[Any], Any]
+) -> None:
+    """A copy of a module whose parameters are views of flat arrays has memory of its own."""
+    monkeypatch.setattr(registry, "_default", engine)
+    module = nn.Linear(3, 2, engine=engine)
+    optimizer = nn.SGD(module.parameters(), lr=0.5)
+    with pytest.raises(ArgumentTypeError, match="SGD cannot be copied"):
+        copied(optimizer)
+    other = copied(module)
+    nn.SGD(other.parameters(), lr=0.5)  # and moved again
+    second = nn.SGD(other.parameters(), lr=0.5)
+    before = pg.asnumpy(module.weight.data)
+    np.testing.assert_array_equal(pg.asnumpy(other.weight.data), before)
+    other(np.ones((4, 3), np.float32))
+    other.backward(pg.asarray(np.ones((4, 2), np.float32), engine=engine))
+    second.step()
+    np.testing.assert_array_equal(pg.asnumpy(module.weight.data), before)
+    np.testing.assert_allclose(pg.asnumpy(other.weight.data), before - 2, rtol=4 * EPS)
+
+
+def test_assigned_gradients_and_values_are_those_of_the_optimizer(engine: Engine) -> None:
+    """``grad = None``, as in torch, forgets the gradient; arrays are copied to where it is read."""
+    (one,) = _parameters(engine, [(3, 2)])
+    one.grad = None
+    optimizer = nn.SGD([one], lr=1.0)
+    expected = pg.asnumpy(one.data).astype(np.float64)
+    for k in range(1, 3):
+        one.grad = None
+        one.add_grad(lambda out: pg.elementwise("x * 0 + g", x=one.data, g=float(k), out=out))  # noqa: B023
+        optimizer.step()
+        expected -= k
+    one.grad = np.full((3, 2), 4, np.float32)
+    optimizer.step()
+    one.grad = None
+    optimizer.step()  # by 0
+    np.testing.assert_allclose(pg.asnumpy(one.data), expected - 4, rtol=16 * EPS)
+    one.data = np.full((3, 2), 7, np.float32)
+    one.grad = pg.asarray(np.ones((3, 2)), engine=engine)
+    optimizer.step()
+    np.testing.assert_array_equal(pg.asnumpy(one.data), np.full((3, 2), 6, np.float32))
+    for name in ("grad", "data"):
+        with pytest.raises(ShapeError, match="shape"):
+            setattr(one, name, np.ones(6, np.float32))
+
+
+def test_a_failure_moves_no_parameter(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = _parameters(engine, [(3, 2), (4,)])
+    values, copies = [pg.asnumpy(one.data) for one in parameters], []
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        copies.append(options["out"])
+        if len(copies) == 2:
+            raise DeviceMemoryError("no memory")
+        return pg.elementwise(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parameter_module, "elementwise", failing)
+        with pytest.raises(DeviceMemoryError):
+            nn.SGD(parameters)
+    assert len(copies) == 2
+    assert all(one.flat is None for one in parameters)
+    nn.SGD(parameters)
+    assert parameters[0].flat is parameters[1].flat is not None
+    for one, before in zip(parameters, values, strict=True):
+        np.testing.assert_array_equal(pg.asnumpy(one.data), before)
+
+
+def test_optimizers_of_the_same_short_parameter(engine: Engine) -> None:
+    """Each has a copy in float32, and takes over what the other one has computed."""
+    (one,) = _parameters(engine, [(5,)], np.float16)
+    one.set(np.zeros(5, np.float16))
+    first, second = nn.SGD([one], lr=1.0), nn.SGD([one], lr=2.0)
+    for optimizer, value in ((first, -1), (second, -3), (first, -4), (first, -5), (second, -7)):
+        one.grad = np.ones(5, np.float16)
+        optimizer.step()
+        np.testing.assert_array_equal(pg.asnumpy(one.data), np.full(5, value, np.float16))

@@ -145,8 +145,15 @@ class Module:
         kinds = [name for name, value in given.items() if value.dtype.kind == "c"]
         if kinds:
             raise ArgumentTypeError(f"state has complex numbers: {', '.join(kinds)}")
+        # All copies to a device are made before the first value is replaced.
+        moved = {
+            name: asarray(given[name], queue=value.data.queue)
+            if isinstance(value, ModuleParameter)
+            else asnumpy(given[name])
+            for name, value in own.items()
+        }
         for name, value in own.items():
-            value.set(given[name] if isinstance(value, ModuleParameter) else asnumpy(given[name]))
+            value.set(moved[name])
 
     def save(self, path: str | Path) -> None:
         """Write the state dictionary to a file, ``.npz`` or ``.safetensors``.

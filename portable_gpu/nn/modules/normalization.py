@@ -70,12 +70,12 @@ class _BatchNorm(_Normalization):
     def forward(self, input: Any) -> Any:
         """Normalise by the batch in training, and by the running statistics otherwise."""
         by_batch = self.training or self.running_mean is None
-        if self.training and self.running_mean is not None:
-            self.num_batches_tracked.data += 1
         result, mean, rstd = functions.native_batch_norm(
             input, _data(self.weight), _data(self.bias), *self._statistics(), by_batch,
             self.momentum, self.eps,
         )  # fmt: skip
+        if self.training and self.running_mean is not None:
+            self.num_batches_tracked.data += 1
         self._saved = input, mean, rstd, by_batch
         return result
 
