@@ -70,12 +70,12 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
 
     def _compile(self, uri: str, path: Path) -> Template:
         text = path.read_text()
-        parts = (mako.__version__, _PYTHON, *_IMPORTS, uri, text)
+        parts = (mako.__version__, _PYTHON, repr(_OPTIONS), uri, text)
         key = hashlib.sha256("\0".join(("template", *parts)).encode()).hexdigest()
         stored = None if self.store is None else self.store.read(key)
         if stored is not None:
             return self._loaded(stored, path, text)
-        template = self._parsed(uri, path)
+        template = self._parsed(uri, path, text)
         if self.store is not None:
             source = template.code
             code = compile(source, template.module_id, "exec")
@@ -92,13 +92,10 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
             lookup=self,
         )  # fmt: skip
 
-    def _parsed(self, uri: str, path: Path) -> Template:
+    def _parsed(self, uri: str, path: Path, text: str) -> Template:
         while True:
             try:
-                return Template(
-                    filename=str(path), uri=uri, lookup=self, strict_undefined=True,
-                    imports=_IMPORTS,
-                )  # fmt: skip
+                return Template(text, filename=str(path), uri=uri, lookup=self, **_OPTIONS)
             except SyntaxException as error:
                 # Python's parser fails so if a signal handler runs the parser during its work.
                 if "SystemError" not in str(error):
@@ -109,13 +106,17 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
         return posixpath.join(posixpath.dirname(relativeto), uri)
 
 
-_IMPORTS = [
-    "from portable_gpu.codegen import axes",
-    "from portable_gpu.codegen.names import MAGNITUDES",
-    "from portable_gpu.codegen.operators import Sums, component, vector",
-]
-#: The versions of Python's compiled code.
-_PYTHON = f"{sys.implementation.cache_tag} {MAGIC_NUMBER.hex()}"
+#: The options by which Mako compiles a template.
+_OPTIONS = {
+    "strict_undefined": True,
+    "imports": [
+        "from portable_gpu.codegen import axes",
+        "from portable_gpu.codegen.names import MAGNITUDES",
+        "from portable_gpu.codegen.operators import Sums, component, vector",
+    ],
+}
+#: The version of Python's compiled code, and its level of optimisation, which drops assertions.
+_PYTHON = f"{sys.implementation.cache_tag} {MAGIC_NUMBER.hex()} {sys.flags.optimize}"
 _templates = _Templates()
 
 

@@ -153,9 +153,9 @@ def test_modules_of_templates_are_kept(
     store, parsed = DiskCache(file_of_template.parents[2] / "store"), source._Templates._parsed
     compiled: list[str] = []
 
-    def counted(self: Any, uri: str, path: Path) -> Any:
+    def counted(self: Any, uri: str, path: Path, text: str) -> Any:
         compiled.append(uri)
-        return parsed(self, uri, path)
+        return parsed(self, uri, path, text)
 
     monkeypatch.setattr(source._Templates, "_parsed", counted)
     file_of_template.write_text("% for k in range(n):\nint x${k};\n% endfor\n")
@@ -174,6 +174,31 @@ def test_modules_of_templates_are_kept(
     assert len(compiled) == 5
     assert compiled_by(file_of_template, DiskCache(None)) == "int y3;\n"
     assert len(compiled) == 6
+    for name, value in (("_PYTHON", "other"), ("_OPTIONS", {"strict_undefined": False})):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(source, name, value)
+            assert compiled_by(file_of_template, store) == "int y3;\n"
+    assert len(compiled) == 8
+
+
+def test_a_template_that_changes_while_it_is_compiled(
+    file_of_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module that is kept for a text is a module of that text."""
+    store, parsed = DiskCache(file_of_template.parents[2] / "store"), source._Templates._parsed
+    old = "int old${n};\n"
+
+    def changing(self: Any, *arguments: Any) -> Any:
+        file_of_template.write_text("int new${n};\n")
+        return parsed(self, *arguments)
+
+    file_of_template.write_text(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(source._Templates, "_parsed", changing)
+        assert compiled_by(file_of_template, store) == "int old3;\n"
+    assert compiled_by(file_of_template, store) == "int new3;\n"
+    file_of_template.write_text(old)
+    assert compiled_by(file_of_template, store) == "int old3;\n"
 
 
 def test_errors_of_kept_modules_name_the_line(file_of_template: Path) -> None:
