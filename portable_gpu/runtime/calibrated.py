@@ -8,7 +8,12 @@ from hashlib import sha256
 
 from portable_gpu.codegen.source import kernel_folder
 from portable_gpu.targets import Target
-from portable_gpu.tuning.calibration import Calibration, calibrations, versions_of
+from portable_gpu.tuning.calibration import (
+    Calibration,
+    calibrations,
+    versions_of,
+    warn_ignored,
+)
 from portable_gpu.tuning.figures import shipped_files
 from portable_gpu.version import __version__
 
@@ -24,7 +29,14 @@ def calibration_of(target: Target) -> tuple[Calibration, list[str]] | None:
     calibration = calibrations().get((target.facts.name, target.device_class))
     if calibration is None:
         return None
-    return calibration, calibration.changes(versions(target))
+    changes = calibration.changes(versions(target))
+    if not changes:
+        try:
+            calibration.check_fields()
+        except ValueError as error:
+            warn_ignored(error)
+            return None
+    return calibration, changes
 
 
 def versions(target: Target) -> dict[str, str]:

@@ -68,6 +68,17 @@ class Calibration:
             if old != new
         ]
 
+    def check_fields(self) -> None:
+        """Raise ValueError unless the figures have the fields that this version reads."""
+        for name, values in self.figures.items():
+            try:
+                expected = for_any(name)
+            except KeyError:
+                raise ValueError(f"there are no figures {name}") from None
+            kinds = {field: isinstance(value, dict) for field, value in expected.items()}
+            if kinds != {field: isinstance(value, dict) for field, value in values.items()}:
+                raise ValueError(f"{name} has other fields than {', '.join(kinds)}")
+
     def for_target(self) -> tuple[tuple[str, str, str], ...]:
         """The figures as :attr:`Target.figures` has them."""
         return tuple(
@@ -101,8 +112,13 @@ def calibrations() -> dict[tuple[str, str], Calibration]:
     except FileNotFoundError:
         return {}
     except TuningFileError as error:
-        warnings.warn(f"calibration file {path} ignored: {error}", stacklevel=3)
+        warn_ignored(error)
         return {}
+
+
+def warn_ignored(error: Exception) -> None:
+    """Warn that the file cannot be used."""
+    warnings.warn(f"calibration file {calibration_file()} ignored: {error}", stacklevel=3)
 
 
 def store(calibration: Calibration) -> Path:
@@ -203,14 +219,14 @@ def _read(path: Path) -> dict[tuple[str, str], Calibration]:
 
 
 def _check(calibration: Calibration) -> None:
-    """Raise ValueError if a field is no text, or a figure no number that estimates can use."""
+    """Raise ValueError if a field is no text, or a figure no number that estimates can use.
+
+    The names of the figures may be those of another version of the library.
+    """
     for name, value in vars(calibration).items():
         if name != "figures" and not isinstance(value, str):
             raise ValueError(f"{name} is not a string")
-    for name, values in calibration.figures.items():
-        kinds = {field: isinstance(value, dict) for field, value in for_any(name).items()}
-        if kinds != {field: isinstance(value, dict) for field, value in values.items()}:
-            raise ValueError(f"{name} has other fields than {', '.join(kinds)}")
+    for values in calibration.figures.values():
         for value in values.values():
             for number in value.values() if isinstance(value, dict) else (value,):
                 if not isinstance(number, (int, float)) or not 0 < number < math.inf:

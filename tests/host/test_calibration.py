@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -81,6 +82,23 @@ def test_an_upgrade_drops_a_calibration(path: Path, name: str) -> None:
     assert found is not None
     assert len(found[1]) == 1
     assert name in found[1][0]
+
+
+def test_figures_of_another_version_are_dropped_in_silence(path: Path) -> None:
+    """Also where that version had other figures, or figures with other fields."""
+    with_others = replace(measured(library="earlier"), figures={"device": {"waking": 1.0}, "x": {}})
+    other = replace(TARGET, facts=replace(TARGET.facts, name="NVIDIA B200"))
+    calibration.store(with_others)
+    calibration.store(measured(other))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = calibration_of(TARGET)
+        assert found is not None
+        assert "library" in found[1][0]
+        assert calibrated(TARGET) == TARGET
+        assert DeviceCosts.of("device", calibrated(other)) == COSTS
+    assert clear(*with_others.key)
+    assert list(calibrations()) == [measured(other).key]
 
 
 def test_clear_removes_the_calibration_of_one_device(path: Path) -> None:
