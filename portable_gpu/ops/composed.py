@@ -261,7 +261,7 @@ def _is_small(traced: Sequence[TracedCall], state: QueueState) -> bool:
     flops = [each.call.flop for each in traced]
     nbytes = sum(view.size * view.dtype.itemsize for each in traced for view in each.views)
     known = [flop for flop in flops if flop is not None]
-    return len(known) == len(flops) and state.engine.is_small(nbytes, sum(known))
+    return len(known) == len(flops) and state.is_small(nbytes, sum(known))
 
 
 def _stand_in(array: Any, state: _TracedState, queue: cl.CommandQueue) -> Array:

@@ -127,7 +127,7 @@ class Call:
             bool(on_device)
             and flop is not None
             and sys.version_info >= (3, 11)  # as for direct calls
-            and self.engine.is_small(sum(array.nbytes for array in on_device), flop)
+            and self.state.is_small(sum(array.nbytes for array in on_device), flop)
         )
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
         self._foreign = [

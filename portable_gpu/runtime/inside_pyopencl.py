@@ -90,6 +90,24 @@ def address_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
     return setter
 
 
+def run_on_device(queue: cl.CommandQueue, function: Callable[[], object]) -> None:
+    """Run a function of Python as a command of a CPU's queue, and wait for its end.
+
+    pyopencl has no function for native kernels.  Where OpenCL refuses the command, or its loader
+    cannot be accessed, the function is not called.
+    """
+    command = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function())
+    try:
+        enqueue = ctypes.CDLL(pyopencl._cl.__file__).clEnqueueNativeKernel
+    except (AttributeError, OSError):
+        return
+    pointer, nothing = ctypes.c_void_p(queue.int_ptr), ctypes.c_size_t(0)
+    try:
+        enqueue(pointer, command, None, nothing, 0, None, None, 0, None, None)
+    finally:
+        queue.finish()
+
+
 def find_enqueue() -> Callable[..., int] | None:
     """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible.
 

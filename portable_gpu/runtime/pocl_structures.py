@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.runtime.inside_pyopencl import run_on_device
 from portable_gpu.runtime.views import memory_of, parent_of
 
 _WORD = ctypes.sizeof(c_size_t)
@@ -79,9 +80,12 @@ def structures_of(context: cl.Context, device: cl.Device) -> PoclStructures | No
 
 
 def _find(context: cl.Context, device: cl.Device) -> PoclStructures | None:
-    queue = cl.CommandQueue(context, device)
-    counts = _only(_positions_of_count(context, queue))
-    addresses = _only(_positions_of_address(context, queue))
+    try:
+        queue = cl.CommandQueue(context, device)
+        counts = _only(_positions_of_count(context, queue))
+        addresses = _only(_positions_of_address(context, queue))
+    except cl.Error:  # not of the call in which the experiment is made
+        return None
     return None if counts is None or addresses is None else PoclStructures(counts, addresses)
 
 
@@ -91,7 +95,10 @@ def _only(positions: Iterable[int]) -> int | None:
 
 
 def _positions_of_count(context: cl.Context, queue: cl.CommandQueue) -> Iterator[int]:
-    """Return the positions of words that are the number of unfinished commands of a queue."""
+    """Return the positions of words that are the number of unfinished commands of a queue.
+
+    A command that waits for an event counts, and so does one that is running.
+    """
     gate = cl.UserEvent(context)
     seen = []
     try:
@@ -105,8 +112,10 @@ def _positions_of_count(context: cl.Context, queue: cl.CommandQueue) -> Iterator
         gate.set_status(cl.command_execution_status.COMPLETE)
         queue.finish()
     seen.append(_words(queue.int_ptr))
+    run_on_device(queue, lambda: seen.append(_words(queue.int_ptr)))
+    seen.append(_words(queue.int_ptr))
     for at, values in enumerate(zip(*seen, strict=False)):
-        if values == (*_COUNTS, 0):
+        if values == (*_COUNTS, 0, 1, 0):
             yield at * _WORD
 
 

@@ -53,6 +53,7 @@ class QueueState:
         engine: The engine.
         queue: A second Python object for the queue.
         in_order: Whether each command of the queue starts after the one before has ended.
+        is_profiled: Whether events of the queue tell when their commands ran.
         pointer: The OpenCL queue, as ``ctypes`` passes it.
         enqueue_without_event: ``clEnqueueNDRangeKernel``, for launches without events; ``None`` if
             launches on this queue create events.
@@ -68,6 +69,7 @@ class QueueState:
 
     recording: list[tuple[Launch, Sequence[Any], tuple[Any, ...]]] | None = None
     traced: list[TracedCall] | None = None
+    is_profiled = False
 
     def __init__(self, engine: Engine, queue: cl.CommandQueue) -> None:
         self.engine = engine
@@ -79,7 +81,8 @@ class QueueState:
         properties, kinds = queue.properties, cl.command_queue_properties
         self.in_order = not properties & kinds.OUT_OF_ORDER_EXEC_MODE_ENABLE
         self.enqueue_without_event: Callable[..., int] | None = None
-        needs_events = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
+        self.is_profiled = bool(properties & kinds.PROFILING_ENABLE)
+        needs_events = engine.target.launch_events or self.is_profiled
         if self.in_order and not needs_events:
             self.enqueue_without_event = enqueue_without_event
         self._pool = memory_pool(engine.context, on_host=engine.caller is not None)
@@ -91,6 +94,10 @@ class QueueState:
         self._counters = self._zeroed(1024)
         self._partials = self._zeroed(1 << 14)
         fork.retire_in_children(self)
+
+    def is_small(self, nbytes: int, flop: int) -> bool:
+        """Whether work on device arrays may run on the calling thread, which makes no event."""
+        return not self.is_profiled and self.engine.is_small(nbytes, flop)
 
     def forget_calls(self) -> None:
         """Drop the cached calls, with their kernels and tables."""

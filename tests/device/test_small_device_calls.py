@@ -241,6 +241,61 @@ def test_structures_that_are_not_found(
     assert pocl_structures._find(new_engine.context, new_engine.device) is None
 
 
+@pytest.mark.parametrize("is_run", ["late", "never"])
+def test_a_count_of_waiting_commands_is_not_taken(
+    new_engine: Engine, is_run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is running has to be counted, and is where native kernels are refused."""
+
+    def run(queue: cl.CommandQueue, function: Callable[[], object]) -> None:
+        if is_run == "late":
+            queue.finish()
+            function()
+
+    monkeypatch.setattr(pocl_structures, "run_on_device", run)
+    assert pocl_structures._find(new_engine.context, new_engine.device) is None
+
+
+def test_errors_of_the_experiment_are_not_those_of_calls(
+    new_engine: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> Any:
+        raise cl.MemoryError("no memory", 0, "")
+
+    monkeypatch.setattr(pocl_structures, "_found", {})
+    monkeypatch.setattr(pocl_structures, "_positions_of_address", failing)
+    x, y, a, b = pair(new_engine)
+    result = repeat(new_engine, 3, lambda: pg.matmul(a, b))
+    np.testing.assert_array_equal(result.get(), x @ y)
+    assert counts.take() == (0, 2)
+
+
+def test_queues_of_users(new_engine: Engine, counts: Counts) -> None:
+    """One with profiling has the events of kernels; a queue that is freed takes its calls along."""
+    x = RNG.integers(-9, 10, (24, 24)).astype(np.float32)
+    properties = cl.command_queue_properties
+    for kind, here in ((0, 2), (properties.PROFILING_ENABLE, 0), (0, 2)):
+        queue = cl.CommandQueue(new_engine.context, new_engine.device, kind)
+        a = pg.asarray(x, queue=queue)
+        plan = pg.plan("sum", a)
+        for _ in range(3):
+            queue.finish()
+            result = pg.sum(a)
+            queue.finish()
+            assert float(plan(a).get()) == float(result.get()) == x.sum()
+        assert counts.here >= here
+        assert counts.here == 0 or here
+        counts.take()
+        if not here:
+            (event,) = result.events
+            assert event.command_type == cl.command_type.NDRANGE_KERNEL
+            assert event.profile.end > event.profile.start
+        del queue, a, result
+        other = pg.asarray(x, engine=new_engine)
+        with pytest.raises(ArgumentError, match="another queue"):
+            plan(other)
+
+
 def test_plans_and_closed_engines(new_engine: Engine, counts: Counts) -> None:
     x, y, a, b = pair(new_engine)
     plan = pg.plan("matmul", a, b)
