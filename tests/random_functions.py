@@ -17,6 +17,7 @@ from math import prod, sqrt
 from typing import Any
 
 import numpy as np
+import random_layers
 import random_linalg
 from random_linalg import Drawn, values
 from reference import (
@@ -52,6 +53,7 @@ class Call(Drawn):
     Attributes:
         programs: Draws what programs are made for.
         told: A description of what was drawn.
+        plain: Whether arrays have no gaps.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Call(Drawn):
         super().__init__(draw, np.random.default_rng(seed), engine, ["float32"])
         self.programs = programs
         self.told: list[str] = []
+        self.plain = False
 
     def names(self, *every: str) -> list[str]:
         """The dtypes that the device computes in."""
@@ -680,6 +683,7 @@ FAMILIES: dict[str, tuple[Callable[[Call], None], tuple[str, ...]]] = {
     "signal": (convolutions, ("scipy",)),
     "sparse": (sparse_systems, ("scipy", "numba")),
     "copies": (copies, ()),
+    **{name: (call, ()) for name, call in random_layers.FAMILIES.items()},
 }
 
 
@@ -688,10 +692,17 @@ def lacking(family: str) -> list[str]:
     return [name for name in FAMILIES[family][1] if find_spec(name) is None]
 
 
-def drawn(family: str, seed: int, number: int, programs: int, engine: Engine) -> Call:
-    """Call ``number`` of a family, which shares its programs with every ``programs``-th call."""
+def drawn(
+    family: str, seed: int, number: int, programs: int, engine: Engine, values: int = 0
+) -> Call:
+    """Call ``number`` of a family, which shares its programs with every ``programs``-th call.
+
+    Calls that differ in ``values`` only have other numbers in the same arrays.
+    """
     shared = random.Random(f"{seed} {family} {number % programs}")
-    return Call(shared, random.Random(f"{seed} {family} {number}."), engine, number)
+    return Call(
+        shared, random.Random(f"{seed} {family} {number}."), engine, number + (values << 32)
+    )
 
 
 def check(family: str, call: Call) -> None:

@@ -6,25 +6,30 @@
 It prints how many calls were right, wrong, and refused with an error of the library's, and for each
 wrong one the command that makes it again.  It exits with 1 if any is wrong.  Functions, dtypes,
 shapes, strides, offsets, axes, result dtypes and numbers are drawn; arrays are NumPy's or on the
-device (``tests/random_functions.py``).  Calls whose numbers differ by a multiple of ``--programs``
-have the same functions and dtypes, so most of them build no program.
+device (``tests/random_functions.py``, ``tests/random_layers.py``).  Calls whose numbers differ by a
+multiple of ``--programs`` have the same functions and dtypes, so most of them build no program.
+``--repeats`` makes each call again with other values, after other calls, so that it finds what the
+first one remembered; ``--engines`` and ``--threads`` are how many make calls in turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
+import random
 import sys
 import time
 import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import random_functions
+import random_layers
 
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -58,26 +63,73 @@ class Outcome:
         self.told += other.told
 
 
+@dataclass(frozen=True)
+class Turn:
+    """A call, with the engine that makes it.
+
+    Attributes:
+        family, number: Which call it is.
+        values: Which of its values.
+        engine: The number of the engine.
+    """
+
+    family: str
+    number: int
+    values: int
+    engine: int
+
+
 def made(options: argparse.Namespace, families: list[str], job: int) -> Outcome:
     """The calls of one process: those whose programs no other process builds."""
     warnings.simplefilter("ignore")
-    engine, end = Engine(), time.monotonic() + options.seconds
-    outcome = Outcome()
-    for turn in range(options.count):
-        number, place = divmod(turn, len(families))
-        if number % options.programs % options.jobs != job:
-            continue
-        if time.monotonic() > end:
-            break
-        make(options, engine, families[place], number, outcome)
+    engines, end = [Engine() for _ in range(options.engines)], time.monotonic() + options.seconds
+    share, outcome = turns(options, families, job), Outcome()
+
+    def work(thread: int) -> Outcome:
+        one = Outcome()
+        for turn in itertools.islice(share, thread, None, options.threads):
+            if time.monotonic() > end:
+                break
+            make(options, engines[turn.engine], turn, one)
+        return one
+
+    with ThreadPoolExecutor(options.threads) as pool:
+        for one in pool.map(work, range(options.threads)):
+            outcome.add(one)
     return outcome
 
 
-def make(
-    options: argparse.Namespace, engine: Engine, family: str, number: int, outcome: Outcome
-) -> None:
+def turns(options: argparse.Namespace, families: list[str], job: int) -> list[Turn]:
+    """The calls in order; those of eight numbers are mixed with their repetitions."""
+    order, every = random.Random(options.seed), []
+    numbers = [
+        k
+        for k in range(options.count)
+        if k // len(families) % options.programs % options.jobs == job
+    ]
+    for start in range(0, len(numbers), 8):
+        few = [
+            Turn(
+                families[k % len(families)],
+                k // len(families),
+                values,
+                order.randrange(options.engines),
+            )
+            for k in numbers[start : start + 8]
+            for values in range(options.repeats)
+        ]
+        if options.repeats > 1:
+            order.shuffle(few)
+        every += few
+    return every
+
+
+def make(options: argparse.Namespace, engine: Engine, turn: Turn, outcome: Outcome) -> None:
     """Make a call and count it."""
-    call = random_functions.drawn(family, options.seed, number, options.programs, engine)
+    family = turn.family
+    call = random_functions.drawn(
+        family, options.seed, turn.number, options.programs, engine, turn.values
+    )
     try:
         random_functions.check(family, call)
     except PortableGPUError as error:
@@ -85,7 +137,7 @@ def make(
         outcome.reasons[f"{family}: {type(error).__name__}: {shown(error)[:90]}"] += 1
     except Exception as error:  # whatever comes of a call that ought to give numbers
         outcome.wrong[family] += 1
-        repeated = f"{options.seed} {options.count} --call {family}:{number}"
+        repeated = f"{options.seed} {options.count} --call {family}:{turn.number}:{turn.values}"
         repeated += f" --programs {options.programs}"
         outcome.told.append(
             f"{type(error).__name__}: {shown(error)}\n    {'; '.join(call.told)}\n"
@@ -106,19 +158,28 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
     known = ",".join(random_functions.FAMILIES)
-    parser.add_argument("--family", default=known, help="comma list; without it all")
+    layers = ",".join(random_layers.FAMILIES)
+    parser.add_argument(
+        "--family", default=known, help=f"comma list, 'layers' for {layers}; without it all"
+    )
     parser.add_argument("--seconds", type=float, default=1e9, help="end after so many")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--threads", type=int, default=1, help="of each process")
+    parser.add_argument("--engines", type=int, default=1, help="of each process")
+    parser.add_argument("--repeats", type=int, default=1, help="how often a call is made")
     parser.add_argument("--programs", type=int, default=60, help="kinds of calls in a family")
-    parser.add_argument("--call", help="FAMILY:NUMBER of one call; an error is not caught")
+    parser.add_argument("--call", help="FAMILY:NUMBER:VALUES of one call; an error is not caught")
     options = parser.parse_args()
     if options.call:
-        family, _, number = options.call.partition(":")
-        call = random_functions.drawn(family, options.seed, int(number), options.programs, Engine())
+        family, number, *which = options.call.split(":")
+        turn = Turn(family, int(number), int(which[0]) if which else 0, 0)
+        call = random_functions.drawn(
+            family, options.seed, turn.number, options.programs, Engine(), turn.values
+        )
         random_functions.check(family, call)
         print("right:", "; ".join(call.told))
         return
-    families = options.family.split(",")
+    families = options.family.replace("layers", layers).split(",")
     for family in list(families):
         if missing := random_functions.lacking(family):
             print(f"{family} is left out, for there is no {' and no '.join(missing)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import floor
 from typing import Any
 
 import numpy as np
 import pytest
+from layers.resampling import along, antialiased, areas, matrix
 from sampling import computes
 
 import portable_gpu as pg
@@ -19,91 +20,6 @@ Values = np.ndarray[Any, Any]
 
 def host(x: Any) -> Values:
     return x if isinstance(x, np.ndarray) else np.asarray(x.get())
-
-
-def keys(t: float, a: float) -> float:
-    """The cubic kernel of Keys at a distance."""
-    t = abs(t)
-    if t <= 1:
-        return (a + 2) * t**3 - (a + 3) * t**2 + 1
-    return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else 0.0
-
-
-def place(o: int, n: int, m: int, scale: float, name: str, roi: tuple[float, float]) -> float:
-    """ONNX's coordinates of an output."""
-    if name == "align_corners":
-        return o * (n - 1) / (m - 1) if m > 1 else 0.0
-    if name == "asymmetric":
-        return o / scale
-    if name == "pytorch_half_pixel":
-        return (o + 0.5) / scale - 0.5 if m > 1 else 0.0
-    if name == "tf_crop_and_resize":
-        start, end = roi
-        if m == 1:
-            return 0.5 * (start + end) * (n - 1)
-        return start * (n - 1) + o * (end - start) * (n - 1) / (m - 1)
-    if name == "half_pixel_symmetric":
-        adjustment = m / (n * scale)
-        return n / 2 * (1 - adjustment) + (o + 0.5) / scale - 0.5
-    return (o + 0.5) / scale - 0.5
-
-
-ROUND = {
-    "floor": floor, "ceil": ceil, "round_prefer_floor": lambda x: ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: floor(x + 0.5),
-}  # fmt: skip
-
-
-def matrix(
-    n: int, m: int, kind: str, name: str, scale: float, *, rounding: str = "floor",
-    a: float = -0.75, roi: tuple[float, float] = (0, 1), exclude: bool = False,
-) -> Values:  # fmt: skip
-    """The weights of n places for m outputs."""
-    result = np.zeros((m, n))
-    for o in range(m):
-        x = place(o, n, m, scale, name, roi)
-        if name == "tf_crop_and_resize" and not 0 <= x <= n - 1:
-            continue
-        if kind == "nearest":
-            result[o, min(max(ROUND[rounding](x), 0), n - 1)] = 1
-            continue
-        reach = 2 if kind == "cubic" else 1
-        for p in range(floor(x) - reach + 1, floor(x) + reach + 1):
-            weight = keys(x - p, a) if kind == "cubic" else max(0, 1 - abs(x - p))
-            if not exclude or 0 <= p < n:
-                result[o, min(max(p, 0), n - 1)] += weight
-        if exclude:
-            result[o] /= result[o].sum()
-    return result
-
-
-def antialiased(n: int, m: int, kind: str, step: float) -> Values:
-    """The weights that reach as many times further as the result is smaller."""
-    result, wider = np.zeros((m, n)), max(step, 1.0)
-    support = (2 if kind == "cubic" else 1) * wider
-    for o in range(m):
-        center = step * (o + 0.5)
-        low, high = max(int(center - support + 0.5), 0), min(int(center + support + 0.5), n)
-        for p in range(low, high):
-            t = (p - center + 0.5) / wider
-            result[o, p] = keys(t, -0.5) if kind == "cubic" else max(0, 1 - abs(t))
-        result[o] /= result[o].sum()
-    return result
-
-
-def areas(n: int, m: int) -> Values:
-    result = np.zeros((m, n))
-    for o in range(m):
-        window = slice(o * n // m, -(-(o + 1) * n // m))
-        result[o, window] = 1 / (window.stop - window.start)
-    return result
-
-
-def along(x: Values, matrices: list[Values]) -> Values:
-    """The matrices applied to the spatial axes."""
-    for axis, a in enumerate(matrices, 2):
-        x = np.moveaxis(np.tensordot(a, x, (1, axis)), 0, axis)
-    return x
 
 
 def compare(

@@ -1,0 +1,80 @@
+"""Sums of convolutions, tap by tap, of NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Pads = Sequence[tuple[int, int]]
+
+
+class Kind(NamedTuple):
+    """What kernels may be built for: the extents of arrays are arguments of these."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pads: Pads
+
+
+def taps(w: Any) -> Any:
+    return product(*(range(n) for n in w.shape[2:]))
+
+
+def places(kind: Kind, tap: tuple[int, ...], extents: Sequence[int]) -> Any:
+    """The slices of the padded input that a tap multiplies."""
+    space = [
+        slice(r * d, r * d + (n - 1) * s + 1 if n else r * d, s)
+        for r, s, d, n in zip(tap, kind.stride, kind.dilation, extents, strict=True)
+    ]
+    return (slice(None), slice(None), *space)
+
+
+def padded(x: Any, pads: Pads) -> Any:
+    return np.pad(x, [(0, 0), (0, 0), *pads])
+
+
+def extents_of(x: Any, kind: Kind) -> tuple[int, ...]:
+    sizes = [n + sum(pad) for n, pad in zip(x.shape[2:], kind.pads, strict=True)]
+    return tuple(
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(sizes, kind.kernel, kind.stride, kind.dilation, strict=True)
+    )
+
+
+def split(x: Any, groups: int) -> Any:
+    """(N, C, ...) as (N, groups, C / groups, ...)."""
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+
+
+def forward(x: Any, w: Any, kind: Kind, groups: int) -> Any:
+    """The convolution, tap by tap."""
+    out = extents_of(x, kind)
+    y = np.zeros((x.shape[0], groups, w.shape[0] // groups, *out))
+    source = padded(x, kind.pads)
+    for tap in taps(w):
+        part = split(source[places(kind, tap, out)], groups)
+        weights = w[(..., *tap)].reshape(groups, -1, w.shape[1])
+        y += np.einsum("ngc...,gkc->ngk...", part, weights)
+    return y.reshape(x.shape[0], w.shape[0], *out)
+
+
+def gradients(x: Any, w: Any, dy: Any, kind: Kind, groups: int) -> tuple[Any, Any]:
+    """The gradients by x and by w, tap by tap."""
+    source, out = padded(x, kind.pads), dy.shape[2:]
+    dx, dw = np.zeros_like(source), np.zeros_like(w)
+    dy = split(dy, groups)
+    for tap in taps(w):
+        at = places(kind, tap, out)
+        weights = w[(..., *tap)].reshape(groups, -1, w.shape[1])
+        moved = np.einsum("ngk...,gkc->ngc...", dy, weights)
+        dx[at] += moved.reshape(x.shape[0], x.shape[1], *out)
+        part = split(source[at], groups)
+        letters = "abd"[: len(out)]
+        sums = np.einsum(f"ngk{letters},ngc{letters}->gkc", dy, part)
+        dw[(..., *tap)] = sums.reshape(w.shape[:2])
+    inner = [slice(a, n - b) for (a, b), n in zip(kind.pads, source.shape[2:], strict=True)]
+    return dx[(slice(None), slice(None), *inner)], dw
