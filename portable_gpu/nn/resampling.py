@@ -11,15 +11,9 @@ from portable_gpu.arguments import whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.result import check_out
-from portable_gpu.ops.sampling.resampling import interpolate, interpolate_backward
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.typing import of_one
-
-__all__ = [
-    "interpolate", "interpolate_backward",
-    "pixel_shuffle", "pixel_shuffle_backward", "pixel_unshuffle", "pixel_unshuffle_backward",
-]  # fmt: skip
 
 
 @of_one

@@ -11,10 +11,11 @@ import numpy as np
 from portable_gpu.arguments import flag, whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
-from portable_gpu.nn import convolution, init
+from portable_gpu.nn import init
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter
+from portable_gpu.ops.conv import functions
 from portable_gpu.runtime.engine import Engine
 
 Extents = int | Sequence[int]
@@ -81,7 +82,7 @@ class _Convolution(Module):
         self.dilation, self.groups = extents(dilation, self._axes, "dilation"), parts
 
     def _function(self, end: str = "") -> Any:
-        return getattr(convolution, f"conv{self._axes}d{end}")
+        return getattr(functions, f"conv{self._axes}d{end}")
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -159,7 +160,7 @@ class _Transposed(_Convolution):
         """Compute the transposed convolution, with the bias as part of it."""
         self._input = input
         bias = None if self.bias is None else self.bias.data
-        function = getattr(convolution, f"conv_transpose{self._axes}d")
+        function = getattr(functions, f"conv_transpose{self._axes}d")
         options = {**self._options(), "output_padding": self.output_padding}
         return function(input, self.weight.data, bias, **options)
 

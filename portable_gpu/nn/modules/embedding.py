@@ -10,10 +10,10 @@ from portable_gpu.arguments import whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn import init
-from portable_gpu.nn.embedding import embedding, embedding_backward
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter
+from portable_gpu.ops.embedding.api import embedding, embedding_backward
 from portable_gpu.runtime.engine import Engine
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from portable_gpu.nn import pooling, resampling
 from portable_gpu.nn.modules.base import Module
+from portable_gpu.ops.sampling import pooling, resampling
 
 
 class _Pooling(Module):

@@ -15,549 +15,244 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 
 
-def conv1d(
-    input: AnyArray,
-    weight: AnyArray,
-    bias: AnyArray | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Convolve images of one axis with filters (cross-correlation, as in torch).
-
-    ``y[n, k, q] = bias[k] + sum_{c, r} x[n, c, q * stride + r * dilation - padding] w[k, c, r]``,
-    where the sum runs over the channels of the group of k.
-
-    ``input`` has the shape (N, C, L) or (C, L), ``weight`` (K, C / groups, kernel extents) and
-    ``bias`` (K,).  Arguments, result, errors, cost and accuracy are those of :func:`conv2d`.
-    """
-    return convolve(
-        "forward", _given(input, weight, bias), Options(1, stride, padding, dilation, groups),
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv_transpose1d(
-    input: AnyArray,
-    weight: AnyArray,
-    bias: AnyArray | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    output_padding: int | Sequence[int] = 0,
-    groups: int = 1,
-    dilation: int | Sequence[int] = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The transposed convolution along one axis: the adjoint of :func:`conv1d`.
-
-    ``input`` has the shape (N, C, L) or (C, L), ``weight`` (C, K / groups, kernel extents) and
-    ``bias`` (K,).  All else is as for :func:`conv_transpose2d`.
-    """
-    return convolve(
-        "transposed", _given(input, weight, bias),
-        Options(1, stride, padding, dilation, groups), output_padding,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv1d_input(
-    input_size: Sequence[int],
-    weight: AnyArray,
-    grad_output: AnyArray,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv1d` by its input, of shape ``input_size``.
-
-    Arguments, result and errors are those of :func:`conv2d_input`.
-    """
-    return convolve(
-        "input", (grad_output, weight), Options(1, stride, padding, dilation, groups),
-        input_size,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv1d_weight(
-    input: AnyArray,
-    weight_size: Sequence[int],
-    grad_output: AnyArray,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv1d` by its weights, of shape ``weight_size``.
-
-    Arguments, result and errors are those of :func:`conv2d_weight`.
-    """
-    return convolve(
-        "weight", (input, grad_output), Options(1, stride, padding, dilation, groups),
-        weight_size,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv1d_bias(
-    grad_output: AnyArray,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv1d` by its bias: sums over images and places.
-
-    Args:
-        grad_output: The gradient by the result, of shape (N, K, L) or (K, L).
-        out, engine, queue, wait_for: See :func:`portable_gpu.sum`.
-
-    Returns:
-        An array of shape (K,).
-
-    Raises:
-        ShapeError: ``grad_output`` has another number of axes.
-
-    Cost, Accuracy, Order: Those of :func:`portable_gpu.sum`.
-    """
-    return _bias(1, grad_output, out, engine, queue, wait_for)
-
-
-def conv2d(
-    input: AnyArray,
-    weight: AnyArray,
-    bias: AnyArray | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Convolve images of two axes with filters (cross-correlation, as in torch).
-
-    ``y[n, k, q] = bias[k] + sum_{c, r} x[n, c, q * stride + r * dilation - padding] w[k, c, r]``,
-    where the sum runs over the channels of the group of k.
-
-    Args:
-        input: Shape (N, C, H, W), or (C, H, W): float16, bfloat16, float32 or float64, of any
-            strides.  Channels-last arrays are transposed views of shape (N, H, W, C).
-        weight: Shape (K, C / groups, kernel extents).
-        bias: Shape (K,).
-        stride: An integer, or one for each axis.
-        padding: Zeros on both sides: an integer, one for each axis, or a pair (before, after) for
-            each axis; ``"valid"``, or ``"same"``, which needs stride 1.
-        dilation: Distance of taps: an integer, or one for each axis.
-        groups: Groups of channels, each with K / groups filters of its own.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
-        algo: ``"auto"``, the variant with the least estimate, or the name of one.
-        workspace_limit: The most bytes of workspace; by default those of the device's largest
-            allocation.
-        out: The array for the result, of any strides.
-        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-
-    Returns:
-        ``out``, or a fresh array of shape (N, K, H, W), channels-last if ``input`` is: NumPy's for
-        NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).  Its extents
-        are ``(n + padding - dilation * (kernel - 1) - 1) // stride + 1``.
-
-    Raises:
-        ShapeError: Shapes do not fit each other, or a filter is larger than the padded input.
-        ArgumentError: An option is out of its range, or ``groups`` does not divide the channels;
-            the workspace of the named ``algo`` is above the limit.
-        DTypeError: An array is not of real floating numbers.
-        OverlapError, ReadOnlyError: As for :func:`portable_gpu.gemm`.
-        UnsupportedError: Double precision on a device without it.
-        DeviceMemoryError: The device lacks room.
-
-    Cost: ``2 * y.size * C / groups * taps`` flop; at least every array is moved once.
-    Accuracy: with K terms of a sum, ``|error| <= (K + 2) eps (|x| * |w| + |bias|)`` for any order
-        of the sum; 16-bit floats are summed in float32 and rounded once.
-    Order: fixed for one target, shape and layout; no float atomics.
-    """
-    return convolve(
-        "forward", _given(input, weight, bias), Options(2, stride, padding, dilation, groups),
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv_transpose2d(
-    input: AnyArray,
-    weight: AnyArray,
-    bias: AnyArray | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    output_padding: int | Sequence[int] = 0,
-    groups: int = 1,
-    dilation: int | Sequence[int] = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The transposed convolution along two axes: the adjoint of :func:`conv2d`.
-
-    It scatters each element of ``input`` by a filter, as the gradient of :func:`conv2d` by its
-    input does, and is computed as that gradient.
-
-    Args:
-        input: Shape (N, C, H, W), or (C, H, W); dtypes and strides as for :func:`conv2d`.
-        weight: Shape (C, K / groups, kernel extents).
-        bias: Shape (K,).
-        stride, padding, groups, dilation: Of the convolution that this is the adjoint of;
-            ``"same"`` is refused with a stride.
-        output_padding: Extents to add to the result, below stride or dilation: an integer, or one
-            for each axis.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
-        algo: ``"auto"``, the variant with the least estimate, or the name of one.
-        workspace_limit: The most bytes of workspace; by default those of the device's largest
-            allocation.
-        out: The array for the result, of any strides.
-        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-
-    Returns:
-        An array of shape (N, K, H, W) with the extents ``(n - 1) * stride - padding + dilation *
-        (kernel - 1) + output_padding + 1``; else as :func:`conv2d`.
-
-    Raises, Cost, Accuracy, Order: As for :func:`conv2d`; ShapeError too where the result would
-        have extents below 1.
-    """
-    return convolve(
-        "transposed", _given(input, weight, bias),
-        Options(2, stride, padding, dilation, groups), output_padding,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv2d_input(
-    input_size: Sequence[int],
-    weight: AnyArray,
-    grad_output: AnyArray,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv2d` by its input, of shape ``input_size``.
-
-    Args:
-        input_size: The shape of the input, (N, C, H, W) or (C, H, W).
-        weight: The weights, of shape (K, C / groups, kernel extents).
-        grad_output: The gradient by the result, of the result's shape.
-        stride, padding, dilation, groups: Of the convolution.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
-        algo: ``"auto"``, the variant with the least estimate, or the name of one.
-        workspace_limit: The most bytes of workspace; by default those of the device's largest
-            allocation.
-        out: The array for the result, of any strides.
-        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-
-    Returns, Raises, Cost, Accuracy, Order: As for :func:`conv2d`.
-    """
-    return convolve(
-        "input", (grad_output, weight), Options(2, stride, padding, dilation, groups),
-        input_size,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv2d_weight(
-    input: AnyArray,
-    weight_size: Sequence[int],
-    grad_output: AnyArray,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv2d` by its weights, of shape ``weight_size``.
-
-    Args:
-        input: The input, of shape (N, C, H, W) or (C, H, W).
-        weight_size: The shape of the weights, (K, C / groups, kernel extents).
-        grad_output: The gradient by the result, of the result's shape.
-        stride, padding, dilation, groups: Of the convolution.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
-        algo: ``"auto"``, the variant with the least estimate, or the name of one.
-        workspace_limit: The most bytes of workspace; by default those of the device's largest
-            allocation.
-        out: The array for the result, of any strides.
-        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-
-    Returns: ``out``, or a fresh array of ``weight_size`` in C order.
-    Raises, Cost, Order: As for :func:`conv2d`.
-    Accuracy: as for :func:`conv2d`; the terms of a sum are the places of all images.
-    """
-    return convolve(
-        "weight", (input, grad_output), Options(2, stride, padding, dilation, groups),
-        weight_size,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv2d_bias(
-    grad_output: AnyArray,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv2d` by its bias: sums over images and places.
-
-    Args:
-        grad_output: The gradient by the result, of shape (N, K, H, W) or (K, H, W).
-        out, engine, queue, wait_for: See :func:`portable_gpu.sum`.
-
-    Returns:
-        An array of shape (K,).
-
-    Raises:
-        ShapeError: ``grad_output`` has another number of axes.
-
-    Cost, Accuracy, Order: Those of :func:`portable_gpu.sum`.
-    """
-    return _bias(2, grad_output, out, engine, queue, wait_for)
-
-
-def conv3d(
-    input: AnyArray,
-    weight: AnyArray,
-    bias: AnyArray | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Convolve images of three axes with filters (cross-correlation, as in torch).
-
-    ``y[n, k, q] = bias[k] + sum_{c, r} x[n, c, q * stride + r * dilation - padding] w[k, c, r]``,
-    where the sum runs over the channels of the group of k.
-
-    ``input`` has the shape (N, C, D, H, W) or (C, D, H, W), ``weight`` (K, C / groups, kernel
-    extents) and ``bias`` (K,).  Arguments, result, errors, cost and accuracy are those of
-    :func:`conv2d`.
-    """
-    return convolve(
-        "forward", _given(input, weight, bias), Options(3, stride, padding, dilation, groups),
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv_transpose3d(
-    input: AnyArray,
-    weight: AnyArray,
-    bias: AnyArray | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    output_padding: int | Sequence[int] = 0,
-    groups: int = 1,
-    dilation: int | Sequence[int] = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The transposed convolution along three axes: the adjoint of :func:`conv3d`.
-
-    ``input`` has the shape (N, C, D, H, W) or (C, D, H, W), ``weight`` (C, K / groups, kernel
-    extents) and ``bias`` (K,).  All else is as for :func:`conv_transpose2d`.
-    """
-    return convolve(
-        "transposed", _given(input, weight, bias),
-        Options(3, stride, padding, dilation, groups), output_padding,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv3d_input(
-    input_size: Sequence[int],
-    weight: AnyArray,
-    grad_output: AnyArray,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv3d` by its input, of shape ``input_size``.
-
-    Arguments, result and errors are those of :func:`conv2d_input`.
-    """
-    return convolve(
-        "input", (grad_output, weight), Options(3, stride, padding, dilation, groups),
-        input_size,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv3d_weight(
-    input: AnyArray,
-    weight_size: Sequence[int],
-    grad_output: AnyArray,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    algo: str = "auto",
-    workspace_limit: int | None = None,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv3d` by its weights, of shape ``weight_size``.
-
-    Arguments, result and errors are those of :func:`conv2d_weight`.
-    """
-    return convolve(
-        "weight", (input, grad_output), Options(3, stride, padding, dilation, groups),
-        weight_size,
-        precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
-        queue=queue, wait_for=wait_for,
-    )  # fmt: skip
-
-
-def conv3d_bias(
-    grad_output: AnyArray,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The gradient of :func:`conv3d` by its bias: sums over images and places.
-
-    Args:
-        grad_output: The gradient by the result, of shape (N, K, D, H, W) or (K, D, H, W).
-        out, engine, queue, wait_for: See :func:`portable_gpu.sum`.
-
-    Returns:
-        An array of shape (K,).
-
-    Raises:
-        ShapeError: ``grad_output`` has another number of axes.
-
-    Cost, Accuracy, Order: Those of :func:`portable_gpu.sum`.
-    """
-    return _bias(3, grad_output, out, engine, queue, wait_for)
-
-
-def _given(*arrays: Any) -> tuple[Any, ...]:
-    """The arrays without a bias that is not given."""
+class Convolution:
+    """The public functions of convolutions along a number of spatial axes, as methods."""
+
+    def __init__(self, axes: int) -> None:
+        """Take the number of spatial axes."""
+        self._axes = axes
+
+    def conv(
+        self,
+        input: AnyArray,
+        weight: AnyArray,
+        bias: AnyArray | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[Any] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        *,
+        precision: str | None = None,
+        algo: str = "auto",
+        workspace_limit: int | None = None,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Convolve images with filters (cross-correlation, as in torch).
+
+        ``y[n, k, q] = bias[k] + sum_{c,r} x[n, c, q * stride + r * dilation - padding] w[k, c, r]``
+        with a sum over the channels of the group of k.
+
+        Args:
+            input: Shape (N, C, ...), or (C, ...), with one to three spatial axes, as the name of
+                the function says.  float16, bfloat16, float32 or float64, of any strides.
+                Channels-last arrays are transposed views of shape (N, ..., C).
+            weight: Shape (K, C / groups, kernel extents).
+            bias: Shape (K,).
+            stride: An integer, or one for each axis.
+            padding: Zeros on both sides: an integer, one for each axis, or a pair (before, after)
+                for each axis; ``"valid"``, or ``"same"``, which needs stride 1.
+            dilation: Distance of taps: an integer, or one for each axis.
+            groups: Groups of channels, each with K / groups filters of its own.
+            precision: Of products of float32; see :func:`portable_gpu.gemm`.
+            algo: ``"auto"``, the variant with the least estimate, or the name of one.
+            workspace_limit: The most bytes of workspace; by default those of the device's largest
+                allocation.
+            out: The array for the result, of any strides.
+            engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+        Returns:
+            ``out``, or a fresh array of shape (N, K, ...), channels-last if ``input`` is: NumPy's
+            for NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).  Its
+            extents are ``(n + padding - dilation * (kernel - 1) - 1) // stride + 1``.
+
+        Raises:
+            ShapeError: Shapes do not fit each other, or a filter is larger than the padded input.
+            ArgumentError: An option is out of its range, or ``groups`` does not divide the
+                channels; the workspace of the named ``algo`` is above the limit.
+            DTypeError: An array is not of real floating numbers.
+            OverlapError, ReadOnlyError: As for :func:`portable_gpu.gemm`.
+            UnsupportedError: Double precision on a device without it.
+            DeviceMemoryError: The device has too little free memory.
+
+        Cost: ``2 * y.size * C / groups * taps`` flop; at least every array is moved once.
+        Accuracy: with K terms of a sum, ``|error| <= (K + 2) eps (|x| * |w| + |bias|)`` for any
+            order of the sum; 16-bit floats are summed in float32 and rounded once.
+        Order: fixed for one target, shape and layout; no float atomics.
+        """
+        return convolve(
+            "forward", _present(input, weight, bias),
+            Options(self._axes, stride, padding, dilation, groups),
+            precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
+            queue=queue, wait_for=wait_for,
+        )  # fmt: skip
+
+    def conv_transpose(
+        self,
+        input: AnyArray,
+        weight: AnyArray,
+        bias: AnyArray | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[Any] | str = 0,
+        output_padding: int | Sequence[int] = 0,
+        groups: int = 1,
+        dilation: int | Sequence[int] = 1,
+        *,
+        precision: str | None = None,
+        algo: str = "auto",
+        workspace_limit: int | None = None,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """The transposed convolution: the adjoint of :func:`conv2d`.
+
+        It scatters each element of ``input`` by a filter, as the gradient of :func:`conv2d` by its
+        input does, and is computed as that gradient.
+
+        Args:
+            input: Shape (N, C, ...), or (C, ...); dtypes and strides as for :func:`conv2d`.
+            weight: Shape (C, K / groups, kernel extents).
+            bias: Shape (K,).
+            stride, padding, groups, dilation: Of the convolution that this is the adjoint of;
+                ``"same"`` is refused with a stride.
+            output_padding: Extents to add to the result, below stride or dilation: an integer, or
+                one for each axis.
+            precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
+
+        Returns:
+            An array of shape (N, K, ...) with the extents ``(n - 1) * stride - padding + dilation
+            * (kernel - 1) + output_padding + 1``; else as :func:`conv2d`.
+
+        Raises, Cost, Accuracy, Order: As for :func:`conv2d`; ShapeError too where the result would
+            have extents below 1.
+        """
+        return convolve(
+            "transposed", _present(input, weight, bias),
+            Options(self._axes, stride, padding, dilation, groups), output_padding,
+            precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
+            queue=queue, wait_for=wait_for,
+        )  # fmt: skip
+
+    def conv_input(
+        self,
+        input_size: Sequence[int],
+        weight: AnyArray,
+        grad_output: AnyArray,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[Any] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        *,
+        precision: str | None = None,
+        algo: str = "auto",
+        workspace_limit: int | None = None,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """The gradient of :func:`conv2d` by its input, of shape ``input_size``.
+
+        Args:
+            input_size: The shape of the input, (N, C, ...) or (C, ...).
+            weight: The weights, of shape (K, C / groups, kernel extents).
+            grad_output: The gradient by the result, of the result's shape.
+            stride, padding, dilation, groups: Of the convolution.
+            precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
+
+        Returns, Raises, Cost, Accuracy, Order: As for :func:`conv2d`.
+        """
+        return convolve(
+            "input", (grad_output, weight), Options(self._axes, stride, padding, dilation, groups),
+            input_size,
+            precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
+            queue=queue, wait_for=wait_for,
+        )  # fmt: skip
+
+    def conv_weight(
+        self,
+        input: AnyArray,
+        weight_size: Sequence[int],
+        grad_output: AnyArray,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[Any] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        *,
+        precision: str | None = None,
+        algo: str = "auto",
+        workspace_limit: int | None = None,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """The gradient of :func:`conv2d` by its weights, of shape ``weight_size``.
+
+        Args:
+            input: The input, of shape (N, C, ...) or (C, ...).
+            weight_size: The shape of the weights, (K, C / groups, kernel extents).
+            grad_output: The gradient by the result, of the result's shape.
+            stride, padding, dilation, groups: Of the convolution.
+            precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
+
+        Returns: ``out``, or a fresh array of ``weight_size`` in C order.
+        Raises, Cost, Order: As for :func:`conv2d`.
+        Accuracy: as for :func:`conv2d`; the terms of a sum are the places of all images.
+        """
+        return convolve(
+            "weight", (input, grad_output), Options(self._axes, stride, padding, dilation, groups),
+            weight_size,
+            precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
+            queue=queue, wait_for=wait_for,
+        )  # fmt: skip
+
+    def conv_bias(
+        self,
+        grad_output: AnyArray,
+        *,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """The gradient of :func:`conv2d` by its bias: sums over images and places.
+
+        Args:
+            grad_output: The gradient by the result, of shape (N, K, ...) or (K, ...).
+            out, engine, queue, wait_for: See :func:`portable_gpu.sum`.
+
+        Returns:
+            An array of shape (K,).
+
+        Raises:
+            ShapeError: ``grad_output`` has another number of axes.
+
+        Cost, Accuracy, Order: Those of :func:`portable_gpu.sum`.
+        """
+        grad = as_array(grad_output, "grad_output")
+        axes = self._axes
+        if grad.ndim not in (axes + 1, axes + 2):
+            raise ShapeError(
+                f"grad_output has shape {tuple(grad.shape)}; {axes + 2} axes are needed, or "
+                f"{axes + 1} without batch"
+            )
+        summed = (*range(grad.ndim - axes - 1), *range(grad.ndim - axes, grad.ndim))
+        return sum_along(grad, axis=summed, out=out, engine=engine, queue=queue, wait_for=wait_for)
+
+
+def _present(*arrays: Any) -> tuple[Any, ...]:
+    """The arrays without a bias that is ``None``."""
     return arrays if arrays[2] is not None else arrays[:2]
 
 
-def _bias(
-    rank: int,
-    grad_output: Any,
-    out: Any,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-) -> Any:
-    grad_output = as_array(grad_output, "grad_output")
-    axes = grad_output.ndim
-    if axes not in (rank + 1, rank + 2):
-        raise ShapeError(
-            f"grad_output has shape {tuple(grad_output.shape)}; {rank + 2} axes are needed, or "
-            f"{rank + 1} without batch"
-        )
-    summed = tuple(range(axes - rank, axes))
-    if axes == rank + 2:
-        summed = (0, *summed)
-    return sum_along(
-        grad_output, axis=summed, out=out, engine=engine, queue=queue, wait_for=wait_for
-    )
+_AXES = Convolution(1), Convolution(2), Convolution(3)
+conv1d, conv2d, conv3d = [each.conv for each in _AXES]
+conv_transpose1d, conv_transpose2d, conv_transpose3d = [each.conv_transpose for each in _AXES]
+conv1d_input, conv2d_input, conv3d_input = [each.conv_input for each in _AXES]
+conv1d_weight, conv2d_weight, conv3d_weight = [each.conv_weight for each in _AXES]
+conv1d_bias, conv2d_bias, conv3d_bias = [each.conv_bias for each in _AXES]

@@ -15,7 +15,7 @@ from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.sampling.plan import make_plan
 from portable_gpu.ops.sampling.problem import SamplingProblem
-from portable_gpu.ops.sampling.rules import AxisRule
+from portable_gpu.ops.sampling.rules import AxisRule, transposed
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, View
@@ -58,8 +58,8 @@ class SamplingOperation:
             return result.transpose(back) if out is None else out
         return tuple(
             [
-                one.transpose(back) if given is None else given
-                for one, given in zip(result, out or (None,) * len(result), strict=True)
+                array.transpose(back) if target is None else target
+                for array, target in zip(result, out or (None,) * len(result), strict=True)
             ]
         )
 
@@ -106,12 +106,9 @@ def invocation(
         arguments: Those of the call.
         fill: The value of copied outputs that read nothing, as :func:`bits` gives it.
     """
-    x, given = arrays[0][0], arguments.options[-1]
-    shape = tuple(
-        extent if rule is None else rule.outputs
-        for extent, rule in zip(x.shape, rules, strict=True)
-    )
-    order = tuple(range(len(shape))) if given is None else given
+    x, permutation = arrays[0][0], arguments.options[-1]
+    shape = result_shape(x.shape, rules)
+    order = tuple(range(len(shape))) if permutation is None else permutation
     back = inverse(order)
     elem = element(x.dtype)
     if kind == "copy":
@@ -124,7 +121,7 @@ def invocation(
         return make_plan(engine, problem)
 
     return Invocation(
-        inputs=tuple([array if given is None else array.transpose(order) for array, _ in arrays]),
+        inputs=tuple([x if permutation is None else x.transpose(order) for x, _ in arrays]),
         names=tuple(name for _, name in arrays),
         shape=tuple([shape[axis] for axis in order]),
         dtype=x.dtype,
@@ -133,6 +130,31 @@ def invocation(
         scalars=fill if kind == "copy" else (),
         out=arguments.out,
     )
+
+
+def result_shape(shape: Shape, rules: Sequence[AxisRule | None]) -> Shape:
+    """The shape of the result of rules, for an input of a shape."""
+    extents = zip(shape, rules, strict=True)
+    return tuple([n if rule is None else rule.outputs for n, rule in extents])
+
+
+def check_result(x: Any, name: str, rules: Sequence[AxisRule | None], shape: Shape) -> None:
+    """Check that an array has the shape of the result of rules, for an input of a shape.
+
+    Raises:
+        ShapeError: It has another shape.
+    """
+    result = result_shape(shape, rules)
+    if tuple(x.shape) != result:
+        raise ShapeError(f"{name} has shape {x.shape}; the result of the forward call has {result}")
+
+
+def summed_back(
+    grad: Any, rules: Sequence[AxisRule | None], shape: Shape, arguments: CallArguments
+) -> Invocation:
+    """The gradient of weighted sums by rules, for an input of a shape."""
+    check_result(grad, "grad_output", rules, shape)
+    return invocation("sum", [(grad, "grad_output")], transposed(rules), arguments)
 
 
 def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -170,7 +192,7 @@ def integers(value: Any, name: str, count: int, least: int | None = None) -> tup
         ArgumentError: There are not as many, or one is too small.
     """
     if isinstance(value, (tuple, list)):
-        numbers = tuple(whole(one, name) for one in value)
+        numbers = tuple(whole(number, name) for number in value)
         if len(numbers) == 1:
             numbers *= count
         if len(numbers) != count:
@@ -223,9 +245,9 @@ def unless_trivial(
     rules: Sequence[AxisRule | None], trivial: Sequence[bool]
 ) -> list[AxisRule | None]:
     """The rules without those that change nothing; one stays, as every kernel has one."""
-    kept: list[AxisRule | None] = [
+    remaining: list[AxisRule | None] = [
         None if nothing else rule for rule, nothing in zip(rules, trivial, strict=True)
     ]
-    if not any(kept):
-        kept[-1] = rules[-1]
-    return kept
+    if not any(remaining):
+        remaining[-1] = rules[-1]
+    return remaining

@@ -22,945 +22,320 @@ from portable_gpu.ops.sampling.pooling_calls import (
     MAX,
     MAX_BACKWARD,
     MAX_INDICES,
-    UNPOOL,
-    UNPOOL_BACKWARD,
     adaptive,
-    lp_norms,
-    lp_norms_backward,
     window_of,
 )
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray
 
 
-def max_pool2d(
-    input: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the largest element of each window.
-
-    Args:
-        input: Shape (batch, channels, height, width), or without a batch; any strides.  Real
-            numbers of any dtype but bool.
-        kernel_size: The extents of a window: an integer, or one for each spatial axis.
-        stride: The distance of windows; ``kernel_size`` by default.
-        padding: Places before and after each spatial axis, which no window takes an element of:
-            an integer, one for each axis, or a pair for each.  At most half of a window; of a
-            pair each less than a window.
-        dilation: The distance of the elements of a window.
-        ceil_mode: Whether windows may go over the end.  A window that begins behind the input
-            and the padding before it is left out, as in torch.
-        return_indices: Whether indices are returned, too.
-        out: Where to put the result; with ``return_indices`` a pair, each of which may be ``None``.
-        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-
-    Returns:
-        ``out``, or a fresh array with the dtype and the order of axes of ``input``; with
-        ``return_indices`` a pair of it and int64 indices in the plane of the spatial axes: of the
-        first of equal elements.  A window with NaN has NaN, and the index of the last one.  A
-        window without any element (of dilated ones there may be some) has the least number of the
-        dtype, and the index -1.
-
-    Raises:
-        ShapeError: Another number of axes; a spatial axis is empty; a window is larger than the
-            padded input.
-        ArgumentError: An extent, a distance or a padding is out of range.
-        DTypeError: ``input`` is bool or complex.
-        ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.
-
-    Cost: each input element is read once, the others of its windows from caches; the results are
-        written once.  One launch; tables of 4 bytes for each place of a window along each axis.
-    Accuracy: exact.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    operation = MAX_INDICES if flag(return_indices, "return_indices") else MAX
-    return operation.call((input,), (2, *window), out, engine, queue, wait_for)
-
-
-def max_pool2d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    input: Any,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the gradient of :func:`max_pool2d` with respect to its input.
-
-    Args:
-        grad_output: The gradient of the result; floating-point numbers.
-        indices: The indices that the forward call returned, of the same shape; int64.
-        input: The input of the forward call, or its shape: nothing else of it is read.
-        kernel_size, stride, padding, dilation, ceil_mode: As of the forward call.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns:
-        The gradient, with the shape of the input and the order of axes of ``grad_output``.  Each
-        of its elements adds up the gradients of the windows that took it, in their order.
-
-    Raises: As :func:`max_pool2d`; ``grad_output`` or ``indices`` of another shape is a ShapeError.
-
-    Cost: ``grad_output`` and ``indices`` are read once, the result is written once.
-    Accuracy: ``|error| <= (windows + 2) * eps * sum |grad_output|`` for each element.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    options = 2, shape_of(input, "input"), *window
-    return MAX_BACKWARD.call((grad_output, indices), options, out, engine, queue, wait_for)
-
-
-def avg_pool2d(
-    input: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the mean of each window.
-
-    Args:
-        input: Shape (batch, channels, height, width), or without a batch; any strides;
-            floating-point numbers.
-        kernel_size, stride, padding, ceil_mode: As of :func:`max_pool2d`.
-        count_include_pad: Whether padded places count as elements that are 0.  What lies behind
-            the padding, where ``ceil_mode`` reaches, never does.
-        divisor_override: What sums are divided by, instead of the number of elements.
-        dilation: The distance of the elements of a window.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns:
-        ``out``, or a fresh array with the dtype and the order of axes of ``input``.
-
-    Raises: As :func:`max_pool2d`; a divisor of 0 is an ArgumentError.
-
-    Cost: As :func:`max_pool2d`, and weights of 4 or 8 bytes in the tables.
-    Accuracy: ``|error| <= (k + 5) * eps * mean |x|`` of k elements, in float32 of 16-bit floats,
-        which are rounded once.  Means are sums of weighted elements.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    options = 2, *window, flag(count_include_pad, "count_include_pad"), divisor_override
-    return AVG.call((input,), options, out, engine, queue, wait_for)
-
-
-def avg_pool2d_backward(
-    grad_output: AnyArray,
-    input: Any,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the gradient of :func:`avg_pool2d` with respect to its input.
-
-    Args:
-        grad_output: The gradient of the result; floating-point numbers.
-        input: The input of the forward call, or its shape: nothing else of it is read.
-        kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation: As
-            of the forward call.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns:
-        The gradient, with the shape of the input and the order of axes of ``grad_output``.
-
-    Raises: As :func:`avg_pool2d`; ``grad_output`` of another shape is a ShapeError.
-
-    Cost: ``grad_output`` is read once, the result is written once.
-    Accuracy: ``|error| <= (windows + 5) * eps * sum |weight * grad_output|`` for each element.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    include = flag(count_include_pad, "count_include_pad")
-    options = 2, shape_of(input, "input"), *window, include, divisor_override
-    return AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
-
-
-def adaptive_avg_pool2d(
-    input: AnyArray,
-    output_size: int | Sequence[int | None] | None,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the means of windows that cover the input, for a given extent of the result.
-
-    Args:
-        input: As of :func:`avg_pool2d`.
-        output_size: The extents of the result: an integer, or one for each spatial axis;
-            ``None`` stands for that of the input.  Output o of m has the elements from
-            ``floor(o n / m)`` to ``ceil((o + 1) n / m)``.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns, Accuracy: As :func:`avg_pool2d`.
-
-    Raises: As :func:`avg_pool2d`; an extent of the result below 1 is an ArgumentError.
-
-    Cost: As :func:`avg_pool2d`; with an ``output_size`` of 1 it is :func:`portable_gpu.mean`.
-    """
-    place = engine, queue, wait_for
-    return adaptive(ADAPTIVE_AVG, mean, input, 2, output_size, out, *place)
-
-
-def adaptive_avg_pool2d_backward(
-    grad_output: AnyArray,
-    input: Any,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the gradient of :func:`adaptive_avg_pool2d` with respect to its input.
-
-    Args:
-        grad_output: The gradient of the result, whose extents are the ``output_size``.
-        input: The input of the forward call, or its shape: nothing else of it is read.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d_backward`.
-    """
-    options = 2, shape_of(input, "input")
-    return ADAPTIVE_AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
-
-
-def adaptive_max_pool2d(
-    input: AnyArray,
-    output_size: int | Sequence[int | None] | None,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the largest element of windows that cover the input, for a given extent of the result.
-
-    Args:
-        input: As of :func:`max_pool2d`.
-        output_size: As of :func:`adaptive_avg_pool2d`.
-        return_indices, out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns, Accuracy: As :func:`max_pool2d`.
-
-    Raises: As :func:`max_pool2d`; an extent of the result below 1 is an ArgumentError.
-
-    Cost: As :func:`max_pool2d`; with an ``output_size`` of 1, and without indices, it is
-        :func:`portable_gpu.max`.
-    """
-    place = engine, queue, wait_for
-    if not flag(return_indices, "return_indices"):
-        return adaptive(ADAPTIVE_MAX, largest, input, 2, output_size, out, *place)
-    options = 2, hashable(output_size)
-    return ADAPTIVE_INDICES.call((input,), options, out, *place)
-
-
-def adaptive_max_pool2d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    input: Any,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the gradient of :func:`adaptive_max_pool2d` with respect to its input.
-
-    Args:
-        grad_output, indices, input: As of :func:`max_pool2d_backward`.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns, Raises, Cost, Accuracy: As :func:`max_pool2d_backward`.
-    """
-    options = 2, shape_of(input, "input")
-    arrays = grad_output, indices
-    return ADAPTIVE_MAX_BACKWARD.call(arrays, options, out, engine, queue, wait_for)
-
-
-def lp_pool2d(
-    input: AnyArray,
-    norm_type: float,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the p-norm of each window: ``(sum |x|^p)^(1/p)``.
-
-    Args:
-        input: As of :func:`avg_pool2d`.
-        norm_type: p, above 0.
-        kernel_size, stride, ceil_mode: As of :func:`max_pool2d`.
-        padding, dilation: As of :func:`max_pool2d`; padded places are 0.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns:
-        ``out``, or a fresh array of the dtype of ``input``.
-
-    Raises: As :func:`avg_pool2d`; a p that is not above 0 and finite is an ArgumentError.
-
-    Cost: three launches, and two temporary arrays: powers, sums, roots.
-    Accuracy: some ulp of the powers and the root, of 16-bit floats roundings of each step.  torch
-        takes x to the power p instead of ``|x|``, which differs for odd p.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    return lp_norms(input, norm_type, (2, *window), out, engine, queue, wait_for)
-
-
-def lp_pool2d_backward(
-    grad_output: AnyArray,
-    input: AnyArray,
-    output: AnyArray,
-    norm_type: float,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the gradient of :func:`lp_pool2d` with respect to its input; 0 where a norm is 0.
-
-    Args:
-        grad_output: The gradient of the result.
-        input, output: The input and the result of the forward call.
-        norm_type, kernel_size, stride, ceil_mode, padding, dilation: As of the forward call.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns, Raises, Accuracy: As :func:`lp_pool2d`.
-
-    Cost: three launches, and two temporary arrays.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    arrays = grad_output, input, output
-    return lp_norms_backward(arrays, norm_type, (2, *window), out, engine, queue, wait_for)
-
-
-def max_pool1d(
-    input: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_pool2d`, of one spatial axis.
-
-    Args, Returns, Raises, Cost: As :func:`max_pool2d`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    operation = MAX_INDICES if flag(return_indices, "return_indices") else MAX
-    return operation.call((input,), (1, *window), out, engine, queue, wait_for)
-
-
-def max_pool1d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    input: Any,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_pool2d_backward`, of one spatial axis.
-
-    Args, Returns, Raises, Cost: As :func:`max_pool2d_backward`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    options = 1, shape_of(input, "input"), *window
-    return MAX_BACKWARD.call((grad_output, indices), options, out, engine, queue, wait_for)
-
-
-def avg_pool1d(
-    input: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`avg_pool2d`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    options = 1, *window, flag(count_include_pad, "count_include_pad"), divisor_override
-    return AVG.call((input,), options, out, engine, queue, wait_for)
-
-
-def avg_pool1d_backward(
-    grad_output: AnyArray,
-    input: Any,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`avg_pool2d_backward`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d_backward`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    include = flag(count_include_pad, "count_include_pad")
-    options = 1, shape_of(input, "input"), *window, include, divisor_override
-    return AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
-
-
-def adaptive_avg_pool1d(
-    input: AnyArray,
-    output_size: int | Sequence[int | None] | None,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_avg_pool2d`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`adaptive_avg_pool2d`.
-    """
-    place = engine, queue, wait_for
-    return adaptive(ADAPTIVE_AVG, mean, input, 1, output_size, out, *place)
-
-
-def adaptive_avg_pool1d_backward(
-    grad_output: AnyArray,
-    input: Any,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_avg_pool2d_backward`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`adaptive_avg_pool2d_backward`.
-    """
-    options = 1, shape_of(input, "input")
-    return ADAPTIVE_AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
-
-
-def adaptive_max_pool1d(
-    input: AnyArray,
-    output_size: int | Sequence[int | None] | None,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_max_pool2d`, of one spatial axis.
-
-    Args, Returns, Raises, Cost: As :func:`adaptive_max_pool2d`.
-    """
-    place = engine, queue, wait_for
-    if not flag(return_indices, "return_indices"):
-        return adaptive(ADAPTIVE_MAX, largest, input, 1, output_size, out, *place)
-    options = 1, hashable(output_size)
-    return ADAPTIVE_INDICES.call((input,), options, out, *place)
-
-
-def adaptive_max_pool1d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    input: Any,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_max_pool2d_backward`, of one spatial axis.
-
-    Args, Returns, Raises, Cost: As :func:`adaptive_max_pool2d_backward`.
-    """
-    options = 1, shape_of(input, "input")
-    arrays = grad_output, indices
-    return ADAPTIVE_MAX_BACKWARD.call(arrays, options, out, engine, queue, wait_for)
-
-
-def lp_pool1d(
-    input: AnyArray,
-    norm_type: float,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`lp_pool2d`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`lp_pool2d`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    return lp_norms(input, norm_type, (1, *window), out, engine, queue, wait_for)
-
-
-def lp_pool1d_backward(
-    grad_output: AnyArray,
-    input: AnyArray,
-    output: AnyArray,
-    norm_type: float,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`lp_pool2d_backward`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`lp_pool2d_backward`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    arrays = grad_output, input, output
-    return lp_norms_backward(arrays, norm_type, (1, *window), out, engine, queue, wait_for)
-
-
-def max_pool3d(
-    input: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_pool2d`, of three spatial axes.
-
-    Args, Returns, Raises, Cost: As :func:`max_pool2d`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    operation = MAX_INDICES if flag(return_indices, "return_indices") else MAX
-    return operation.call((input,), (3, *window), out, engine, queue, wait_for)
-
-
-def max_pool3d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    input: Any,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_pool2d_backward`, of three spatial axes.
-
-    Args, Returns, Raises, Cost: As :func:`max_pool2d_backward`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    options = 3, shape_of(input, "input"), *window
-    return MAX_BACKWARD.call((grad_output, indices), options, out, engine, queue, wait_for)
-
-
-def avg_pool3d(
-    input: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`avg_pool2d`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    options = 3, *window, flag(count_include_pad, "count_include_pad"), divisor_override
-    return AVG.call((input,), options, out, engine, queue, wait_for)
-
-
-def avg_pool3d_backward(
-    grad_output: AnyArray,
-    input: Any,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[Any] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-    *,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`avg_pool2d_backward`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d_backward`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    include = flag(count_include_pad, "count_include_pad")
-    options = 3, shape_of(input, "input"), *window, include, divisor_override
-    return AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
-
-
-def adaptive_avg_pool3d(
-    input: AnyArray,
-    output_size: int | Sequence[int | None] | None,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_avg_pool2d`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`adaptive_avg_pool2d`.
-    """
-    place = engine, queue, wait_for
-    return adaptive(ADAPTIVE_AVG, mean, input, 3, output_size, out, *place)
-
-
-def adaptive_avg_pool3d_backward(
-    grad_output: AnyArray,
-    input: Any,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_avg_pool2d_backward`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`adaptive_avg_pool2d_backward`.
-    """
-    options = 3, shape_of(input, "input")
-    return ADAPTIVE_AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
-
-
-def adaptive_max_pool3d(
-    input: AnyArray,
-    output_size: int | Sequence[int | None] | None,
-    return_indices: bool = False,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_max_pool2d`, of three spatial axes.
-
-    Args, Returns, Raises, Cost: As :func:`adaptive_max_pool2d`.
-    """
-    place = engine, queue, wait_for
-    if not flag(return_indices, "return_indices"):
-        return adaptive(ADAPTIVE_MAX, largest, input, 3, output_size, out, *place)
-    options = 3, hashable(output_size)
-    return ADAPTIVE_INDICES.call((input,), options, out, *place)
-
-
-def adaptive_max_pool3d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    input: Any,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`adaptive_max_pool2d_backward`, of three spatial axes.
-
-    Args, Returns, Raises, Cost: As :func:`adaptive_max_pool2d_backward`.
-    """
-    options = 3, shape_of(input, "input")
-    arrays = grad_output, indices
-    return ADAPTIVE_MAX_BACKWARD.call(arrays, options, out, engine, queue, wait_for)
-
-
-def lp_pool3d(
-    input: AnyArray,
-    norm_type: float,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`lp_pool2d`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`lp_pool2d`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    return lp_norms(input, norm_type, (3, *window), out, engine, queue, wait_for)
-
-
-def lp_pool3d_backward(
-    grad_output: AnyArray,
-    input: AnyArray,
-    output: AnyArray,
-    norm_type: float,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    ceil_mode: bool = False,
-    *,
-    padding: int | Sequence[Any] = 0,
-    dilation: int | Sequence[int] = 1,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`lp_pool2d_backward`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`lp_pool2d_backward`.
-    """
-    window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-    arrays = grad_output, input, output
-    return lp_norms_backward(arrays, norm_type, (3, *window), out, engine, queue, wait_for)
-
-
-def max_unpool2d(
-    input: AnyArray,
-    indices: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return values at the places that indices name, and 0 elsewhere: :func:`max_pool2d` undone.
-
-    Args:
-        input: The values, of the shape of the result of pooling; real numbers.
-        indices: The int64 indices that :func:`max_pool2d` returned with them, in planes of the
-            extents of the result.
-        kernel_size, stride, padding: As of the pooling; the padding is the same on both sides.
-        output_size: The extents of the result, or its whole shape: less than a stride from
-            ``(n - 1) * stride - 2 * padding + kernel_size``, which is the default.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns:
-        ``out``, or a fresh array with the dtype and the order of axes of ``input``.  Of values
-        with one index it has the last.  A value whose index is outside of its window is left out.
-
-    Raises: As :func:`max_pool2d`; ``indices`` of another shape is a ShapeError.
-
-    Cost: ``input`` and ``indices`` are read once, the result is written once.
-    Accuracy: exact.
-    """
-    numbers = hashable(kernel_size), hashable(stride), hashable(padding), hashable(output_size)
-    return UNPOOL.call((input, indices), (2, *numbers), out, engine, queue, wait_for)
-
-
-def max_unpool2d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Return the gradient of :func:`max_unpool2d`: the elements at the places of the indices.
-
-    Args:
-        grad_output: The gradient of the result; floating-point numbers.
-        indices: As of the forward call.
-        kernel_size, stride, padding: As of the forward call.
-        out, engine, queue, wait_for: As of :func:`max_pool2d`.
-
-    Returns:
-        The gradient, of the shape of ``indices``; 0 for an index outside of its window.  Of values
-        with one index each has the element of the gradient.
-
-    Raises, Cost, Accuracy: As :func:`max_unpool2d`.
-    """
-    numbers = hashable(kernel_size), hashable(stride), hashable(padding)
-    arrays = grad_output, indices
-    return UNPOOL_BACKWARD.call(arrays, (2, *numbers), out, engine, queue, wait_for)
-
-
-def max_unpool1d(
-    input: AnyArray,
-    indices: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_unpool2d`, of one spatial axis.
-
-    Args, Returns, Raises, Cost: As :func:`max_unpool2d`.
-    """
-    numbers = hashable(kernel_size), hashable(stride), hashable(padding), hashable(output_size)
-    return UNPOOL.call((input, indices), (1, *numbers), out, engine, queue, wait_for)
-
-
-def max_unpool1d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_unpool2d_backward`, of one spatial axis.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`max_unpool2d_backward`.
-    """
-    numbers = hashable(kernel_size), hashable(stride), hashable(padding)
-    arrays = grad_output, indices
-    return UNPOOL_BACKWARD.call(arrays, (1, *numbers), out, engine, queue, wait_for)
-
-
-def max_unpool3d(
-    input: AnyArray,
-    indices: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    output_size: Sequence[int] | None = None,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_unpool2d`, of three spatial axes.
-
-    Args, Returns, Raises, Cost: As :func:`max_unpool2d`.
-    """
-    numbers = hashable(kernel_size), hashable(stride), hashable(padding), hashable(output_size)
-    return UNPOOL.call((input, indices), (3, *numbers), out, engine, queue, wait_for)
-
-
-def max_unpool3d_backward(
-    grad_output: AnyArray,
-    indices: AnyArray,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    *,
-    out: AnyArray | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """As :func:`max_unpool2d_backward`, of three spatial axes.
-
-    Args, Returns, Raises, Cost, Accuracy: As :func:`max_unpool2d_backward`.
-    """
-    numbers = hashable(kernel_size), hashable(stride), hashable(padding)
-    arrays = grad_output, indices
-    return UNPOOL_BACKWARD.call(arrays, (3, *numbers), out, engine, queue, wait_for)
+class Pooling:
+    """The public functions of pooling along a number of spatial axes, as methods."""
+
+    def __init__(self, axes: int) -> None:
+        """Take the number of spatial axes."""
+        self._axes = axes
+
+    def max_pool(
+        self,
+        input: AnyArray,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[Any] = 0,
+        dilation: int | Sequence[int] = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+        *,
+        out: Any = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the largest element of each window.
+
+        Args:
+            input: Shape (batch, channels, spatial axes), or without a batch; any strides.  The
+                number in the function's name is that of the spatial axes.  Real numbers of any
+                dtype but bool.
+            kernel_size: The extents of a window: an integer, or one for each spatial axis.
+            stride: The distance of windows; ``kernel_size`` by default.
+            padding: Places before and after each spatial axis, which no window takes an element of:
+                an integer, one for each axis, or a pair for each.  At most half of a window; of a
+                pair each less than a window.
+            dilation: The distance of the elements of a window.
+            ceil_mode: Whether windows may go over the end.  A window that begins behind the input
+                and the padding before it is left out, as in torch.
+            return_indices: Whether indices are returned, too.
+            out: Where to put the result; with ``return_indices`` a pair, each of which may be
+                ``None``.
+            engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+        Returns:
+            ``out``, or a fresh array with the dtype and the order of axes of ``input``; with
+            ``return_indices`` a pair of it and int64 indices in the plane of the spatial axes: of
+            the first of equal elements.  A window with NaN has NaN, and the index of the last one.
+            A window without any element (of dilated ones there may be some) has the least number of
+            the dtype, and the index -1.
+
+        Raises:
+            ShapeError: Another number of axes; a spatial axis is empty; a window is larger than the
+                padded input.
+            ArgumentError: An extent, a distance or a padding is out of range.
+            DTypeError: ``input`` is bool or complex.
+            ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.
+
+        Cost: each input element is read once, the others of its windows from caches; the results
+            are written once.  One launch; tables of 4 bytes for each place of a window along each
+            axis.
+        Accuracy: exact.
+        """
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+        operation = MAX_INDICES if flag(return_indices, "return_indices") else MAX
+        return operation.call((input,), (self._axes, window), out, engine, queue, wait_for)
+
+    def max_pool_backward(
+        self,
+        grad_output: AnyArray,
+        indices: AnyArray,
+        input: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[Any] = 0,
+        dilation: int | Sequence[int] = 1,
+        ceil_mode: bool = False,
+        *,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the gradient of :func:`max_pool2d` with respect to its input.
+
+        Args:
+            grad_output: The gradient of the result; floating-point numbers.
+            indices: The indices that the forward call returned, of the same shape; int64.
+            input: The input of the forward call, or its shape: nothing else of it is read.
+            kernel_size, stride, padding, dilation, ceil_mode: As of the forward call.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns:
+            The gradient, with the shape of the input and the order of axes of ``grad_output``.
+            Each of its elements adds up the gradients of the windows that took it, in their order.
+
+        Raises: As :func:`max_pool2d`; ``grad_output`` or ``indices`` of another shape is a
+            ShapeError.
+
+        Cost: ``grad_output`` and ``indices`` are read once, the result is written once.
+        Accuracy: ``|error| <= (windows + 2) * eps * sum |grad_output|`` for each element.
+        """
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+        options = self._axes, shape_of(input, "input"), window
+        return MAX_BACKWARD.call((grad_output, indices), options, out, engine, queue, wait_for)
+
+    def avg_pool(
+        self,
+        input: AnyArray,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[Any] = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+        *,
+        dilation: int | Sequence[int] = 1,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the mean of each window.
+
+        Args:
+            input: As of :func:`max_pool2d`, of floating-point numbers.
+            kernel_size, stride, padding, ceil_mode: As of :func:`max_pool2d`.
+            count_include_pad: Whether padded places count as elements that are 0.  What lies behind
+                the padding, where ``ceil_mode`` reaches, never does.
+            divisor_override: What sums are divided by, instead of the number of elements.
+            dilation: The distance of the elements of a window.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns:
+            ``out``, or a fresh array with the dtype and the order of axes of ``input``.
+
+        Raises: As :func:`max_pool2d`; a divisor of 0 is an ArgumentError.
+
+        Cost: As :func:`max_pool2d`, and weights of 4 or 8 bytes in the tables.
+        Accuracy: ``|error| <= (k + 5) * eps * mean |x|`` of k elements, in float32 of 16-bit
+            floats, which are rounded once.  Means are sums of weighted elements.
+        """
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+        options = self._axes, window, flag(count_include_pad, "count_include_pad"), divisor_override
+        return AVG.call((input,), options, out, engine, queue, wait_for)
+
+    def avg_pool_backward(
+        self,
+        grad_output: AnyArray,
+        input: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[Any] = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+        *,
+        dilation: int | Sequence[int] = 1,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the gradient of :func:`avg_pool2d` with respect to its input.
+
+        Args:
+            grad_output: The gradient of the result; floating-point numbers.
+            input: The input of the forward call, or its shape: nothing else of it is read.
+            kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation:
+                As of the forward call.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns:
+            The gradient, with the shape of the input and the order of axes of ``grad_output``.
+
+        Raises: As :func:`avg_pool2d`; ``grad_output`` of another shape is a ShapeError.
+
+        Cost: ``grad_output`` is read once, the result is written once.
+        Accuracy: ``|error| <= (windows + 5) * eps * sum |weight * grad_output|`` for each element.
+        """
+        window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
+        include = flag(count_include_pad, "count_include_pad")
+        options = self._axes, shape_of(input, "input"), window, include, divisor_override
+        return AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
+
+    def adaptive_avg_pool(
+        self,
+        input: AnyArray,
+        output_size: int | Sequence[int | None] | None,
+        *,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the means of windows that cover the input, for a given extent of the result.
+
+        Args:
+            input: As of :func:`avg_pool2d`.
+            output_size: The extents of the result: an integer, or one for each spatial axis;
+                ``None`` stands for that of the input.  Output o of m has the elements from
+                ``floor(o n / m)`` to ``ceil((o + 1) n / m)``.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns, Accuracy: As :func:`avg_pool2d`.
+
+        Raises: As :func:`avg_pool2d`; an extent of the result below 1 is an ArgumentError.
+
+        Cost: As :func:`avg_pool2d`; with an ``output_size`` of 1 it is :func:`portable_gpu.mean`.
+        """
+        return adaptive(
+            ADAPTIVE_AVG, mean, input, self._axes, output_size, out, engine, queue, wait_for
+        )
+
+    def adaptive_avg_pool_backward(
+        self,
+        grad_output: AnyArray,
+        input: Any,
+        *,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the gradient of :func:`adaptive_avg_pool2d` with respect to its input.
+
+        Args:
+            grad_output: The gradient of the result, whose extents are the ``output_size``.
+            input: The input of the forward call, or its shape: nothing else of it is read.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d_backward`.
+        """
+        options = self._axes, shape_of(input, "input")
+        return ADAPTIVE_AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
+
+    def adaptive_max_pool(
+        self,
+        input: AnyArray,
+        output_size: int | Sequence[int | None] | None,
+        return_indices: bool = False,
+        *,
+        out: Any = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the largest elements of windows that cover the input, for extents of the result.
+
+        Args:
+            input: As of :func:`max_pool2d`.
+            output_size: As of :func:`adaptive_avg_pool2d`.
+            return_indices, out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns, Accuracy: As :func:`max_pool2d`.
+
+        Raises: As :func:`max_pool2d`; an extent of the result below 1 is an ArgumentError.
+
+        Cost: As :func:`max_pool2d`; with an ``output_size`` of 1, and without indices, it is
+            :func:`portable_gpu.max`.
+        """
+        if not flag(return_indices, "return_indices"):
+            return adaptive(
+                ADAPTIVE_MAX, largest, input, self._axes, output_size, out, engine, queue, wait_for
+            )
+        options = self._axes, hashable(output_size)
+        return ADAPTIVE_INDICES.call((input,), options, out, engine, queue, wait_for)
+
+    def adaptive_max_pool_backward(
+        self,
+        grad_output: AnyArray,
+        indices: AnyArray,
+        input: Any,
+        *,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the gradient of :func:`adaptive_max_pool2d` with respect to its input.
+
+        Args:
+            grad_output, indices, input: As of :func:`max_pool2d_backward`.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns, Raises, Cost, Accuracy: As :func:`max_pool2d_backward`.
+        """
+        options = self._axes, shape_of(input, "input")
+        arrays = grad_output, indices
+        return ADAPTIVE_MAX_BACKWARD.call(arrays, options, out, engine, queue, wait_for)
+
+
+_AXES = Pooling(1), Pooling(2), Pooling(3)
+max_pool1d, max_pool2d, max_pool3d = [each.max_pool for each in _AXES]
+max_pool1d_backward, max_pool2d_backward, max_pool3d_backward = [
+    each.max_pool_backward for each in _AXES
+]
+avg_pool1d, avg_pool2d, avg_pool3d = [each.avg_pool for each in _AXES]
+avg_pool1d_backward, avg_pool2d_backward, avg_pool3d_backward = [
+    each.avg_pool_backward for each in _AXES
+]
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = [
+    each.adaptive_avg_pool for each in _AXES
+]
+adaptive_avg_pool1d_backward, adaptive_avg_pool2d_backward, adaptive_avg_pool3d_backward = [
+    each.adaptive_avg_pool_backward for each in _AXES
+]
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = [
+    each.adaptive_max_pool for each in _AXES
+]
+adaptive_max_pool1d_backward, adaptive_max_pool2d_backward, adaptive_max_pool3d_backward = [
+    each.adaptive_max_pool_backward for each in _AXES
+]

@@ -20,8 +20,9 @@ from portable_gpu.ops.sampling.call import (
     invocation,
     logical,
     shape_of,
+    summed_back,
 )
-from portable_gpu.ops.sampling.rules import AdaptiveWindow, AxisRule, Resize, TransposedRule
+from portable_gpu.ops.sampling.rules import AdaptiveWindow, AxisRule, Resize
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
 from portable_gpu.typing import of_one
@@ -295,14 +296,7 @@ def _interpolate_backward(arguments: CallArguments) -> Invocation:
     shape, *options, order = arguments.options
     grad = floating(logical(as_array(arguments.inputs[0], "grad_output"), order), "grad_output")
     _, rules = resize_rules(shape, *options)
-    extents = zip(shape, rules, strict=True)
-    result = tuple([n if rule is None else rule.outputs for n, rule in extents])
-    if tuple(grad.shape) != result:
-        raise ShapeError(
-            f"grad_output has shape {grad.shape}; the result of the forward call has {result}"
-        )
-    back = [None if rule is None else TransposedRule.of(rule) for rule in rules]
-    return invocation("sum", [(grad, "grad_output")], back, arguments)
+    return summed_back(grad, rules, shape, arguments)
 
 
 _INTERPOLATE = SamplingOperation("interpolate", _interpolate)

@@ -8,6 +8,7 @@ that of the transposed ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -69,6 +70,11 @@ class TransposedRule(AxisRule):
         rows = np.repeat(np.arange(len(counts)), counts)
         order = np.argsort(places, kind="stable")
         return Entries(np.bincount(places, minlength=self.outputs), rows[order], weights[order])
+
+
+def transposed(rules: Sequence[AxisRule | None]) -> list[AxisRule | None]:
+    """The transposed rules of all axes; ``None`` stays."""
+    return [None if rule is None else TransposedRule.of(rule) for rule in rules]
 
 
 def rows_of(places: Numbers, weights: Numbers, taken: Numbers) -> Entries:

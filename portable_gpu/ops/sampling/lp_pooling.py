@@ -1,0 +1,138 @@
+"""Norms of windows, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import shown
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.factors import plain_number
+from portable_gpu.ops.sampling.call import check_result, floating, spatial
+from portable_gpu.ops.sampling.pooling_calls import (
+    WINDOW_SUMS,
+    WINDOW_SUMS_BACKWARD,
+    window_of,
+    window_rules,
+)
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import AnyArray, as_array
+
+
+class LpPooling:
+    """The public functions of norms along a number of spatial axes, as methods."""
+
+    def __init__(self, axes: int) -> None:
+        """Take the number of spatial axes."""
+        self._axes = axes
+
+    def lp_pool(
+        self,
+        input: AnyArray,
+        norm_type: float,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        ceil_mode: bool = False,
+        *,
+        padding: int | Sequence[Any] = 0,
+        dilation: int | Sequence[int] = 1,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the p-norm of each window: ``(sum |x|^p)^(1/p)``.
+
+        Args:
+            input: As of :func:`avg_pool2d`.
+            norm_type: p, above 0.
+            kernel_size, stride, ceil_mode: As of :func:`max_pool2d`.
+            padding, dilation: As of :func:`max_pool2d`; padded places are 0.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns:
+            ``out``, or a fresh array of the dtype of ``input``.
+
+        Raises: As :func:`avg_pool2d`; a p that is not above 0 and finite is an ArgumentError.
+
+        Cost: three launches, and two temporary arrays: powers, sums, roots.
+        Accuracy: some ulp of the powers and the root, of 16-bit floats roundings of each step.
+            torch takes x to the power p instead of ``|x|``, which differs for odd p.
+        """
+        p, window = (
+            _norm_type(norm_type),
+            window_of(kernel_size, stride, padding, dilation, ceil_mode),
+        )
+        x = floating(spatial(as_array(input, "input"), "input", self._axes), "input")
+        window_rules(x.shape, self._axes, window)
+        place: dict[str, Any] = {"engine": engine, "queue": queue}
+        power: dict[str, Any] = {} if p == 2 else {"p": p}
+        text = "x * x" if p == 2 else "pow(fabs(x), p)"
+        powers = elementwise(text, x=x, wait_for=wait_for, **power, **place)
+        sums = WINDOW_SUMS.call((powers,), (self._axes, window), None, engine, queue, None)
+        root: dict[str, Any] = {} if p == 2 else {"q": 1 / p}
+        return elementwise("sqrt(x)" if p == 2 else "pow(x, q)", x=sums, out=out, **root, **place)
+
+    def lp_pool_backward(
+        self,
+        grad_output: AnyArray,
+        input: AnyArray,
+        output: AnyArray,
+        norm_type: float,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        ceil_mode: bool = False,
+        *,
+        padding: int | Sequence[Any] = 0,
+        dilation: int | Sequence[int] = 1,
+        out: AnyArray | None = None,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Any:
+        """Return the gradient of :func:`lp_pool2d` with respect to its input; 0 where a norm is 0.
+
+        Args:
+            grad_output: The gradient of the result.
+            input, output: The input and the result of the forward call.
+            norm_type, kernel_size, stride, ceil_mode, padding, dilation: As of the forward call.
+            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+
+        Returns, Raises, Accuracy: As :func:`lp_pool2d`.
+
+        Cost: three launches, and two temporary arrays.
+        """
+        p, window = (
+            _norm_type(norm_type),
+            window_of(kernel_size, stride, padding, dilation, ceil_mode),
+        )
+        named = (grad_output, "grad_output"), (input, "input"), (output, "output")
+        g, x, y = (floating(spatial(as_array(a, n), n, self._axes), n) for a, n in named)
+        rules = window_rules(x.shape, self._axes, window)
+        check_result(g, "grad_output", rules, x.shape)
+        check_result(y, "output", rules, x.shape)
+        place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
+        scaled = elementwise("y == 0 ? 0 : g * pow(y, q)", g=g, y=y, q=1 - p, **place)
+        options = self._axes, tuple(x.shape), window
+        sums = WINDOW_SUMS_BACKWARD.call((scaled,), options, None, engine, queue, None)
+        return elementwise(
+            "x == 0 ? 0 : s * copysign(pow(fabs(x), r), x)", s=sums, x=x, r=p - 1, out=out, **place
+        )
+
+
+def _norm_type(value: Any) -> float:
+    number = plain_number(value, "norm_type")
+    if isinstance(number, complex) or not 0 < number < np.inf:
+        raise ArgumentError(f"norm_type is {shown(value)}; a finite number above 0 would do")
+    return float(number)
+
+
+_AXES = LpPooling(1), LpPooling(2), LpPooling(3)
+lp_pool1d, lp_pool2d, lp_pool3d = [each.lp_pool for each in _AXES]
+lp_pool1d_backward, lp_pool2d_backward, lp_pool3d_backward = [
+    each.lp_pool_backward for each in _AXES
+]
