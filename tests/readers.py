@@ -21,7 +21,11 @@ def dense(reader: Gather, memory: np.ndarray[Any, Any], depth: int) -> np.ndarra
                 index[checked + j] * reader.pitches[j] + entry[1 + j] for j in range(reader.places)
             ]
             if all(0 <= x < n for x, n in zip(places, reader.bounds, strict=True)):
-                at = np.dot(index, reader.strides) + entry[0] + k // reader.period * reader.repeat
+                at = (
+                    np.dot(index, reader.strides)
+                    + entry[0]
+                    + k // reader.period * (reader.repeat or 0)
+                )
                 result[s, k] = memory[at]
     return result
 
@@ -56,7 +60,7 @@ def windows(
     reader = Gather(
         side=side, extents=extents, strides=strides, pitches=pitches, bounds=bounds,
         table=lambda: table, period=len(table),
-        repeat=image * repeats if wraps else 0,
+        repeat=image * repeats if wraps else None,
         along="k" if width > 1 else "s", width=width,
     )  # fmt: skip
     memory = rng.integers(-8, 9, image * images * repeats).astype(np.float32)

@@ -145,3 +145,21 @@ def test_bits_repeat_and_halves(gpu: Engine) -> None:
     terms = 16 * 9 + 2
     bound = terms * 2.0**-24 * size + 2.0**-11 * abs(exact) + 2.0**-24
     assert (abs(first.astype(np.float64) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("shape", [(40, 4, 5, 5), (300, 4, 3, 3)])
+def test_images_that_are_one_image_in_memory(gpu: Engine, shape: tuple[int, ...]) -> None:
+    """Strides of 0: the table of places is read for every image, from the same memory."""
+    batch, channels, *size = shape
+    rng = np.random.default_rng(batch)
+    x, dy = (
+        np.broadcast_to(rng.integers(-3, 4, (1, n, *size)).astype(np.float32), (batch, n, *size))
+        for n in (channels, 6)
+    )
+    options = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    call = {**options, "algo": "implicit_gemm", "engine": gpu}
+    dw = np.asarray(nn.conv2d_weight(x, (6, channels, 3, 3), dy, **call), np.float64)
+    w = rng.integers(-3, 4, dw.shape).astype(np.float32)
+    layer = Layer(x.shape, w.shape, options, False)
+    assert (convolved(layer, x, w) * dy).sum() == (dw * w).sum()
+    np.testing.assert_array_equal(nn.conv2d(x, w, **call), convolved(layer, x, w))

@@ -744,7 +744,7 @@ def test_wgmma_reads_windows_across_and_stores_rows_over_axes(
     pixels = (size + 2) ** 2 * channels
     reader = Gather(
         "col", (3, 3, channels), ((size + 2) * channels, channels, 1), (1, 1, 0), (size, size, 1),
-        table, period, pixels * 6 if images > 1 else 0, "s", 8,
+        table, period, pixels * 6 if images > 1 else None, "s", 8,
     )  # fmt: skip
     k = steps * (1 if images == 1 else 6 * images - 2)
     memory = rng.integers(-4, 5, pixels * 6 * images)

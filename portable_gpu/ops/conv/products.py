@@ -110,10 +110,10 @@ class WindowMatrix:
         nbytes = _power(gcd(aligned, *(elem.itemsize * step for step in (*fixed, *moved))))
         channels = self.extents[-1] if self.channel else rows.extents[-1] if adjacent else 1
         width = gcd(16, channels, max(1, nbytes // elem.itemsize))
-        period, repeat = prod(self.extents), 0
-        if self.repeats and self.extents[0] > 1:
-            inner = prod(self.extents[1:])
-            images = -(-_PERIOD // inner)
+        period, repeat = prod(self.extents), None
+        inner = prod(self.extents[1:])
+        images = -(-_PERIOD // inner)
+        if self.repeats and images < self.extents[0]:
             period, repeat = inner * images, images * self.strides[0]
         reader = Gather(
             side="row" if side == "row" else "col",

@@ -36,7 +36,8 @@ class Gather:
         pitches, bounds: Of the last axes: those that have a place.
         table: Makes the table, of shape (period, 1 + places); ``None`` for a result.
         period: The length of the table.
-        repeat: The offset from a period to the next, in elements; 0 if there is only one.
+        repeat: The offset from a period to the next, in elements; it may be 0.  ``None`` if there
+            is only one period.
         along: The index along which elements are adjacent in memory.
         width: The number of elements along that index that are adjacent, and have the same place.
     """
@@ -48,7 +49,7 @@ class Gather:
     bounds: tuple[int, ...] = ()
     table: Callable[[], Table] | None = field(default=None, compare=False)
     period: int = 0
-    repeat: int = 0
+    repeat: int | None = None
     along: Literal["k", "s"] = "s"
     width: int = 1
 
@@ -65,7 +66,7 @@ class Gather:
     @property
     def wraps(self) -> bool:
         """Whether the table is read more than once."""
-        return self.repeat != 0
+        return self.repeat is not None
 
     @property
     def entry_type(self) -> str:
@@ -93,6 +94,6 @@ class Gather:
         result |= {f"{name}_axis{d}_size": n for d, n in enumerate(self.extents) if d}
         result |= {f"{name}_pitch{first + j}": pitch for j, pitch in enumerate(self.pitches)}
         result |= {f"{name}_bound{first + j}": bound for j, bound in enumerate(self.bounds)}
-        if self.wraps:
+        if self.repeat is not None:
             result |= {f"{name}_period": self.period, f"{name}_repeat": self.repeat}
         return result
