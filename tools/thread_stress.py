@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 
 import portable_gpu as pg
+from portable_gpu import nn
 
 ARRAYS = ("host", "device")
 _LEAST, _MOST = 20e-6, 3e-3  # seconds until a signal
@@ -61,6 +62,8 @@ class Data:
         self.short = rng.standard_normal((40, 96))
         square = rng.standard_normal((30, 12, 12))
         self.definite = square @ square.transpose(0, 2, 1) + 12 * np.eye(12)
+        self.maps = rng.standard_normal((4, 8, 12, 12)).astype(np.float32)
+        self.filters = rng.standard_normal((6, 8, 3, 3)).astype(np.float32)
         self.sides = rng.standard_normal((30, 12, 3))
         self.unknowns = rng.standard_normal((_GRID**2, 2))
 
@@ -113,15 +116,19 @@ CALLS: dict[str, Callable[[Place], Any]] = {
     "dct": lambda p: pg.fft.dct(p.short, engine=p.engine),
     "convolve": lambda p: pg.signal.convolve(p.short, p.short[:5, :7], engine=p.engine),
     "cholesky": _solve,
+    "conv": lambda p: nn.conv2d(p.maps, p.filters, padding=1, engine=p.engine),
+    "pool": lambda p: nn.max_pool2d(p.maps, 2, return_indices=True, engine=p.engine),
+    "norm": lambda p: nn.native_layer_norm(p.short, (96,), engine=p.engine),
     "spsolve": lambda p: pg.sparse.spsolve(laplacian(), p.unknowns, engine=p.engine),
     "sparse": lambda p: p.factor().solve(p.unknowns),
 }
 
 
 def digest(result: Any) -> str:
-    """The hash of a result's bits."""
-    values = np.ascontiguousarray(pg.asnumpy(result))
-    return hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
+    """The hash of the bits of a result, or of several."""
+    results = result if isinstance(result, tuple) else (result,)
+    bits = b"".join(np.ascontiguousarray(pg.asnumpy(one)).tobytes() for one in results)
+    return hashlib.blake2b(bits, digest_size=12).hexdigest()
 
 
 class Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -43,7 +44,8 @@ def write_state(path: str | Path, state: Mapping[str, np.ndarray[Any, Any]]) -> 
             write(file, state)
         os.replace(name, target)
     except BaseException:
-        os.unlink(name)
+        with contextlib.suppress(FileNotFoundError):  # it has been renamed already
+            os.unlink(name)
         raise
 
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from ctypes import c_size_t
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,10 @@ from portable_gpu.runtime.views import memory_of, parent_of
 
 _WORD = ctypes.sizeof(c_size_t)
 _STRUCTURE = 512  # bytes that are searched
+_MEMORY = Path("/proc/self/mem")
 #: The numbers of unfinished commands in the experiment, and the sizes of its buffers.
 _COUNTS, _SIZES = (0, 1, 3, 6), (64, 256, 4096)
-_FLAGS = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+_FLAGS = cl.mem_flags.READ_WRITE
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class PoclStructures:
     def unfinished(self, queue: cl.CommandQueue) -> Any:
         """Return an object whose ``value`` is the number of unfinished commands of a queue.
 
-        It must not be read after the queue was released.
+        It must not be read after the queue was released.  It is read without PoCL's lock.  To
+        enqueue a command, PoCL takes and releases locks, so that also processors which reorder
+        loads read it before the memory that the command reads.
         """
         return c_size_t.from_address(queue.int_ptr + self.count)
 
@@ -120,11 +125,15 @@ def _positions_of_count(context: cl.Context, queue: cl.CommandQueue) -> Iterator
 
 
 def _positions_of_address(context: cl.Context, queue: cl.CommandQueue) -> Iterator[int]:
-    """Return the positions of words that are the address of the memory that kernels use."""
+    """Return the positions of words that are the address of the memory that kernels use.
+
+    Buffers in the host's memory have it from the start, and others may have 0 until a command uses
+    them.
+    """
     candidates: set[int] | None = None
-    for size in _SIZES:
-        buffer = cl.Buffer(context, _FLAGS, size)
-        words = _words(buffer.int_ptr)  # before a command uses it
+    for flags, size in product((_FLAGS | cl.mem_flags.ALLOC_HOST_PTR, _FLAGS), _SIZES):
+        buffer = cl.Buffer(context, flags, size)
+        words = _words(buffer.int_ptr)
         values = np.arange(size, dtype=np.uint8)
         cl.enqueue_copy(queue, buffer, values)
         mapped, _ = cl.enqueue_map_buffer(
@@ -140,19 +149,17 @@ def _positions_of_address(context: cl.Context, queue: cl.CommandQueue) -> Iterat
         cl.enqueue_copy(queue, copy, buffer)
         if not np.array_equal(copy, values):
             return
-        here = {at * _WORD for at, word in enumerate(words) if word == address}
+        known = (address,) if flags != _FLAGS else (address, 0)
+        both = zip(words, _words(buffer.int_ptr), strict=False)
+        here = {at * _WORD for at, (a, b) in enumerate(both) if a in known and b == address}
         candidates = here if candidates is None else candidates & here
     yield from candidates or ()
 
 
 def _words(place: int) -> tuple[int, ...]:
     """Return words of this process's memory, read through the system; none where it has none."""
-    with contextlib.suppress(OSError, OverflowError):
-        memory = os.open("/proc/self/mem", os.O_RDONLY)
-        try:
-            content = os.pread(memory, _STRUCTURE, place)
-        finally:
-            os.close(memory)
+    with contextlib.suppress(OSError, OverflowError), _MEMORY.open("rb", 0) as memory:
+        content = os.pread(memory.fileno(), _STRUCTURE, place)
         whole = len(content) // _WORD * _WORD
         return tuple(np.frombuffer(content[:whole], np.uintp).tolist())
     return ()

@@ -65,7 +65,8 @@ def replace_json(path: Path, content: Mapping[str, Any]) -> None:
             file.write("\n")
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        with contextlib.suppress(FileNotFoundError):  # it has been renamed already
+            os.unlink(temporary)
         raise
 
 

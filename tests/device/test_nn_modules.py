@@ -275,3 +275,23 @@ def test_a_refused_call_or_state_changes_nothing(engine: Engine) -> None:
             module.load_state_dict(state)
     for name, values in module.state_dict().items():
         np.testing.assert_array_equal(values, before[name])
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "refused"),
+    [
+        (lambda: nn.Linear(3, 2), (4, 3), (4, 5)),
+        (lambda: nn.Conv2d(2, 2, 3), (1, 2, 5, 5), (1, 3, 5, 5)),
+        (lambda: nn.MaxPool2d(2), (1, 2, 4, 4), (3,)),
+        (lambda: nn.AvgPool2d(2), (1, 2, 4, 4), (3,)),
+    ],
+)
+def test_backward_belongs_to_the_last_forward_that_was_not_refused(
+    make: Any, shape: tuple[int, ...], refused: tuple[int, ...]
+) -> None:
+    module = make()
+    y = module(np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
+    before = pg.asnumpy(module.backward(y))
+    with pytest.raises(ShapeError):
+        module(np.ones(refused, np.float32))
+    np.testing.assert_array_equal(pg.asnumpy(module.backward(y)), before)

@@ -256,6 +256,22 @@ def test_a_count_of_waiting_commands_is_not_taken(
     assert pocl_structures._find(new_engine.context, new_engine.device) is None
 
 
+def test_an_address_that_only_memory_of_the_host_has_is_not_taken(
+    new_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buffers of users need not be in the host's memory."""
+    words, read = pocl_structures._words, []
+
+    def of_host_memory(place: int) -> tuple[int, ...]:
+        read.append(place)
+        return words(place) if len(read) <= 6 else (0,) * 64  # twice for each of three buffers
+
+    monkeypatch.setattr(pocl_structures, "_words", of_host_memory)
+    queue = cl.CommandQueue(new_engine.context)
+    assert not list(pocl_structures._positions_of_address(new_engine.context, queue))
+    assert len(read) == 12
+
+
 def test_errors_of_the_experiment_are_not_those_of_calls(
     new_engine: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,11 +125,11 @@ class Dropout(Module):
 
     def forward(self, input: Any) -> Any:
         """Drop elements in training mode."""
-        self._call = self.calls if self.training and self.p else None
-        if self._call is None:
-            return input
-        self.calls += 1
-        return dropout(input, self.p, seed=self.seed, offset=self._call)
+        call = self.calls if self.training and self.p else None
+        result = input if call is None else dropout(input, self.p, seed=self.seed, offset=call)
+        self._call = call
+        self.calls += call is not None
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Drop the same elements of the gradient."""

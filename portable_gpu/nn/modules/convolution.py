@@ -92,9 +92,10 @@ class _Convolution(Module):
 
     def forward(self, input: Any) -> Any:
         """Compute the convolution, with the bias as part of it."""
-        self._input = input
         bias = None if self.bias is None else self.bias.data
-        return self._function()(input, self.weight.data, bias, **self._options())
+        result = self._function()(input, self.weight.data, bias, **self._options())
+        self._input = input
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
@@ -158,11 +159,12 @@ class _Transposed(_Convolution):
 
     def forward(self, input: Any) -> Any:
         """Compute the transposed convolution, with the bias as part of it."""
-        self._input = input
         bias = None if self.bias is None else self.bias.data
         function = getattr(functions, f"conv_transpose{self._axes}d")
         options = {**self._options(), "output_padding": self.output_padding}
-        return function(input, self.weight.data, bias, **options)
+        result = function(input, self.weight.data, bias, **options)
+        self._input = input
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""

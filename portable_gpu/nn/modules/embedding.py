@@ -42,8 +42,9 @@ class Embedding(Module):
 
     def forward(self, input: Any) -> Any:
         """Gather rows by an array of integers."""
+        result = embedding(input, self.weight.data, self.padding_idx)
         self._input = input
-        return embedding(input, self.weight.data, self.padding_idx)
+        return result
 
     def backward(self, grad_output: Any) -> None:
         """Add the gradient of the weight; indices have none."""

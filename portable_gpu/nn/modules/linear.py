@@ -50,9 +50,10 @@ class Linear(Module):
 
     def forward(self, input: Any) -> Any:
         """See :func:`portable_gpu.nn.linear`."""
-        self._input = input
         bias = None if self.bias is None else self.bias.data
-        return linear(input, self.weight.data, bias)
+        result = linear(input, self.weight.data, bias)
+        self._input = input
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """See :func:`portable_gpu.nn.linear_backward`."""

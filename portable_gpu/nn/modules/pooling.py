@@ -18,8 +18,9 @@ class _Pooling(Module):
 
     def forward(self, input: Any) -> Any:
         """Compute the pooled array."""
+        result = getattr(pooling, self._name)(input, **self._options)
         self._shape = input.shape
-        return getattr(pooling, self._name)(input, **self._options)
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
@@ -47,8 +48,9 @@ class _Largest(_Pooling):
 
     def forward(self, input: Any) -> Any:
         """Compute the largest element of each window."""
-        self._shape, function = input.shape, getattr(pooling, self._name)
-        result, self._indices = function(input, return_indices=True, **self._options)
+        function = getattr(pooling, self._name)
+        result, indices = function(input, return_indices=True, **self._options)
+        self._shape, self._indices = input.shape, indices
         return result
 
     def backward(self, grad_output: Any) -> Any:
@@ -122,8 +124,9 @@ class _Adaptive(_Pooling):
 
     def forward(self, input: Any) -> Any:
         """Compute the means."""
+        result = getattr(pooling, self._name)(input, self.output_size)
         self._shape = input.shape
-        return getattr(pooling, self._name)(input, self.output_size)
+        return result
 
 
 class AdaptiveAvgPool1d(_Adaptive):
