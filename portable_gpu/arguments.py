@@ -6,8 +6,11 @@ They work for any object: an array in place of a word is refused, not compared.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 from operator import index
 from typing import Any, TypeVar
+
+import numpy as np
 
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
 
@@ -65,6 +68,62 @@ def whole(value: Any, name: str) -> int:
         return index(value)
     except Exception:  # raised by the value's own methods, too
         raise ArgumentTypeError(f"{name} is {shown(value)}; an integer would do") from None
+
+
+def integers(value: Any, name: str, count: int, least: int | None = None) -> tuple[int, ...]:
+    """An integer for each of some axes, from one integer for all or a sequence of them.
+
+    Raises:
+        ArgumentTypeError: ``value`` is neither.
+        ArgumentError: There are not ``count`` of them, or one is less than ``least``.
+    """
+    if isinstance(value, (tuple, list)):
+        numbers = tuple([whole(number, name) for number in value])
+        if len(numbers) == 1:
+            numbers *= count
+        if len(numbers) != count:
+            raise ArgumentError(f"{name} is {shown(value)}; an integer, or {count}, would do")
+    else:
+        numbers = (whole(value, name),) * count
+    if least is not None and min(numbers) < least:
+        raise ArgumentError(f"{name} is {shown(value)}; integers from {least} on would do")
+    return numbers
+
+
+def hashable(value: Any) -> Any:
+    """A list of numbers as a tuple, so that a repeated call is recognised."""
+    return tuple(value) if type(value) is list else value
+
+
+def real_number(value: Any, name: str) -> float:
+    """``value`` as a float, which may be infinite.
+
+    Raises:
+        ArgumentTypeError: It is no real number.
+        ArgumentError: It is NaN, or no float can hold it.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ArgumentTypeError(f"{name} is {shown(value)}; a real number would do")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name} is {shown(value)}, which no float can hold") from None
+    if number != number:
+        raise ArgumentError(f"{name} is NaN; a number would do")
+    return number
+
+
+def finite(value: Any, name: str) -> float:
+    """``value`` as a finite float.
+
+    Raises:
+        ArgumentTypeError: It is no real number.
+        ArgumentError: It is not finite.
+    """
+    number = real_number(value, name)
+    if not isfinite(number):
+        raise ArgumentError(f"{name} is {number}; a finite number would do")
+    return number
 
 
 def flag(value: Any, name: str) -> bool:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, one_of
+from portable_gpu.arguments import flag, one_of, real_number
 from portable_gpu.errors import ArgumentError
-from portable_gpu.nn.operands import elementwise_like, floating, real_number, same_shape
+from portable_gpu.nn.operands import elementwise_like, same_shape
+from portable_gpu.ops.floats import floating
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.typing import of_one, of_two
 
@@ -105,15 +106,8 @@ def leaky_relu(
 
     Arguments, result, errors, cost: see :func:`relu`.
     """
-    return _of(
-        "x > 0 ? x : x * negative_slope",
-        input,
-        {"negative_slope": negative_slope},
-        out,
-        engine,
-        queue,
-        wait_for,
-    )
+    expression, options = "x > 0 ? x : x * negative_slope", {"negative_slope": negative_slope}
+    return _of(expression, input, options, out, engine, queue, wait_for)
 
 
 @of_two
@@ -146,16 +140,8 @@ def leaky_relu_backward(
             f"negative_slope is {slope} and self_is_result is true; at least 0 would do, or the "
             "input in place of the result"
         )
-    return _gradient(
-        "x > 0 ? g : g * negative_slope",
-        grad_output,
-        input,
-        {"negative_slope": slope},
-        out,
-        engine,
-        queue,
-        wait_for,
-    )
+    expression, options = "x > 0 ? g : g * negative_slope", {"negative_slope": slope}
+    return _gradient(expression, grad_output, input, options, out, engine, queue, wait_for)
 
 
 @of_one
@@ -340,16 +326,8 @@ def gelu_backward(
         "none": _with_c(f"g * ({normal})", _NEAR, ""),
         "tanh": _with_c(tangent, _NEAR, f"c * {_SLOPE}"),
     }
-    return _gradient(
-        forms[one_of(approximate, _FORMS, "approximate")],
-        grad_output,
-        input,
-        {},
-        out,
-        engine,
-        queue,
-        wait_for,
-    )
+    expression = forms[one_of(approximate, _FORMS, "approximate")]
+    return _gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 
 @of_one
@@ -365,15 +343,8 @@ def silu(
 
     Arguments, result, errors, cost: see :func:`relu`.
     """
-    return _of(
-        _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -1000)", "c"),
-        input,
-        {},
-        out,
-        engine,
-        queue,
-        wait_for,
-    )
+    expression = _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -1000)", "c")
+    return _of(expression, input, {}, out, engine, queue, wait_for)
 
 
 @of_two
@@ -428,16 +399,8 @@ def hardswish_backward(
 
     Arguments, result, errors, cost: see :func:`relu_backward`.
     """
-    return _gradient(
-        "x <= -3 ? 0 : x >= 3 ? g : g * (x / 3 + 0.5)",
-        grad_output,
-        input,
-        {},
-        out,
-        engine,
-        queue,
-        wait_for,
-    )
+    expression = "x <= -3 ? 0 : x >= 3 ? g : g * (x / 3 + 0.5)"
+    return _gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 
 @of_one
@@ -522,7 +485,7 @@ def _of(
 def _gradient(
     expression: str,
     grad_output: Any,
-    kept: Any,
+    operand: Any,
     options: dict[str, Any],
     out: Any,
     engine: Engine | None,
@@ -531,7 +494,7 @@ def _gradient(
     name: str = "input",
 ) -> Any:
     """Compute an expression of the gradient ``g`` and of ``x``, which forward kept."""
-    x, g = floating(kept, name), floating(grad_output, "grad_output")
+    x, g = floating(operand, name), floating(grad_output, "grad_output")
     same_shape(**{name: x, "grad_output": g})
     numbers = {name: real_number(value, name) for name, value in options.items()}
     place = {"engine": engine, "queue": queue, "wait_for": wait_for}

@@ -12,8 +12,8 @@ import pyopencl as cl
 from portable_gpu.arguments import flag, of_kind, shown
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
-from portable_gpu.nn.operands import floating
 from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.floats import floating
 from portable_gpu.ops.gemm import matmul
 from portable_gpu.ops.reduce import sum as summed
 from portable_gpu.ops.result import check_out

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from math import cos, pi
 from typing import Any
 
-from portable_gpu.arguments import flag, of_kind, one_of, whole
+from portable_gpu.arguments import flag, of_kind, one_of, real_number, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.nn.operands import real_number
 from portable_gpu.nn.optim import Adam, Optimizer
 
 

@@ -7,41 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import shown
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.errors import ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.views import as_array
-
-
-def floating(value: Any, name: str) -> Any:
-    """``value`` as an array of real floating numbers.
-
-    Raises:
-        ArgumentTypeError: It is no array.
-        DTypeError: Its elements are not real floating numbers.
-    """
-    array = as_array(value, name)
-    if array.dtype.kind in "iubc":
-        raise DTypeError(f"{name} is {array.dtype}; float16, bfloat16, float32 or float64 would do")
-    return array
-
-
-def real_number(value: Any, name: str) -> float:
-    """``value`` as a float.
-
-    Raises:
-        ArgumentTypeError: It is no real number.
-        ArgumentError: It is NaN, or no float can hold it.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a real number would do")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise ArgumentError(f"{name} is {shown(value)}, which no float can hold") from None
-    if number != number:
-        raise ArgumentError(f"{name} is NaN; a number would do")
-    return number
 
 
 def same_shape(**arrays: Any) -> None:

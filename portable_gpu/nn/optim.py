@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag, of_kind
+from portable_gpu.arguments import finite, flag, of_kind
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
@@ -22,7 +22,6 @@ from portable_gpu.ops.optim.api import (
     at_least_zero,
     check_betas,
     check_nesterov,
-    number,
     sgd_step,
 )
 from portable_gpu.ops.reduce import reduce
@@ -171,7 +170,7 @@ class SGD(Optimizer):
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "momentum", "weight_decay"):
             at_least_zero(group[name], name)
-        number(group["dampening"], "dampening")
+        finite(group["dampening"], "dampening")
         flag(group["maximize"], "maximize")
         nesterov = flag(group["nesterov"], "nesterov")
         check_nesterov(nesterov, group["momentum"], group["dampening"])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from portable_gpu.arguments import flag, one_of
+from portable_gpu.arguments import flag, one_of, real_number
 from portable_gpu.nn import activations, init
 from portable_gpu.nn.modules.base import Module
-from portable_gpu.nn.operands import real_number
 from portable_gpu.ops.random.api import dropout, dropout_backward
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from portable_gpu.arguments import flag, whole
+from portable_gpu.arguments import flag, integers
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn import init
@@ -19,21 +19,6 @@ from portable_gpu.ops.conv import functions
 from portable_gpu.runtime.engine import Engine
 
 Extents = int | Sequence[int]
-
-
-def extents(value: Any, axes: int, name: str, least: int = 1) -> tuple[int, ...]:
-    """An extent for each axis: one integer for all of them, or one for each.
-
-    Raises:
-        ArgumentTypeError, ArgumentError: There are not ``axes`` integers of at least ``least``.
-    """
-    listed = tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
-    if len(listed) != axes:
-        raise ArgumentError(f"{name} has {len(listed)} numbers; {axes} would do")
-    result = tuple(whole(one, name) for one in listed)
-    if any(one < least for one in result):
-        raise ArgumentError(f"{name} is {value}; at least {least} would do")
-    return result
 
 
 class _Convolution(Module):
@@ -69,7 +54,7 @@ class _Convolution(Module):
                 f"groups is {groups}, in_channels {in_channels} and out_channels {out_channels}; "
                 "a divisor of both would do"
             )
-        kernel = extents(kernel_size, self._axes, "kernel_size")
+        kernel = integers(kernel_size, "kernel_size", self._axes, 1)
         first, second = channels if self._transposed else channels[::-1]
         shape, kind = (first, second // parts, *kernel), as_dtype(dtype)
         self.weight = ModuleParameter(init.kaiming_uniform(shape, kind), engine)
@@ -77,9 +62,9 @@ class _Convolution(Module):
         if flag(bias, "bias"):
             bound = 1 / sqrt(shape[1] * prod(kernel))
             self.bias = ModuleParameter(init.uniform((channels[1],), bound, kind), engine)
-        self.stride = extents(stride, self._axes, "stride")
+        self.stride = integers(stride, "stride", self._axes, 1)
         self.padding = padding
-        self.dilation, self.groups = extents(dilation, self._axes, "dilation"), parts
+        self.dilation, self.groups = integers(dilation, "dilation", self._axes, 1), parts
 
     def _function(self, end: str = "") -> Any:
         return getattr(functions, f"conv{self._axes}d{end}")
@@ -155,7 +140,7 @@ class _Transposed(_Convolution):
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
             dtype=dtype, engine=engine,
         )  # fmt: skip
-        self.output_padding = extents(output_padding, self._axes, "output_padding", 0)
+        self.output_padding = integers(output_padding, "output_padding", self._axes, 0)
 
     def forward(self, input: Any) -> Any:
         """Compute the transposed convolution, with the bias as part of it."""

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag
+from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.nn.modules.base import Buffer, Module
 from portable_gpu.nn.modules.linear import positive
-from portable_gpu.nn.operands import real_number
 from portable_gpu.nn.parameter import ModuleParameter, add_grads
 from portable_gpu.ops.normalize import functions
 from portable_gpu.runtime.engine import Engine

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag
+from portable_gpu.arguments import finite, flag
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
-from portable_gpu.ops.normalize.arguments import floating, number
-from portable_gpu.ops.normalize.invoke import statistics_dtype
+from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
@@ -157,7 +156,7 @@ def _four(shape: Shape) -> Shape:
 
 def forward_scale(scale: Any, extent: int) -> float:
     """The factor of the products: ``scale``, or that of rows of an extent."""
-    return 1 / sqrt(max(1, extent)) if scale is None else number(scale, "scale")
+    return 1 / sqrt(max(1, extent)) if scale is None else finite(scale, "scale")
 
 
 def _strides(view: View, axes: int) -> Shape:
@@ -170,7 +169,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
     dropout_p, is_causal, scale, enable_gqa = arguments.options
     labels = ("query", "key", "value")
     q, k, v = (floating(x, n) for x, n in zip(arguments.inputs[:3], labels, strict=True))
-    if number(dropout_p, "dropout_p") != 0:
+    if finite(dropout_p, "dropout_p") != 0:
         raise ArgumentError(f"dropout_p is {dropout_p}; 0 would do: it is not supported")
     causal, gqa = flag(is_causal, "is_causal"), flag(enable_gqa, "enable_gqa")
     for array, name in ((k, "key"), (v, "value")):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import integers, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.conv.problem import Triple
 from portable_gpu.runtime.views import Shape
@@ -66,25 +66,6 @@ def whole_shape(value: Any, name: str, rank: int, least: int) -> Shape:
     return shape
 
 
-def numbers(value: Any, name: str, rank: int, least: int) -> tuple[int, ...]:
-    """Return an integer for each axis of space, from one integer or a sequence.
-
-    Raises:
-        ArgumentTypeError, ArgumentError: It is neither, of another length, or below ``least``.
-    """
-    if isinstance(value, (tuple, list)):
-        result = tuple([whole(n, name) for n in value])
-        if len(result) == 1:
-            result *= rank
-    else:
-        result = (whole(value, name),) * rank
-    if len(result) != rank or min(result) < least:
-        raise ArgumentError(
-            f"{name} is {shown(value)}; an integer from {least} on, or {rank} of them, would do"
-        )
-    return result
-
-
 def pads(
     o: Options, taps: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> list[tuple[int, int]]:
@@ -104,11 +85,11 @@ def pads(
         totals = [d * (k - 1) for k, d in zip(taps, dilation, strict=True)]
         return [(total // 2, total - total // 2) for total in totals]
     if isinstance(value, (tuple, list)) and any(isinstance(n, (tuple, list)) for n in value):
-        pairs = [numbers(n, "padding", 2, 0) for n in value]
+        pairs = [integers(n, "padding", 2, 0) for n in value]
         if len(pairs) != o.rank:
             raise ArgumentError(f"padding is {shown(value)}; {o.rank} pairs are needed")
         return [(first, last) for first, last in pairs]
-    return [(n, n) for n in numbers(value, "padding", o.rank, 0)]
+    return [(n, n) for n in integers(value, "padding", o.rank, 0)]
 
 
 def geometry(
@@ -132,7 +113,7 @@ def geometry(
     """
     rank, (x_name, w_name, y_name) = o.rank, names
     stride, dilation = (
-        numbers(value, name, rank, 1)
+        integers(value, name, rank, 1)
         for value, name in ((o.stride, "stride"), (o.dilation, "dilation"))
     )
     groups = whole(o.groups, "groups")
@@ -172,7 +153,7 @@ def geometry(
     else:
         assert y is not None
         y_space = y[-rank:]
-        extra = numbers(output_padding, "output_padding", rank, 0)
+        extra = integers(output_padding, "output_padding", rank, 0)
         if any(n and n >= max(s, d) for n, s, d in zip(extra, stride, dilation, strict=True)):
             raise ArgumentError(
                 f"output_padding is {extra}; it has to be below stride {stride} or dilation "

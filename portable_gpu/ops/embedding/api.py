@@ -14,6 +14,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArrayIndexError, DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.embedding.plan import EmbeddingProblem, variants
+from portable_gpu.ops.floats import floating
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.ops.variant import bind_best
@@ -191,15 +192,9 @@ def _report(rows: int) -> ReportSpec:
     return ReportSpec((2,), np.dtype(np.int64), check)
 
 
-def _floats(array: Any, name: str) -> Any:
-    if not element(array.dtype).floating or array.dtype.kind == "c":
-        raise DTypeError(f"{name} is {array.dtype}; float16, bfloat16, float32 or float64 would do")
-    return array
-
-
 def _normalise_gather(arguments: CallArguments) -> Invocation:
     indices, weight = arguments.inputs
-    if _floats(weight, "weight").ndim != 2:
+    if floating(weight, "weight").ndim != 2:
         raise ShapeError(f"weight has shape {weight.shape}; a matrix would do")
     rows, columns = weight.shape
 
@@ -226,7 +221,7 @@ def _normalise_gather(arguments: CallArguments) -> Invocation:
 def _normalise_sum(arguments: CallArguments) -> Invocation:
     indices, grad = arguments.inputs
     (rows,) = arguments.options
-    columns = _floats(grad, "grad_output").shape[1]
+    columns = floating(grad, "grad_output").shape[1]
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         problem = EmbeddingProblem(

@@ -7,21 +7,8 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import shown, whole
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
-from portable_gpu.runtime.views import as_array
-
-
-def floating(value: Any, name: str) -> Any:
-    """``value`` as an array of real floating numbers.
-
-    Raises:
-        ArgumentTypeError: It is no array.
-        DTypeError: Its elements are not real floating numbers.
-    """
-    array = as_array(value, name)
-    if array.dtype.kind in "iubc":
-        raise DTypeError(f"{name} is {array.dtype}; float16, bfloat16, float32 or float64 would do")
-    return array
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.floats import floating
 
 
 def axis_of(dim: Any, ndim: int) -> int:
@@ -75,21 +62,3 @@ def parameter(value: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
     if array.dtype not in (dtype, wide):
         raise DTypeError(f"{name} is {array.dtype}; with an input of {dtype}, {wide} would do")
     return array
-
-
-def number(value: Any, name: str) -> float:
-    """``value`` as a finite float.
-
-    Raises:
-        ArgumentTypeError: It is no real number.
-        ArgumentError: It is not finite.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a real number would do")
-    try:
-        result = float(value)
-    except OverflowError:
-        raise ArgumentError(f"{name} is {shown(value)}, which no float can hold") from None
-    if not np.isfinite(result):
-        raise ArgumentError(f"{name} is {result}; a finite number would do")
-    return result

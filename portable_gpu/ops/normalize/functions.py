@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, shown
+from portable_gpu.arguments import finite, flag, shown
 from portable_gpu.dtypes import is_bfloat16
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.normalize.arguments import floating, number, parameter
-from portable_gpu.ops.normalize.invoke import statistics_dtype
+from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.normalize.arguments import parameter
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
 from portable_gpu.runtime.engine import Engine
 
@@ -453,7 +453,7 @@ def batch_norm_backward(
     mean, rstd, is_training = save_mean, save_invstd, flag(training, "training")
     if not is_training:
         variance = floating(running_var, "running_var")
-        number(eps, "eps")
+        finite(eps, "eps")
         mean = running_mean
         rstd = elementwise("1 / sqrt(v + eps)", v=variance, eps=eps, **place)
     return backward(
@@ -474,7 +474,7 @@ def _by_running(
     x = floating(input, "input")
     geometry, wide = batch_geometry(tuple(x.shape)), statistics_dtype(x.dtype)
     arrays = {"x": x}
-    number(eps, "eps")
+    finite(eps, "eps")
     for name, short, value in (("running_mean", "m", mean), ("running_var", "v", variance)):
         if value is None:
             raise ArgumentError(f"{name} is None; without training, statistics are needed")

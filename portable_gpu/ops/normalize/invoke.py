@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
-
-import numpy as np
 
 from portable_gpu.ops.normalize.plan import make_plan
 from portable_gpu.ops.normalize.problem import row_problem
@@ -51,11 +48,6 @@ def make_rows(
     alignment = 1 if engine.target.is_cpu else min(32, *(view.alignment for view in views))
     problem = row_problem(name, flags, shape, row_axes, views, strides, scalars, alignment)
     return engine.plan(problem, lambda: make_plan(engine, problem))
-
-
-def statistics_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of statistics: float32 for 16-bit floats, else that of the input."""
-    return np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
 
 
 def flop_of(shape: Shape, each: int = 16) -> int:

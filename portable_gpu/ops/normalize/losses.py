@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import one_of, whole
+from portable_gpu.arguments import finite, one_of, whole
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.normalize.arguments import floating, like, number, parameter
-from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, statistics_dtype
+from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.normalize.arguments import like, parameter
+from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows
 from portable_gpu.ops.normalize.targets import target_report, targets_step
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine
@@ -217,7 +218,7 @@ class _Classes:
         self.name, _, ignore, reduction, smoothing = options
         self.x, self.target = floating(input, "input"), as_array(target, "target")
         self.reduction = one_of(reduction, _REDUCTIONS, "reduction")
-        self.smoothing = number(smoothing, "label_smoothing")
+        self.smoothing = finite(smoothing, "label_smoothing")
         if not 0 <= self.smoothing <= 1:
             raise ArgumentError(f"label_smoothing is {smoothing}; from 0 to 1 would do")
         self.ignore = whole(ignore, "ignore_index")

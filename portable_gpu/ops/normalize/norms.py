@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import finite, hashable, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
-from portable_gpu.ops.normalize.arguments import floating, like, number, parameter
-from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, statistics_dtype
+from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.normalize.arguments import like, parameter
+from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
@@ -144,10 +145,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
             flags.add(prefix + flag)
     stored = _statistics(kind) if with_statistics else ()
     more = [Result(geometry.statistics, wide, f"out ({name})") for name in stored]
-    scalars: tuple[float, ...] = (number(eps, "eps"),)
+    scalars: tuple[float, ...] = (finite(eps, "eps"),)
     if momentum is not None:
         flags.add("running")
-        scalars = (*scalars, number(momentum, "momentum"))
+        scalars = (*scalars, finite(momentum, "momentum"))
         more += [Result(geometry.statistics, wide, f"running_{n}", True) for n in ("mean", "var")]
     if kind == "batch_norm" and prod(shape[:1] + shape[2:]) < 2:
         raise ArgumentError(
@@ -206,11 +207,6 @@ def forward(
     arrays = (input, *(given[name] for name in names))
     options = (kind, hashable(argument), eps, momentum, names, with_statistics)
     return _FORWARD.call(arrays, options, out, (), **place)
-
-
-def hashable(argument: Any) -> Any:
-    """A list as a tuple."""
-    return tuple(argument) if isinstance(argument, list) else argument
 
 
 # -- backward

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.ops.normalize.arguments import axis_of, floating, like
+from portable_gpu.ops.floats import floating
+from portable_gpu.ops.normalize.arguments import axis_of, like
 from portable_gpu.ops.normalize.invoke import flop_of, make_rows
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, of_kind, shown, whole
+from portable_gpu.arguments import finite, flag, of_kind, whole
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
-    ArgumentTypeError,
     DTypeError,
     ShapeError,
 )
@@ -73,7 +72,7 @@ def sgd_step(
     numbers = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
     for name, value in numbers.items():
         at_least_zero(value, name)
-    number(dampening, "dampening")
+    finite(dampening, "dampening")
     nesterov_on = flag(nesterov, "nesterov")
     check_nesterov(nesterov_on, momentum, dampening)
     if momentum and momentum_buffer is None:
@@ -149,26 +148,9 @@ _NAMES = {
 }  # fmt: skip
 
 
-def number(value: Any, name: str) -> float:
-    """``value``, if it is a finite real number.
-
-    Raises:
-        ArgumentTypeError, ArgumentError: It is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a real number would do")
-    try:
-        is_finite = np.isfinite(float(value))
-    except OverflowError:
-        is_finite = False
-    if not is_finite:
-        raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
-    return float(value)
-
-
 def at_least_zero(value: Any, name: str) -> float:
-    """``value``, if it is a number of at least 0; else errors as of :func:`number`."""
-    if number(value, name) < 0:
+    """``value``, if it is a finite number of at least 0."""
+    if finite(value, name) < 0:
         raise ArgumentError(f"{name} is {value}; at least 0 would do")
     return float(value)
 
@@ -183,7 +165,7 @@ def check_betas(betas: Any) -> tuple[float, float]:
     if len(pair) != 2:
         raise ArgumentError(f"betas has {len(pair)} numbers; two would do")
     for at, value in enumerate(pair):
-        if not 0 <= number(value, f"betas[{at}]") < 1:
+        if not 0 <= finite(value, f"betas[{at}]") < 1:
             raise ArgumentError(f"betas[{at}] is {value}; at least 0 and less than 1 would do")
     return float(pair[0]), float(pair[1])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import integers, shown
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.ops.factors import plain_number
@@ -177,31 +177,6 @@ def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
     if dtype.itemsize in _COPIED:
         return (int(stored.view(f"u{dtype.itemsize}")[0]),)
     return tuple(int(part) for part in stored.view("u8"))
-
-
-def hashable(value: Any) -> Any:
-    """A list of numbers as a tuple, so that a repeated call is recognised."""
-    return tuple(value) if type(value) is list else value
-
-
-def integers(value: Any, name: str, count: int, least: int | None = None) -> tuple[int, ...]:
-    """An integer for each of some axes: one for all, or a sequence of them.
-
-    Raises:
-        ArgumentTypeError: It is neither.
-        ArgumentError: There are not as many, or one is too small.
-    """
-    if isinstance(value, (tuple, list)):
-        numbers = tuple(whole(number, name) for number in value)
-        if len(numbers) == 1:
-            numbers *= count
-        if len(numbers) != count:
-            raise ArgumentError(f"{name} is {shown(value)}; an integer, or {count}, would do")
-    else:
-        numbers = (whole(value, name),) * count
-    if least is not None and min(numbers) < least:
-        raise ArgumentError(f"{name} is {shown(value)}; integers from {least} on would do")
-    return numbers
 
 
 def spatial(x: Any, name: str, axes: int) -> Any:

@@ -7,14 +7,13 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import one_of, shown, whole
+from portable_gpu.arguments import hashable, one_of, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation
 from portable_gpu.ops.sampling.call import (
     SamplingOperation,
     bits,
     floating,
-    hashable,
     invocation,
     logical,
     unless_trivial,

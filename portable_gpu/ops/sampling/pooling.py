@@ -7,10 +7,10 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import flag
+from portable_gpu.arguments import flag, hashable
 from portable_gpu.ops.reduce import max as largest
 from portable_gpu.ops.reduce import mean
-from portable_gpu.ops.sampling.call import hashable, shape_of
+from portable_gpu.ops.sampling.call import shape_of
 from portable_gpu.ops.sampling.pooling_calls import (
     ADAPTIVE_AVG,
     ADAPTIVE_AVG_BACKWARD,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag, shown, whole
+from portable_gpu.arguments import flag, hashable, integers, shown, whole
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation, Result
@@ -17,8 +17,6 @@ from portable_gpu.ops.sampling.call import (
     SamplingOperation,
     check_result,
     floating,
-    hashable,
-    integers,
     invocation,
     logical,
     spatial,

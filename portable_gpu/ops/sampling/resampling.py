@@ -8,7 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, one_of, shown, whole
+from portable_gpu.arguments import flag, hashable, one_of, shown, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation
@@ -16,7 +16,6 @@ from portable_gpu.ops.sampling.call import (
     SamplingOperation,
     bits,
     floating,
-    hashable,
     invocation,
     logical,
     shape_of,

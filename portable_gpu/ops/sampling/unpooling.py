@@ -7,15 +7,13 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import hashable, integers, shown, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation
 from portable_gpu.ops.sampling.call import (
     SamplingOperation,
     check_result,
     floating,
-    hashable,
-    integers,
     invocation,
     spatial,
 )

@@ -1,0 +1,28 @@
+"""Arrays of real floating numbers, and the dtype of sums of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.errors import DTypeError
+from portable_gpu.runtime.views import as_array
+
+
+def floating(value: Any, name: str) -> Any:
+    """``value`` as an array of real floating numbers.
+
+    Raises:
+        ArgumentTypeError: It is no array.
+        DTypeError: Its elements are not real floating numbers.
+    """
+    array = as_array(value, name)
+    if array.dtype.kind in "iubc":
+        raise DTypeError(f"{name} is {array.dtype}; float16, bfloat16, float32 or float64 would do")
+    return array
+
+
+def statistics_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of statistics: float32 for 16-bit floats, else that of the input."""
+    return np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
