@@ -16,7 +16,7 @@
 % endif
 </%def>
 
-## Declares a coordinate for each (name, extent) of `order`, of which the last runs fastest; the first is what is left.
+## Declares a coordinate for each (name, extent) of `order`, of which the last runs fastest; the first is the quotient.
 <%def name="digits(number, order, I)">\
     ${I} rest_of_digits = ${number};
 % for name, extent in reversed(order[1:]):

@@ -16,7 +16,7 @@ from portable_gpu.nn.optim import Adam, Optimizer
 
 
 class LRScheduler:
-    """What schedules share: the learning rate of each group as a function of the step.
+    """The base of schedules: the learning rate of each group as a function of the step.
 
     Attributes:
         optimizer: The optimiser, whose ``param_groups`` have the learning rates.

@@ -37,11 +37,11 @@ class _Slot:
     ) -> None:
         self.data, self.grad, self.parameters = data, grad, parameters
         is_short = element(data.dtype).itemsize == 2
-        held = np.dtype(np.float32) if is_short else data.dtype
+        state_dtype = np.dtype(np.float32) if is_short else data.dtype
         self.state: dict[str, Any] = {
-            name: asarray(np.zeros(data.shape, held), queue=data.queue) for name in names
+            name: asarray(np.zeros(data.shape, state_dtype), queue=data.queue) for name in names
         }
-        self.master = elementwise("x", x=data, dtype=held) if is_short else None
+        self.master = elementwise("x", x=data, dtype=state_dtype) if is_short else None
         self.version = [parameter.version for parameter in parameters]
 
     def refresh(self) -> None:
@@ -61,7 +61,7 @@ class _Slot:
 
 
 class Optimizer:
-    """What optimisers share.
+    """The base of optimisers.
 
     Attributes:
         param_groups: The options of each group of parameters, by torch's names; ``lr`` and the
@@ -78,8 +78,8 @@ class Optimizer:
         self._slots: list[list[_Slot]] = []
         self.steps = 0
         seen: set[int] = set()
-        for given in listed:
-            group = dict(of_kind(given, Mapping, "a group of params", "a dictionary"))
+        for entry in listed:
+            group = dict(of_kind(entry, Mapping, "a group of params", "a dictionary"))
             unknown = sorted(set(group) - set(defaults) - {"params"})
             if unknown or "params" not in group:
                 raise ArgumentError(

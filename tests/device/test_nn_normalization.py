@@ -167,7 +167,7 @@ def test_wrong_arguments(engine: Engine) -> None:
         (lambda: pg.nn.layer_norm(x, 3, **on), ShapeError, "normalized_shape is 3, and the input"),
         (lambda: pg.nn.layer_norm(x, (4,), five, **on), ShapeError, "weight has shape"),
         (lambda: pg.nn.layer_norm(x, 4, five[:4].astype(float), **on), DTypeError, "weight is"),
-        (lambda: pg.nn.layer_norm(x, 4, eps=np.nan, **on), ArgumentError, "eps is nan"),
+        (lambda: pg.nn.layer_norm(x, 4, eps=np.nan, **on), ArgumentError, "eps is NaN"),
         (lambda: pg.nn.group_norm(x, 3, **on), ArgumentError, "num_groups is 3, which does not"),
         (lambda: pg.nn.batch_norm(x, None, five[:4], **on), ArgumentError, "running_mean is None"),
         (lambda: pg.nn.batch_norm(x[:1], None, None, training=True), ArgumentError, "at least"),

@@ -127,32 +127,35 @@ class Module:
                 after an error.
         """
         of_kind(state, Mapping, "state", "a mapping of names to arrays")
-        own = dict(self._named(""))
-        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+        tensors = dict(self._named(""))
+        missing, unknown = (
+            sorted(tensors.keys() - state.keys()),
+            sorted(state.keys() - tensors.keys()),
+        )
         if missing or unknown:
             parts = [("lacks", missing), ("has unknown", unknown)]
             raise ArgumentError(
                 "state " + " and ".join(f"{say} {', '.join(keys)}" for say, keys in parts if keys)
             )
-        given = {name: as_array(value, name) for name, value in state.items()}
+        arrays = {name: as_array(value, name) for name, value in state.items()}
         wrong = [
-            f"{name} {given[name].shape} in place of {tuple(value.data.shape)}"
-            for name, value in own.items()
-            if given[name].shape != tuple(value.data.shape)
+            f"{name} {arrays[name].shape} in place of {tuple(value.data.shape)}"
+            for name, value in tensors.items()
+            if arrays[name].shape != tuple(value.data.shape)
         ]
         if wrong:
             raise ShapeError(f"state has other shapes: {', '.join(wrong)}")
-        kinds = [name for name, value in given.items() if value.dtype.kind == "c"]
+        kinds = [name for name, value in arrays.items() if value.dtype.kind == "c"]
         if kinds:
             raise ArgumentTypeError(f"state has complex numbers: {', '.join(kinds)}")
         # All copies to a device are made before the first value is replaced.
         moved = {
-            name: asarray(given[name], queue=value.data.queue)
+            name: asarray(arrays[name], queue=value.data.queue)
             if isinstance(value, ModuleParameter)
-            else asnumpy(given[name])
-            for name, value in own.items()
+            else asnumpy(arrays[name])
+            for name, value in tensors.items()
         }
-        for name, value in own.items():
+        for name, value in tensors.items():
             value.set(moved[name])
 
     def save(self, path: str | Path) -> None:
@@ -175,7 +178,7 @@ class Module:
         self.load_state_dict(read_state(path))
 
     def _kept(self, *names: str) -> list[Any]:
-        """What ``forward`` kept for ``backward``.
+        """Return the attributes that ``forward`` stored for ``backward``.
 
         Raises:
             ArgumentError: There was no ``forward``.

@@ -22,7 +22,7 @@ Extents = int | Sequence[int]
 
 
 class _Convolution(Module):
-    """What all convolutions share: the weight, the bias and the options."""
+    """The base of all convolutions: the weight, the bias and the options."""
 
     _axes: ClassVar[int]
     _transposed: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class Conv3d(_Convolution):
 
 
 class _Transposed(_Convolution):
-    """What transposed convolutions share: weights are (inputs, outputs / groups, ...kernel)."""
+    """The base of transposed convolutions: weights are (inputs, outputs / groups, ...kernel)."""
 
     _transposed = True
 

@@ -21,7 +21,7 @@ def _data(parameter: ModuleParameter | None) -> Any:
 
 
 class _Normalization(Module):
-    """What normalisations share: a weight of ones and a bias of zeros."""
+    """The base of normalisations: a weight of ones and a bias of zeros."""
 
     weight: ModuleParameter | None = None
     bias: ModuleParameter | None = None
@@ -35,7 +35,7 @@ class _Normalization(Module):
 
 
 class _BatchNorm(_Normalization):
-    """What batch normalisations share: running statistics, in float32 for 16-bit channels."""
+    """The base of batch normalisations: running statistics, in float32 for 16-bit channels."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class _BatchNorm(_Normalization):
         self.running_var: Buffer | None = None
         if flag(track_running_stats, "track_running_stats"):
             kind = as_dtype(dtype)
-            held = np.dtype(np.float32) if kind.itemsize == 2 else kind
-            self.running_mean = Buffer(np.zeros(shape, held), engine)
-            self.running_var = Buffer(np.ones(shape, held), engine)
+            statistics_kind = np.dtype(np.float32) if kind.itemsize == 2 else kind
+            self.running_mean = Buffer(np.zeros(shape, statistics_kind), engine)
+            self.running_var = Buffer(np.ones(shape, statistics_kind), engine)
             self.num_batches_tracked = Buffer(np.int64(0), on_host=True)
 
     def _statistics(self) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from portable_gpu.ops.sampling import pooling, resampling
 
 
 class _Pooling(Module):
-    """What poolings share: the function of a number of axes, and its options by torch's names."""
+    """The base of poolings: the function of a number of axes, and its options by torch's names."""
 
     _name: ClassVar[str]
 
@@ -30,7 +30,7 @@ class _Pooling(Module):
 
 
 class _Largest(_Pooling):
-    """What poolings of largest elements share: they keep the indices."""
+    """The base of poolings of largest elements, which keep the indices."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class MaxPool3d(_Largest):
 
 
 class _Mean(_Pooling):
-    """What poolings of means share."""
+    """The base of poolings of means."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class AvgPool3d(_Mean):
 
 
 class _Adaptive(_Pooling):
-    """What poolings to a given size share."""
+    """The base of poolings to a given size."""
 
     def __init__(self, output_size: Any) -> None:
         """Take the size of the result."""

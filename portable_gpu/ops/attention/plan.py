@@ -134,7 +134,7 @@ def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
 
 
 def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
-    """What both templates are rendered with."""
+    """Return the values that both templates are rendered with."""
     size = 8 if problem.elem.real == "double" else 4
     return {
         "elem": problem.elem, "wide": problem.wide, "mask": problem.mask,

@@ -66,9 +66,9 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     axes = last_axis(axes, layout.axis)
     strip = strip_of(axes[2], layout.V)
     V = layout.V if strip else 1
-    kept = None
+    unrolled = None
     if strip and sources == 1 and prod(axis.taps for axis in axes) <= _MOST_KEPT:
-        kept = axes[0].taps, axes[1].taps
+        unrolled = axes[0].taps, axes[1].taps
     row_blocks = -(-axes[2].target // V)
     others = p.batch * axes[0].target * axes[1].target * -(-channels // layout.wide)
     per_item = _strips_of_item(row_blocks, others, target)
@@ -91,7 +91,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     context = {
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
-        "strip": strip, "kept": kept, "divided": any(axis.divisor > 1 for axis in axes),
+        "strip": strip, "kept": unrolled, "divided": any(axis.divisor > 1 for axis in axes),
         "unit": _is_unit(strip, V, axes[2]) and target.is_cpu,
         "t_unit": axes[2].t == 1 and target.is_cpu,
     }  # fmt: skip

@@ -98,8 +98,8 @@ class ConvProducts:
 
 def workspace_limit(limit: int | None, target: Target) -> int:
     """Return the most bytes of workspace."""
-    most = target.facts.max_alloc_size
-    return most if limit is None else min(limit, most)
+    max_bytes = target.facts.max_alloc_size
+    return max_bytes if limit is None else min(limit, max_bytes)
 
 
 def products(
@@ -126,14 +126,14 @@ def products(
     if p.direction == "input" and itemsize == 2:
         of_image *= 2
     build = _StepsBuilder(p, target, places, w_step, aligned)
-    most = workspace_limit(limit, target)
+    max_bytes = workspace_limit(limit, target)
     if p.direction != "weight":
         if y_step is None:
             return None
         if x_step is not None:
             return build.at_points(x_step, y_step)
-        chunk = max(1, min(p.batch, min(most, _CHUNK[target.is_cpu]) // max(1, of_image)))
-        if chunk * of_image > most:
+        chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // max(1, of_image)))
+        if chunk * of_image > max_bytes:
             return None
         return build.by_windows(y_step, chunk)
     joined = [
@@ -143,8 +143,8 @@ def products(
     of_image = (0 if joined[0] else of_image) + (0 if joined[1] else p.filters * places * itemsize)
     chunk = p.batch
     if of_image and p.elem.itemsize > 2:
-        chunk = max(1, min(p.batch, min(most, _CHUNK[target.is_cpu]) // of_image))
-    if chunk * of_image > most:
+        chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // of_image))
+    if chunk * of_image > max_bytes:
         return None
     return build.weights(x_step if joined[0] else None, y_step if joined[1] else None, chunk)
 

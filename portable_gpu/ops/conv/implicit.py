@@ -33,15 +33,15 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> list[V
     """
     if target.is_cpu or not (problem.fits_int and problem.x_elements and problem.y_elements):
         return []
-    found = [_of_windows(problem, target, table)]
+    candidates = [_of_windows(problem, target, table)]
     inside = channels_last(problem)
     if problem.elem.itemsize == 2 and target.matrix_units == "wgmma" and inside != problem:
-        found.append(by_copies(problem, inside, target, table))
-    return found
+        candidates.append(by_copies(problem, inside, target, table))
+    return candidates
 
 
 def channels_last(p: ConvProblem) -> ConvProblem:
-    """The same convolution of dense images whose channels are adjacent, where they were not."""
+    """Return the convolution of dense copies of images, whose channels are adjacent."""
 
     def last(array: ImageStrides, channels: int, size: Triple) -> ImageStrides:
         if array.channel == 1 or channels == 1:
@@ -56,20 +56,20 @@ def by_copies(
     problem: ConvProblem, inside: ConvProblem, target: Target, table: TuningTable
 ) -> Variant:
     """The variant that copies images, so that channels are adjacent, and the result back."""
-    way = _of_windows(inside, target, table)
+    variant = _of_windows(inside, target, table)
     copies = _image_copies(problem, inside)
     moved = [best_of(elementwise_variants(copy, target, table), target) for copy, _, _ in copies]
     copied = sum(space.nbytes for _, space, _ in copies)
     return replace(
-        way,
+        variant,
         name="implicit_gemm, channels last",
         kind="implicit_gemm, channels last",
-        estimate=way.estimate + sum(item.estimate for item in moved),
-        launches=way.launches + len(moved),
-        why="images copied with adjacent channels; " + way.why,
-        texts=lambda: [*(text for item in moved for text in item.texts()), *way.texts()],
+        estimate=variant.estimate + sum(item.estimate for item in moved),
+        launches=variant.launches + len(moved),
+        why="images copied with adjacent channels; " + variant.why,
+        texts=lambda: [*(text for item in moved for text in item.texts()), *variant.texts()],
         bind=partial(_bind_copies, problem=problem, inside=inside),
-        details={**way.details, "workspace": way.details["workspace"] + copied},
+        details={**variant.details, "workspace": variant.details["workspace"] + copied},
     )
 
 
@@ -79,7 +79,7 @@ def _image_copies(
     """Copies of images before the products, and after them: each with its memory and operand."""
     last = _operands(p) - 1
     image = {"forward": (0, last), "input": (last, 0), "weight": (0, 1)}[p.direction]
-    found = []
+    candidates = []
     for place, ours, theirs, channels, size in (
         (image[0], p.x, inside.x, p.channels, p.x_size),
         (image[1], p.y, inside.y, p.filters, p.y_size),
@@ -92,10 +92,10 @@ def _image_copies(
             strides.reverse()
         copy = _moved(p, extents, *strides)
         itemsize = p.elem.itemsize
-        found.append(
+        candidates.append(
             (copy, Temporary(f"images {place}", prod(extents) * itemsize, itemsize), place)
         )
-    return found
+    return candidates
 
 
 def _bind_copies(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> Plan:
@@ -217,7 +217,7 @@ def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[Elementwi
 
 
 def _clear(p: ConvProblem) -> ElementwiseProblem:
-    """What places of x get to which nothing contributes: zero, or the bias."""
+    """The value of places of x to which nothing contributes: zero, or the bias."""
     extents = (p.batch, p.channels, *p.x_size)
     strides = (p.x.outer, p.x.channel, *p.x.space)
     if p.bias is None:

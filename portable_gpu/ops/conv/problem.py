@@ -1,4 +1,4 @@
-"""What one convolution is, apart from how any variant computes it."""
+"""The properties of a convolution that do not depend on the variant."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class PlaceIndex:
         return prod(self.extents)
 
     def simplified(self) -> PlaceIndex:
-        """The same index, over as few axes as possible."""
+        """Return an equal index over the least number of axes."""
         free = len(self.extents) - len(self.pitches)
         axes = merged(
             Axis(n, (s,)) for n, s in zip(self.extents, self.strides[:free], strict=False)
@@ -259,7 +259,7 @@ def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
         steps.append(step)
         firsts.append((residue[j] + p.before[j] - fits[0] * dilation) // stride)
         extents.append(-(-(p.x_size[j] - residue[j]) // stride))
-    # A tap more is so many places less.
+    # A step to the next tap is a step of this many places back.
     back = [-steps[j] * p.dilation[j] // p.stride[j] for j in _SPACE]
     checked = [
         firsts[j] + extents[j] - 1 >= p.y_size[j] or firsts[j] + back[j] * (taps[j][1] - 1) < 0

@@ -138,12 +138,12 @@ def geometry(
                 f"groups {groups} need {count}"
             )
     padding = pads(o, taps, stride, dilation)
-    reach = [d * (k - 1) + 1 for k, d in zip(taps, dilation, strict=True)]
+    spans = [d * (k - 1) + 1 for k, d in zip(taps, dilation, strict=True)]
     known = x if x is not None else y
     assert known is not None
     if x is not None:
         x_space = x[-rank:]
-        y_space = _forward(x_space, reach, padding, stride, x_name, x)
+        y_space = _forward(x_space, spans, padding, stride, x_name, x)
         expected = (*x[: len(x) - rank - 1], filters, *y_space)
         if y is not None and tuple(y) != expected:
             raise ShapeError(
@@ -161,7 +161,7 @@ def geometry(
             )
         x_space = tuple(
             (n - 1) * s - sum(pad) + r + e
-            for n, s, pad, r, e in zip(y_space, stride, padding, reach, extra, strict=True)
+            for n, s, pad, r, e in zip(y_space, stride, padding, spans, extra, strict=True)
         )
         if any(n < 1 and q for n, q in zip(x_space, y_space, strict=True)):
             raise ShapeError(
@@ -187,20 +187,20 @@ def geometry(
 
 def _forward(
     space: Sequence[int],
-    reach: Sequence[int],
+    spans: Sequence[int],
     padding: Sequence[tuple[int, int]],
     stride: Sequence[int],
     name: str,
     shape: Shape,
 ) -> tuple[int, ...]:
     padded = [n + sum(pad) for n, pad in zip(space, padding, strict=True)]
-    if any(n and r > n for n, r in zip(padded, reach, strict=True)):
+    if any(n and r > n for n, r in zip(padded, spans, strict=True)):
         raise ShapeError(
             f"{name} has shape {shape}; its padded extents {tuple(padded)} are below those of the "
-            f"dilated filter, {tuple(reach)}"
+            f"dilated filter, {tuple(spans)}"
         )
     return tuple(
-        (n - r) // s + 1 if n else 0 for n, r, s in zip(padded, reach, stride, strict=True)
+        (n - r) // s + 1 if n else 0 for n, r, s in zip(padded, spans, stride, strict=True)
     )
 
 

@@ -56,10 +56,10 @@ def of_algorithm(
     Raises:
         ArgumentError: There are none.
     """
-    found = variants(problem, target, table, limit)
+    candidates = variants(problem, target, table, limit)
     if algo == "auto" or not (problem.x_elements and problem.y_elements):
-        return found  # what sums nothing needs no product
-    named = [variant for variant in found if variant.path == algo]
+        return candidates  # what sums nothing needs no product
+    named = [variant for variant in candidates if variant.path == algo]
     if not named:
         raise ArgumentError(
             f"algo is {algo!r}, which does not take this convolution: it needs workspace within "
@@ -73,12 +73,12 @@ def variants(
     problem: ConvProblem, target: Target, table: TuningTable, limit: int | None = None
 ) -> list[Variant]:
     """Every way to compute a problem whose result has elements."""
-    most = workspace_limit(limit, target)
+    max_bytes = workspace_limit(limit, target)
     gathered = implicit.variants(problem, target, table)
     return [
         _direct(problem, target),
         *im2col.variants(problem, target, table, limit),
-        *(variant for variant in gathered if variant.details["workspace"] <= most),
+        *(variant for variant in gathered if variant.details["workspace"] <= max_bytes),
     ]
 
 

@@ -91,15 +91,15 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     T = prod(taps)
     G = 1
     if not target.is_cpu:
-        most = min(256, target.max_work_group_size, _LOCAL_BYTES // (T * real_bytes))
-        G = max(lanes, floor_power_of_two(most))
+        max_items = min(256, target.max_work_group_size, _LOCAL_BYTES // (T * real_bytes))
+        G = max(lanes, floor_power_of_two(max_items))
     tap_blocks = [-(-count // own) for count, own in zip(counts, taps, strict=True)]
     blocks = -(-pairs // (lanes * wide)) * prod(tap_blocks)
     strips = -(-axes[2].target // V)
     places = p.batch * axes[0].target * axes[1].target * strips
     M = G // lanes
-    wanted = -(-_GROUPS_PER_UNIT * target.compute_units // blocks)
-    parts = max(1, min(wanted, places // (M * _LEAST_PLACES)))
+    target_groups = -(-_GROUPS_PER_UNIT * target.compute_units // blocks)
+    parts = max(1, min(target_groups, places // (M * _LEAST_PLACES)))
     part_size = max(1, -(-places // (parts * M))) * M
     parts = max(1, -(-places // part_size))
     names = {"n": "batch", "at0": "t0_size", "at1": "t1_size", "block2": "blocks"}

@@ -166,15 +166,15 @@ def _on_cpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     nbytes *= vector if across else 1
     keeps = int(nbytes <= policy.cached_bytes or p.stream is None)
     parts, span = 1, problem.count
-    wanted = policy.groups_per_unit * units
+    target_groups = policy.groups_per_unit * units
     if p.stream is not None and 2 * blocks <= units and nbytes >= 2 * policy.grain:
-        parts = min(_MOST_PARTS, wanted // blocks, nbytes // policy.grain)
+        parts = min(_MOST_PARTS, target_groups // blocks, nbytes // policy.grain)
         span = -(-problem.count // parts)
         span = -(-span // vector) * vector
         parts = -(-problem.count // span)
     if parts > 1:
         keeps = 0
-    groups = max(1, min(blocks, wanted, -(-blocks * nbytes // policy.grain)))
+    groups = max(1, min(blocks, target_groups, -(-blocks * nbytes // policy.grain)))
     rows_each = -(-blocks // groups)
     groups = -(-blocks // rows_each)
     return RowsKernel(
@@ -187,8 +187,8 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     across, count = _is_across(problem), problem.count
     vector = 1 if across else _aligned_vector(problem, policy)
     keep = max(1, policy.kept // (vector * max(1, len(p.inputs))))
-    most = min(policy.long_group_size, target.max_work_group_size)
-    small = min(policy.group_size, most)
+    max_size = min(policy.long_group_size, target.max_work_group_size)
+    small = min(policy.group_size, max_size)
     if across:
         lanes = max(1, small // max(1, policy.side_by_side))
         while lanes > 1 and lanes > count:
@@ -197,9 +197,9 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
         keeps = keep if count <= lanes * keep else 0
     else:
         wave = min(target.subgroup_size, small)
-        choices = [(small, max(1, wave // 8)), (small, wave), (small, small), (most, most)]
+        choices = [(small, max(1, wave // 8)), (small, wave), (small, small), (max_size, max_size)]
         group, lanes = next(
-            ((g, n) for g, n in choices if count <= n * keep * vector), (most, most)
+            ((g, n) for g, n in choices if count <= n * keep * vector), (max_size, max_size)
         )
         keeps = keep if count <= lanes * keep * vector else 0
     if p.stream is None:
@@ -208,8 +208,8 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     parts, span = 1, count
     if p.stream is not None and not keeps and tiles < 2 * units:
         step = lanes * vector * policy.unroll
-        wanted = -(-policy.groups_per_unit * units // tiles)
-        parts = max(1, min(_MOST_PARTS, wanted, count // (2 * step)))
+        target_groups = -(-policy.groups_per_unit * units // tiles)
+        parts = max(1, min(_MOST_PARTS, target_groups, count // (2 * step)))
         span = -(-count // parts)
         span = -(-span // vector) * vector
         parts = -(-count // span)
@@ -243,6 +243,6 @@ def _aligned_vector(problem: RowProblem, policy: RowsPolicy) -> int:
 
 
 def without_parts(kernel: RowsKernel) -> RowsKernel:
-    """The same kernels with one group for each row."""
+    """Return these kernels with one group for each row."""
     groups = kernel.groups // kernel.parts
     return replace(kernel, parts=1, span=kernel.problem.count, groups=groups)

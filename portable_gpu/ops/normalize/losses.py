@@ -273,12 +273,12 @@ class _Classes:
 
     @property
     def scalars(self) -> tuple[float, ...]:
-        """Those of the programs: smoothing where there is any."""
+        """The numbers of the programs: smoothing where there is any."""
         return (self.smoothing,) if {"smooth", "probabilities"} & self.flags else ()
 
     @property
     def integers(self) -> tuple[int, ...]:
-        """Those of the programs of indices."""
+        """The integers of the programs of indices."""
         return (self.ignore,) if self.by_index else ()
 
     def step(
@@ -396,8 +396,8 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
             weights: _Operand = temporary("weights", c.places, c.wide)
             total = [temporary("total", (), c.wide)]
             operands = [x, *weight, target, weights]
-            own = c.flags & {"w"}
-            steps.append(c.step(engine, "weights", own, operands, c.integers))
+            weight_flags = c.flags & {"w"}
+            steps.append(c.step(engine, "weights", weight_flags, operands, c.integers))
             steps.append(total_step(engine, {"x": weights}, total[0], 1.0))
         elif c.reduction == "mean":
             scale = 1.0 / max(1, prod(c.places))

@@ -45,8 +45,8 @@ class NormAxes(NamedTuple):
 
 def layer_geometry(shape: Shape, normalized_shape: Any) -> NormAxes:
     """Statistics over the last axes, whose extents are ``normalized_shape``."""
-    wanted = normalized_shape if isinstance(normalized_shape, (tuple, list)) else [normalized_shape]
-    extents = tuple(whole(extent, "normalized_shape") for extent in wanted)
+    listed = normalized_shape if isinstance(normalized_shape, (tuple, list)) else [normalized_shape]
+    extents = tuple(whole(extent, "normalized_shape") for extent in listed)
     k, ndim = len(extents), len(shape)
     if not extents or shape[-k:] != extents:
         raise ShapeError(
@@ -130,8 +130,8 @@ def _geometry(kind: str, shape: Shape, argument: Any) -> NormAxes:
 
 def _normalise(arguments: CallArguments) -> Invocation:
     kind, argument, eps, momentum, names, with_statistics = arguments.options
-    given = dict(zip(("input", *names), arguments.inputs, strict=True))
-    x = floating(given["input"], "input")
+    by_name = dict(zip(("input", *names), arguments.inputs, strict=True))
+    x = floating(by_name["input"], "input")
     shape, dtype = tuple(x.shape), x.dtype
     geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
     prefix = "row_" if kind == "batch_norm" else ""
@@ -139,8 +139,8 @@ def _normalise(arguments: CallArguments) -> Invocation:
     if kind == "rms_norm":
         flags.add("rms")
     for name, flag in (("weight", "w"), ("bias", "b")):
-        if name in given:
-            inputs.append(parameter(given[name], name, geometry.parameters, dtype))
+        if name in by_name:
+            inputs.append(parameter(by_name[name], name, geometry.parameters, dtype))
             labels.append(name)
             flags.add(prefix + flag)
     stored = _statistics(kind) if with_statistics else ()
@@ -202,9 +202,9 @@ def forward(
 
     Without statistics, neither wanted nor running, it is the result alone.
     """
-    given = {"weight": weight, "bias": bias}
-    names = tuple(name for name, array in given.items() if array is not None)
-    arrays = (input, *(given[name] for name in names))
+    by_name = {"weight": weight, "bias": bias}
+    names = tuple(name for name, array in by_name.items() if array is not None)
+    arrays = (input, *(by_name[name] for name in names))
     options = (kind, hashable(argument), eps, momentum, names, with_statistics)
     return _FORWARD.call(arrays, options, out, (), **place)
 
@@ -214,19 +214,19 @@ def forward(
 
 def _normalise_backward(arguments: CallArguments) -> Invocation:
     kind, argument, is_fixed, names, wants = arguments.options
-    given = dict(zip(("grad_output", "input", *names), arguments.inputs, strict=True))
-    dy, x = floating(given["grad_output"], "grad_output"), floating(given["input"], "input")
+    by_name = dict(zip(("grad_output", "input", *names), arguments.inputs, strict=True))
+    dy, x = floating(by_name["grad_output"], "grad_output"), floating(by_name["input"], "input")
     like(dy, "grad_output", x, "input")
     shape, dtype = tuple(x.shape), x.dtype
     geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
     inputs, labels = [dy, x], ["grad_output", "input"]
     for name in names[: len(_statistics(kind))]:
-        inputs.append(parameter(given[name], name, geometry.statistics, wide))
+        inputs.append(parameter(by_name[name], name, geometry.statistics, wide))
         labels.append(name)
-    if "weight" in given:
-        inputs.append(parameter(given["weight"], "weight", geometry.parameters, dtype))
+    if "weight" in by_name:
+        inputs.append(parameter(by_name["weight"], "weight", geometry.parameters, dtype))
         labels.append("weight")
-    parameters = inputs[-1].dtype if "weight" in given else dtype
+    parameters = inputs[-1].dtype if "weight" in by_name else dtype
     more = tuple(Result(geometry.parameters, parameters, f"out (grad_{n})") for n in wants)
     is_rms, count = kind == "rms_norm", len(inputs)
 
@@ -236,7 +236,7 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         spreads |= dict.fromkeys(_STATISTICS, geometry.statistic)
         flags = {"rms"} if is_rms else set()
         short = [f"d{name[0]}" for name in wants]
-        weight = (count - 1,) * ("weight" in given)
+        weight = (count - 1,) * ("weight" in by_name)
         statistics = tuple(range(2, 2 + len(_statistics(kind))))
         steps = []
         if kind == "batch_norm":
@@ -245,14 +245,18 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
             return _step(engine, views, "norm_backward", flags, geometry, spreads, operands).plan
         if x.size:
             operands = (0, 1, *weight, *statistics, count)
-            own = flags | ({"w"} if weight else set())
-            steps.append(_step(engine, views, "norm_backward", own, geometry, spreads, operands))
+            step_flags = flags | ({"w"} if weight else set())
+            steps.append(
+                _step(engine, views, "norm_backward", step_flags, geometry, spreads, operands)
+            )
         if wants:
-            kept = frozenset(range(len(geometry.shape))) - set(geometry.parameter_axes)
-            turned = geometry._replace(row_axes=kept)
+            other_axes = frozenset(range(len(geometry.shape))) - set(geometry.parameter_axes)
+            by_parameter = geometry._replace(row_axes=other_axes)
             operands = (0, 1, *statistics, *range(count + 1, count + 1 + len(short)))
-            own = flags | set(short)
-            steps.append(_step(engine, views, "affine_backward", own, turned, spreads, operands))
+            step_flags = flags | set(short)
+            steps.append(
+                _step(engine, views, "affine_backward", step_flags, by_parameter, spreads, operands)
+            )
         return Steps(steps) if len(steps) > 1 else steps[0].plan if not wants else Steps(steps)
 
     return Invocation(
@@ -315,9 +319,9 @@ def backward(
     if out is not None:
         chosen = [out[0], *(out[1 + ("weight", "bias").index(name)] for name in wants)]
         out = tuple(chosen) if wants else chosen[0]
-    found = _BACKWARD.call((*arrays, *given), options, out, (), **place)
-    results = dict(zip(wants, found[1:], strict=True)) if wants else {}
-    return found[0] if wants else found, results.get("weight"), results.get("bias")
+    grads = _BACKWARD.call((*arrays, *given), options, out, (), **place)
+    results = dict(zip(wants, grads[1:], strict=True)) if wants else {}
+    return grads[0] if wants else grads, results.get("weight"), results.get("bias")
 
 
 Place = dict[str, Any]
@@ -326,5 +330,5 @@ Place = dict[str, Any]
 def place_of(
     engine: Engine | None, queue: cl.CommandQueue | None, wait_for: Sequence[cl.Event] | None
 ) -> Place:
-    """Where a call runs, as keywords."""
+    """The engine, queue and events of a call as keywords."""
     return {"engine": engine, "queue": queue, "wait_for": wait_for}

@@ -48,9 +48,9 @@ class RowsPolicy(Policy):
             width = target.vector_bytes // (8 if elem.real == "double" else 4)
             return cls(1, 1, max(1, min(16, width)), 16, 1, 4, 1, L2_BYTES // 4, 8, 1 << 15)
         size = max(target.subgroup_size, min(128, target.max_work_group_size))
-        most = max(target.subgroup_size, min(512, target.max_work_group_size))
-        kept = 16 if elem.real == "double" else 32
-        return cls(size, most, 1, 16, kept, 4, min(32, size), 0, 4, 1 << 15)
+        max_size = max(target.subgroup_size, min(512, target.max_work_group_size))
+        elements = 16 if elem.real == "double" else 32
+        return cls(size, max_size, 1, 16, elements, 4, min(32, size), 0, 4, 1 << 15)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""What one call on rows is, apart from how any kernel computes it."""
+"""The properties of a call on rows that do not depend on the kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RowProblem:
 
     @property
     def program(self) -> RowProgram:
-        """What is computed."""
+        """The computation of each row."""
         return program(self.name, self.flags)
 
     @property
@@ -96,7 +96,7 @@ def row_problem(
         ArgumentError: There are more rows, or more elements of a row, than kernels count.
     """
     p = program(name, flags)
-    kept = [
+    kept_axes = [
         Axis(size, tuple(strides[operand][k] for operand in p.operands))
         for k, size in enumerate(shape)
         if k not in row_axes
@@ -108,11 +108,13 @@ def row_problem(
     ]
     if not p.index:
         along.sort(key=_by_stride)
-    kept.sort(key=_by_stride)
-    kept = merged(kept) or [Axis(1, (0,) * len(p.operands))]
+    kept_axes.sort(key=_by_stride)
+    kept_axes = merged(kept_axes) or [Axis(1, (0,) * len(p.operands))]
     *outer, inner = merged(along) or [Axis(1, (1,) * len(p.element_names))]
     elems = tuple(element(view.dtype) for view in views)
-    problem = RowProblem(name, flags, elems, tuple(kept), tuple(outer), inner, alignment, scalars)
+    problem = RowProblem(
+        name, flags, elems, tuple(kept_axes), tuple(outer), inner, alignment, scalars
+    )
     if problem.rows >= _MOST or problem.count >= _MOST:
         raise ArgumentError(
             f"{name} of {problem.rows} rows of {problem.count} elements; both below 2^31 would do"

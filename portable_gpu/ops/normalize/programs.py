@@ -1,4 +1,4 @@
-"""What kernels of rows compute: a statistic over each row, then a map over the row.
+"""The programs of kernels of rows: a statistic over each row, then a map over the row.
 
 A :class:`RowProgram` is the C text of one function.  Kernels apply it to vectors of elements of a
 row or, on CPUs, of neighbouring rows; all operators and built-ins in the texts apply to scalars and

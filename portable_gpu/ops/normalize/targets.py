@@ -60,12 +60,12 @@ def _group_size(target: Target) -> int:
 
 def specialization(target: Target, elem: Element, axes: int) -> Specialization:
     """The text and options of the kernel for targets of some axes."""
-    taken = [
+    arguments = [
         *operand(f"{elem.name}_t", "target"), *operand("long", "report", writes=True),
         *parameters("kept", axes, ["target"]),
         *scalars("long", "count", "span", "classes", "ignore"),
     ]  # fmt: skip
-    kernels, size = {"normalize_targets": taken}, _group_size(target)
+    kernels, size = {"normalize_targets": arguments}, _group_size(target)
     return specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
 
 

@@ -206,19 +206,19 @@ def _step(
 
 def _normalise(arguments: CallArguments) -> Invocation:
     rule, names, flags = arguments.options
-    given = arguments.out if names else (arguments.out,)
+    targets = arguments.out if names else (arguments.out,)
     grad = as_array(arguments.inputs[0], "grad")
     written = {
         name: as_array(array, _NAMES.get(name, name), overwrite=True)
-        for name, array in zip(("param", *names), given, strict=True)
+        for name, array in zip(("param", *names), targets, strict=True)
     }
     param = written["param"]
     elem = element(param.dtype)
     if not elem.floating or elem.complex:
         raise DTypeError(f"param is {param.dtype}; float16, bfloat16, float32 or float64 would do")
-    held = np.dtype(np.float32) if elem.itemsize == 2 else param.dtype
+    state_dtype = np.dtype(np.float32) if elem.itemsize == 2 else param.dtype
     for name, array in {"grad": grad, **written}.items():
-        expected = param.dtype if name in ("grad", "param") else held
+        expected = param.dtype if name in ("grad", "param") else state_dtype
         shown_name = _NAMES.get(name, name)
         if array.dtype != expected:
             raise DTypeError(f"{shown_name} is {array.dtype}; {expected} would do")
@@ -237,7 +237,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         is_aligned = all(view.alignment >= 16 for view in views)
         problem = StepProblem(
-            rule, elem, element(held), prod(param.shape), states, "master" in names, flags,
+            rule, elem, element(state_dtype), prod(param.shape), states, "master" in names, flags,
             is_aligned,
         )  # fmt: skip
         return engine.plan(problem, lambda: bind_best(engine, variants(problem, engine.target)))
@@ -259,7 +259,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         out_name="param",
         reads_out=True,
         more=more,
-        computes=(held,),
+        computes=(state_dtype,),
     )
 
 

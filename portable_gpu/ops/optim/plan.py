@@ -55,8 +55,8 @@ class StepProblem:
     @property
     def nbytes(self) -> int:
         """The bytes that any kernel must read and write."""
-        held = len(self.states) + self.master
-        return self.size * (3 * self.elem.itemsize + 2 * held * self.held.itemsize)
+        state_arrays = len(self.states) + self.master
+        return self.size * (3 * self.elem.itemsize + 2 * state_arrays * self.held.itemsize)
 
 
 def variants(problem: StepProblem, target: Target) -> list[Variant]:
@@ -104,9 +104,9 @@ def render(problem: StepProblem, target: Target) -> Specialization:
 def _parameters(problem: StepProblem) -> list[Parameter]:
     elements = [problem.elem] * 2 + [problem.held] * (len(problem.arrays) - 2)
     arrays = [
-        one
+        parameter
         for name, elem in zip(problem.arrays, elements, strict=True)
-        for one in operand(f"{elem.name}_t", name + "_in", writes=name != "grad")
+        for parameter in operand(f"{elem.name}_t", name + "_in", writes=name != "grad")
     ]
     numbers = scalars(problem.held.real, *SCALARS[problem.rule])
     return [*arrays, *numbers, *scalars("long", "each", "size")]

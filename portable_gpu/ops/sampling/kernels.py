@@ -135,16 +135,16 @@ def _context(
 
 def _is_wide(problem: SamplingProblem) -> bool:
     """Whether some offset or count needs 64 bits."""
-    most = [prod(problem.shape), problem.source_size]
+    sizes = [prod(problem.shape), problem.source_size]
     extents = [
         max(extent, 1 if rule is None else rule.size)
         for extent, rule in zip(problem.shape, problem.rules, strict=True)
     ]
-    most += [
+    sizes += [
         sum(abs(step) * extent for step, extent in zip(strides, extents, strict=True))
         for strides in problem.strides
     ]
-    return 2 * max(most) > _MAX_INT
+    return 2 * max(sizes) > _MAX_INT
 
 
 def _integers(
@@ -247,8 +247,8 @@ def _tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
     columns, rows = (line.size, positions * plain) if line else (positions, plain)
     vector = 1 if line is None else _vector(problem, axes, line, (*outer, repeated))
     vectors = -(-columns // vector)
-    wanted = target.compute_units * _WORK_ITEMS
-    each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // wanted))
+    target_items = target.compute_units * _WORK_ITEMS
+    each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items))
     chunks = -(-repeated.size // each)
     lanes = _lanes(vectors, rows * chunks, size, target.subgroup_size)
     parts = -(-vectors // lanes)
@@ -297,7 +297,7 @@ def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
     def padded(extent: int, step: int) -> int:
         return -(-extent // step) * step
 
-    most = min(size, ceil_power_of_two(vectors))
-    lanes = [1 << k for k in range(most.bit_length())]
-    lanes = [w for w in lanes if w >= min(most, subgroup)]
+    max_lanes = min(size, ceil_power_of_two(vectors))
+    lanes = [1 << k for k in range(max_lanes.bit_length())]
+    lanes = [w for w in lanes if w >= min(max_lanes, subgroup)]
     return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))

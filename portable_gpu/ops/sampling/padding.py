@@ -118,19 +118,19 @@ def _pairs(pad: Any, ndim: int) -> list[tuple[int, int]]:
 def _rules(extents: Sequence[int], pairs: Sequence[tuple[int, int]], mode: str) -> list[Padding]:
     """The rules of all axes, whose extents are those of the input."""
     for axis, (size, (before, after)) in enumerate(zip(extents, pairs, strict=True)):
-        kept = size + min(before, 0) + min(after, 0)
-        most = {"reflect": size - 1, "circular": kept}.get(mode)
-        if size + before + after < 0 or (mode != "constant" and kept < 0):
+        remaining = size + min(before, 0) + min(after, 0)
+        max_pad = {"reflect": size - 1, "circular": remaining}.get(mode)
+        if size + before + after < 0 or (mode != "constant" and remaining < 0):
             raise ShapeError(
                 f"pad is ({before}, {after}) on axis {axis}, which has {size} elements: fewer than "
                 "0 would be left"
             )
-        if most is not None and max(before, after) > max(most, 0):
+        if max_pad is not None and max(before, after) > max(max_pad, 0):
             raise ShapeError(
                 f"pad is ({before}, {after}) on axis {axis}, which has {size} elements: {mode} "
-                f"takes at most {max(most, 0)}"
+                f"takes at most {max(max_pad, 0)}"
             )
-        if mode != "constant" and kept < 1 and size + before + after > 0:
+        if mode != "constant" and remaining < 1 and size + before + after > 0:
             raise ShapeError(
                 f"pad is ({before}, {after}) on axis {axis}, of whose {size} elements none is left "
                 f"to {mode}"

@@ -1,4 +1,4 @@
-"""What a sampling operation is, apart from how a device computes it, and its axes for a kernel."""
+"""The properties of a sampling operation, and its axes for a kernel."""
 
 from __future__ import annotations
 

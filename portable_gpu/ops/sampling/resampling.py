@@ -224,8 +224,8 @@ def _coordinates(mode: str, aligned: bool, given: Any, rounding: Any) -> tuple[s
         if mode == "nearest":
             return "asymmetric", "floor"
         return "align_corners" if aligned else "half_pixel", "round_prefer_ceil"
-    way = "round_prefer_floor" if rounding is None else one_of(rounding, ROUNDINGS, "rounding")
-    return one_of(given, COORDINATES, "coordinates"), way
+    nearest = "round_prefer_floor" if rounding is None else one_of(rounding, ROUNDINGS, "rounding")
+    return one_of(given, COORDINATES, "coordinates"), nearest
 
 
 def _region(roi: Any, place: str, axes: int) -> list[tuple[float, float]]:
@@ -256,10 +256,10 @@ def _sizes(
         raise ArgumentError(
             f"size is {shown(size)} and scale_factor {shown(scale_factor)}; one of them would do"
         )
-    given, name = (size, "size") if scale_factor is None else (scale_factor, "scale_factor")
-    values = given if isinstance(given, tuple) else (given,) * len(extents)
+    value, name = (size, "size") if scale_factor is None else (scale_factor, "scale_factor")
+    values = value if isinstance(value, tuple) else (value,) * len(extents)
     if len(values) != len(extents):
-        raise ArgumentError(f"{name} is {shown(given)}; a number, or {len(extents)}, would do")
+        raise ArgumentError(f"{name} is {shown(value)}; a number, or {len(extents)}, would do")
     if scale_factor is None:
         if recompute:
             raise ArgumentError("recompute_scale_factor is True; it takes scale_factor, not size")

@@ -1,4 +1,4 @@
-"""What each element of a result reads along one axis: places of the source, and their weights.
+"""The places of the source that each element of a result reads along an axis, and their weights.
 
 A rule of an axis is a sparse matrix with few entries in a row: one row for each place of the
 result.  The operation on several axes is the tensor product of their matrices, and its gradient
@@ -98,9 +98,9 @@ class Padding(AxisRule):
         """See :meth:`AxisRule.entries`."""
         places = np.arange(self.outputs) - self.before
         last = self.size - 1
-        taken = np.ones((self.outputs, 1), bool)
+        is_read = np.ones((self.outputs, 1), bool)
         if self.mode == "constant":
-            taken[:, 0] = (places >= 0) & (places <= last)
+            is_read[:, 0] = (places >= 0) & (places <= last)
         elif self.mode == "reflect":
             places = np.abs(places)
             places = np.where(places > last, 2 * last - places, places)
@@ -109,9 +109,9 @@ class Padding(AxisRule):
         else:  # what negative numbers remove does not come back
             after = self.outputs - self.size - self.before
             first = max(-self.before, 0)
-            kept = self.size - first - max(-after, 0)
-            places = first + (places - first) % max(kept, 1)
-        return rows_of(places[:, None], np.ones((self.outputs, 1)), taken)
+            remaining = self.size - first - max(-after, 0)
+            places = first + (places - first) % max(remaining, 1)
+        return rows_of(places[:, None], np.ones((self.outputs, 1)), is_read)
 
 
 @dataclass(frozen=True)
@@ -138,12 +138,12 @@ class PoolingWindow(AxisRule):
         """See :meth:`AxisRule.entries`."""
         starts = np.arange(self.outputs)[:, None] * self.stride - self.before
         places = starts + np.arange(self.kernel) * self.dilation
-        taken = (places >= 0) & (places < self.size)
+        is_read = (places >= 0) & (places < self.size)
         weights = np.full(places.shape, 1 / self.divisor)
         if self.mean:
-            counted = places < self.size + self.after if self.mean == "padded" else taken
+            counted = places < self.size + self.after if self.mean == "padded" else is_read
             weights /= np.maximum(counted.sum(1, keepdims=True), 1)
-        return rows_of(places, weights, taken)
+        return rows_of(places, weights, is_read)
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class Resize(AxisRule):
         else:
             first = np.floor(x)
             rest = (x - first)[:, None]
-            reach = 2 if self.mode == "cubic" else 1
-            steps = np.arange(1 - reach, reach + 1)
+            support = 2 if self.mode == "cubic" else 1
+            steps = np.arange(1 - support, support + 1)
             places = first.astype(np.int64)[:, None] + steps
             weights = self._weights(np.abs(rest - steps))
             if self.inside:
@@ -313,23 +313,23 @@ def table_of(rule: AxisRule, repeats_taps: bool) -> AxisTable:
             not do, for infinity times 0 is not a number.
     """
     counts, places, weights = rule.entries()
-    most = max(1, int(counts.max(initial=0)))
-    steps = np.arange(most)[:, None]
+    max_count = max(1, int(counts.max(initial=0)))
+    steps = np.arange(max_count)[:, None]
     starts = np.cumsum(counts) - counts
-    unrolled = most <= MAX_UNROLLED
+    unrolled = max_count <= MAX_UNROLLED
     if unrolled and repeats_taps:
         # The last tap takes the place of those that are missing.
-        missing = np.maximum(most - counts, 0)
+        missing = np.maximum(max_count - counts, 0)
         index = starts + np.minimum(steps, np.maximum(counts - 1, 0))
         parts = np.where(steps >= counts - 1, missing + 1, 1)
-        taken = np.broadcast_to(counts > 0, index.shape)
+        is_read = np.broadcast_to(counts > 0, index.shape)
     else:
-        index, taken = starts + steps, steps < counts
+        index, is_read = starts + steps, steps < counts
         parts = np.ones(index.shape)
-    index = np.where(taken, index, 0)
+    index = np.where(is_read, index, 0)
     some = len(places) > 0
-    table = np.where(taken, places[index], -1) if some else np.full(index.shape, -1)
-    scaled = np.where(taken, weights[index] / parts, 0.0) if some else np.zeros(index.shape)
+    table = np.where(is_read, places[index], -1) if some else np.full(index.shape, -1)
+    scaled = np.where(is_read, weights[index] / parts, 0.0) if some else np.zeros(index.shape)
     return AxisTable(
-        table.astype(np.int32), scaled, most if unrolled else 0, bool((counts == 0).any())
+        table.astype(np.int32), scaled, max_count if unrolled else 0, bool((counts == 0).any())
     )

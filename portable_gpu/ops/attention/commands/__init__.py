@@ -1,1 +1,1 @@
-"""What the commands need of attention; imported by the commands alone."""
+"""Records of attention for the commands, which alone import them."""

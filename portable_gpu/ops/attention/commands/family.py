@@ -73,7 +73,7 @@ def explain(
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """What attention of rows of 64 elements builds, and its gradients."""
+    """The kernels of attention of rows of 64 elements, and of its gradients."""
     if element(dtype).complex or not element(dtype).floating:
         return []
     problem = _problem(1024, 64, dtype)

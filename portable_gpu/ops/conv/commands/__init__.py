@@ -1,1 +1,1 @@
-"""What the commands need of convolutions; imported by the commands alone."""
+"""Records of convolutions for the commands, which alone import them."""

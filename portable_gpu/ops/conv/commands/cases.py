@@ -40,14 +40,14 @@ DIRECTIONS: dict[str, Direction] = {
 
 def options(case: Case) -> dict[str, Any]:
     """Stride, padding, dilation and groups of a case."""
-    given = {letter: int(n) for letter, n in re.findall(r"([sdgp])(\d+)", case.trans)}
-    dilation = given.get("d", 1)
+    numbers = {letter: int(n) for letter, n in re.findall(r"([sdgp])(\d+)", case.trans)}
+    dilation = numbers.get("d", 1)
     padding = [dilation * (k - 1) // 2 for k in case.extents[5:]]
-    if "p" in given:
-        padding = [given["p"]] * 2
+    if "p" in numbers:
+        padding = [numbers["p"]] * 2
     return {
-        "stride": given.get("s", 1), "padding": tuple(padding), "dilation": dilation,
-        "groups": case.extents[1] if case.trans.endswith("w") else given.get("g", 1),
+        "stride": numbers.get("s", 1), "padding": tuple(padding), "dilation": dilation,
+        "groups": case.extents[1] if case.trans.endswith("w") else numbers.get("g", 1),
     }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def problem_of(case: Case) -> ConvProblem:
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
-    """Of the two arrays that are read."""
+    """The shapes of the two arrays that are read."""
     x, w, g = all_shapes(case.extents, options(case))
     y = g.batch, g.filters, *g.y_size[1:]
     return {"forward": (x, w), "input": (w, y), "weight": (x, y)}[DIRECTIONS[case.operation]]

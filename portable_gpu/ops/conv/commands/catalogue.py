@@ -1,4 +1,4 @@
-"""What a convolution would do, and the kernels of typical ones."""
+"""The explanation of a convolution, and the kernels of typical ones."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def explain(
     p = problem(DIRECTIONS[operation], sizes, elem, asked, last, precision)
     n, c, h, w, k, r, s = sizes
     named = f"{operation} of {n} x {c} x {h} x {w} with {k} filters of {r} x {s}, {dtype}"
-    found = of_algorithm(p, target, table, check_algorithm(algo), None)
-    return explanation(f"{named} on {target.facts.name}", found, target)
+    variant = of_algorithm(p, target, table, check_algorithm(algo), None)
+    return explanation(f"{named} on {target.facts.name}", variant, target)
 
 
 def specializations(
     direction: Direction, target: Target, dtype: np.dtype[Any]
 ) -> list[Specialization]:
-    """What typical convolutions build for a target and a dtype.
+    """The kernels of typical convolutions for a target and a dtype.
 
     Raises:
         UnsupportedError: The dtype is not real and floating.

@@ -1,1 +1,1 @@
-"""What the commands need of embeddings; imported by the commands alone."""
+"""Records of embeddings for the commands, which alone import them."""

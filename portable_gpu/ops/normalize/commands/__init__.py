@@ -1,1 +1,1 @@
-"""What the commands need of softmax, normalisation and losses; imported by the commands alone."""
+"""Records of softmax, normalisation and losses for the commands, which alone import them."""

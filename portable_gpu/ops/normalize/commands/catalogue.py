@@ -1,4 +1,4 @@
-"""What a call on rows would do, and the kernels of typical ones."""
+"""The explanation of a call on rows, and the kernels of typical ones."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def contiguous(
     """The problem of a program on C-ordered arrays, along one axis."""
     p, strides = program(name, flags), contiguous_strides(shape)
     kept_shape = tuple(size for k, size in enumerate(shape) if k != axis)
-    kept = iter(contiguous_strides(kept_shape))
-    of_rows = tuple(0 if k == axis else next(kept) for k in range(len(shape)))
+    remaining = iter(contiguous_strides(kept_shape))
+    of_rows = tuple(0 if k == axis else next(remaining) for k in range(len(shape)))
     params = tuple(step if k == axis else 0 for k, step in enumerate(strides_along(shape, axis)))
     wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
     spread: dict[str, Shape] = {}
@@ -93,7 +93,7 @@ def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., E
 def builder(
     name: str, flags: frozenset[str] = frozenset()
 ) -> Callable[[Target, np.dtype[Any]], list[Specialization]]:
-    """What calls of a function on typical shapes build."""
+    """The kernels of calls of a function on typical shapes."""
 
     def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
         if element(dtype).complex or not element(dtype).floating:

@@ -1,1 +1,1 @@
-"""What the commands need of steps of optimisers; imported by the commands alone."""
+"""Records of steps of optimisers for the commands, which alone import them."""

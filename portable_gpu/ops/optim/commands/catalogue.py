@@ -25,8 +25,8 @@ def problem(operation: str, dtype: np.dtype[Any], size: int) -> StepProblem:
     if not elem.floating or elem.complex:
         raise DTypeError(f"{operation} takes floating numbers, not {dtype}")
     is_short = elem.itemsize == 2
-    held = element(np.float32) if is_short else elem
-    return StepProblem(rule, elem, held, size, _STATES[rule], is_short, frozenset(), True)
+    state_elem = element(np.float32) if is_short else elem
+    return StepProblem(rule, elem, state_elem, size, _STATES[rule], is_short, frozenset(), True)
 
 
 def sgd_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:

@@ -25,44 +25,44 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
 
 
 def _sgd(dtype: np.dtype[Any], size: int) -> Check:
-    given = [Input(dtype, (size,), seed=seed) for seed in range(3)]
+    inputs = [Input(dtype, (size,), seed=seed) for seed in range(3)]
 
     def run(engine: Engine) -> Any:
-        param, grad, buffer = (one.host().copy() for one in given)
+        param, grad, buffer = (one.host().copy() for one in inputs)
         return sgd_step(param, grad, buffer, lr=0.1, momentum=0.9, engine=engine)
 
     def expected() -> Expected:
-        param, grad, buffer = (one.host().astype(np.longdouble) for one in given)
+        param, grad, buffer = (one.host().astype(np.longdouble) for one in inputs)
         mixed = np.longdouble(0.9) * buffer + grad
         scale = abs(param) + abs(buffer) + abs(grad)
         return Expected(param - np.longdouble(0.1) * mixed, 8 * np.finfo(dtype).eps * scale, dtype)
 
-    return Check("sgd_step", f"{given[0]}, momentum", run, expected)
+    return Check("sgd_step", f"{inputs[0]}, momentum", run, expected)
 
 
 def _adam(dtype: np.dtype[Any], size: int) -> Check:
-    given = [Input(dtype, (size,), seed=seed) for seed in range(2)]
+    inputs = [Input(dtype, (size,), seed=seed) for seed in range(2)]
 
     def run(engine: Engine) -> Any:
-        param, grad = (one.host().copy() for one in given)
+        param, grad = (one.host().copy() for one in inputs)
         states = np.zeros_like(param), np.zeros_like(param)
         return adam_step(param, grad, *states, step=1, lr=0.5, engine=engine)
 
     def expected() -> Expected:
-        param, grad = (one.host().astype(np.longdouble) for one in given)
+        param, grad = (one.host().astype(np.longdouble) for one in inputs)
         change = grad / (abs(grad) + np.longdouble(1e-8)) / 2
         scale = abs(param) + 1
         return Expected(param - change, 64 * np.finfo(dtype).eps * scale, dtype)
 
-    return Check("adam_step", f"{given[0]}, the first step", run, expected)
+    return Check("adam_step", f"{inputs[0]}, the first step", run, expected)
 
 
 def _warmed(rule: Any, states: int, x: Any, engine: Engine, **options: Any) -> Any:
     """A step on an array of zeros of the shape of ``x``."""
-    held = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    state_dtype = np.float32 if x.dtype.itemsize == 2 else x.dtype
     param, grad = (np.zeros(x.shape, x.dtype) for _ in range(2))
-    kept = [np.zeros(x.shape, held) for _ in range(states)]
-    return rule(param, grad, *kept, engine=engine, **options)
+    states_before = [np.zeros(x.shape, state_dtype) for _ in range(states)]
+    return rule(param, grad, *states_before, engine=engine, **options)
 
 
 _SGD = OperationRecord(

@@ -1,1 +1,1 @@
-"""What the commands need of functions of random numbers; imported by the commands alone."""
+"""Records of functions of random numbers for the commands, which alone import them."""

@@ -1,1 +1,1 @@
-"""What commands need of the sampling kernels; imported at their first use."""
+"""Records of sampling for the commands, which import them at their first use."""

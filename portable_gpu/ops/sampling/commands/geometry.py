@@ -27,7 +27,7 @@ class TypicalCall:
         function: The public function.
         kind: See :data:`portable_gpu.ops.sampling.problem.KINDS`.
         rules: The rules of all axes of the forward call, of the shape of its input.
-        options: What the call takes beside arrays, and beside the shape of a gradient.
+        options: The further arguments of the call, without arrays and the shape of a gradient.
         torch: Makes the same call in PyTorch, given the library, the shape and the arrays.
         gradient: Whether it is the gradient of the call that the rules are of.
         any_dtype: Whether all dtypes are taken, not only real floating ones.
@@ -145,8 +145,8 @@ def channels_last(problem: SamplingProblem) -> SamplingProblem:
     for name in problem.names:
         n, c, h, w = problem.shape
         if name in problem.sources:
-            own = zip(problem.shape, problem.rules, strict=True)
-            n, c, h, w = (extent if rule is None else rule.size for extent, rule in own)
+            axes = zip(problem.shape, problem.rules, strict=True)
+            n, c, h, w = (extent if rule is None else rule.size for extent, rule in axes)
         batch, row, column, channel = contiguous_strides((n, h, w, c))
         result.append((batch, channel, row, column))
     return replace(problem, strides=tuple(result))
