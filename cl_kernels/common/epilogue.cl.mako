@@ -15,8 +15,6 @@
 ## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
 ## by `arithmetic`.
 <%namespace name="scale" file="/common/scale.cl.mako"/>
-<%namespace name="operations" file="/common/arithmetic.cl.mako"/>
-<%namespace name="magnitudes" file="/common/magnitudes.cl.mako"/>
 <%def name="values(compute)">
 typedef ${compute.real} real_t;
 typedef ${compute.value} value_t;
@@ -70,7 +68,8 @@ convert_${compute.value}(${text})\
 % else:
 <% written = [stage.written(problem.compute) for stage in problem.epilogue] %>\
 % for name, ctype, width in dict.fromkeys(helper for _, helpers in written for helper in helpers):
-${getattr(magnitudes if name in MAGNITUDES else operations, name)(ctype, width)}
+<% file = "magnitudes" if name in MAGNITUDES else "arithmetic" %>\
+${getattr(local.get_namespace(f"/common/{file}.cl.mako"), name)(ctype, width)}
 % endfor
 #define EPILOGUE(v, row, col) epilogue(v, ${"col, row" if problem.transposed else "row, col"}${passed(problem)})
 static inline value_t epilogue(value_t v, long row, long col${typed(problem)})

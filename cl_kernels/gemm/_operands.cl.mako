@@ -8,11 +8,10 @@
 ##   walk(names, rank, index)      the same without the offset
 ## rank: number of batch axes.  index: a C expression, the product's number in the batch.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%def name="parameters(name, elem, rank, access='const ', reader=None)">\
 , __global ${access}${elem.name}_t *restrict ${name}, long ${name}_offset\
 % if reader:
-${gather.parameters(name, reader)}\
+${local.get_namespace("/gemm/_gather.cl.mako").parameters(name, reader)}\
 % else:
 , long ${name}_row,
     long ${name}_col\

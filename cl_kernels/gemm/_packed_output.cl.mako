@@ -3,13 +3,13 @@
 ##
 ## accumulators: names of the sums, in the order of _packed_tile, which names the variables in scope.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 
 <%def name="store(problem, policy, accumulators)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR, C = policy.vector, policy.item_m, policy.item_n, compute.components
     NV = NR // V
     plain = c == compute and not c.complex and not problem.epilogue
+    triangle = local.get_namespace("/gemm/_triangle.cl.mako") if problem.triangle else None
 %>\
     c += row * c_row + col * c_col;
 % if plain:

@@ -23,7 +23,7 @@ class LayerOperands:
         x: Images.
         small: Images of half the extents, such as results of pooling.
         indices: The places of ``small`` in the planes of ``x``.
-        rows: Rows of ``_CLASSES``.
+        rows, matrix, table: Rows of ``_CLASSES``; a weight; an embedding of ``_CLASSES``.
         targets: A class for each row.
         heads: Queries, keys or values.
         states: A parameter, its gradient and the state of an optimiser.
@@ -47,6 +47,7 @@ class LayerOperands:
             self.indices[n] = np.array(np.broadcast_to(corners, self.small[n].shape))
             self.weight[n] = drawn(_CHANNELS, _CHANNELS, *(3,) * n)
         self.rows, self.matrix = drawn(64, _CLASSES), drawn(100, _CLASSES)
+        self.table = drawn(_CLASSES, 64)
         self.targets = random.integers(0, _CLASSES, 64)
         self.heads, self.sums = drawn(2, 4, 64, 32), drawn(2, 4, 64)
         self.states = tuple(self.rows.copy() for _ in range(4))
@@ -170,7 +171,7 @@ def _row_calls() -> dict[str, LayerCall]:
         "mse_loss_backward": lambda nn, o: nn.mse_loss_backward(o.one, o.rows, o.rows),
         "linear": lambda nn, o: nn.linear(o.rows, o.matrix, o.row[:100]),
         "linear_backward": lambda nn, o: nn.linear_backward(o.rows[:, :100], o.rows, o.matrix),
-        "embedding": lambda nn, o: nn.embedding(o.targets, o.rows.T),
+        "embedding": lambda nn, o: nn.embedding(o.targets, o.table),
         "embedding_backward": lambda nn, o: nn.embedding_backward(o.rows, o.targets, _CLASSES),
         "dropout": lambda nn, o: nn.dropout(o.rows, seed=1),
         "dropout_backward": lambda nn, o: nn.dropout_backward(o.rows, seed=1),

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyopencl as cl
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 Sizes = tuple[tuple[int, ...], tuple[int, ...]]  # grid, group
 
 _verdicts: dict[str, str] = {}
+#: The cache that was first to compile, by the identity of the devices that load its binaries.
+_compilers: WeakValueDictionary[str, ProgramCache] = WeakValueDictionary()
 _thread = threading.local()
 # PoCL: "error: FILE:88:53: expected expression"; others: "FILE:88:53: error: expected expression".
 _ERROR = re.compile(
@@ -451,7 +454,7 @@ class ProgramCache:
         with compiling(self._device.name.strip(), self._disk.folder is not None):
             if self._is_pocl:
                 pocl_entries.discard_damaged()
-            program = self._compile(spec)
+            program = self._compiled_elsewhere(spec) or self._compile(spec)
             kernels, text = spec.text.count("__kernel "), len(spec.text.encode())
             self.compiled.update(programs=1, kernels=kernels, text=text)
             if not self._keeps_binaries:
@@ -465,6 +468,26 @@ class ProgramCache:
         else:
             self._disk.write(_disk_key(self._identity, "program", spec), binary)
         return program
+
+    def _compiled_elsewhere(self, spec: Specialization) -> cl.Program | None:
+        """Return a program that another context has compiled, or ``None`` if none can.
+
+        PoCL takes half a second at the first compilation in each context, to read its library of
+        functions.  So one context compiles for all whose devices load each other's binaries.
+        """
+        if self._driver is None or not self._keeps_binaries:
+            return None
+        other = _compilers.setdefault(self._shared, self)
+        if other is self or other._driver is None:
+            return None
+        try:
+            kept = other._driver.without_hash(other._compile(spec).binaries[0])
+            binary = None if kept is None else self._driver.with_hash(kept)
+            if binary is not None:
+                return compiled(self._context, self._device, binary, spec.options)
+        except (BuildError, CompilerError):  # its message names the other device
+            pass
+        return None
 
     def _compile(self, spec: Specialization) -> cl.Program:
         try:

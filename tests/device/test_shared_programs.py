@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyopencl as cl
@@ -82,6 +83,28 @@ def test_each_driver_loads_what_the_other_built(
 
 
 SPEC = Specialization("test/one", "__kernel void one(__global int *x) { x[0] = 1; }\n", ())
+
+
+def test_one_context_compiles_for_all(
+    ordered: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, contexts = program_module.compiled, list[int]()
+
+    def recording(context: cl.Context, device: object, content: object, options: object) -> object:
+        if isinstance(content, str):
+            contexts.append(context.int_ptr)
+        return compiled(context, device, content, options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(program_module, "compiled", recording)
+    monkeypatch.setattr(program_module, "_compilers", WeakValueDictionary())
+    first, second = (opened(device, tmp_path / device.name[:3]) for device in ordered)
+    for engine in (first, second):
+        engine.programs.program(SPEC)
+        assert engine.programs.compiled["programs"] == 1
+    assert contexts == [first.context.int_ptr] * 2
+    first.programs = second.programs  # the first context has no cache any more
+    second.programs.program(replace(SPEC, text=SPEC.text.replace("1", "2")))
+    assert contexts[2:] == [second.context.int_ptr]
 
 
 def test_a_header_of_another_form_is_not_shared(
