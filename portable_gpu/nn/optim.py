@@ -43,6 +43,7 @@ class _Slot:
         }
         self.master = elementwise("x", x=data, dtype=state_dtype) if is_short else None
         self.version = [parameter.version for parameter in parameters]
+        self.steps = 0
 
     def refresh(self) -> None:
         """Take over values that were set since the last step, and gradients that are 0."""
@@ -53,7 +54,8 @@ class _Slot:
         self.version = version
 
     def changed(self) -> None:
-        """Note that the values were updated, for other optimisers that have a copy of them."""
+        """Count a step, and note it for other optimisers that have a copy of the values."""
+        self.steps += 1
         if self.master is not None:
             for parameter in self.parameters:
                 parameter.version += 1
@@ -114,12 +116,12 @@ class Optimizer:
         """
         for group in self.param_groups:
             self._check(group)
-        self.steps += 1
         for group, slots in zip(self.param_groups, self._slots, strict=True):
             for slot in slots:
                 slot.refresh()
                 self._update(group, slot)
                 slot.changed()
+        self.steps += 1
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
         """The names of the state arrays."""
@@ -179,7 +181,7 @@ class SGD(Optimizer):
         options = {name: value for name, value in group.items() if name != "params"}
         if not slot.state:  # momentum was 0 at the start
             options["momentum"] = 0.0
-        is_first, master = self.steps == 1, slot.master
+        is_first, master = slot.steps == 0, slot.master
         sgd_step(slot.data, slot.grad, **slot.state, is_first=is_first, master=master, **options)
 
 
@@ -229,7 +231,7 @@ class Adam(Optimizer):
 
     def _update(self, group: dict[str, Any], slot: _Slot) -> None:
         adam_step(
-            slot.data, slot.grad, **slot.state, step=self.steps, lr=group["lr"],
+            slot.data, slot.grad, **slot.state, step=slot.steps + 1, lr=group["lr"],
             betas=group["betas"], eps=group["eps"], weight_decay=group["weight_decay"],
             decoupled=self._decoupled, maximize=group["maximize"], master=slot.master,
         )  # fmt: skip

@@ -297,3 +297,30 @@ def test_optimizers_of_the_same_short_parameter(engine: Engine) -> None:
         one.grad = np.ones(5, np.float16)
         optimizer.step()
         np.testing.assert_array_equal(pg.asnumpy(one.data), np.full(5, value, np.float16))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(nn.SGD, {"momentum": 0.5, "dampening": 0.5}), (nn.Adam, {})]
+)
+def test_a_step_that_fails_for_some_parameters_is_their_first_one_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: Any, options: dict[str, Any]
+) -> None:
+    """Momentum and the corrections of Adam count the steps that parameters have had."""
+    one, two = (nn.Parameter(np.zeros(5, dtype), engine) for dtype in ("f4", "f8"))
+    optimizer, updated, update = kind([one, two], lr=0.001, **options), [], kind._update
+
+    def failing(self: Any, group: Any, slot: Any) -> None:
+        if updated:
+            raise DeviceMemoryError("no memory")
+        updated.append(slot)
+        update(self, group, slot)
+
+    one.grad, two.grad = np.ones(5, np.float32), np.ones(5)
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "_update", failing)
+        with pytest.raises(DeviceMemoryError):
+            optimizer.step()
+    assert optimizer.steps == 0
+    optimizer.step()
+    assert optimizer.steps == 1
+    np.testing.assert_allclose(pg.asnumpy(two.data), -0.001, rtol=1e-6)
