@@ -2,6 +2,8 @@
 ##
 ##   place(...)   the position in the source that a tap reads, or a jump over the tap
 ##   digits(...)  the coordinates of a number in a product of ranges
+##   of_group()   the attribute of a kernel of items: PoCL compiles a group of one work-item the fastest
+##   items(...)   opens the block of an item
 
 ## Declares `name`: the position along axis `c` that tap `r` reads for the result at `at`, and runs `otherwise` where
 ## that is outside the source or between its elements.
@@ -13,6 +15,19 @@
         if (${name} >= s${c}_size) ${otherwise};
 % else:
         if (${name} < 0 || ${name} >= s${c}_size) ${otherwise};
+% endif
+</%def>
+
+<%def name="of_group()">${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else ""}</%def>
+
+<%def name="items(I, each)">\
+% if target.is_cpu:
+    const ${I} begin = get_global_id(0) * ${each}, stop = min(begin + ${each}, items);
+    for (${I} item = begin; item < stop; item++) {
+% else:
+    const ${I} item = get_global_id(0);
+    if (item >= items) return;
+    {
 % endif
 </%def>
 

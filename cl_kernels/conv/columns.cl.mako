@@ -2,38 +2,41 @@
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
-## A work-item has a channel and `columns` neighbours q along axis 2, and copies what all taps r read there.
+## An item is a channel and `columns` neighbours q along axis 2, with what all taps r read there.  A work-item of a GPU
+## copies one item, that of a CPU's group copies `each`.
 ##
-## elem, I   element; type of indices     order  the coordinates of a work-item, the fastest last
+## elem, I   element; type of indices     order  the coordinates of an item, the fastest last
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% E = elem.name %>
 ${element.scalar(elem)}
 
-__kernel void columns(__global const ${E}_t *s, __global ${E}_t *c, ${I} items, long s_offset, long c_offset,
+__kernel ${space.of_group()}
+void columns(__global const ${E}_t *s, __global ${E}_t *c, ${I} items, long s_offset, long c_offset,
     ${I} batch, ${I} channels, ${I} columns, ${I} blocks, ${I} s_batch, ${I} s_channel, ${I} c_batch, ${I} c_channel,
     ${I} c_tap, ${I} c_place\
 ${space.parameters(I)})
 {
-    const ${I} item = get_global_id(0);
-    if (item >= items) return;
+${space.items(I, each)}\
 ${space.digits("item", order, I)}\
-    s += s_offset + n * s_batch + channel * s_channel;
-    c += c_offset + n * c_batch + channel * c_channel + (at0 * t1_size + at1) * t2_size * c_place;
+    __global const ${E}_t *image = s + s_offset + n * s_batch + channel * s_channel;
+    __global ${E}_t *matrix = c + c_offset + n * c_batch + channel * c_channel
+        + (at0 * t1_size + at1) * t2_size * c_place;
     const ${I} end = min((block + 1) * columns, t2_size);
     for (${I} r0 = 0; r0 < taps0; r0++)
     for (${I} r1 = 0; r1 < taps1; r1++) {
         const ${I} p0 = at0 * step0 + r0 * tap_step0 + shift0, p1 = at1 * step1 + r1 * tap_step1 + shift1;
         const bool inside = p0 >= 0 && p0 < s0_size && p1 >= 0 && p1 < s1_size;
-        __global const ${E}_t *row = s + p0 * s_axis0 + p1 * s_axis1;
+        __global const ${E}_t *row = image + p0 * s_axis0 + p1 * s_axis1;
         for (${I} r2 = 0; r2 < taps2; r2++) {
-            __global ${E}_t *to = c + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
+            __global ${E}_t *to = matrix + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
             const ${I} from = r2 * tap_step2 + shift2;
             for (${I} q = block * columns; q < end; q++) {
                 const ${I} p2 = q * step2 + from;
                 to[q * c_place] = inside && p2 >= 0 && p2 < s2_size ? row[p2 * s_axis2] : 0;
             }
         }
+    }
     }
 }

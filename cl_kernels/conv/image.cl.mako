@@ -2,11 +2,11 @@
 ##
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
-## over the taps r whose quotient is whole and within the places of the windows, in their order.  A work-item has a
-## channel and `columns` neighbours q along axis 2.
+## over the taps r whose quotient is whole and within the places of the windows, in their order.  An item is a
+## channel and `columns` neighbours q along axis 2.  A work-item of a GPU sums one item, that of a CPU's group `each`.
 ##
 ## elem, matrix   elements of the image and of the windows     I   type of indices
-## order          the coordinates of a work-item, the fastest last
+## order          the coordinates of an item, the fastest last
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -16,16 +16,16 @@ ${element.scalar(elem)}
 ${element.scalar(matrix)}
 % endif
 
-__kernel void image(__global const ${M}_t *c, __global const ${E}_t *bias, __global ${E}_t *t, ${I} items,
+__kernel ${space.of_group()}
+void image(__global const ${M}_t *c, __global const ${E}_t *bias, __global ${E}_t *t, ${I} items,
     long c_offset, long bias_offset, long t_offset, ${I} adds_bias, ${I} bias_step, ${I} batch, ${I} channels,
     ${I} columns, ${I} blocks, ${I} t_batch, ${I} t_channel, ${I} c_batch, ${I} c_channel, ${I} c_tap\
 ${space.parameters(I)})
 {
-    const ${I} item = get_global_id(0);
-    if (item >= items) return;
+${space.items(I, each)}\
 ${space.digits("item", order, I)}\
-    c += c_offset + n * c_batch + channel * c_channel;
-    t += t_offset + n * t_batch + channel * t_channel + at0 * t_axis0 + at1 * t_axis1;
+    __global const ${M}_t *windows = c + c_offset + n * c_batch + channel * c_channel;
+    __global ${E}_t *to = t + t_offset + n * t_batch + channel * t_channel + at0 * t_axis0 + at1 * t_axis1;
     const ${elem.real} start = adds_bias ? ${E}_load(bias + bias_offset + channel * bias_step) : 0;
     const ${I} end = min((block + 1) * columns, t2_size);
     for (${I} q = block * columns; q < end; q++) {
@@ -36,11 +36,12 @@ ${space.place("p0", 0, "at0", "r0", I, True)}\
 ${space.place("p1", 1, "at1", "r1", I, True)}\
         for (${I} r2 = 0; r2 < taps2; r2++) {
 ${space.place("p2", 2, "q", "r2", I, True)}\
-            sum += ${M}_load(c + ((r0 * taps1 + r1) * taps2 + r2) * c_tap
+            sum += ${M}_load(windows + ((r0 * taps1 + r1) * taps2 + r2) * c_tap
                 + p0 * s_axis0 + p1 * s_axis1 + p2 * s_axis2);
         }
         }
         }
-        ${E}_store(t + q * t_axis2, sum);
+        ${E}_store(to + q * t_axis2, sum);
+    }
     }
 }

@@ -18,7 +18,7 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-_GROUP = 64
+_GROUP = 64  # work-items of a group on a GPU, items of a work-item on a CPU
 _MOST_INT = 1 << 30
 
 
@@ -89,7 +89,7 @@ class Windows:
             order = ("n", "at0", "at1", "block", "channel")
         return specialize(
             "conv/image" if self.sums else "conv/columns", target, elem=self.elem,
-            matrix=self.matrix, I=self._index(target),
+            matrix=self.matrix, I=self._index(target), each=_GROUP,
             order=[(name, names[name]) for name in order],
         )  # fmt: skip
 
@@ -112,6 +112,8 @@ class WindowsPlan(Plan):
         columns = max(1, columns)
         blocks = -(-axes[2].target // columns)
         items = w.batch * w.channels * axes[0].target * axes[1].target * blocks
+        groups = -(-items // _GROUP)
+        sizes = ((groups,), (1,)) if engine.target.is_cpu else ((groups * _GROUP,), (_GROUP,))
         constants: dict[str, int | None] = {
             "items": items, "batch": w.batch, "channels": w.channels, "columns": columns,
             "blocks": blocks, "c_batch": c.batch, "c_channel": c.channel, "c_tap": c.tap,
@@ -136,7 +138,7 @@ class WindowsPlan(Plan):
         self._launch = engine.programs.launch(
             w.specialization(engine.target), "image" if w.sums else "columns", constants,
             buffers, [f"{name}_offset" for name in buffers],
-            (-(-items // _GROUP) * _GROUP,), (_GROUP,),
+            *sizes,
         )  # fmt: skip
 
     def enqueue(
