@@ -107,15 +107,17 @@ from portable_gpu.ops.conv.functions import (
     conv_transpose3d,
 )
 from portable_gpu.ops.embedding.api import embedding, embedding_backward
-from portable_gpu.ops.normalize.functions import (
+from portable_gpu.ops.normalize.batch import (
     batch_norm,
     batch_norm_backward,
+    instance_norm,
+    native_batch_norm,
+)
+from portable_gpu.ops.normalize.functions import (
     group_norm,
     group_norm_backward,
-    instance_norm,
     layer_norm,
     layer_norm_backward,
-    native_batch_norm,
     native_group_norm,
     native_layer_norm,
     native_rms_norm,

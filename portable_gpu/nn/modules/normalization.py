@@ -12,7 +12,7 @@ from portable_gpu.dtypes import as_dtype
 from portable_gpu.nn.modules.base import Buffer, Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter, add_grads
-from portable_gpu.ops.normalize import functions
+from portable_gpu.ops.normalize import batch, functions
 from portable_gpu.runtime.engine import Engine
 
 
@@ -69,7 +69,7 @@ class _BatchNorm(_Normalization):
     def forward(self, input: Any) -> Any:
         """Normalise by the batch in training, and by the running statistics otherwise."""
         by_batch = self.training or self.running_mean is None
-        result, mean, rstd = functions.native_batch_norm(
+        result, mean, rstd = batch.native_batch_norm(
             input, _data(self.weight), _data(self.bias), *self._statistics(), by_batch,
             self.momentum, self.eps,
         )  # fmt: skip
@@ -85,7 +85,7 @@ class _BatchNorm(_Normalization):
         weight, bias = self.weight, self.bias
 
         def compute(out: Any) -> Any:
-            return functions.batch_norm_backward(
+            return batch.batch_norm_backward(
                 grad_output, x, _data(weight), *self._statistics(), mean, rstd, by_batch, self.eps,
                 _data(bias), out=out,
             )  # fmt: skip

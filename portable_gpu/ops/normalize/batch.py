@@ -1,0 +1,228 @@
+"""The public functions of batch and instance norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import finite, flag, shown
+from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.normalize.arguments import parameter
+from portable_gpu.ops.normalize.functions import group_norm
+from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
+from portable_gpu.runtime.engine import Engine
+
+
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Normalise each channel of each element of the batch over the axes after the channels.
+
+    It is :func:`group_norm` with a group for each channel, and its gradient is
+    :func:`group_norm_backward`.  Without ``use_input_stats`` it is :func:`batch_norm` by running
+    statistics.
+
+    Raises:
+        ArgumentError: Running statistics are given to be updated, which is not supported.
+    """
+    if not flag(use_input_stats, "use_input_stats"):
+        return batch_norm(
+            input, running_mean, running_var, weight, bias, False, momentum, eps, out=out,
+            engine=engine, queue=queue, wait_for=wait_for,
+        )  # fmt: skip
+    for name, value in (("running_mean", running_mean), ("running_var", running_var)):
+        if value is not None:
+            raise ArgumentError(
+                f"{name} is {shown(value)} and use_input_stats True; statistics of instances are "
+                "not averaged, so None would do"
+            )
+    x = floating(input, "input")
+    if x.ndim < 2:
+        raise ShapeError(f"input has shape {x.shape}; batch and channels are needed")
+    return group_norm(
+        x, max(1, x.shape[1]), weight, bias, eps, out=out,
+        engine=engine, queue=queue, wait_for=wait_for,
+    )  # fmt: skip
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Normalise each channel over the batch and the axes after the channels.
+
+    Args:
+        input: The axes batch, channels and any others.
+        running_mean, running_var: An element for each channel, of float32 (float64 for float64).
+            In training they are updated in place by ``momentum``, the variance with the divisor
+            n - 1, and may be ``None``; otherwise they are the statistics.
+        weight, bias: An element for each channel, or ``None``.
+        training: Whether the statistics are those of ``input``.
+        momentum: The weight of new statistics.
+        eps, out, engine, queue, wait_for: As :func:`layer_norm`.
+
+    Returns: As :func:`layer_norm`.
+
+    Raises: As :func:`layer_norm`, and:
+        ArgumentError: A channel has fewer than two elements in training; running statistics are
+            missing.
+
+    Cost: in training ``input`` is read twice (once where a channel fits near a compute unit) and
+        the result written once, running statistics in the same launches.  Otherwise one
+        elementwise expression.
+    Accuracy, order: as :func:`layer_norm`.
+    """
+    if flag(training, "training") and running_mean is None and running_var is None:
+        return forward(
+            "batch_norm", input, None, weight, bias, eps, None, out,
+            place_of(engine, queue, wait_for), with_statistics=False,
+        )  # fmt: skip
+    if training:
+        return native_batch_norm(
+            input, weight, bias, running_mean, running_var, True, momentum, eps,
+            out=_first(out, 3), engine=engine, queue=queue, wait_for=wait_for,
+        )[0]  # fmt: skip
+    return _by_running(
+        input, running_mean, running_var, weight, bias, eps, out, place_of(engine, queue, wait_for)
+    )
+
+
+def native_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Compute :func:`batch_norm`; return the result, and the mean and ``1 / sqrt(var + eps)``.
+
+    Both statistics have an element for each channel; without ``training`` they are ``None``.
+    ``out`` is a tuple of three arrays, each of them or ``None``.
+    """
+    place = place_of(engine, queue, wait_for)
+    if not flag(training, "training"):
+        first = out[0] if isinstance(out, tuple) and len(out) == 3 else out
+        y = _by_running(input, running_mean, running_var, weight, bias, eps, first, place)
+        return y, None, None
+    if (running_mean is None) != (running_var is None):
+        name = "running_mean" if running_mean is None else "running_var"
+        raise ArgumentError(f"{name} is None and the other one is not; both or none would do")
+    if running_mean is None:
+        results = forward("batch_norm", input, None, weight, bias, eps, None, out, place)
+        return results[0], results[1], results[2]
+    out = (None,) * 3 if out is None else out
+    if isinstance(out, tuple):
+        out = (*out, running_mean, running_var)
+    results = forward("batch_norm", input, None, weight, bias, eps, momentum, out, place)
+    return results[0], results[1], results[2]
+
+
+def batch_norm_backward(
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    training: bool,
+    eps: float,
+    bias: Any = None,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Compute the gradients of :func:`batch_norm` by input, weight and bias.
+
+    Args:
+        grad_output: The gradient by the result; of the shape and dtype of ``input``.
+        input, weight: As :func:`batch_norm` took them.
+        running_mean, running_var: The statistics without ``training``.
+        save_mean, save_invstd: The statistics of :func:`native_batch_norm` with ``training``.
+        training, eps: As :func:`batch_norm` took them.
+        bias: Anything but ``None`` where the gradient by the bias is wanted.
+        out: A tuple of three arrays for the gradients, each of them or ``None``.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns, Raises: As :func:`layer_norm_backward`.
+
+    Cost: both large arrays are read twice (once where a channel fits near a compute unit) for all
+        three gradients.
+    """
+    place = place_of(engine, queue, wait_for)
+    mean, rstd, is_training = save_mean, save_invstd, flag(training, "training")
+    if not is_training:
+        variance = floating(running_var, "running_var")
+        finite(eps, "eps")
+        mean = running_mean
+        rstd = elementwise("1 / sqrt(v + eps)", v=variance, eps=eps, **place)
+    return backward(
+        "batch_norm", (grad_output, input), None, {"mean": mean, "rstd": rstd}, weight, bias, out,
+        place, is_fixed=not is_training,
+    )  # fmt: skip
+
+
+def _first(out: Any, count: int) -> Any:
+    """``out`` of the first of several results."""
+    return None if out is None else (out, *(None,) * (count - 1))
+
+
+def _by_running(
+    input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: Any, out: Any, place: Place
+) -> Any:
+    """Normalise by given statistics of channels: one elementwise expression."""
+    x = floating(input, "input")
+    geometry, wide = batch_geometry(tuple(x.shape)), statistics_dtype(x.dtype)
+    arrays = {"x": x}
+    finite(eps, "eps")
+    for name, short, value in (("running_mean", "m", mean), ("running_var", "v", variance)):
+        if value is None:
+            raise ArgumentError(f"{name} is None; without training, statistics are needed")
+        arrays[short] = parameter(value, name, geometry.statistics, wide)
+    text = "(x - m) / sqrt(v + eps)"
+    for name, short, plus in (("weight", "w", " * "), ("bias", "b", " + ")):
+        value = weight if name == "weight" else bias
+        if value is not None:
+            arrays[short] = parameter(value, name, geometry.parameters, x.dtype)
+            text += plus + short
+    tail = (1,) * (x.ndim - 2)
+    for short in set(arrays) - {"x"}:
+        arrays[short] = arrays[short].reshape(-1, *tail)
+    return elementwise(text, dtype=x.dtype, out=out, eps=float(eps), **arrays, **place)
