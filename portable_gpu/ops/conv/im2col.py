@@ -22,6 +22,7 @@ import numpy as np
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
@@ -40,8 +41,6 @@ from portable_gpu.tuning.table import TuningTable
 _BIAS = Stage("bias", "v + e", "row")
 #: Bytes of windows at a time: a CPU's, which its caches keep in part, and the most of a GPU.
 _CHUNK = {True: 1 << 23, False: 1 << 30}
-#: The time of copies of windows over that of moving them once.
-_SLOW = 2.0
 Location = int | Temporary | Part
 
 
@@ -315,6 +314,7 @@ def variants(
         return
     device = DeviceCosts.of("device", target)
     bandwidth = device.bandwidth * target.compute_units
+    copy_time = ConvCosts.of("convolutions", target).copy_time
     texts: list[Specialization] = []
     seconds, launches, known = 0.0, 0, dict[Windows | GemmProblem, tuple[float, int]]()
     for step in made.steps:
@@ -325,7 +325,7 @@ def variants(
                 known[key] = best.estimate, best.launches
                 texts += best.texts()
             else:
-                known[key] = _SLOW * key.bytes / bandwidth, 1
+                known[key] = copy_time * key.bytes / bandwidth, 1
                 texts.append(key.specialization(target))
         seconds += known[key][0]
         launches += known[key][1]

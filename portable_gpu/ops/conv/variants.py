@@ -10,6 +10,7 @@ from portable_gpu.arguments import one_of
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import im2col, implicit
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
+from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.im2col import workspace_limit
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
@@ -20,9 +21,6 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
 
-#: Of the rate of the best tiles of products, that sums with few shared loads reach, by whether the
-#: device is a CPU: 6 of 82 GFLOP/s a core on PoCL.
-_EFFICIENCY = {True: 0.06, False: 0.1}
 ALGORITHMS = ("auto", "direct", "im2col", "implicit_gemm")
 
 
@@ -87,7 +85,8 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
     device = DeviceCosts.of("device", target)
     products = problem.flop // 2 * multiply_adds(problem.elem)
     units = target.compute_units
-    computing = products / (units * device.multiply_adds) / _EFFICIENCY[target.is_cpu]
+    rate = ConvCosts.of("convolutions", target).direct_rate
+    computing = products / (units * device.multiply_adds) / rate
     moving = problem.bytes / (device.bandwidth * units)
     kernel: WeightKernel | DirectKernel
     bind: Callable[[Engine], Plan]

@@ -1,0 +1,20 @@
+"""The figures of estimates of convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portable_gpu.tuning.figures import Figures
+
+
+@dataclass(frozen=True)
+class ConvCosts(Figures):
+    """The costs of convolutions relative to products and to plain copies.
+
+    Attributes:
+        direct_rate: The rate of direct sums, as a part of that of the best tiles of products.
+        copy_time: The time of copies of windows, as a multiple of that of moving them once.
+    """
+
+    direct_rate: float
+    copy_time: float
