@@ -7,10 +7,10 @@ A job runs the tests marked `tiny` and `path`, with --all every device test but 
 which has no double precision, the tiny and path ones.  A job is one run of pytest by two processes
 with its own environment; Oclgrind's are one process each, and run two at a time.  `offline` is
 `portable-gpu check-isa`; `emulated` runs NVIDIA's kernels from their PTX (tests/emulator), and
-`front-end` has clang look for warnings in the texts for every recorded device (tests/front_end),
-both the same with --all.  A job whose implementation is not installed is skipped with a word on
-what to install.  Ends with the closing line of each job; the exit status is 0 if all that ran
-passed.
+`front-end` has clang look for warnings in the texts for every recorded device (tests/front_end);
+`oracle` compares layers on PoCL with PyTorch's (tests/oracle); all three are the same with --all.
+A job whose implementation is not installed is skipped with a word on what to install.  Ends with
+the closing line of each job; the exit status is 0 if all that ran passed.
 
 PoCL and Intel's runtime come from the extras [pocl] and [intel]; rusticl and Oclgrind from the
 system.  Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and
@@ -143,6 +143,13 @@ FRONT_END = Implementation(
     f"apt-get install {CLANG}",
     arguments=("-n", "2"),
 )
+#: PoCL, and PyTorch's CPU build, whose functions tests/oracle compares with.
+ORACLE = Implementation(
+    POCL.name,
+    lambda: _pocl() if find_spec("torch") else None,
+    "pip install '.[pocl,oracle]'",
+    arguments=("-n", "2"),
+)
 #: What runs on no OpenCL implementation.
 HOST_ONLY = (EMULATOR, FRONT_END)
 
@@ -213,6 +220,7 @@ JOBS = (
     _job(
         "pocl-generic", POCL, "generic", arguments=(*_LANES_ONLY, *_NO_LAYERS), extra=_SPECIALISED
     ),
+    Job("oracle", ORACLE, _UNOPTIMISED, tests="tests/oracle"),
     _job("intel-cpu", INTEL, arguments=_NO_LAYERS),
     _job("intel-subgroup8", INTEL, "intel_gpu", 8, arguments=(*_WIDTHS_ONLY, *_NO_LAYERS)),
     _job("intel-subgroup16", INTEL, "intel_gpu", 16, arguments=(*_TINY, *_NO_LAYERS)),
@@ -244,7 +252,7 @@ def environment(job: Job, library: Path, folder: Path, log: Path) -> dict[str, s
     """
     vendors = folder / "vendors"
     vendors.mkdir()
-    if job.implementation not in (POCL, *HOST_ONLY):
+    if job.implementation not in (POCL, ORACLE, *HOST_ONLY):
         (vendors / "only.icd").write_text(f"{library}\n")
     variables = {
         **os.environ,
@@ -267,7 +275,7 @@ def run(
     log = folder / "stderr"
     variables = environment(job, library, folder, log)
     arguments = (*job.implementation.arguments, *job.arguments)
-    if whole and job.implementation not in (OCLGRIND, RUSTICL, *HOST_ONLY):
+    if whole and job.implementation not in (OCLGRIND, ORACLE, RUSTICL, *HOST_ONLY):
         arguments = ("-n", "2", "-m", "not large")
         del variables["PORTABLE_GPU_TEST_FEW"]
     command = [sys.executable, "-m", "pytest", job.tests, *arguments]
