@@ -13,8 +13,7 @@ step = "1"
 % else:
 <% first, last, step = "get_global_id(0)", "count", "get_global_size(0)" %>
 % endif
-__kernel void copy(__global const ${type} *restrict source, __global ${type} *restrict result,
-    ulong count)
+__kernel void ${kernel("copy")}
 {
     const ulong last = ${last};
     for (ulong i = ${first}; i < last; i += ${step})

@@ -9,7 +9,7 @@
 ## real: float or double.  type: the same, `lanes` wide.
 <%include file="/common/prelude.cl.mako"/>
 #pragma OPENCL FP_CONTRACT ON
-__kernel void multiply_adds(__global ${real} *restrict out, ${real} factor, ${real} term)
+__kernel void ${kernel("multiply_adds")}
 {
     const ${type} f = factor, t = term;
 % for c in range(chains):

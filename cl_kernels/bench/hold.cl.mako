@@ -2,7 +2,7 @@
 ##
 ## Its sum is stored only if it is NaN.  It never is, but the compiler cannot know that.
 <%include file="/common/prelude.cl.mako"/>
-__kernel void hold(__global float *restrict out, float factor, float term, long rounds)
+__kernel void ${kernel("hold")}
 {
     float sum = 0;
     for (long i = 0; i < rounds; ++i)

@@ -4,9 +4,10 @@
 ##   body(p, rank, number)     the transforms of its work-group `number`
 ##   branch(p, rank, number)   the same, and before it those of the parameters that it reads, by their own names
 <%!
+import re
+
 from portable_gpu.codegen import axes
 %>
-<%namespace name="taken" file="/fft/_group_parameters.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%namespace name="source_rows" file="/fft/_group_bring.cl.mako"/>
 <%namespace name="result_rows" file="/fft/_group_put.cl.mako"/>
@@ -29,8 +30,16 @@ ${split.define(p.result, p.all_out, p.tag)}
 </%def>
 
 <%def name="branch(p, rank, number)">
-<% text = capture(body, p, rank, number) %>\
-${taken.named(p, rank, text)}${text}\
+<%
+text = capture(body, p, rank, number)
+read = set(re.findall(r"\w+", text))
+%>\
+% for one in p.parameters(rank):
+% if one.name in read:
+        ${"" if one.scalar is None else "const "}${one} = ${one.name}${p.tag};
+% endif
+% endfor
+${text}\
 </%def>
 
 <%def name="transform(p, passed, used)">

@@ -11,15 +11,12 @@
 ##             are done |
 ##
 ##   define()              task_of(...): the pass of a ticket, and the work-group of that pass
-##   parameters()          of the kernel
 ##   take()                second, number; made: the flag of its part
 ##   wait()                until the first pass of the part is done
 ##   between(side)         the array between both passes, as that side of a pass
 ##   tell()                the group of the first pass is done
 ##   finish()              the group with the last ticket resets the counters, when all waits have ended
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
-<%def name="between_parameters()">, __global real_t *between_in, long between_offset</%def>
-<%def name="parameters()">, volatile __global uint *counters, uint parts, uint groups0, uint groups1, uint lag</%def>
 
 <%def name="define()">
 // (0 or 1, work-group of that pass).

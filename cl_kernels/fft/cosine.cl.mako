@@ -40,11 +40,7 @@ static inline real_t number(__global const real_t *x, long j, long n, long step,
 #define X(j) number(a, j, n, x_step, count, reversed, alternating, edge)
 
 __kernel
-void ${stage}(long n, long numbers, long count, long chunk, long chunks, long items, int reversed, int alternating,
-    real_t edge,
-        __global const real_t *w, __global const real_t *x, long x_offset, long x_step, __global real_t *y,
-            long y_offset, long y_step\
-${"".join(f", long batch{d}_size, long x_batch{d}, long y_batch{d}" for d in range(rank))})
+void ${kernel(stage)}
 {
     const long item = get_global_id(0);
     if (item >= items)

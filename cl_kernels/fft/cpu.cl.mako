@@ -19,7 +19,6 @@
 <%namespace name="stages" file="/fft/_stages.cl.mako"/>
 <%namespace name="bring" file="/fft/_cpu_bring.cl.mako"/>
 <%namespace name="store" file="/fft/_cpu_store.cl.mako"/>
-<%namespace name="taken" file="/fft/_cpu_parameters.cl.mako"/>
 <%namespace name="vectors" file="/fft/_cpu_vectors.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -41,8 +40,7 @@ ${store.define(one.result, V, one.planes, one.twisted, k)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void fft(__global real_t *scratch, long size, long strips, long run, int flip, real_t scale\
-${taken.of_passes(passes, outer, inner, rank)})
+void ${kernel("fft")}
 {
     __global vec_t *s = (__global vec_t *)(scratch + get_global_id(0) * size);
     const long first = get_global_id(0) * run;

@@ -19,13 +19,7 @@ digits = axes.digits
 typedef ${elem.real} real_t;
 
 __kernel
-void direct(long items, int conjugate\
-% for name in "xty":
-, __global ${"" if name == "y" else "const "}real_t *${name}, long ${name}_offset\
-${"".join(f", long {name}_batch{d}" for d in range(rank))}${"".join(f", long {name}_axis{c}" for c in range(count))}\
-% endfor
-${"".join(f", long batch{d}_size" for d in range(rank))}\
-${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_first" for c in range(count))})
+void ${kernel("direct")}
 {
     const long item = get_global_id(0);
     if (item >= items)

@@ -37,7 +37,6 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="numbers" file="/fft/_group_numbers.cl.mako"/>
 <%namespace name="one" file="/fft/_group_pass.cl.mako"/>
-<%namespace name="taken" file="/fft/_group_parameters.cl.mako"/>
 <%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="tickets" file="/fft/_group_tickets.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -64,7 +63,7 @@ ${ahead.define()}
 % endif
 
 __kernel ${group.of_size(passes[0].plan.group)}
-void fft(${taken.of_kernel(passes, rank, joined)})
+void ${kernel("fft")}
 {
 % if local:
     __local real_t numbers[${max(local)}];

@@ -12,7 +12,7 @@ ${subgroup.define(acc, width)}
 % endfor
 
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void check(__global const ulong *in, __global ulong2 *out)
+void ${kernel("check")}
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     const uint lid = get_local_id(0);

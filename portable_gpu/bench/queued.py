@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portable_gpu.bench.timing import Call, Hold, InLine
-from portable_gpu.codegen.specialization import specialize
+from portable_gpu.codegen.parameters import buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
 
 
 class Queued(InLine):
@@ -21,6 +23,16 @@ def hold_device(engine: Engine) -> Hold:
     """The kernel that keeps an engine's device busy."""
 
     def make() -> Hold:
-        return Hold(engine.programs.program(specialize("bench/hold", engine.target)), engine.queue)
+        return Hold(engine.programs.program(hold_text(engine.target)), engine.queue)
 
     return engine.plan("hold the device", make)
+
+
+def hold_text(target: Target) -> Specialization:
+    """The text of that kernel."""
+    parameters = [
+        buffer("float", "out", writes=True),
+        *scalars("float", "factor", "term"),
+        *scalars("long", "rounds"),
+    ]
+    return specialize("bench/hold", target, {"hold": parameters})

@@ -31,9 +31,9 @@ import pyopencl as cl
 
 from portable_gpu.bench import revision_process
 from portable_gpu.bench.peers import Ours, Peer, public_call
+from portable_gpu.bench.queued import hold_text
 from portable_gpu.bench.timing import Timed
 from portable_gpu.checking.operands import Array, Operands
-from portable_gpu.codegen.specialization import specialize
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.devices import devices
@@ -72,7 +72,7 @@ class Process:
         )
         try:
             target = engine.target
-            hold = specialize("bench/hold", target)
+            hold = hold_text(target)
             opened_package = self.ask(
                 "open",
                 device=_index(engine.device),

@@ -15,6 +15,7 @@ from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
 from portable_gpu.codegen.operators import vector
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
@@ -150,11 +151,22 @@ def specializations(target: Target, real: str) -> tuple[Specialization, Speciali
     width = max(1, min(16, target.vector_bytes // (8 if real == "double" else 4)))
     lanes = width if target.is_cpu else 1
     wide = width if target.is_cpu else 4
+    sums = {
+        "multiply_adds": [buffer(real, "out", writes=True), *scalars(real, "factor", "term")],
+    }
     fma = specialize(
-        "bench/fma", target, real=real, type=vector(real, lanes), lanes=lanes, chains=_CHAINS,
+        "bench/fma", target, sums, real=real, type=vector(real, lanes), lanes=lanes, chains=_CHAINS,
         steps=_steps(target),
     )  # fmt: skip
-    return specialize("bench/copy", target, type=vector("float", wide)), fma
+    copied = vector("float", wide)
+    copy = {
+        "copy": [
+            buffer(copied, "source"),
+            buffer(copied, "result", writes=True),
+            *scalars("ulong", "count"),
+        ]
+    }
+    return specialize("bench/copy", target, copy, type=copied), fma
 
 
 def _copy(engine: Engine) -> tuple[Prepared, int]:

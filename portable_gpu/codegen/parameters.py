@@ -102,10 +102,16 @@ def buffer(
     return Parameter(name, None, ctype=f"{volatile}__global {const}{ctype} {pointer}")
 
 
-def scalars(ctype: str, *names: str) -> list[Parameter]:
-    """Declare scalars of one C type, which is among :data:`SCALARS` and may be ``const``."""
+def scalars(ctype: str, *names: str, alias: str = "") -> list[Parameter]:
+    """Declare scalars of one C type.
+
+    Args:
+        ctype: A type of :data:`SCALARS`, which may be ``const``.
+        names: The names of the parameters.
+        alias: The name of a ``typedef`` of this type, which the text has instead.
+    """
     kind = SCALARS[ctype.removeprefix("const ")]
-    return [Parameter(name, kind, ctype=ctype) for name in names]
+    return [Parameter(name, kind, ctype=alias or ctype) for name in names]
 
 
 def operand(ctype: str, name: str, *strides: str, writes: bool = False) -> list[Parameter]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.operators import Accumulator, Field
+from portable_gpu.codegen.parameters import buffer
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.program import ProgramCache
@@ -48,7 +49,16 @@ def specialization(target: Target) -> tuple[Specialization, list[int], int]:
     size = min(4 * target.subgroup_size, target.max_work_group_size)
     sums = (Field("narrow", "uint", "0"), Field("wide", "ulong", "0"))
     acc = Accumulator("acc_t", sums, lambda width: "a.narrow += b.narrow; a.wide += b.wide;")
-    return specialize("subgroup/check", target, acc=acc, widths=widths, G=size), widths, size
+    arrays = [
+        buffer("ulong", "in", restrict=False),
+        buffer("ulong2", "out", writes=True, restrict=False),
+    ]
+    kernels = {"check": arrays}
+    return (
+        specialize("subgroup/check", target, kernels, acc=acc, widths=widths, G=size),
+        widths,
+        size,
+    )
 
 
 def _trouble(

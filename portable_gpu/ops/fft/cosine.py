@@ -17,7 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.axes import Axis, merged, parameters
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.problem import FftProblem, Line, LineOperand
@@ -146,7 +147,20 @@ class _CosineStepPlan(Plan):
 
 def text(kind: CosineKind, stage: str, real: Element, rank: int, target: Target) -> Specialization:
     """Render the kernel of a step."""
-    return specialize("fft/cosine", target, kind=kind, stage=stage, real=real, rank=rank)
+    kernels = {
+        stage: [
+            *scalars("long", "n", "numbers", "count", "chunk", "chunks", "items"),
+            *scalars("int", "reversed", "alternating"),
+            *scalars(real.real, "edge", alias="real_t"),
+            buffer("real_t", "w", restrict=False),
+            buffer("real_t", "x", restrict=False),
+            *scalars("long", "x_offset", "x_step"),
+            buffer("real_t", "y", writes=True, restrict=False),
+            *scalars("long", "y_offset", "y_step"),
+            *parameters("batch", rank, ("x", "y")),
+        ]
+    }
+    return specialize("fft/cosine", target, kernels, kind=kind, stage=stage, real=real, rank=rank)
 
 
 def _roots(kind: CosineKind, n: int) -> Table:

@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.fft.decompositions import Decomposition, PassStep
-from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
+from portable_gpu.ops.fft.memory import (
+    filled,
+    rank_of,
+    side_arguments,
+    side_names,
+    times_arguments,
+)
 from portable_gpu.ops.fft.passes import Pass, RenderedOperand, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import Line
@@ -90,20 +97,61 @@ def _with_fused_pairs(pass_steps: Sequence[PassStep]) -> tuple[PassStep, ...]:
 def text(passes: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specialization:
     """Render the kernel of a pass, or of two in one launch."""
     stages = {radix for pass_ in passes for radix in radices(pass_.n)}
+    real, rank = passes[0].real, rank_of(passes[0])
+    rendered = [
+        _CpuPassText(pass_.source.rendered, pass_.target.rendered, pass_.planes, bool(pass_.whole))
+        for pass_ in passes
+    ]
     return specialize(
         "fft/cpu",
         target,
+        {"fft": _parameters(rendered, real.real, rank)},
         policy=policy,
-        real=passes[0].real,
-        passes=[
-            _CpuPassText(
-                pass_.source.rendered, pass_.target.rendered, pass_.planes, bool(pass_.whole)
-            )
-            for pass_ in passes
-        ],
+        real=real,
+        passes=rendered,
         radices=next(some for some in _SETS if stages <= set(some)),
-        rank=rank_of(passes[0]),
+        rank=rank,
     )
+
+
+def _parameters(passes: Sequence[_CpuPassText], real: str, rank: int) -> list[Parameter]:
+    """The kernel's parameters; the sides are x and y, and v and u between two passes."""
+    first, last = passes[0], passes[-1]
+    batch = [f"batch{d}" for d in range(rank)]
+    outer = sides = {"x": first.source, "y": last.result}
+    result = [
+        _numbers_of("scratch", writes=True),
+        *scalars("long", "size", "strips", "run"),
+        *scalars("int", "flip"),
+        *scalars(real, "scale", alias="real_t"),
+    ]
+    if len(passes) == 2:
+        result += [_numbers_of("between", writes=True), *scalars("long", "between_size")]
+        sides = outer | {"v": first.result, "u": last.source}
+    for k, one in enumerate(passes):
+        result += [_numbers_of(f"roots{k}"), buffer("int", f"order{k}", restrict=False)]
+        result += scalars("long", f"n{k}", f"lanes{k}")
+        if one.twisted:
+            result += [_numbers_of(f"fine{k}"), _numbers_of(f"coarse{k}")]
+    for name, side in sides.items():
+        result += scalars("long", *side_names(name))
+        result += scalars("long", f"{name}_limit_batch") * side.stepped
+    result += scalars("long", "y_first", "y_begin")
+    if last.result.times:
+        result += [_numbers_of("t"), *scalars("long", "t_offset", "t_row", "t_lane")]
+        result += [
+            *scalars("int", "t_conjugate"),
+            *scalars("long", *(f"t_{axis}" for axis in batch)),
+        ]
+    for name, side in outer.items():
+        result += [_numbers_of(name, writes=name == "y"), *scalars("long", f"{name}_offset")]
+        result += scalars("long", *(f"{name}_{axis}" for axis in batch))
+        result += [_numbers_of(f"{name}_factor")] * bool(side.factor)
+    return result + scalars("long", *(f"{axis}_size" for axis in batch))
+
+
+def _numbers_of(name: str, *, writes: bool = False) -> Parameter:
+    return buffer("real_t", name, writes=writes, restrict=False)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.convolution import Strided
@@ -110,8 +111,20 @@ class DirectPlan(Plan):
 
 def text(elem: Element, count: int, rank: int, target: Target) -> Specialization:
     """Render the kernel for ``count`` convolved axes and ``rank`` others."""
+    batch = [f"batch{d}" for d in range(rank)]
+    convolved = [f"axis{c}" for c in range(count)]
+    parameters = [*scalars("long", "items"), *scalars("int", "conjugate")]
+    for name in "xty":
+        parameters += [
+            buffer("real_t", name, writes=name == "y", restrict=False),
+            *scalars("long", f"{name}_offset", *(f"{name}_{axis}" for axis in batch + convolved)),
+        ]
+    parameters += scalars("long", *(f"{axis}_size" for axis in batch))
+    for axis in convolved:
+        parameters += scalars("long", *(f"{axis}_{what}" for what in ("size", "x", "t", "first")))
+    width = _width(elem, target)
     return specialize(
-        "fft/direct", target, elem=elem, count=count, rank=rank, W=_width(elem, target)
+        "fft/direct", target, {"direct": parameters}, elem=elem, count=count, rank=rank, W=width
     )
 
 

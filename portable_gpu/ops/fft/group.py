@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.fft.grouping import (
     group_shapes,
@@ -17,7 +18,13 @@ from portable_gpu.ops.fft.grouping import (
     uses_half_the_registers,
 )
 from portable_gpu.ops.fft.joined import pipeline_depth
-from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
+from portable_gpu.ops.fft.memory import (
+    filled,
+    rank_of,
+    side_arguments,
+    side_names,
+    times_arguments,
+)
 from portable_gpu.ops.fft.passes import Pass, PassOperand, RenderedOperand, moved
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupShape
@@ -67,42 +74,91 @@ class _PassText:
     sure: bool
     ahead: bool
 
+    def parameters(self, rank: int) -> list[Parameter]:
+        """The kernel parameters of the pass, by the names that its text has for them."""
+        batch = [f"batch{d}" for d in range(rank)]
+        result = [_roots("roots"), *scalars("long", "lanes")]
+        if self.plan.chirp:
+            result += [*scalars("uint", "n"), _roots("chirp"), _roots("filter")]
+        if self.plan.cyclic:
+            result += [buffer("uint", "powers", restrict=False), _roots("filter")]
+        if self.result.form == "split":
+            result += [_roots("halves")]
+        if self.twisted:
+            result += [_roots("coarse"), _roots("fine"), *scalars("int", "shift")]
+        for name, side in (("x", self.source), ("y", self.result)):
+            if name not in self.between:
+                result += [buffer("real_t", f"{name}_in", writes=name == "y", restrict=False)]
+                result += scalars("long", f"{name}_offset")
+            result += scalars("long", *side_names(name), *(f"{name}_{axis}" for axis in batch))
+            result += scalars("long", f"{name}_limit_batch") * side.stepped
+            result += [_roots(f"{name}_factor")] * bool(side.factor)
+        result += scalars("long", "y_first", "y_begin")
+        if self.result.times:
+            result += [buffer("pair_in_memory_t", "t_in", restrict=False)]
+            result += [*scalars("long", "t_offset", "t_row", "t_lane")]
+            result += [*scalars("int", "t_conjugate")]
+            result += scalars("long", *(f"t_{axis}" for axis in batch))
+        return result + scalars("uint", *(f"{axis}_size" for axis in batch))
+
+
+def _roots(name: str) -> Parameter:
+    return buffer("pair_t", name, restrict=False)
+
 
 def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
     """Render the kernel of a pass, or of two that share a launch."""
     plans = group_shapes(passes, policy, target)
     tags = ("0", "1") if len(passes) == 2 else ("",)
+    rendered = [
+        _PassText(
+            tag,
+            between if len(passes) == 2 else "",
+            plan,
+            _reads_roots_early(pass_, plan, target),
+            _side(pass_, pass_.source, plan.staged_source, plan),
+            _side(pass_, pass_.target, plan.staged_target, plan),
+            pass_.planes,
+            pass_.source.is_whole(pass_.n, pass_.lanes),
+            pass_.target.is_whole(pass_.n, pass_.lanes),
+            bool(pass_.whole),
+            plan.twiddles_in_local(pass_.target.form)
+            if stages_twiddles_in_local_memory(pass_, plan, target)
+            else 0,
+            pass_.by_batch,
+            pass_.scaled,
+            _loads_at_once(pass_, plan),
+            len(passes) == 1 and _prefetches_by_copy_engine(pass_, plan, target),
+        )
+        for pass_, plan, tag, between in zip(passes, plans, tags, "yx", strict=False)
+    ]
+    rank, real = max(map(rank_of, passes)), passes[0].real
+    alone = is_fused_by_group(passes, plans)
     return specialize(
         "fft/group",
         target,
+        {"fft": _parameters(rendered, real.real, rank, alone)},
         policy=policy,
-        real=passes[0].real,
-        passes=[
-            _PassText(
-                tag,
-                between if len(passes) == 2 else "",
-                plan,
-                _reads_roots_early(pass_, plan, target),
-                _side(pass_, pass_.source, plan.staged_source, plan),
-                _side(pass_, pass_.target, plan.staged_target, plan),
-                pass_.planes,
-                pass_.source.is_whole(pass_.n, pass_.lanes),
-                pass_.target.is_whole(pass_.n, pass_.lanes),
-                bool(pass_.whole),
-                plan.twiddles_in_local(pass_.target.form)
-                if stages_twiddles_in_local_memory(pass_, plan, target)
-                else 0,
-                pass_.by_batch,
-                pass_.scaled,
-                _loads_at_once(pass_, plan),
-                len(passes) == 1 and _prefetches_by_copy_engine(pass_, plan, target),
-            )
-            for pass_, plan, tag, between in zip(passes, plans, tags, "yx", strict=False)
-        ],
+        real=real,
+        passes=rendered,
         inverse=passes[0].inverse,
-        rank=max(map(rank_of, passes)),
-        alone=is_fused_by_group(passes, plans),
+        rank=rank,
+        alone=alone,
     )
+
+
+def _parameters(passes: Sequence[_PassText], real: str, rank: int, alone: bool) -> list[Parameter]:
+    """The kernel's parameters: the scale, those of each pass, and those of two in one launch."""
+    result = scalars(real, "scale", alias="real_t") * passes[-1].scaled
+    for one in passes:
+        result += [replace(each, name=each.name + one.tag) for each in one.parameters(rank)]
+    if len(passes) == 2:
+        result += [buffer("real_t", "between_in", writes=True, restrict=False)]
+        result += scalars("long", "between_offset")
+    if len(passes) == 2 and not alone:
+        result += [buffer("uint", "counters", writes=True, shared=True, restrict=False)]
+        result += scalars("uint", "parts", "groups0", "groups1", "lag")
+    return result + scalars("uint", "groups") * passes[0].ahead
 
 
 def _side(pass_: Pass, rows: PassOperand, staged: bool, plan: GroupShape) -> RenderedOperand:

@@ -18,11 +18,16 @@ def filled(values: Shape, rank: int, blank: int) -> Shape:
     return (blank,) * (rank - len(values)) + values
 
 
+def side_names(name: str) -> list[str]:
+    """The names of the extents and strides that every source and target has."""
+    return [f"{name}_{what}" for what in ("rows", "row", "lane", "limit", "limit_row")]
+
+
 def side_arguments(name: str, rows: PassOperand, rank: int) -> dict[str, int]:
     """The rows, strides and limits of a source or target."""
+    values = (rows.rows, rows.row, rows.lane, rows.limit, rows.limit_row)
     return {
-        f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
-        f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
+        **dict(zip(side_names(name), values, strict=True)),
         **({f"{name}_limit_batch": rows.limit_batch} if rows.limit_batch else {}),
         **{f"{name}_batch{d}": step for d, step in enumerate(filled(rows.batch, rank, 0))},
     }  # fmt: skip
