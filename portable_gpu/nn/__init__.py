@@ -89,6 +89,18 @@ from portable_gpu.ops.attention.functions import (
     scaled_dot_product_attention,
     scaled_dot_product_attention_backward,
 )
+from portable_gpu.ops.conv.answers import TimedAlgorithm
+from portable_gpu.ops.conv.finding import (
+    find_conv1d,
+    find_conv1d_input,
+    find_conv1d_weight,
+    find_conv2d,
+    find_conv2d_input,
+    find_conv2d_weight,
+    find_conv3d,
+    find_conv3d_input,
+    find_conv3d_weight,
+)
 from portable_gpu.ops.conv.functions import (
     conv1d,
     conv1d_bias,
@@ -193,8 +205,8 @@ __all__ = [
     "ExponentialLR", "Flatten", "GroupNorm", "Hardswish", "LRScheduler", "LayerNorm", "LeakyReLU",
     "Linear", "LinearLR", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Module", "MultiStepLR",
     "OneCycleLR", "Optimizer", "Parameter", "RMSNorm", "ReLU", "Residual", "Sequential",
-    "SequentialLR", "SiLU", "Sigmoid", "Softplus", "StepLR", "Tanh", "Upsample", "adam_step",
-    "adaptive_avg_pool1d", "adaptive_avg_pool1d_backward", "adaptive_avg_pool2d",
+    "SequentialLR", "SiLU", "Sigmoid", "Softplus", "StepLR", "Tanh", "TimedAlgorithm", "Upsample",
+    "adam_step", "adaptive_avg_pool1d", "adaptive_avg_pool1d_backward", "adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward", "adaptive_avg_pool3d", "adaptive_avg_pool3d_backward",
     "adaptive_max_pool1d", "adaptive_max_pool1d_backward", "adaptive_max_pool2d",
     "adaptive_max_pool2d_backward", "adaptive_max_pool3d", "adaptive_max_pool3d_backward",
@@ -204,7 +216,9 @@ __all__ = [
     "conv2d_bias", "conv2d_input", "conv2d_weight", "conv3d", "conv3d_bias", "conv3d_input",
     "conv3d_weight", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy",
     "cross_entropy_backward", "dropout", "dropout_backward", "elu", "elu_backward", "embedding",
-    "embedding_backward", "gelu", "gelu_backward", "group_norm", "group_norm_backward", "hardswish",
+    "embedding_backward", "find_conv1d", "find_conv1d_input", "find_conv1d_weight", "find_conv2d",
+    "find_conv2d_input", "find_conv2d_weight", "find_conv3d", "find_conv3d_input",
+    "find_conv3d_weight", "gelu", "gelu_backward", "group_norm", "group_norm_backward", "hardswish",
     "hardswish_backward", "instance_norm", "interpolate", "interpolate_backward", "layer_norm",
     "layer_norm_backward", "leaky_relu", "leaky_relu_backward", "linear", "linear_backward",
     "log_softmax", "log_softmax_backward", "lp_pool1d", "lp_pool1d_backward", "lp_pool2d",

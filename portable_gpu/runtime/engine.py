@@ -232,12 +232,12 @@ class Engine(Closing):
             made = make()
             nbytes = getattr(made, "kept_bytes", 0)
             if len(self._plans) >= _MAX_PLANS or self._table_bytes + nbytes > self._max_table_bytes:
-                self._forget_plans()
+                self.forget_plans()
             plan = self._plans.setdefault(key, made)
             self._table_bytes += nbytes
         return plan
 
-    def _forget_plans(self) -> None:
+    def forget_plans(self) -> None:
         """Drop all plans, and the cached calls, which refer to the plans' tables."""
         self._plans.clear()
         self._table_bytes = 0

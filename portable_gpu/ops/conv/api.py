@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import whole
 from portable_gpu.dtypes import check_precision, element, is_float16_like
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, whole_shape
-from portable_gpu.ops.conv.variants import check_algorithm, make_plan
-from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.conv.variants import check_algorithm, check_limit, make_plan
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation, complete
 from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, View, as_array
 
+#: Makes the plan of a problem, given the algorithm and the limit of workspace.
+PlanMaker: TypeAlias = Callable[[Engine, ConvProblem, str, int | None], Plan]
 #: The names of x, w and y in messages, by the operation.
 _NAMES = {
     "forward": ("input", "weight", "the result"),
@@ -71,17 +73,59 @@ def convolve(
             :func:`portable_gpu.nn.conv2d`.
     """
     rank = options.rank
+    asked = _asked(kind, inputs, options, size, precision, algo, workspace_limit, out)
+    result = _OPERATIONS[kind, rank].call(inputs, asked, out, (), engine, queue, wait_for)
+    if not asked[-1]:
+        return result
+    return result.transpose((0, rank + 1, *range(1, rank + 1)))
+
+
+def problem_of_call(
+    kind: str,
+    inputs: tuple[Any, ...],
+    options: Options,
+    size: Any = None,
+    *,
+    precision: str | None,
+    workspace_limit: int | None,
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+) -> tuple[Engine, ConvProblem] | None:
+    """Return the engine and the problem of a call of :func:`convolve`, which is not made.
+
+    ``None`` if the result has no elements.
+    """
+    asked = _asked(kind, inputs, options, size, precision, "auto", workspace_limit, out)
+    found: list[tuple[Engine, ConvProblem]] = []
+
+    def plan(engine: Engine, problem: ConvProblem, algo: str, limit: int | None) -> Plan:
+        found.append((engine, problem))
+        return make_plan(engine, problem, algo, limit)
+
+    invocation = _normalise(kind, options.rank, plan, CallArguments(inputs, asked, out, ()))
+    complete(invocation, None, inputs, Planning(engine, queue), None, None)
+    return found[0] if found else None
+
+
+def _asked(
+    kind: str,
+    inputs: tuple[Any, ...],
+    options: Options,
+    size: Any,
+    precision: str | None,
+    algo: str,
+    workspace_limit: int | None,
+    out: Any,
+) -> tuple[Any, ...]:
+    """The options of a call; the last one is whether its fresh result is channels-last."""
     # A result on the side of a channels-last array is channels-last too.
-    last = out is None and kind != "weight" and _channels_last(inputs[0], rank)
+    last = out is None and kind != "weight" and _channels_last(inputs[0], options.rank)
     asked: tuple[Any, ...] = (
         options.stride, options.padding, options.dilation, options.groups, size, precision, algo,
         workspace_limit, last,
     )  # fmt: skip
-    asked = tuple([tuple(value) if isinstance(value, list) else value for value in asked])
-    result = _OPERATIONS[kind, rank].call(inputs, asked, out, (), engine, queue, wait_for)
-    if not last:
-        return result
-    return result.transpose((0, rank + 1, *range(1, rank + 1)))
+    return tuple([tuple(value) if isinstance(value, list) else value for value in asked])
 
 
 def _channels_last(x: Any, rank: int) -> bool:
@@ -93,7 +137,7 @@ def _channels_last(x: Any, rank: int) -> bool:
     return bool(shape[1] > 1 and strides[1] < min(strides[2:]))
 
 
-def _normalise(kind: str, rank: int, arguments: CallArguments) -> Invocation:
+def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) -> Invocation:
     stride, padding, dilation, groups, size, precision, algo, limit, last = arguments.options
     options = Options(rank, stride, padding, dilation, groups)
     names = _NAMES[kind]
@@ -103,8 +147,7 @@ def _normalise(kind: str, rank: int, arguments: CallArguments) -> Invocation:
     if precision is not None:
         check_precision(precision)
     check_algorithm(algo)
-    if limit is not None and whole(limit, "workspace_limit") < 0:
-        raise ArgumentError(f"workspace_limit is {limit}; bytes from 0 on would do")
+    limit = check_limit(limit)
     shapes = [tuple(array.shape) for array in arrays]
     if kind == "forward":
         g = geometry(options, shapes[0], shapes[1], None, names)
@@ -146,7 +189,7 @@ def _normalise(kind: str, rank: int, arguments: CallArguments) -> Invocation:
             _operand(x, rank, g.batched, is_last[0]), _operand(w, rank, True, False),
             _operand(y, rank, g.batched, is_last[2]), bias, precision or engine.precision,
         )  # fmt: skip
-        return make_plan(engine, problem, algo, limit)
+        return make(engine, problem, algo, limit)
 
     probe = _flop(g)
     return Invocation(
@@ -162,7 +205,7 @@ def _normalise(kind: str, rank: int, arguments: CallArguments) -> Invocation:
 
 
 _OPERATIONS = {
-    (kind, rank): Operation(f"conv{rank}d {kind}", partial(_normalise, kind, rank))
+    (kind, rank): Operation(f"conv{rank}d {kind}", partial(_normalise, kind, rank, make_plan))
     for kind in _NAMES
     for rank in (1, 2, 3)
 }

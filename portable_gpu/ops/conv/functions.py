@@ -57,9 +57,10 @@ class Convolution:
             dilation: Distance of taps: an integer, or one for each axis.
             groups: Groups of channels, each with K / groups filters of its own.
             precision: Of products of float32; see :func:`portable_gpu.gemm`.
-            algo: ``"auto"``, the variant with the least estimate, or the name of one.
-            workspace_limit: The most bytes of workspace; by default those of the device's largest
-                allocation.
+            algo: ``"auto"``, the variant with the least estimate; ``"found"``, the fastest one that
+                :func:`find_conv2d` timed for such a call; or the name of one.
+            workspace_limit: The most bytes of workspace for copies and transforms of the arrays; by
+                default those of the device's largest allocation.
             out: The array for the result, of any strides.
             engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
@@ -71,7 +72,8 @@ class Convolution:
         Raises:
             ShapeError: Shapes do not fit each other, or a filter is larger than the padded input.
             ArgumentError: An option is out of its range, or ``groups`` does not divide the
-                channels; the workspace of the named ``algo`` is above the limit.
+                channels; the named ``algo`` does not take the convolution, or its workspace is
+                above the limit; ``"found"``, and such a call has not been timed.
             DTypeError: An array is not of real floating numbers.
             OverlapError, ReadOnlyError: As for :func:`portable_gpu.gemm`.
             UnsupportedError: Double precision on a device without it.
@@ -83,7 +85,7 @@ class Convolution:
         Order: fixed for one target, shape and layout; no float atomics.
         """
         return convolve(
-            "forward", _present(input, weight, bias),
+            "forward", present(input, weight, bias),
             Options(self._axes, stride, padding, dilation, groups),
             precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
             queue=queue, wait_for=wait_for,
@@ -131,7 +133,7 @@ class Convolution:
             have extents below 1.
         """
         return convolve(
-            "transposed", _present(input, weight, bias),
+            "transposed", present(input, weight, bias),
             Options(self._axes, stride, padding, dilation, groups), output_padding,
             precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
             queue=queue, wait_for=wait_for,
@@ -245,7 +247,7 @@ class Convolution:
         return sum_along(grad, axis=summed, out=out, engine=engine, queue=queue, wait_for=wait_for)
 
 
-def _present(*arrays: Any) -> tuple[Any, ...]:
+def present(*arrays: Any) -> tuple[Any, ...]:
     """The arrays without a bias that is ``None``."""
     return arrays if arrays[2] is not None else arrays[:2]
 

@@ -104,7 +104,10 @@ def workspace_limit(limit: int | None, target: Target) -> int:
 def products(
     problem: ConvProblem, target: Target, limit: int | None, aligned: bool = True
 ) -> ConvProducts | None:
-    """Return the products of a convolution, or ``None`` if its arrays or the limit refuse them."""
+    """Return the products of a convolution, or ``None`` if its arrays refuse them.
+
+    The windows of one image may be above the limit.
+    """
     p = problem
     w_step = merged(p.w_size, p.w.space)
     many, taps = p.channels_of_group > 1, p.taps
@@ -132,8 +135,6 @@ def products(
         if x_step is not None:
             return build.at_points(x_step, y_step)
         chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // max(1, of_image)))
-        if chunk * of_image > max_bytes:
-            return None
         return build.by_windows(y_step, chunk)
     joined = [
         step is not None and (p.batch == 1 or operand.outer == places * step)
@@ -143,8 +144,6 @@ def products(
     chunk = p.batch
     if of_image and p.elem.itemsize > 2:
         chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // of_image))
-    if chunk * of_image > max_bytes:
-        return None
     return build.weights(x_step if joined[0] else None, y_step if joined[1] else None, chunk)
 
 
@@ -308,7 +307,7 @@ def _chunks(batch: int, chunk: int) -> Sequence[tuple[int, int]]:
 def variants(
     problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
 ) -> Iterator[Variant]:
-    """Yield the products of a convolution as a variant, if arrays and limit allow them."""
+    """Yield the products of a convolution as a variant, if its arrays allow them."""
     made = products(problem, target, limit)
     if made is None:
         return

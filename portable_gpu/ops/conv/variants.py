@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
+from typing import Any
 
-from portable_gpu.arguments import one_of
+from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.conv import im2col, implicit
+from portable_gpu.ops.conv import answers, im2col, implicit
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.im2col import workspace_limit
@@ -21,7 +22,11 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
 
-ALGORITHMS = ("auto", "direct", "im2col", "implicit_gemm")
+ALGORITHMS = (
+    "auto", "found", "direct", "im2col", "implicit_gemm", "implicit_gemm, channels last",
+)  # fmt: skip
+#: What the variants need, apart from workspace.
+_NEEDS = "im2col needs axes of space and weights that are contiguous in memory, implicit_gemm a GPU"
 
 
 def check_algorithm(algo: str) -> str:
@@ -33,11 +38,25 @@ def check_algorithm(algo: str) -> str:
     return one_of(algo, ALGORITHMS, "algo")
 
 
+def check_limit(limit: Any) -> int | None:
+    """Return the limit of workspace if it is a number of bytes, or ``None``.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: It is not.
+    """
+    if limit is None:
+        return None
+    nbytes = whole(limit, "workspace_limit")
+    if nbytes < 0:
+        raise ArgumentError(f"workspace_limit is {limit}; bytes from 0 on would do")
+    return nbytes
+
+
 def make_plan(engine: Engine, problem: ConvProblem, algo: str, limit: int | None) -> Plan:
     """Return the plan of a problem whose result has elements.
 
     Raises:
-        ArgumentError: The named algorithm does not take the problem.
+        ArgumentError: The named algorithm does not take the problem, or needs more workspace.
     """
     key = problem, algo, limit
     target, table = engine.target, engine.table
@@ -52,31 +71,64 @@ def of_algorithm(
     """Return the variants that an algorithm's name stands for.
 
     Raises:
-        ArgumentError: There are none.
+        ArgumentError: There are none, or they need more workspace than ``limit``.
     """
-    candidates = variants(problem, target, table, limit)
+    most = workspace_limit(limit, target)
+    every = variants(problem, target, table, limit)
+    allowed = [variant for variant in every if _fits(variant, most)]
     if algo == "auto" or not (problem.x_elements and problem.y_elements):
-        return candidates  # what sums nothing needs no product
-    named = [variant for variant in candidates if variant.path == algo]
+        return allowed  # what sums nothing needs no product
+    if algo == "found":
+        return [_found(problem, target, allowed)]
+    named = [variant for variant in every if algo in (variant.path, variant.name)]
     if not named:
+        raise ArgumentError(f"algo is {algo!r}, which does not take this convolution: {_NEEDS}")
+    fitting = [variant for variant in named if _fits(variant, most)]
+    if not fitting:
+        least = min(variant.details["workspace"] for variant in named)
         raise ArgumentError(
-            f"algo is {algo!r}, which does not take this convolution: it needs workspace within "
-            f"workspace_limit, {workspace_limit(limit, target)} bytes here; im2col needs axes of "
-            f"space and weights that are contiguous in memory, implicit_gemm a GPU"
+            f"algo is {algo!r}, which needs {least} bytes of workspace here; workspace_limit is "
+            f"{most} bytes" + ("" if limit == most else ", the device's largest allocation")
         )
-    return named
+    return fitting
+
+
+def _fits(variant: Variant, most: int) -> bool:
+    """Whether a variant's workspace is within the limit; ``direct`` always is allowed."""
+    return variant.path == "direct" or bool(variant.details["workspace"] <= most)
+
+
+def _found(problem: ConvProblem, target: Target, allowed: Sequence[Variant]) -> Variant:
+    """The fastest of the timed variants that the limit of workspace allows.
+
+    Raises:
+        ArgumentError: The variants of this problem have not been timed, or none is allowed.
+    """
+    by_name = {variant.name: variant for variant in allowed}
+    timed = answers.recall(problem, target)
+    for one in timed:
+        if one.algo in by_name:
+            return by_name[one.algo]
+    raise ArgumentError(
+        "algo is 'found', and the variants of this convolution have not been timed on this device "
+        "with this driver and version; portable_gpu.nn.find_conv2d with the same arguments does it"
+        if not timed else
+        f"algo is 'found', and {', '.join(one.algo for one in timed)}, which were timed, need more "
+        "workspace than workspace_limit"
+    )  # fmt: skip
 
 
 def variants(
     problem: ConvProblem, target: Target, table: TuningTable, limit: int | None = None
 ) -> list[Variant]:
-    """Every way to compute a problem whose result has elements."""
-    max_bytes = workspace_limit(limit, target)
-    gathered = implicit.variants(problem, target, table)
+    """Every way to compute a problem whose result has elements.
+
+    Those that work in chunks keep to the limit of workspace if they can; others may be above it.
+    """
     return [
         _direct(problem, target),
         *im2col.variants(problem, target, table, limit),
-        *(variant for variant in gathered if variant.details["workspace"] <= max_bytes),
+        *implicit.variants(problem, target, table),
     ]
 
 

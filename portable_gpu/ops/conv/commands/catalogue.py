@@ -13,7 +13,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import DTypeError, UnsupportedError
 from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem
 from portable_gpu.ops.conv.problem import Direction
-from portable_gpu.ops.conv.variants import check_algorithm, of_algorithm, variants
+from portable_gpu.ops.conv.variants import check_algorithm, check_limit, of_algorithm, variants
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -32,6 +32,7 @@ def explain(
     groups: Any = 1,
     precision: str = "ieee",
     algo: str = "auto",
+    workspace_limit: int | None = None,
     channels_last: bool = False,
 ) -> Explanation:
     """Which variant the convolution of contiguous arrays takes, and why; no device is needed.
@@ -48,8 +49,9 @@ def explain(
     p = problem(DIRECTIONS[operation], sizes, elem, asked, last, precision)
     n, c, h, w, k, r, s = sizes
     named = f"{operation} of {n} x {c} x {h} x {w} with {k} filters of {r} x {s}, {dtype}"
-    variant = of_algorithm(p, target, table, check_algorithm(algo), None)
-    return explanation(f"{named} on {target.facts.name}", variant, target)
+    limit = check_limit(workspace_limit)
+    candidates = of_algorithm(p, target, table, check_algorithm(algo), limit)
+    return explanation(f"{named} on {target.facts.name}", candidates, target)
 
 
 def specializations(
