@@ -1,17 +1,10 @@
 ## The tables of the fronts: see portable_gpu/ops/fronts/table.py.
 ##
-##   parameters()       the kernel's parameters for the tables
 ##   front(s, name="")  columns, rows, ... of front s as constants, with the prefix `name`
 ##   place()            packed_place(i, j, u): the position of (i, j), i >= j, in an update of u rows
 ##   first_from()       first_from(numbers, count, least): the index of the first ascending number >= least
 ##   triangle(e, lanes) copy L11 to local memory as TRIANGLE(i, k), and compute the inverse of its diagonal
 <%! from portable_gpu.ops.fronts.table import FIELDS %>
-<%def name="parameters()">\
-__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child,
-    __global const int *entry_row, __global const int *entry_column, __global const long *entry_source,
-    __global const long *started\
-</%def>
-
 <%def name="front(s, name='', only=FIELDS)">\
 % for k, field in enumerate(FIELDS):
 % if field in only:

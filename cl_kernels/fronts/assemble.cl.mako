@@ -24,11 +24,7 @@ ${numbers.parts(e)}
 ${front_.first_from()}
 
 __kernel ${group.of_size(256)}
-void assemble(__global const int4 *tiles, __global const int *cut_start, __global const int *cuts,
-    ${front_.parameters()},
-              __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor,
-                  long factor_offset,
-              __global ${e.name}_t *arena, long arena_offset)
+void ${kernel("assemble")}
 {
     __local value_t tile[${height * 65}];
     const int t = get_local_id(0);

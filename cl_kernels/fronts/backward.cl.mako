@@ -17,8 +17,7 @@ ${epilogue.values(e)}
 ${numbers.parts(e)}
 
 __kernel ${group.of_size(size)}
-void backward(__global const int *which, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions,
-    long first_of, long count, long factor_offset, long x_offset, long contributions_offset)
+void ${kernel("backward")}
 {
     const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first"))}

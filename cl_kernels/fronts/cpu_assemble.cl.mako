@@ -51,8 +51,7 @@ static inline void add_column(${E} *column, __global const int *at, long shift, 
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void assemble(${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, long s, long count,
-    long values_offset, long factor_offset, long arena_offset)
+void ${kernel("assemble")}
 {
     const long g = get_group_id(0);
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start",

@@ -24,9 +24,7 @@ ${products.define(e, policy)}
 ${strips_of.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void inverse(${E} *scratch, __global const int *which, __global const long *at, __global const int *index,
-    ${front_.parameters()}, long count, long size, long most, long square,
-             ${E} *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset, long z_offset)
+void ${kernel("inverse")}
 {
     ${E} *x = scratch + get_group_id(0) * size, *y = x + most, *corner = y + most;
     for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {

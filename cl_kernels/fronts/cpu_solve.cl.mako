@@ -30,9 +30,7 @@ ${products.define(e, policy)}
 ${strips_of.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void ${direction}(__global const int *which, __global const int *list_start, ${front_.parameters()}, ${E} *factor,
-    ${E} *x, ${E} *contributions, long lists, long count, long share, long factor_offset, long x_offset,
-    long contributions_offset)
+void ${kernel(direction)}
 {
     const long list = get_group_id(0) % lists, r0 = get_group_id(0) / lists * share;
     const long n = count - r0 < share ? count - r0 : share, begin = list_start[list], end = list_start[list + 1];

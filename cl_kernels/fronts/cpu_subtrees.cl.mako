@@ -38,10 +38,7 @@ ${front_.place()}
 ${moved.define(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void subtrees(${E} *scratch, volatile __global uint *counters, __global const int *subtree,
-    __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor,
-    ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset,
-    long factor_offset, long arena_offset, long told_offset)
+void ${kernel("subtrees")}
 {
     ${E} *t = scratch + get_group_id(0) * size, *inverse = t + triangle;
     __global int *at = (__global int *)(inverse + places);

@@ -7,8 +7,7 @@
 <%include file="/common/prelude.cl.mako"/>
 
 __kernel ${group.of_size(size)}
-void first_failure(__global const long *fronts, __global const long *told, __global long *report, long count,
-    long told_offset, long report_offset)
+void ${kernel("first_failure")}
 {
 % if size > 1:
     __local long found[${size}];

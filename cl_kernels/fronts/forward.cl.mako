@@ -20,8 +20,7 @@ ${epilogue.values(e)}
 #define REAL(v) ${"((v).x)" if e.complex else "(v)"}
 
 __kernel ${group.of_size(size)}
-void forward(__global const int *which, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions,
-    long first_of, long count, long factor_offset, long x_offset, long contributions_offset)
+void ${kernel("forward")}
 {
     const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}

@@ -24,10 +24,7 @@ ${epilogue.arithmetic(e)}
 ${numbers.parts(e)}
 
 __kernel ${group.of_size(lanes)}
-void inverse(${E} *scratch, __global const int *which, __global const long *at, ${front_.parameters()}, long count,
-    long size, long most,
-             __global const ${e.name}_t *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset,
-                 long z_offset)
+void ${kernel("inverse")}
 {
     const int t = get_local_id(0);
     ${E} *x = scratch + get_group_id(0) * size, *p = x + most;

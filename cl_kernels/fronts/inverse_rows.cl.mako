@@ -13,8 +13,7 @@ ${epilogue.values(e)}
 ${numbers.parts(e)}
 
 __kernel ${group.of_size(size)}
-void inverse_rows(__global const int2 *tasks, __global const long *at, ${front_.parameters()}, long run,
-    __global ${e.name}_t *z, long z_offset)
+void ${kernel("inverse_rows")}
 {
     const int2 task = tasks[get_group_id(0)];
     const long s = task.x, t = get_local_id(0);

@@ -30,12 +30,7 @@ static inline ${e.real} magnitude(__global const long *start, __global const int
 % endif
 
 __kernel ${group.of_size(size)}
-void lower(__global const long *start, __global const int *column, __global const ${index} *take, \
-% if compares:
-__global const ${index} *mirror, \
-% endif
-__global const ${e.name}_t *from, __global ${e.name}_t *to, __global int *doubt, long n, long count, long run,
-    long from_offset, long to_offset, long doubt_offset)
+void ${kernel("lower")}
 {
     const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
     if (begin >= end) return;

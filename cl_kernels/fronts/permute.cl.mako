@@ -21,8 +21,7 @@ ${element.scalar(one)}
 % endfor
 
 __kernel ${group.of_size(size)}
-void permute(__global const int *perm, __global ${other.name}_t *b, __global ${e.name}_t *x, long n, long count,
-    long b_row, long b_col, long run, long b_offset, long x_offset)
+void ${kernel("permute")}
 {
     const long from = get_global_id(0) * run, end = from + run < n * count ? from + run : n * count;
     for (long at = from; at < end; at++) {

@@ -13,16 +13,7 @@ ${element.scalar(one)}
 ${epilogue.values(e)}
 
 __kernel ${group.of_size(size)}
-void residual(__global const long *start, __global const int *column, __global const long *source,
-    __global const ${a.name}_t *values, \
-% if not sums:
-__global const ${e.name}_t *b, __global const ${e.name}_t *x, \
-% endif
-__global ${e.real if sums else e.name + "_t"} *r, long n, long count, long run, \
-% if not sums:
-long b_row, long b_col, long x_row, long x_col, \
-% endif
-long values_offset, ${"" if sums else "long b_offset, long x_offset, "}long r_offset)
+void ${kernel("residual")}
 {
     const long from = get_global_id(0) * run, end = from + run < n * count ? from + run : n * count;
     for (long at = from; at < end; at++) {

@@ -25,10 +25,7 @@ ${numbers.parts(e)}
 #define F(i, j) f[(i) * ((i) + 1) / 2 + (j)]
 
 __kernel ${group.of_size(lanes)}
-void small(__global const int *which, ${front_.parameters()},
-           __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor,
-               long factor_offset,
-           __global ${e.name}_t *arena, long arena_offset, __global long *restrict report, long report_offset)
+void ${kernel("small")}
 {
     __local value_t f[${size * (size + 1) // 2}];
     __local real_t scales[${size}];

@@ -23,9 +23,7 @@ ${tile.subtraction(e)}
 #define TRIANGLE(i, k) triangle[(i) * ((i) + 1) / 2 + (k)]
 
 __kernel ${group.of_size(lanes)}
-void small_backward(__global const int *which, ${front_.parameters()}, long count, long pieces,
-    __global const ${e.name}_t *restrict factor, long factor_offset,
-                    __global ${e.name}_t *x, long x_offset)
+void ${kernel("small_backward")}
 {
     __local value_t f[${size * wide}], sums[${lanes}], triangle[${columns * (columns + 1) // 2}];
     __local real_t inverse[${columns}];

@@ -27,10 +27,7 @@ ${tile.subtraction(e)}
 #define TRIANGLE(i, k) triangle[(i) * ((i) + 1) / 2 + (k)]
 
 __kernel ${group.of_size(lanes)}
-void small_forward(__global const int *which, __global const int *taken_start, __global const int *taken,
-    ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
-                   __global ${e.name}_t *restrict x, long x_offset, __global ${e.name}_t *contributions,
-                       long contributions_offset)
+void ${kernel("small_forward")}
 {
     __local value_t f[${size * wide}], solved[${columns * wide}], triangle[${columns * (columns + 1) // 2}];
     __local real_t inverse[${columns}];

@@ -34,12 +34,7 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void solve(__global const int4 *tasks, \
-${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()},
-    uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
-           __global ${e.name}_t *x_all, long x_all_offset, \
-${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}\
-volatile __global uint *counters)
+void ${kernel("solve")}
 {
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));

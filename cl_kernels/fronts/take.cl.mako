@@ -10,8 +10,7 @@ ${element.scalar(e)}
 % endfor
 
 __kernel ${group.of_size(size)}
-void take(__global const long *index, __global const ${source.name}_t *from, __global ${to_.name}_t *to, long count,
-    long most, long run, long from_offset, long to_offset)
+void ${kernel("take")}
 {
     const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
     for (long at = begin; at < end; at++) {

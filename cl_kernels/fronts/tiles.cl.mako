@@ -39,9 +39,7 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void tiles(uint groups, uint all_flags, __global const int4 *tiles, ${front_.parameters()},
-    __global ${e.name}_t *restrict factor, long factor_offset,
-           volatile __global long *report, long report_offset, volatile __global uint *counters)
+void ${kernel("tiles")}
 {
     ${tile.memory()}
     const int4 own = tiles[ticket];

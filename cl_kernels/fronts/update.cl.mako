@@ -32,9 +32,7 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void update(int first_tile, __global const int4 *tiles, ${front_.parameters()},
-    __global ${e.name}_t *restrict factor, long factor_offset,
-            __global ${e.name}_t *restrict arena, long arena_offset)
+void ${kernel("update")}
 {
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));

@@ -49,12 +49,7 @@ ${cells.define(e)}
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 
 __kernel ${group.of_size(256)}
-void vector(__global const int4 *tasks, \
-${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()},
-    uint groups, long cells, long count,
-            __global const ${e.name}_t *factor, long factor_offset, __global ${e.name}_t *x, long x_offset, \
-${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}\
-volatile __global uint *counters)
+void ${kernel("vector")}
 {
     ${parts.declare(along)}
     __local uint ticket;

@@ -114,9 +114,12 @@ def scalars(ctype: str, *names: str, alias: str = "") -> list[Parameter]:
     return [Parameter(name, kind, ctype=alias or ctype) for name in names]
 
 
-def operand(ctype: str, name: str, *strides: str, writes: bool = False) -> list[Parameter]:
-    """Declare an array: a buffer ``name``, ``name_offset``, and the strides by their names."""
-    return [buffer(ctype, name, writes=writes), *scalars("long", f"{name}_offset", *strides)]
+def operand(
+    ctype: str, name: str, *strides: str, writes: bool = False, restrict: bool = True
+) -> list[Parameter]:
+    """Declare an array: a :func:`buffer`, ``name_offset``, and the strides by their names."""
+    array = buffer(ctype, name, writes=writes, restrict=restrict)
+    return [array, *scalars("long", f"{name}_offset", *strides)]
 
 
 def laid_out(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:

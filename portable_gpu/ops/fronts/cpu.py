@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L2_BYTES
@@ -18,6 +19,13 @@ from portable_gpu.ops.fronts.device import (
     VALUES,
     DeviceFronts,
     FrontsPlan,
+)
+from portable_gpu.ops.fronts.kernels import (
+    COUNTERS,
+    fronts_tables,
+    scratch,
+    tables,
+    written,
 )
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.packed.policy import registers
@@ -165,14 +173,31 @@ def subtrees_text(elem: Element, target: Target) -> Specialization:
     policy = front_policy(target, elem)
     policy.check(target, elem)
     strips = max(1, L2_BYTES // 2 // (policy.block * policy.strip(elem) * elem.itemsize))
+    parameters = [
+        *scratch(elem),
+        COUNTERS,
+        *tables("int", "subtree"),
+        *tables("long", "stack"),
+        *tables("int", "place"),
+        *fronts_tables(),
+        *scalars("long", "size", "triangle", "places", "count"),
+        *written(elem, "values", "factor", "arena"),
+        *operand("long", "told", writes=True, restrict=False),
+    ]
+    kernels = {"subtrees": parameters}
     return specialize(
-        "fronts/cpu_subtrees", target, e=elem, policy=policy, K=policy.block, NB=strips
+        "fronts/cpu_subtrees", target, kernels, e=elem, policy=policy, K=policy.block, NB=strips
     )
 
 
 def assemble_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel that assembles one front."""
-    return specialize("fronts/cpu_assemble", target, e=elem)
+    parameters = [
+        *fronts_tables(),
+        *scalars("long", "s", "count"),
+        *written(elem, "values", "factor", "arena"),
+    ]
+    return specialize("fronts/cpu_assemble", target, {"assemble": parameters}, e=elem)
 
 
 def _round_up(n: int, line: int) -> int:

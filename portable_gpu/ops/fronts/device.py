@@ -12,6 +12,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.fronts.kernels import TABLES
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
@@ -24,17 +25,6 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 VALUES, FACTOR, REPORT, ARENA, PIVOT_STATUS = range(5)
 #: The alignment of panels, and of their rows if they are at least this long, in bytes.
 ALIGNMENT = 64
-#: The names of the tables in kernels.
-TABLES = (
-    "fronts",
-    "row_index",
-    "relative",
-    "child",
-    "entry_row",
-    "entry_column",
-    "entry_source",
-    "started",
-)
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class DeviceFronts:
         update: The start of each update in the arena, in elements.
         started: The start of each front's contributions to a solve, in rows.
         arena_bytes, pivot_status_bytes: The sizes of the arena and of the pivot status.
-        tables: Buffers, in the order of :data:`TABLES`.
+        tables: Buffers, in the order of :data:`~portable_gpu.ops.fronts.kernels.TABLES`.
         kept_bytes: The size of the tables.
     """
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import Parameter, buffer, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import estimates
@@ -21,6 +23,13 @@ from portable_gpu.ops.fronts.device import (
     DeviceFronts,
     ElementOf,
     FrontsPlan,
+)
+from portable_gpu.ops.fronts.kernels import (
+    COUNTERS,
+    fronts_tables,
+    read,
+    tables,
+    written,
 )
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.fronts.tiling import cuts, tickets
@@ -157,30 +166,68 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
 def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:
     """Render the kernel of small fronts of one class."""
     size, lanes, across = shape
-    return specialize("fronts/small", target, e=elem, size=size, lanes=lanes, across=across)
+    parameters = [
+        *tables("int", "which"),
+        *fronts_tables(),
+        *read(elem, "values", restrict=True),
+        *written(elem, "factor", restrict=True),
+        *written(elem, "arena"),
+        *operand("long", "report", writes=True),
+    ]
+    return specialize(
+        "fronts/small", target, {"small": parameters},
+        e=elem, size=size, lanes=lanes, across=across,
+    )  # fmt: skip
 
 
 def assemble_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel that assembles tiles."""
     local_bytes = min(target.local_mem_size, _MAX_LOCAL_BYTES)
     height = 64 if 64 * 65 * elem.itemsize <= local_bytes else 32
-    return specialize("fronts/assemble", target, e=elem, height=height)
+    parameters = [
+        *tables("int4", "tiles"),
+        *tables("int", "cut_start", "cuts"),
+        *fronts_tables(),
+        *read(elem, "values", restrict=True),
+        *written(elem, "factor", restrict=True),
+        *written(elem, "arena"),
+    ]
+    return specialize("fronts/assemble", target, {"assemble": parameters}, e=elem, height=height)
 
 
 def tiles_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel that factorises own columns by tiles in one launch."""
-    return _text("tiles", elem, target, adds=False)
+    report = buffer("long", "report", writes=True, shared=True, restrict=False)
+    parameters = [
+        *scalars("uint", "groups", "all_flags"),
+        *tables("int4", "tiles"),
+        *fronts_tables(),
+        *written(elem, "factor", restrict=True),
+        report,
+        *scalars("long", "report_offset"),
+        COUNTERS,
+    ]
+    return _text("tiles", parameters, elem, target, adds=False)
 
 
 def update_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel of updates by tiles."""
-    return _text("update", elem, target, adds=True)
+    parameters = [
+        *scalars("int", "first_tile"),
+        *tables("int4", "tiles"),
+        *fronts_tables(),
+        *written(elem, "factor", "arena", restrict=True),
+    ]
+    return _text("update", parameters, elem, target, adds=True)
 
 
-def _text(name: str, elem: Element, target: Target, adds: bool) -> Specialization:
+def _text(
+    name: str, parameters: Sequence[Parameter], elem: Element, target: Target, adds: bool
+) -> Specialization:
     return specialize(
         f"fronts/{name}",
         target,
+        {name: parameters},
         e=elem,
         problem=ElementOf(elem),
         factorise=True,

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import BlockSizes
@@ -28,6 +29,7 @@ from portable_gpu.ops.factor.problem import SolveProblem
 from portable_gpu.ops.factor.variants import make_inverse, make_solve, parts
 from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import ALIGNMENT, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.kernels import fronts_tables, read, scratch, tables, written
 from portable_gpu.ops.fronts.solve import TakePlan
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -210,15 +212,44 @@ def strip_of(target: Target, elem: Element) -> int:
 
 def small_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel of small fronts."""
+    first = [*scratch(elem), *tables("int", "which"), *tables("long", "at")]
+    sizes = scalars("long", "count", "size", "most")
     if target.is_cpu:
         policy, strip = front_policy(target, elem), strip_of(target, elem)
-        return specialize("fronts/cpu_inverse", target, e=elem, policy=policy, strip=strip)
-    return specialize("fronts/inverse", target, e=elem, lanes=lanes_of(target))
+        parameters = [
+            *first, *tables("int", "index"), *fronts_tables(), *sizes, *scalars("long", "square"),
+            *written(elem, "factor", "diagonal", "z"),
+        ]  # fmt: skip
+        return specialize(
+            "fronts/cpu_inverse",
+            target,
+            {"inverse": parameters},
+            e=elem,
+            policy=policy,
+            strip=strip,
+        )
+    parameters = [
+        *first,
+        *fronts_tables(),
+        *sizes,
+        *read(elem, "factor"),
+        *written(elem, "diagonal", "z"),
+    ]
+    kernels = {"inverse": parameters}
+    return specialize("fronts/inverse", target, kernels, e=elem, lanes=lanes_of(target))
 
 
 def rows_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel that extracts Z22 of large fronts."""
-    return specialize("fronts/inverse_rows", target, e=elem, size=lanes_of(target))
+    parameters = [
+        *tables("int2", "tasks"),
+        *tables("long", "at"),
+        *fronts_tables(),
+        *scalars("long", "run"),
+        *written(elem, "z"),
+    ]
+    kernels = {"inverse_rows": parameters}
+    return specialize("fronts/inverse_rows", target, kernels, e=elem, size=lanes_of(target))
 
 
 def typical_texts(elem: Element, target: Target) -> list[Specialization]:

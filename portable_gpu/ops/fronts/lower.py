@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.fronts.kernels import read, tables, written
 from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
@@ -95,11 +97,22 @@ def lower_text(
     is_long: bool = False,
 ) -> Specialization:
     """Render the kernel of a :class:`LowerPlan`."""
+    index = "long" if is_long else "int"
+    parameters = [
+        *tables("long", "start"),
+        *tables("int", "column"),
+        *tables(index, "take", *["mirror"] * compares),
+        *scalars("long", "n", "count", "run"),
+        *read(elem, "from"),
+        *written(elem, "to"),
+        *operand("int", "doubt", writes=True, restrict=False),
+    ]
     return specialize(
         "fronts/lower",
         target,
+        {"lower": parameters},
         e=elem,
-        index="long" if is_long else "int",
+        index=index,
         compares=compares,
         conjugates=conjugates and elem.complex,
         rounding=f"{rounding!r}{'' if elem.needs_fp64 else 'f'}",

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.fronts.kernels import read, tables
 from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
@@ -91,5 +93,17 @@ def _launch(
 
 def residual_text(a: Element, elem: Element, target: Target, sums: bool = False) -> Specialization:
     """Render the kernel."""
+    result = elem.real if sums else f"{elem.name}_t"
+    parameters = [
+        *tables("long", "start"),
+        *tables("int", "column"),
+        *tables("long", "source"),
+        *scalars("long", "n", "count", "run"),
+        *([] if sums else scalars("long", "b_row", "b_col", "x_row", "x_col")),
+        *read(a, "values"),
+        *([] if sums else read(elem, "b", "x")),
+        *operand(result, "r", writes=True, restrict=False),
+    ]
+    kernels = {"residual": parameters}
     size = group_size(target)
-    return specialize("fronts/residual", target, a=a, e=elem, size=size, sums=sums)
+    return specialize("fronts/residual", target, kernels, a=a, e=elem, size=size, sums=sums)

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.kernels import fronts_tables, read, tables, written
 from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, supports_stages
 from portable_gpu.ops.gemm.problem import Operand
@@ -177,18 +179,43 @@ class TakePlan(OneLaunch):
 
 def take_text(source: Element, to: Element, target: Target) -> Specialization:
     """Render the kernel that gathers elements by their indices."""
-    return specialize("fronts/take", target, source=source, to_=to, size=group_size(target))
+    parameters = [
+        *tables("long", "index"),
+        *scalars("long", "count", "most", "run"),
+        *read(source, "from"),
+        *written(to, "to"),
+    ]
+    size = group_size(target)
+    return specialize("fronts/take", target, {"take": parameters}, source=source, to_=to, size=size)
 
 
 def solve_text(name: str, elem: Element, target: Target) -> Specialization:
     """Render the kernel of a direction: ``forward`` or ``backward``."""
+    lists = ["list_start"] if target.is_cpu else []
+    sizes = ["lists", "count", "share"] if target.is_cpu else ["first_of", "count"]
+    parameters = [
+        *tables("int", "which", *lists),
+        *fronts_tables(),
+        *scalars("long", *sizes),
+        *written(elem, "factor", "x", "contributions"),
+    ]
+    kernels = {name: parameters}
     if target.is_cpu:
         policy = front_policy(target, elem)
-        return specialize("fronts/cpu_solve", target, e=elem, policy=policy, direction=name)
-    return specialize(f"fronts/{name}", target, e=elem, size=_SIZE)
+        return specialize(
+            "fronts/cpu_solve", target, kernels, e=elem, policy=policy, direction=name
+        )
+    return specialize(f"fronts/{name}", target, kernels, e=elem, size=_SIZE)
 
 
 def permute_text(elem: Element, other: Element, target: Target, back: bool) -> Specialization:
     """Render the kernel that permutes rows between x, of ``elem``, and b, of ``other``."""
+    parameters = [
+        *tables("int", "perm"),
+        *scalars("long", "n", "count", "b_row", "b_col", "run"),
+        *written(other, "b"),
+        *written(elem, "x"),
+    ]
+    kernels = {"permute": parameters}
     size = group_size(target)
-    return specialize("fronts/permute", target, e=elem, other=other, size=size, back=back)
+    return specialize("fronts/permute", target, kernels, e=elem, other=other, size=size, back=back)

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.variants import parts
 from portable_gpu.ops.fronts.cpu import assembly_step
 from portable_gpu.ops.fronts.device import PIVOT_STATUS, REPORT, DeviceFronts
 from portable_gpu.ops.fronts.group import group_steps
+from portable_gpu.ops.fronts.kernels import tables
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.plan import Step
@@ -63,7 +65,13 @@ class _FirstFailure(OneLaunch):
 
 def first_failure_text(target: Target) -> Specialization:
     """Render the kernel that finds the first column that failed."""
-    return specialize("fronts/first_failure", target, size=group_size(target))
+    parameters = [
+        *tables("long", "fronts", "told"),
+        buffer("long", "report", writes=True, restrict=False),
+        *scalars("long", "count", "told_offset", "report_offset"),
+    ]
+    kernels = {"first_failure": parameters}
+    return specialize("fronts/first_failure", target, kernels, size=group_size(target))
 
 
 def group_size(target: Target) -> int:

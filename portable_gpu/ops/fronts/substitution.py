@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.plan import cells_of
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.fronts.device import DeviceFronts, ElementOf, FrontsPlan
+from portable_gpu.ops.fronts.kernels import (
+    COUNTERS,
+    fronts_tables,
+    read,
+    tables,
+    written,
+)
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.plan import Step, Temporary
 from portable_gpu.targets import Target
@@ -163,22 +171,56 @@ def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: 
 def small_text(elem: Element, target: Target, shape: _Shape, backward: bool) -> Specialization:
     """Render the kernel of small fronts of one class."""
     size, columns, lanes, columns_of_group = shape
-    name = "fronts/small_backward" if backward else "fronts/small_forward"
+    name = "small_backward" if backward else "small_forward"
+    parameters = [
+        *tables("int", "which", *_lists(backward)),
+        *fronts_tables(),
+        *scalars("long", "count", "pieces"),
+        *read(elem, "factor", restrict=True),
+        *written(elem, "x", restrict=not backward),
+        *([] if backward else written(elem, "contributions")),
+    ]
     return specialize(
-        name, target, e=elem, size=size, columns=columns, lanes=lanes, wide=columns_of_group
-    )
+        f"fronts/{name}", target, {name: parameters},
+        e=elem, size=size, columns=columns, lanes=lanes, wide=columns_of_group,
+    )  # fmt: skip
+
+
+def _lists(backward: bool) -> tuple[str, ...]:
+    """The names of the lists of contributions, which the forward direction reads."""
+    return () if backward else ("taken_start", "taken")
+
+
+def _long_parameters(
+    elem: Element, backward: bool, sizes: Sequence[Parameter], x: str
+) -> list[Parameter]:
+    """Declare the parameters of the kernels of other fronts."""
+    names = (x,) if backward else (x, "contributions")
+    return [
+        *tables("int4", "tasks"),
+        *tables("int", *_lists(backward)),
+        *fronts_tables(),
+        *sizes,
+        *read(elem, "factor"),
+        *written(elem, *names),
+        COUNTERS,
+    ]
 
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
     """Render the kernel of other fronts for few right-hand sides."""
-    return specialize("fronts/vector", target, e=elem, backward=backward)
+    sizes = [*scalars("uint", "groups"), *scalars("long", "cells", "count")]
+    kernels = {"vector": _long_parameters(elem, backward, sizes, "x")}
+    return specialize("fronts/vector", target, kernels, e=elem, backward=backward)
 
 
 def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
     """Render the kernel of other fronts for many right-hand sides."""
+    sizes = [*scalars("uint", "groups"), *scalars("long", "count"), *scalars("int", "tiles_f")]
     return specialize(
         "fronts/solve",
         target,
+        {"solve": _long_parameters(elem, backward, sizes, "x_all")},
         e=elem,
         problem=ElementOf(elem),
         backward=backward,
