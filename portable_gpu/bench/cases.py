@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError
@@ -13,6 +13,8 @@ from portable_gpu.ops.sizes import Size, parse_sizes
 
 #: Names that stand for every operation; the second one's sizes are those of a picture.
 EVERY, ROOFLINE = "all", "roofline"
+#: The name that stands for the layers of neural networks.
+LAYERS = "layers"
 
 
 def _names(family: Family) -> dict[str, tuple[str, ...]]:
@@ -26,6 +28,8 @@ def _names(family: Family) -> dict[str, tuple[str, ...]]:
 GROUPS: dict[str, tuple[str, ...]] = {
     name: timed for family in FAMILIES for name, timed in _names(family).items()
 } | dict.fromkeys((EVERY, ROOFLINE), tuple(BENCHMARKS))
+GROUPS[LAYERS] = tuple(name for name, one in BENCHMARKS.items() if one.layers is not None)
+_FAMILIES = {family.name for family in FAMILIES}
 
 
 def cases(
@@ -55,12 +59,35 @@ def cases(
         for name in GROUPS[operation]:
             if elem.complex and OPERATIONS[name].exact:
                 continue
-            for size in sizes or _default_sizes(BENCHMARKS[name], name, operation, on_cpu):
+            asked_sizes = sizes or _default_sizes(BENCHMARKS[name], name, operation, on_cpu)
+            for size in _all_of(asked_sizes, name):
+                if operation == LAYERS and OPERATIONS[name].extents not in (
+                    None,
+                    len(size.extents),
+                ):
+                    continue
                 case = Case(name, size.extents, dtype, batch=size.batch, manner=manner)
                 result += _variants(case, size.variant, name == operation)
     if not result:
         raise ArgumentError(f"{operation} has nothing to time in {', '.join(dtypes)}")
     return list(dict.fromkeys(result))
+
+
+def _all_of(sizes: Iterable[Size], operation: str) -> Iterator[Size]:
+    """The sizes, with those that names stand for.
+
+    Raises:
+        ArgumentError: The operation does not know a name.
+    """
+    named = BENCHMARKS[operation].named
+    for size in sizes:
+        if not size.name:
+            yield size
+        elif size.name in named:
+            yield from named[size.name](size)
+        else:
+            known = ", ".join(named) or "no names"
+            raise ArgumentError(f"--sizes has {size.name!r}; {operation} knows {known}")
 
 
 def _check_manner(asked: str, dtype: str, manner: str, operation: str) -> None:
@@ -107,7 +134,9 @@ def _variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 def _default_sizes(benchmark: Benchmark, name: str, operation: str, on_cpu: bool) -> Sequence[Size]:
     if operation == ROOFLINE:
         return parse_sizes(benchmark.roofline.of(on_cpu))
+    if operation == LAYERS and benchmark.layers is not None:
+        return parse_sizes(benchmark.layers.of(on_cpu))
     sizes = parse_sizes(benchmark.sizes.of(on_cpu))
-    if benchmark.more_sizes is not None and operation != name:
+    if benchmark.more_sizes is not None and operation in _FAMILIES - {name}:
         sizes += parse_sizes(benchmark.more_sizes.of(on_cpu))
     return sizes

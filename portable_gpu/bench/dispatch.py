@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.bench import timing
-from portable_gpu.bench.cases import cases
+from portable_gpu.bench.cases import GROUPS, cases
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.timing import Prepared
 from portable_gpu.checking.operands import uniform
@@ -39,6 +39,12 @@ OWN = "the library's choice"
 
 #: The operations whose choices are timed, the usual one first.
 CONTESTED = {name: one.contested for name, one in BENCHMARKS.items() if one.contested is not None}
+#: The operations that each name of the command stands for: its own, or those of its family.
+ROWS = {name: (name,) for name in CONTESTED} | {
+    name: timed
+    for name, timed in GROUPS.items()
+    if name not in CONTESTED and set(timed) <= set(CONTESTED)
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,12 @@ class Standing:
     def to_dict(self) -> dict[str, Any]:
         """The fields, the fastest variant and the ratio, for JSON."""
         fields = {name: value for name, value in asdict(self).items() if name != "case"}
-        named = {"size": self.case.size, "dtype": self.case.dtype, "flop": self.case.flop}
+        named = {
+            "operation": self.case.operation,
+            "size": self.case.size,
+            "dtype": self.case.dtype,
+            "flop": self.case.flop,
+        }
         return {**named, **fields, "best": self.best, "ratio": self.ratio}
 
 

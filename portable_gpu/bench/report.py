@@ -23,6 +23,7 @@ from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.summary import means, overall
 from portable_gpu.bench.timing import TURN
 from portable_gpu.bench.verdict import pooled
 from portable_gpu.runtime.engine import Engine
@@ -121,6 +122,7 @@ class BenchReport:
             "roofs": None if self.roofs is None else _roofs(self.roofs),
             "noise": None if self.noise is None else self.noise.to_dict(),
             "rows": [self._row(row) for row in self.rows],
+            "summary": [] if self.roofs is None else self._summary(self.roofs),
             "remarks": [
                 {"case": str(r.case), "who": r.who, "text": r.text, "wrong": r.wrong}
                 for r in self.remarks
@@ -152,6 +154,9 @@ class BenchReport:
             "verdict": None if row.verdict is None else row.verdict.to_dict(),
             "command": self._command(row),
         }
+
+    def _summary(self, roofs: Roofs) -> list[dict[str, Any]]:
+        return [asdict(item) for item in (*means(self.rows, roofs), *overall(self.rows, roofs))]
 
     def _command(self, row: Row) -> str:
         """The command that repeats one row."""

@@ -78,8 +78,9 @@ class Prepared(Timed):
         self.fetch = fetch
 
     def result(self) -> np.ndarray[Any, Any]:
-        """See :class:`Timed`."""
-        return self.fetch(self.calls[0]())
+        """See :class:`Timed`; of several results the first one."""
+        result = self.calls[0]()
+        return self.fetch(result[0] if isinstance(result, tuple) else result)
 
     def in_turn(self, first: int, count: int) -> list[Call]:
         """``count`` calls from call ``first`` on, each on the next copy."""

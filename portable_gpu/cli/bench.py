@@ -21,6 +21,7 @@ from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.revisions import PREFIX, Revision
 from portable_gpu.bench.roofs import Roofs, measure_roofs
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.summary import means, overall
 from portable_gpu.cli.bench_help import OPERATIONS
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.dispatch import dispatch
@@ -220,6 +221,8 @@ def bench(
             output.print(escape(f"{short}: {name}"), soft_wrap=True)
         for title, section in _sections(result.rows).items():
             output.print(_table(title, section, result.roofs, names))
+        if len(result.rows) > 1:
+            output.print(_means(result.rows, result.roofs, names))
     judged = [(str(row.case), row.peer or "", row.verdict) for row in result.rows if row.verdict]
     if judged:
         output.print(verdicts(judged))
@@ -338,6 +341,28 @@ def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, st
             names.get(row.peer or "", row.peer or ""),
             "" if row.theirs is None else _figure(row.theirs.median * 1e3),
             "" if row.ratio is None else _with_spread(row.ratio),
+        )
+    return table
+
+
+def _means(rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
+    """Geometric means of the cases of each operation, and of all."""
+    caption = "Geometric means; of copy: the least traffic over the speed of a copy."
+    table = Table(title="Summary", title_justify="left", caption=caption, **TABLE_STYLE)
+    for heading in ("operation", "peer"):
+        table.add_column(heading)
+    for heading in ("cases", "peer / ours", "worst", "of roof", "of copy"):
+        table.add_column(heading, justify="right")
+    for item in (*means(rows, roofs), *overall(rows, roofs)):
+        name = ", ".join(filter(None, (item.operation, item.dtype, item.section)))
+        table.add_row(
+            name,
+            names.get(item.peer or "", item.peer or ""),
+            str(item.count),
+            "" if item.ratio is None else _figure(item.ratio),
+            "" if item.worst is None else f"{_figure(item.worst[0])} {item.worst[1]}",
+            f"{item.roof:.0%}",
+            f"{item.copy:.0%}",
         )
     return table
 

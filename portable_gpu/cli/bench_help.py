@@ -14,10 +14,11 @@ _BUDGET = "Time for everything, as 90s or 10m (5m)."
 #: Of each kind what it does, and its options; None: with the help that bench gives them.
 KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
     "dispatch": (
-        "Time random products of gemm, or transforms, against every path forced by hand.\n\n"
+        "Time random products of gemm, transforms or convolutions against every path forced by "
+        "hand.\n\n"
         "The command exits with 1 if the library's own choice takes twice the time of the best.",
         {
-            "rows": "gemm or fft (gemm).",
+            "rows": "gemm, fft, conv, or one of conv's directions: conv2d_input (gemm).",
             "dtype": "Comma list of NumPy names (float32).",
             "shapes": "Random cases (500).",
             "seed": "Seed of the random sizes (1).",

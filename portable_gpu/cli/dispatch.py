@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from portable_gpu.bench.dispatch import (
-    CONTESTED,
     FAULT,
+    ROWS,
     TURNS,
     Contest,
     Distribution,
@@ -43,17 +43,17 @@ def dispatch(
     output: Console,
     status: Console,
 ) -> None:
-    """Time as many of ``count`` random cases of the operation ``rows`` as the budget allows.
+    """Time as many of ``count`` random cases of the operations ``rows`` as the budget allows.
 
     Raises:
         ArgumentError: ``rows``, ``dtype`` or ``budget`` cannot be.
         UnsupportedError: The device lacks the dtype.
         Exit: A choice takes twice the time of the best by hand, or no case was timed.
     """
-    operation = next(iter(CONTESTED)) if rows is None else rows
-    if operation not in CONTESTED:
-        known = " or ".join(CONTESTED)
-        raise ArgumentError(f"--rows of dispatch is {operation!r}; it takes {known}")
+    name = next(iter(ROWS)) if rows is None else rows
+    if name not in ROWS:
+        known = " or ".join(ROWS)
+        raise ArgumentError(f"--rows of dispatch is {name!r}; it takes {known}")
     deadline = time.monotonic() + seconds_of(budget)
     elem = element(dtype_of(dtype))
     if not elem.floating:
@@ -61,12 +61,16 @@ def dispatch(
     listener, engine = Listener(), Engine(device)
     if elem.needs_fp64 and not engine.target.fp64:
         raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
-    cases = random_cases(operation, count, dtype, seed, engine.maps_host_memory)
+    share = -(-count // len(ROWS[name]))
+    drawn = [
+        random_cases(operation, share, dtype, seed, engine.maps_host_memory)
+        for operation in ROWS[name]
+    ]
     options = [] if rows is None else ["--rows", rows]
     options += ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
     options += [] if device is None else ["--device", device]
     result = BenchReport(engine, [], TURNS, ["bench", "dispatch", *options], device)
-    complete = _run(Contest(engine, cases), cases, deadline, result.standings, status)
+    complete = _run(engine, drawn, deadline, result.standings, status)
     if not complete and not result.standings:
         raise KeyboardInterrupt
     if not result.standings:
@@ -76,7 +80,8 @@ def dispatch(
     if report is not None:
         write_json(report, result.to_dict())
     summary = Distribution.of(result.standings)
-    output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} cases timed")
+    total = sum(map(len, drawn))
+    output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {total} cases timed")
     output.print(_summary(summary))
     output.print(_table(result.standings))
     if result.noise.warning:
@@ -88,12 +93,21 @@ def dispatch(
 
 
 def _run(
-    contest: Contest, cases: list[Case], deadline: float, found: list[Standing], status: Console
+    engine: Engine,
+    drawn: list[list[Case]],
+    deadline: float,
+    found: list[Standing],
+    status: Console,
 ) -> bool:
-    """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
+    """Time the cases of each operation by turns until the time is up.
+
+    Interrupted, it leaves what was timed until then.
+    """
+    contests = {cases[0].operation: Contest(engine, cases) for cases in drawn}
+    every = [case for turn in zip(*drawn, strict=True) for case in turn]
     try:
-        for case in each(cases, status, deadline):
-            found.append(contest.run(case))
+        for case in each(every, status, deadline):
+            found.append(contests[case.operation].run(case))
     except KeyboardInterrupt:
         status.print(f"{len(found)} cases were timed")
         return False
@@ -113,6 +127,7 @@ def _table(found: list[Standing]) -> Table:
     table = Table(
         caption="Microseconds of a call in the fastest turn; ratio: choice / best.", **TABLE_STYLE
     )
+    several = len({item.case.operation for item in found}) > 1
     table.add_column("case", no_wrap=True)
     for heading in ("ratio", "choice us", "best us"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -120,5 +135,6 @@ def _table(found: list[Standing]) -> Table:
         table.add_column(heading)
     for item in sorted(found, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
         times = (f"{seconds * 1e6:.4g}" for seconds in (item.own_seconds, item.ways[item.best]))
-        table.add_row(item.case.size, f"{item.ratio:.2f}", *times, item.own, item.best)
+        case = f"{item.case.operation} " * several + item.case.size
+        table.add_row(case, f"{item.ratio:.2f}", *times, item.own, item.best)
     return table

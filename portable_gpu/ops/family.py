@@ -62,6 +62,10 @@ def _as_they_are(case: Case, inputs: Operands) -> Operands:
     return inputs
 
 
+def _no_section(case: Case) -> str:
+    return ""
+
+
 def _no_call(case: Case, arrays: Sequence[Any], library: Any) -> Call | None:
     return None
 
@@ -188,6 +192,11 @@ class Benchmark:
             case, its operands and the library; ``None`` if the library lacks the operation.
         by_flop: Whether the rate is given in flop/s instead of bytes/s.
         more_sizes: Further sizes for timings of the whole family.
+        layers: The sizes of ``bench layers``, which times layers of neural networks of all
+            families; ``None`` if the operation is no such layer.
+        named: Gives the sizes that a name stands for, with the batch and the variant of the size
+            that has the name.
+        section: The words by which the summary keeps some cases of the operation apart.
         variants: Gives the cases of a size, for the text after its slash and whether the command
             names the operation itself; none if only other operations have such a variant.
         batched: Whether a size may have a batch.
@@ -211,6 +220,9 @@ class Benchmark:
     like_numpy: Callable[[Case, Sequence[Any], Any], Call | None] = _no_call
     by_flop: bool = False
     more_sizes: Sizes | None = None
+    layers: Sizes | None = None
+    named: Mapping[str, Callable[[Size], Sequence[Size]]] = field(default_factory=dict)
+    section: Callable[[Case], str] = _no_section
     variants: Callable[[Case, str, bool], Iterator[Case]] = _as_it_is
     batched: bool = False
     manners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

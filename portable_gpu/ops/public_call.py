@@ -25,7 +25,9 @@ class PublicCall:
         leading: What it takes before the arrays.
         names: Keywords of the arrays; empty where they are taken by position.
         transposed: A letter for each operand: T where the last two axes of its array are exchanged
-            before the call; empty where none are.  A single array is all operands.
+            before the call, L where the last axis becomes the second one (images whose channels
+            are adjacent); empty where none are.  A single array is all operands.
+        own: Whether the call changes its arrays, which are copied before.
         into: Keyword, shape and dtype of the array that it writes, where the call makes one.
     """
 
@@ -34,6 +36,7 @@ class PublicCall:
     leading: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
     transposed: str = ""
+    own: bool = False
     into: tuple[str, tuple[int, ...], str] | None = None
 
     def bind(self, package: Any, arrays: Sequence[Any], engine: Any) -> Callable[[], Any]:
@@ -46,7 +49,9 @@ class PublicCall:
         """
         flags = self.transposed or "N" * len(arrays)
         arrays = arrays if len(arrays) > 1 else [*arrays] * len(flags)
-        operands = [_swapped(x) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]
+        operands = [_moved(x, letter) for x, letter in zip(arrays, flags, strict=True)]
+        if self.own:
+            operands = [x.copy() for x in operands]
         options = {**self.options, "engine": engine}
         if self.into is not None:
             keyword, shape, dtype = self.into
@@ -59,6 +64,9 @@ class PublicCall:
         return partial(attrgetter(self.function)(package), *self.leading, *operands, **options)
 
 
-def _swapped(x: Any) -> Any:
-    """The last two axes exchanged, of NumPy's arrays and of the device's."""
-    return x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+def _moved(x: Any, letter: str) -> Any:
+    """The axes of an array in another order, of NumPy's arrays and of the device's."""
+    last = x.ndim - 1
+    if letter == "T":
+        return x.transpose((*range(last - 1), last, last - 1))
+    return x.transpose((0, last, *range(1, last))) if letter == "L" else x

@@ -15,10 +15,11 @@ SYNTAX = (
     "(16384x32). gemm: m x k x n (8x3200x3200), and a batch in front (1000:32x32x32). cholesky: n "
     "(4096, 10000:32). solve_triangular: n x m (2048x16, 2000:64x64). fft, rfft: extents, "
     "all transformed (1000:1024, 512x512). A variant may follow: 4096x4096/0 (axis), 16384x32/T, "
-    "512x512x512/NT."
+    "512x512x512/NT. conv: N x C x H x W x K x R x S, or the layers of a network with a batch in "
+    "front (8:resnet50, 8:mobilenet_v2/l)."
 )
 _EXTENT = r"\d+(?:\^\d+)?"
-_SIZE = re.compile(rf"(?:({_EXTENT}):)?({_EXTENT}(?:x{_EXTENT})*)(?:/(\w+))?")
+_SIZE = re.compile(rf"(?:({_EXTENT}):)?({_EXTENT}(?:x{_EXTENT})*|[a-z]\w+)(?:/(\w+))?")
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class Size:
         extents: The numbers between the ``x``.
         batch: What stands before a colon.
         variant: What follows a slash: an axis, or transposes; all of them where it is empty.
+        name: A name of several sizes, in place of extents: see :attr:`Benchmark.named`.
     """
 
     extents: tuple[int, ...]
     batch: int | None = None
     variant: str = ""
+    name: str = ""
 
 
 def parse_sizes(text: str, option: str = "--sizes") -> tuple[Size, ...]:
@@ -51,12 +54,14 @@ def parse_size(text: str, option: str = "--sizes") -> Size:
     if match is None:
         raise ArgumentError(f"{option} has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")
     batch, extents, variant = match.groups()
+    name = extents if extents[0].isalpha() else ""
     size = Size(
-        tuple(_extent(part) for part in extents.split("x")),
+        () if name else tuple(_extent(part) for part in extents.split("x")),
         None if batch is None else _extent(batch),
         variant or "",
+        name,
     )
-    if min(*size.extents, 1 if size.batch is None else size.batch) < 1:
+    if min((*size.extents, 1 if size.batch is None else size.batch)) < 1:
         raise ArgumentError(f"{option} has {text!r}; every extent is 1 or more")
     return size
 

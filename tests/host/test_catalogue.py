@@ -40,6 +40,7 @@ SIZES = {
     "embedding": (300, 200),
     "embedding_backward": (300, 200),
     **{name: (8, 64, 56, 56) for name, family in FAMILY_OF.items() if family == "sampling"},
+    **dict.fromkeys(("batch_norm", "group_norm"), (8, 64, 56, 56)),
     **dict.fromkeys(("conv2d", "conv2d_input", "conv2d_weight"), (2, 16, 14, 14, 32, 3, 3)),
 }
 

@@ -13,6 +13,7 @@ from portable_gpu.checking.inputs import Input
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.ops.attention.commands import cases
 from portable_gpu.ops.attention.functions import scaled_dot_product_attention
 from portable_gpu.ops.attention.plan import (
     AttentionPlan,
@@ -21,7 +22,7 @@ from portable_gpu.ops.attention.plan import (
     specialization,
 )
 from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.family import Family, OperationRecord
+from portable_gpu.ops.family import Benchmark, Family, OperationRecord, Sizes
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
@@ -106,6 +107,25 @@ def _check(dtype: np.dtype[Any]) -> Check:
     return Check("scaled_dot_product_attention", str(q), run, expected)
 
 
+_BENCHMARK = Benchmark(
+    sizes=Sizes(cpu="8:256x64", gpu="64:2048x64,32:2048x128"),
+    layers=Sizes(cpu="8:256x64,8:256x64/backward", gpu="64:2048x64,64:2048x64/backward"),
+    roofline=Sizes(cpu="8:256x64", gpu="64:2048x64"),
+    flop=cases.flop,
+    bytes=cases.nbytes,
+    oracle=cases.oracle,
+    operands=cases.operands,
+    like_numpy=cases.like_numpy,
+    form="heads: rows x extent",
+    label="heads: rows x extent",
+    by_flop=True,
+    variants=cases.variants,
+    batched=True,
+    section=lambda case: case.trans,
+    call=cases.call,
+    on_matrix_units=True,
+    random=cases.RANDOM,
+)
 ATTENTION = Family(
     name="attention",
     operations=(
@@ -115,7 +135,9 @@ ATTENTION = Family(
             explain=explain,
             specializations=specializations,
             extents=2,
+            shapes=cases.shapes,
         ),
     ),
     checks=checks,
+    benchmarks={"scaled_dot_product_attention": _BENCHMARK},
 )

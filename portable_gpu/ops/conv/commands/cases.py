@@ -1,8 +1,10 @@
 """Cases of convolutions: what they cost, their operands and options, and their oracle.
 
-A size is N x C x H x W x K x R x S: images, channels, their extents, filters and their extents.
+A size is N x C x H x W x K x R x S: images, channels, their extents, filters and their extents;
+with one axis of space N x C x W x K x S, with three N x C x D x H x W x K x T x R x S.
 Its variant has letters with numbers: ``s2`` the stride, ``d2`` the dilation, ``g64`` the groups,
-``p1`` the padding, which is ``d (k - 1) / 2`` without it; ``w`` at the end is depthwise.
+``p1`` the padding, which is ``d (k - 1) / 2`` without it; then letters: ``w`` is depthwise, ``b``
+adds a bias (forward), ``l`` is of channels-last images and filters.
 """
 
 from __future__ import annotations
@@ -12,24 +14,39 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import prod
+from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portable_gpu.checking.operands import Array, Operands
-from portable_gpu.checking.oracle import Oracle, bound_of_sums, root_mean_square, within
+from portable_gpu.checking.oracle import LOST, Oracle, bound_of_sums, root_mean_square, within
 from portable_gpu.dtypes import Element, dtype_of, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry
 from portable_gpu.ops.public_call import PublicCall
+from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.runtime.views import Shape, contiguous_strides
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
-_VARIANT = re.compile(r"(?:[sdgp]\d+)*w?")
+_VARIANT = re.compile(r"(?:[sdgp]\d+)*w?b?l?")
+#: Layers of networks, without the batch.
+_RESNET50 = (
+    "3x224x224x64x7x7/s2,64x56x56x64x1x1,64x56x56x64x3x3,64x56x56x256x1x1,256x56x56x64x1x1,"
+    "256x56x56x128x1x1,128x56x56x128x3x3/s2,128x28x28x512x1x1,256x56x56x512x1x1/s2,"
+    "512x28x28x128x1x1,128x28x28x128x3x3,512x28x28x256x1x1,256x28x28x256x3x3/s2,"
+    "256x14x14x1024x1x1,512x28x28x1024x1x1/s2,1024x14x14x256x1x1,256x14x14x256x3x3,"
+    "1024x14x14x512x1x1,512x14x14x512x3x3/s2,512x7x7x2048x1x1,1024x14x14x2048x1x1/s2,"
+    "2048x7x7x512x1x1,512x7x7x512x3x3"
+)
+_MOBILENET_V2 = (
+    "32x112x112x32x3x3/w,96x112x112x96x3x3/s2w,144x56x56x144x3x3/w,144x56x56x144x3x3/s2w,"
+    "192x28x28x192x3x3/w,192x28x28x192x3x3/s2w,384x14x14x384x3x3/w,576x14x14x576x3x3/w,"
+    "576x14x14x576x3x3/s2w,960x7x7x960x3x3/w"
+)
 #: The direction of each operation.
 DIRECTIONS: dict[str, Direction] = {
     "conv2d": "forward",
@@ -38,26 +55,63 @@ DIRECTIONS: dict[str, Direction] = {
 }
 
 
+def layers_of(layers: str, size: Size) -> list[Size]:
+    """The layers of a network, with the batch and the letters of a size."""
+    return [
+        Size((size.batch or 1, *layer.extents), variant=layer.variant + size.variant)
+        for layer in parse_sizes(layers)
+    ]
+
+
+#: The layers of networks by their names.
+NAMED = {
+    "resnet50": partial(layers_of, _RESNET50),
+    "mobilenet_v2": partial(layers_of, _MOBILENET_V2),
+}
+
+
 def options(case: Case) -> dict[str, Any]:
     """Stride, padding, dilation and groups of a case."""
     numbers = {letter: int(n) for letter, n in re.findall(r"([sdgp])(\d+)", case.trans)}
-    dilation = numbers.get("d", 1)
-    padding = [dilation * (k - 1) // 2 for k in case.extents[5:]]
+    dilation, rank = numbers.get("d", 1), (len(case.extents) - 3) // 2
+    padding = [dilation * (k - 1) // 2 for k in case.extents[-rank:]]
     if "p" in numbers:
-        padding = [numbers["p"]] * 2
+        padding = [numbers["p"]] * rank
     return {
         "stride": numbers.get("s", 1), "padding": tuple(padding), "dilation": dilation,
-        "groups": case.extents[1] if case.trans.endswith("w") else numbers.get("g", 1),
+        "groups": case.extents[1] if "w" in case.trans else numbers.get("g", 1),
     }  # fmt: skip
+
+
+def is_last(case: Case) -> bool:
+    """Whether channels are adjacent."""
+    return case.trans.endswith("l")
+
+
+def has_bias(case: Case) -> bool:
+    """Whether a bias is added."""
+    return "b" in case.trans and DIRECTIONS[case.operation] == "forward"
+
+
+def section(case: Case) -> str:
+    """The batch, whether it is depthwise, and the layout."""
+    kind = ["depthwise"] if "w" in case.trans else ["grouped"] if "g" in case.trans else []
+    layout = "channels last" if is_last(case) else "contiguous"
+    return ", ".join((f"batch {case.extents[0]}", *kind, layout))
 
 
 def all_shapes(extents: Sequence[int], asked: dict[str, Any]) -> tuple[Shape, Shape, ConvExtents]:
     """Return the shapes of x and w, and the extents of the convolution."""
-    if len(extents) != 7 or min(extents) < 1:
-        raise ArgumentError(f"a convolution has the 7 sizes N C H W K R S; got {tuple(extents)}")
-    n, c, h, w, k, r, s = extents
-    o = Options(2, *(asked[name] for name in ("stride", "padding", "dilation", "groups")))
-    x_shape, w_shape = (n, c, h, w), (k, c // max(1, o.groups), r, s)
+    if len(extents) not in (5, 7, 9) or min(extents) < 1:
+        raise ArgumentError(
+            f"a convolution has the 7 sizes N C H W K R S, or 5 or 9 with one or three axes of "
+            f"space; got {tuple(extents)}"
+        )
+    rank = (len(extents) - 3) // 2
+    n, c, *x = extents[: 2 + rank]
+    k, *w = extents[2 + rank :]
+    o = Options(rank, *(asked[name] for name in ("stride", "padding", "dilation", "groups")))
+    x_shape, w_shape = (n, c, *x), (k, c // max(1, o.groups), *w)
     return x_shape, w_shape, geometry(o, x_shape, w_shape, None, ("input", "weight", "result"))
 
 
@@ -68,6 +122,8 @@ def problem(
     asked: dict[str, Any],
     channels_last: bool = False,
     precision: str = "ieee",
+    bias: bool = False,
+    filters_last: bool = False,
 ) -> ConvProblem:
     """Return the problem of contiguous arrays, or of channels-last ones."""
     _, w_shape, g = all_shapes(extents, asked)
@@ -85,23 +141,47 @@ def problem(
         direction, elem, g.batch, g.groups, g.channels, g.filters, g.x_size, g.w_size, g.y_size,
         g.stride, g.dilation, g.before,
         operand(g.batch, g.channels, g.x_size, channels_last),
-        operand(g.filters, w_shape[1], g.w_size, False),
-        operand(g.batch, g.filters, g.y_size, channels_last), None, precision,
+        operand(g.filters, w_shape[1], g.w_size, filters_last),
+        operand(g.batch, g.filters, g.y_size, channels_last), 1 if bias else None, precision,
     )  # fmt: skip
 
 
 def problem_of(case: Case) -> ConvProblem:
     """The problem of a case."""
     elem = element(dtype_of(case.dtype))
-    direction = DIRECTIONS[case.operation]
-    return problem(direction, case.extents, elem, options(case), precision=case.precision)
+    direction, asked = DIRECTIONS[case.operation], options(case)
+    last, bias = is_last(case), has_bias(case)
+    return problem(direction, case.extents, elem, asked, last, case.precision, bias, last)
+
+
+def y_shape(x: Shape, g: ConvExtents) -> Shape:
+    """The shape of y."""
+    return (g.batch, g.filters, *g.y_size[5 - len(x) :])
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
-    """The shapes of the two arrays that are read."""
+    """The shapes of the arrays that are read, as they are stored."""
     x, w, g = all_shapes(case.extents, options(case))
-    y = g.batch, g.filters, *g.y_size[1:]
-    return {"forward": (x, w), "input": (w, y), "weight": (x, y)}[DIRECTIONS[case.operation]]
+    y = y_shape(x, g)
+    both: tuple[Shape, ...]
+    both = {"forward": (x, w), "input": (w, y), "weight": (x, y)}[DIRECTIONS[case.operation]]
+    if is_last(case):
+        both = tuple([(outer, *space, channels) for outer, channels, *space in both])
+    return (*both, (g.filters,)) if has_bias(case) else both
+
+
+def nbytes(case: Case) -> tuple[int, ...]:
+    """The bytes of each operand and of the result."""
+    p = problem_of(case)
+    x, w, y = (p.elem.itemsize * count for count in (p.x_elements, p.w_elements, p.y_elements))
+    return {"forward": (x, w, y), "input": (w, y, x), "weight": (x, y, w)}[p.direction]
+
+
+def _as_images(case: Case, arrays: Sequence[Any]) -> list[Any]:
+    """The operands with their axes in the order N, C, space."""
+    if not is_last(case):
+        return list(arrays)
+    return [x.transpose((0, x.ndim - 1, *range(1, x.ndim - 1))) for x in arrays[:2]] + [*arrays[2:]]
 
 
 def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
@@ -113,21 +193,29 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     if _VARIANT.fullmatch(variant) is None:
         raise ArgumentError(
             f"{case.operation} has no variant {variant!r}; letters of s (stride), d (dilation), "
-            "g (groups) and p (padding) with numbers, and w (depthwise), would do: s2p1w"
+            "g (groups) and p (padding) with numbers, and w (depthwise), b (bias), l (channels "
+            "last) would do: s2p1wl"
         )
     yield replace(case, trans=variant)
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
     """Our call."""
-    name, asked = f"nn.{case.operation}", {**options(case), "precision": case.precision}
+    asked = {**options(case), "precision": case.precision}
     x, w, _ = all_shapes(case.extents, options(case))
-    direction = DIRECTIONS[case.operation]
+    name, direction = f"nn.{_name(case, x)}", DIRECTIONS[case.operation]
+    order = ("LL" if is_last(case) else "NN") + "N" * has_bias(case)
     if direction == "input":
-        return PublicCall(name, asked, leading=(x,))
+        return PublicCall(name, asked, leading=(x,), transposed=order)
     if direction == "weight":
-        return PublicCall(name, {**asked, "weight_size": w}, names=("input", "grad_output"))
-    return PublicCall(name, asked)
+        asked["weight_size"] = w
+        return PublicCall(name, asked, names=("input", "grad_output"), transposed=order)
+    return PublicCall(name, asked, transposed=order)
+
+
+def _name(case: Case, x: Shape) -> str:
+    """The name of the public function."""
+    return case.operation.replace("2d", f"{len(x) - 2}d")
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
@@ -135,59 +223,84 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     nn = getattr(library, "nn", None)
     if nn is None:
         return None
-    x, w, _ = all_shapes(case.extents, options(case))
-    first, second = arrays
-    direction = DIRECTIONS[case.operation]
+    asked, direction = options(case), DIRECTIONS[case.operation]
+    x, w, _ = all_shapes(case.extents, asked)
+    if is_last(case):
+        order = (0, len(x) - 1, *range(1, len(x) - 1))
+        arrays = [*(item.permute(order) for item in arrays[:2]), *arrays[2:]]
     if direction == "forward":
-        return partial(nn.functional.conv2d, first, second, None, **options(case))
-    if direction == "input":
-        return partial(nn.grad.conv2d_input, x, first, second, **options(case))
-    return partial(nn.grad.conv2d_weight, first, w, second, **options(case))
+        return partial(getattr(nn.functional, _name(case, x)), *arrays, **asked)
+    rank = len(x) - 2
+    step, dilation = ([asked[name]] * rank for name in ("stride", "dilation"))
+    # The layout of the gradient is that of the array which it is the gradient of.
+    like = torch_like(arrays[0], x if direction == "input" else w, is_last(case))
+    first, second = (like, arrays[0]) if direction == "input" else (arrays[0], like)
+    requested = [direction == "input", direction == "weight", False]
+    backward = partial(
+        library.ops.aten.convolution_backward, arrays[1], first, second, None, step,
+        list(asked["padding"]), dilation, False, [0] * rank, asked["groups"], requested,
+    )  # fmt: skip
+    place = requested.index(True)
+    return lambda: backward()[place]
+
+
+def torch_like(tensor: Any, shape: Shape, last: bool) -> Any:
+    """An empty tensor of a shape, channels-last or not."""
+    if not last:
+        return tensor.new_empty(shape)
+    outer, channels, *space = shape
+    order = (0, len(shape) - 1, *range(1, len(shape) - 1))
+    return tensor.new_empty((outer, *space, channels)).permute(order)
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
     """The sums tap by tap, in float64."""
     x, w, g = all_shapes(case.extents, options(case))
-    expected = reference(DIRECTIONS[case.operation], inputs[0], inputs[1], x, w, g)
-    dtype = dtype_of(case.dtype)
+    direction, dtype = DIRECTIONS[case.operation], dtype_of(case.dtype)
+    first, second, *bias = _as_images(case, inputs)
+    expected = reference(direction, first, second, x, w, g)
+    if bias:
+        expected += bias[0].astype(np.float64).reshape((-1, *(1,) * (len(x) - 2)))
     terms = {
-        "forward": prod(w[1:]), "input": w[0] // g.groups * prod(w[2:]),
+        "forward": prod(w[1:]) + len(bias), "input": w[0] // g.groups * prod(w[2:]),
         "weight": g.batch * prod(g.y_size),
-    }[DIRECTIONS[case.operation]]  # fmt: skip
+    }[direction]  # fmt: skip
     scale = root_mean_square(dtype) ** 2
-    return within(expected, bound_of_sums(dtype, terms, scale, expected))
+    bound = bound_of_sums(dtype, terms, scale, expected)
+    return within(expected, bound + 8 * LOST[case.precision] * sqrt(terms) * scale)
 
 
 def reference(
     direction: Direction, first: Array, second: Array, x: Shape, w: Shape, g: ConvExtents
 ) -> Array:
-    """Return a convolution along two axes, or a gradient, in float64."""
+    """Return a convolution, or a gradient, in float64."""
     first, second = first.astype(np.float64), second.astype(np.float64)
-    _, *out = g.y_size
-    (top, left), (down, right), (low, far) = g.before[1:], g.stride[1:], g.dilation[1:]
+    skipped = 5 - len(x)
+    out, stride, dilation, before = (
+        item[skipped:] for item in (g.y_size, g.stride, g.dilation, g.before)
+    )
     size = [max((q - 1) * s + (k - 1) * d + 1, n + p) for q, s, k, d, n, p in zip(
-        out, g.stride[1:], w[2:], g.dilation[1:], x[2:], g.before[1:], strict=True)]  # fmt: skip
+        out, stride, w[2:], dilation, x[2:], before, strict=True)]  # fmt: skip
     whole = np.zeros((*x[:2], *size))
-    inner = whole[:, :, top : top + x[2], left : left + x[3]]
+    every: tuple[Any, ...] = (slice(None), slice(None))
+    inner = whole[(*every, *(slice(p, p + n) for p, n in zip(before, x[2:], strict=True)))]
     weights = second if direction == "forward" else first if direction == "input" else np.zeros(w)
     y = np.zeros((g.batch, g.filters, *out)) if direction == "forward" else second
     if direction != "input":
         inner[...] = first
     G, K, C = g.groups, g.filters // g.groups, w[1]
     y = y.reshape(g.batch, G, K, -1)
-    for a, b in product(range(w[2]), range(w[3])):
-        at = (
-            ..., slice(a * low, a * low + (out[0] - 1) * down + 1, down),
-            slice(b * far, b * far + (out[1] - 1) * right + 1, right),
-        )  # fmt: skip
+    for tap_at in product(*(range(n) for n in w[2:])):
+        axes = zip(tap_at, dilation, out, stride, strict=True)
+        at = (*every, *(slice(a * d, a * d + (q - 1) * s + 1, s) for a, d, q, s in axes))
         part = whole[at].reshape(g.batch, G, C, -1)
-        tap = weights[:, :, a, b].reshape(G, K, C)
+        tap = weights[(*every, *tap_at)].reshape(G, K, C)
         if direction == "forward":
             y += tap @ part
         elif direction == "input":
             whole[at] += (tap.swapaxes(1, 2) @ y).reshape(*x[:2], *out)
         else:
-            weights[:, :, a, b] = (y @ part.swapaxes(2, 3)).sum(0).reshape(w[:2])
+            weights[(*every, *tap_at)] = (y @ part.swapaxes(2, 3)).sum(0).reshape(w[:2])
     if direction == "forward":
         return y.reshape(g.batch, g.filters, *out)
     return inner.copy() if direction == "input" else weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,12 @@ from portable_gpu.checking.edges import VIEWS, Guarded, around, levels
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.elementwise import api
+from portable_gpu.ops.elementwise.commands import activations
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import Shape
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -23,8 +27,27 @@ if TYPE_CHECKING:
 _SUM = "x + y"
 
 
-def call(_case: Case, _on_host: bool) -> PublicCall:
-    """A sum of two arrays."""
+def variants(case: Case, variant: str, _alone: bool) -> Iterator[Case]:
+    """A sum of two arrays, or the activation function of a name.
+
+    Raises:
+        ArgumentError: There is no such function.
+    """
+    if variant and variant not in activations.NAMES:
+        known = ", ".join(activations.NAMES)
+        raise ArgumentError(f"{case.operation} has no variant {variant!r}; there are {known}")
+    yield replace(case, trans=variant)
+
+
+def shapes(case: Case) -> tuple[Shape, ...]:
+    """The shapes of the arrays that are read."""
+    return (case.extents,) * (activations.inputs_of(case.trans) if case.trans else 2)
+
+
+def call(case: Case, _on_host: bool) -> PublicCall:
+    """A sum of two arrays, or an activation function."""
+    if case.trans:
+        return PublicCall(f"nn.{case.trans}")
     return PublicCall("elementwise", leading=(_SUM,), names=("x", "y"))
 
 
@@ -34,13 +57,17 @@ def warmed(x: Any, y: Any, engine: Engine) -> Any:
     return api.elementwise("exp(x - y)", x=x, y=y, dtype=x.dtype, engine=engine)
 
 
-def like_numpy(_case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
-    """By ``add``."""
+def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
+    """By ``add``, or by PyTorch."""
+    if case.trans:
+        return activations.like_torch(case, arrays, library)
     return partial(library.add, *arrays)
 
 
-def oracle(_case: Case, inputs: Operands) -> Oracle:
+def oracle(case: Case, inputs: Operands) -> Oracle:
     """NumPy's own sum: each element is rounded once."""
+    if case.trans:
+        return activations.oracle(case, inputs)
     expected = inputs[0] + inputs[1]
     return lambda found: 0.0 if np.array_equal(found, expected) else np.inf
 

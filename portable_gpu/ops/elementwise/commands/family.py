@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.elementwise.api import elementwise
 from portable_gpu.ops.elementwise.commands import checks
+from portable_gpu.ops.elementwise.commands.activations import NAMES
 from portable_gpu.ops.elementwise.commands.catalogue import explain, specializations
 from portable_gpu.ops.elementwise.commands.random_sizes import RANDOM
 from portable_gpu.ops.family import (
@@ -19,25 +21,43 @@ from portable_gpu.ops.family import (
     Typical,
 )
 
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
 _ELEMENTWISE = OperationRecord(
     name="elementwise",
     function=elementwise,
     explain=explain,
     specializations=specializations,
     compiled=("float32", "float64", "float16", "int8"),
-    shapes=lambda case: (case.extents, case.extents),
+    shapes=checks.shapes,
     exact=True,
     typical=Typical(((1000,), (2000, 1000)), function=checks.warmed),
 )
+
+
+def _activations(size: str) -> str:
+    return ",".join(f"{size}/{name}" for name in NAMES)
+
+
+def _bytes(case: Case) -> int:
+    """Each array moved once."""
+    arrays = len(checks.shapes(case)) + 1
+    return arrays * prod(case.extents) * element(dtype_of(case.dtype)).itemsize
+
+
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="2^16,2^20,2^24,3000x1001", gpu="2^20,2^24,2^28,3000x1001"),
+    layers=Sizes(cpu=_activations("8x64x56x56"), gpu=_activations("64x256x56x56")),
     roofline=Sizes(cpu="2^24", gpu="2^28"),
     flop=lambda case: prod(case.extents),
-    bytes=lambda case: 3 * prod(case.extents) * element(dtype_of(case.dtype)).itemsize,
+    bytes=_bytes,
     oracle=checks.oracle,
     like_numpy=checks.like_numpy,
     form="a shape",
-    label="shape",
+    label="shape / function",
+    variants=checks.variants,
+    section=lambda case: "sum" if not case.trans else "activations",
     call=checks.call,
     random=RANDOM,
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from math import prod
 
+from portable_gpu.ops.elementwise.commands.activations import NAMES
 from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.sizes import Size, random_extent
 
@@ -19,4 +21,12 @@ def matrix(rng: random.Random, on_cpu: bool) -> Size:
             return Size(extents)
 
 
-RANDOM = (RandomSizes("sum of two", ("float32", "float16", "float64"), matrix),)
+def activation(rng: random.Random, on_cpu: bool) -> Size:
+    """An activation function of a matrix of any shape, or its gradient."""
+    return replace(matrix(rng, on_cpu), variant=rng.choice(NAMES))
+
+
+RANDOM = (
+    RandomSizes("sum of two", ("float32", "float16", "float64"), matrix),
+    RandomSizes("activation", ("float32", "float16"), activation),
+)

@@ -16,7 +16,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 #: Rows of the weight of typical calls.
-_ROWS = 30_000
+ROWS = 30_000
 
 
 def problem(operation: str, dtype: np.dtype[Any], sizes: Sequence[int]) -> EmbeddingProblem:
@@ -31,7 +31,7 @@ def problem(operation: str, dtype: np.dtype[Any], sizes: Sequence[int]) -> Embed
     backward = operation.endswith("backward")
     vector = vector if columns % vector == 0 else 1
     return EmbeddingProblem(
-        elem, element(np.int64), count, _ROWS, columns, (columns, 1), vector, backward
+        elem, element(np.int64), count, ROWS, columns, (columns, 1), vector, backward
     )
 
 

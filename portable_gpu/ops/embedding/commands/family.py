@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,16 @@ import numpy as np
 from portable_gpu.checking.check import Check, Expected
 from portable_gpu.checking.inputs import Input
 from portable_gpu.ops.embedding.api import embedding, embedding_backward
+from portable_gpu.ops.embedding.commands import cases
 from portable_gpu.ops.embedding.commands.catalogue import explain, gather_kernels, sum_kernels
-from portable_gpu.ops.family import Compiled, Family, OperationRecord, Typical
+from portable_gpu.ops.family import (
+    Benchmark,
+    Compiled,
+    Family,
+    OperationRecord,
+    Sizes,
+    Typical,
+)
 from portable_gpu.runtime.engine import Engine
 
 _ROWS = 37
@@ -71,6 +80,7 @@ _GATHER = OperationRecord(
     specializations=gather_kernels,
     compiled=("float32", "float16"),
     extents=2,
+    shapes=cases.shapes,
     typical=Typical(((100, 64),), function=_warmed_gather),
 )
 _SUM = OperationRecord(
@@ -80,12 +90,28 @@ _SUM = OperationRecord(
     specializations=sum_kernels,
     compiled=("float32", "float16"),
     extents=2,
+    shapes=cases.shapes,
     typical=Typical(((100, 64),), function=_warmed_sum),
+)
+_BENCHMARK = Benchmark(
+    sizes=Sizes(cpu="8192x512,2^16x64", gpu="2^16x1024,2^18x128"),
+    layers=Sizes(cpu="8192x512", gpu="2^16x1024"),
+    roofline=Sizes(cpu="8192x512", gpu="2^16x1024"),
+    flop=lambda case: prod(case.extents),
+    bytes=cases.nbytes,
+    oracle=cases.oracle,
+    operands=cases.operands,
+    like_numpy=cases.like_numpy,
+    form="indices x columns",
+    label="indices x columns",
+    call=cases.call,
+    random=cases.RANDOM,
 )
 EMBEDDING = Family(
     name="embedding",
     operations=(_GATHER, _SUM),
     checks=checks,
+    benchmarks={"embedding": _BENCHMARK, "embedding_backward": _BENCHMARK},
     kernels={
         name: Compiled(strided=True)
         for name in ("embedding/gather", "embedding/lists", "embedding/rows")

@@ -14,7 +14,10 @@ from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, within
 from portable_gpu.dtypes import dtype_of, is_float16_like
 from portable_gpu.ops.normalize import softmax as functions
+from portable_gpu.ops.normalize.commands.norms import by_autograd, is_backward
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import Shape
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -37,48 +40,79 @@ def bound(dtype: np.dtype[Any], expected: Array, *, is_log: bool) -> Array:
     )
 
 
+def shapes(case: Case) -> tuple[Shape, ...]:
+    """The shape of the array; of a gradient twice."""
+    return (case.extents,) * (2 if is_backward(case) else 1)
+
+
+def operands(case: Case, inputs: Operands) -> Operands:
+    """The array; for a gradient, the gradient and the result."""
+    if not is_backward(case):
+        return inputs
+    grad, x = inputs
+    return grad, reference(x, is_log=_is_log(case)).astype(x.dtype)
+
+
+def _is_log(case: Case) -> bool:
+    return case.operation.startswith("log")
+
+
+def call(case: Case, on_host: bool) -> PublicCall:
+    """Our function."""
+    return PublicCall(f"nn.{case.operation}{'_backward' * is_backward(case)}")
+
+
 def oracle(case: Case, inputs: Operands) -> Oracle:
     """NumPy in double precision."""
-    is_log = case.operation.startswith("log")
+    is_log, dtype = _is_log(case), dtype_of(case.dtype)
+    if is_backward(case):
+        grad, output = (item.astype(np.float64) for item in inputs)
+        powers = np.exp(output) if is_log else output
+        total = (grad if is_log else grad * output).sum(axis=-1, keepdims=True)
+        size = np.abs(grad if is_log else grad * output).sum(axis=-1, keepdims=True)
+        expected = grad - powers * total if is_log else output * (grad - total)
+        scale = np.abs(grad) * (1 if is_log else powers) + powers * size
+        terms = output.shape[-1] + 16
+        return within(expected, terms * unit(dtype) * scale + rounding(dtype) * np.abs(expected))
     expected = reference(inputs[0], is_log=is_log)
-    return within(expected, bound(dtype_of(case.dtype), expected, is_log=is_log))
+    return within(expected, bound(dtype, expected, is_log=is_log))
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
     """By the function of the name, which PyTorch has."""
     function = getattr(library, case.operation, None)
-    return None if function is None else partial(function, *arrays, -1)
+    if function is None or not is_backward(case):
+        return None if function is None else partial(function, *arrays, -1)
+    function = getattr(library.ops.aten, f"_{case.operation}_backward_data")
+    return partial(function, *arrays, -1, arrays[0].dtype)
 
 
-def layer_oracle(case: Case, inputs: Operands) -> Oracle:
-    """NumPy in double precision."""
-    x, dtype = inputs[0].astype(np.float64), dtype_of(case.dtype)
-    centred = x - x.mean(axis=-1, keepdims=True)
-    expected = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
-    size = 4 + np.abs(expected)
-    return within(expected, (x.shape[-1] + 30) * unit(dtype) * size + rounding(dtype) * size)
-
-
-def layer_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch's function."""
-    functional = getattr(getattr(library, "nn", None), "functional", None)
-    if functional is None:
-        return None
-    return partial(functional.layer_norm, arrays[0], case.extents[-1:])
+def entropy_shapes(case: Case) -> tuple[Shape, ...]:
+    """The logits, and numbers for each row."""
+    return case.extents, case.extents[:1]
 
 
 def entropy_operands(case: Case, inputs: Operands) -> Operands:
-    """The logits, and a class for each row."""
+    """The logits, and a class for each row; of a gradient one number before them."""
     classes = case.extents[-1]
     place = (np.abs(inputs[1].astype(np.float64)) * classes).astype(np.int64) % classes
+    if is_backward(case):
+        return np.ones((), inputs[0].dtype), inputs[0], place
     return inputs[0], place
 
 
 def entropy_oracle(case: Case, inputs: Operands) -> Oracle:
     """NumPy in double precision."""
-    logs = reference(inputs[0], is_log=True)
-    expected = np.asarray(-logs[np.arange(len(logs)), inputs[1]].mean())
-    dtype = dtype_of(case.dtype)
+    x, target = inputs[-2:]
+    logs, dtype, rows = reference(x, is_log=True), dtype_of(case.dtype), np.arange(len(x))
+    if is_backward(case):
+        expected = np.exp(logs)
+        size = expected.copy()
+        expected[rows, target] -= 1
+        size[rows, target] += 1
+        bound = (sum(x.shape[1:]) + 16) * unit(dtype) + 2 * rounding(dtype)
+        return within(expected / len(x), bound * size / len(x) + float(np.finfo(np.float32).tiny))
+    expected = np.asarray(-logs[rows, target].mean())
     bound = sum(logs.shape) * unit(dtype) * 8 + rounding(dtype) * 16
     return within(expected, np.asarray(bound))
 
@@ -86,7 +120,10 @@ def entropy_oracle(case: Case, inputs: Operands) -> Oracle:
 def entropy_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
     """By PyTorch's function."""
     functional = getattr(getattr(library, "nn", None), "functional", None)
-    return None if functional is None else partial(functional.cross_entropy, *arrays)
+    if functional is None or not is_backward(case):
+        return None if functional is None else partial(functional.cross_entropy, *arrays)
+    grad, x, target = arrays
+    return by_autograd(library, partial(functional.cross_entropy, target=target), grad, x)
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -27,14 +27,18 @@ _TYPICAL: tuple[Shape, ...] = ((4096, 64), (4096, 1000), (4, 1 << 20), (64, 64, 
 
 
 def contiguous(
-    name: str, shape: Shape, axis: int, dtype: np.dtype[Any], flags: frozenset[str] = frozenset()
+    name: str,
+    shape: Shape,
+    axes: Iterable[int],
+    dtype: np.dtype[Any],
+    flags: frozenset[str] = frozenset(),
 ) -> RowProblem:
-    """The problem of a program on C-ordered arrays, along one axis."""
-    p, strides = program(name, flags), contiguous_strides(shape)
-    kept_shape = tuple(size for k, size in enumerate(shape) if k != axis)
+    """The problem of a program on C-ordered arrays, along some axes."""
+    p, strides, along = program(name, flags), contiguous_strides(shape), frozenset(axes)
+    kept_shape = tuple(size for k, size in enumerate(shape) if k not in along)
     remaining = iter(contiguous_strides(kept_shape))
-    of_rows = tuple(0 if k == axis else next(remaining) for k in range(len(shape)))
-    params = tuple(step if k == axis else 0 for k, step in enumerate(strides_along(shape, axis)))
+    of_rows = tuple(0 if k in along else next(remaining) for k in range(len(shape)))
+    params = strides_along(shape, max(along))
     wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
     spread: dict[str, Shape] = {}
     views = []
@@ -48,7 +52,7 @@ def contiguous(
             spread[operand] = params
         views.append(View(None, 0, shape, strides, item))
     scalars = (1.0,) * (len(p.scalars) + len(p.integers))
-    return row_problem(name, flags, shape, frozenset((axis,)), views, spread, scalars, 16)
+    return row_problem(name, flags, shape, along, views, spread, scalars, 16)
 
 
 def strides_along(shape: Shape, axis: int) -> Shape:
@@ -76,18 +80,56 @@ def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., E
         """
         shape = tuple(sizes)
         axis = whole(dim, "dim")
-        if not shape or not prod(shape):
-            raise ArgumentError(f"{operation} takes the sizes of an array, from 1 on; got {shape}")
+        _check(operation, shape, dtype)
         if not -len(shape) <= axis < len(shape):
             raise ArgumentError(f"dim is {axis}; the array has {len(shape)} axes")
-        if element(dtype).complex or not element(dtype).floating:
-            raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
-        problem = contiguous(name, shape, axis % len(shape), dtype, flags)
+        problem = contiguous(name, shape, (axis % len(shape),), dtype, flags)
         named = f"{operation} of {' x '.join(map(str, shape))} along axis {axis} {dtype}"
         named += f" on {target.facts.name}"
         return explanation(named, variants(problem, target, table), target)
 
     return explain
+
+
+def explainer_of_images(
+    name: str,
+    layout: Callable[[Shape], tuple[Shape, frozenset[int]]],
+    flags: frozenset[str] = frozenset(),
+) -> Callable[..., Explanation]:
+    """The explainer of a function whose rows lie along several axes.
+
+    Args:
+        name, flags: Those of the program.
+        layout: Gives the shape and the axes of a row for the shape of the input.
+    """
+
+    def explain(
+        operation: str,
+        sizes: Sequence[int],
+        dtype: np.dtype[Any],
+        target: Target,
+        table: TuningTable,
+    ) -> Explanation:
+        """Which kernels a call on a C-ordered array takes, and why.
+
+        Raises:
+            ArgumentError: There is no size, or one is 0.
+            DTypeError: ``dtype`` is no real floating dtype.
+        """
+        _check(operation, tuple(sizes), dtype)
+        shape, axes = layout(tuple(sizes))
+        problem = contiguous(name, shape, axes, dtype, flags)
+        named = f"{operation} of {' x '.join(map(str, sizes))} {dtype} on {target.facts.name}"
+        return explanation(named, variants(problem, target, table), target)
+
+    return explain
+
+
+def _check(operation: str, shape: Shape, dtype: np.dtype[Any]) -> None:
+    if not shape or not prod(shape):
+        raise ArgumentError(f"{operation} takes the sizes of an array, from 1 on; got {shape}")
+    if element(dtype).complex or not element(dtype).floating:
+        raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
 
 
 def builder(
@@ -106,7 +148,7 @@ def builder(
             ((4, 1 << 20), 1),
             ((64, 64, 64), 1),
         ):
-            problem = contiguous(name, shape, axis, dtype, flags)
+            problem = contiguous(name, shape, (axis,), dtype, flags)
             for spec in best_of(variants(problem, target, table), target).texts():
                 texts.setdefault(spec.key, spec)
         if program(name, flags).index:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
@@ -15,40 +14,88 @@ from portable_gpu.ops.family import (
     Sizes,
     Typical,
 )
-from portable_gpu.ops.normalize.commands import cases
-from portable_gpu.ops.normalize.commands.catalogue import builder, explainer
-from portable_gpu.ops.normalize.functions import layer_norm
-from portable_gpu.ops.normalize.losses import cross_entropy
+from portable_gpu.ops.normalize.batch import batch_norm
+from portable_gpu.ops.normalize.commands import cases, norms
+from portable_gpu.ops.normalize.commands.catalogue import builder, explainer, explainer_of_images
+from portable_gpu.ops.normalize.commands.random_sizes import IMAGES, ROWS
+from portable_gpu.ops.normalize.functions import group_norm, layer_norm, rms_norm
+from portable_gpu.ops.normalize.losses import cross_entropy, mse_loss
 from portable_gpu.ops.normalize.softmax import log_softmax, softmax
-from portable_gpu.ops.public_call import PublicCall
+from portable_gpu.runtime.views import Shape
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
 _FLOATS = ("float32", "float64", "float16")
+_STATISTICS = frozenset(("stats",))
 _SOFTMAX = OperationRecord(
     name="softmax",
     function=softmax,
     explain=explainer("softmax"),
     specializations=builder("softmax"),
     compiled=_FLOATS,
+    shapes=cases.shapes,
     typical=Typical(((64, 1000),)),
 )
-_LOG_SOFTMAX = OperationRecord(
+_LOG_SOFTMAX = replace(
+    _SOFTMAX,
     name="log_softmax",
     function=log_softmax,
     explain=explainer("log_softmax"),
     specializations=builder("log_softmax"),
-    typical=Typical(((64, 1000),)),
+    compiled=("float32",),
 )
+
+
+def _last(case: Case) -> dict[str, int]:
+    return {"normalized_shape": case.extents[-1]}
 
 
 _LAYER_NORM = OperationRecord(
     name="layer_norm",
     function=layer_norm,
-    explain=explainer("norm", frozenset(("stats",))),
-    specializations=builder("norm", frozenset(("stats",))),
-    options=lambda case: {"normalized_shape": case.extents[-1]},
+    explain=explainer("norm", _STATISTICS),
+    specializations=builder("norm", _STATISTICS),
+    shapes=norms.shapes,
+    options=_last,
+)
+_RMS_NORM = OperationRecord(
+    name="rms_norm",
+    function=rms_norm,
+    explain=explainer("norm", frozenset(("rms",))),
+    specializations=builder("norm", _STATISTICS),
+    shapes=norms.shapes,
+    options=_last,
+)
+
+
+def _of_channels(shape: Shape) -> tuple[Shape, frozenset[int]]:
+    return shape, frozenset(range(len(shape))) - {1}
+
+
+def _of_groups(shape: Shape) -> tuple[Shape, frozenset[int]]:
+    groups = norms.groups_of(shape)
+    grouped = (shape[0], groups, shape[1] // groups, *shape[2:])
+    return grouped, frozenset(range(2, len(grouped)))
+
+
+_BATCH_NORM = OperationRecord(
+    name="batch_norm",
+    function=batch_norm,
+    explain=explainer_of_images("norm", _of_channels, _STATISTICS),
+    specializations=builder("norm", _STATISTICS),
+    extents=4,
+    shapes=norms.shapes,
+    options=lambda case: {"running_mean": None, "running_var": None, "training": True},
+)
+_GROUP_NORM = OperationRecord(
+    name="group_norm",
+    function=group_norm,
+    explain=explainer_of_images("norm", _of_groups, _STATISTICS),
+    specializations=builder("norm", _STATISTICS),
+    extents=4,
+    shapes=norms.shapes,
+    options=lambda case: {"num_groups": norms.groups_of(case.extents)},
 )
 _CROSS_ENTROPY = OperationRecord(
     name="cross_entropy",
@@ -56,53 +103,92 @@ _CROSS_ENTROPY = OperationRecord(
     explain=explainer("entropy"),
     specializations=builder("entropy"),
     extents=2,
-    shapes=lambda case: (case.extents, case.extents[:1]),
+    shapes=cases.entropy_shapes,
 )
-
-
-def _bytes(case: Case) -> int:
-    return 2 * prod(case.extents) * element(dtype_of(case.dtype)).itemsize
-
-
+_MSE_LOSS = OperationRecord(
+    name="mse_loss",
+    function=mse_loss,
+    explain=explainer_of_images(
+        "total", lambda shape: (shape, frozenset(range(len(shape)))), frozenset("y")
+    ),
+    specializations=builder("total", frozenset("y")),
+    shapes=lambda case: (case.extents,) * 2,
+)
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="4096x10,1024x1000,64x32768", gpu="2^20x16,8192x4096,2048x32768"),
+    layers=Sizes(cpu="2048x1000,2048x1000/backward", gpu="2^14x4096,2^14x4096/backward"),
     roofline=Sizes(cpu="1024x1000", gpu="8192x4096"),
     flop=lambda case: 5 * prod(case.extents),
-    bytes=_bytes,
+    bytes=norms.traffic(2, 3),
     oracle=cases.oracle,
+    operands=cases.operands,
     like_numpy=cases.like_numpy,
     form="a shape; along its last axis",
     label="shape",
-    call=lambda case, _: PublicCall(f"nn.{case.operation}"),
+    variants=norms.variants,
+    section=lambda case: case.trans,
+    call=cases.call,
+    random=ROWS,
 )
-_LAYER = replace(
+_NORM = replace(
     _BENCHMARK,
-    oracle=cases.layer_oracle,
-    like_numpy=cases.layer_like_numpy,
-    call=lambda case, _: PublicCall(
-        "nn.layer_norm", options={"normalized_shape": case.extents[-1]}
-    ),
+    oracle=norms.oracle,
+    operands=norms.operands,
+    like_numpy=norms.like_numpy,
+    call=norms.call,
+)
+# Of images: a row is larger than a cache, and read for its statistics, then for the result.
+_OF_IMAGES = replace(
+    _NORM,
+    sizes=Sizes(cpu="8x64x56x56,8x512x7x7", gpu="64x256x56x56,64x2048x7x7"),
+    layers=Sizes(cpu="8x64x56x56,8x64x56x56/backward", gpu="64x256x56x56,64x256x56x56/backward"),
+    roofline=Sizes(cpu="8x64x56x56", gpu="64x256x56x56"),
+    bytes=norms.traffic(3, 5),
+    form="batch x channels x height x width",
+    label="batch x channels x height x width",
+    random=IMAGES,
 )
 _ENTROPY = replace(
     _BENCHMARK,
-    sizes=Sizes(cpu="4096x10,1024x1000,64x32768", gpu="2^20x16,8192x4096,2048x32768"),
-    bytes=lambda case: _bytes(case) // 2,
+    bytes=norms.traffic(1, 2),
     operands=cases.entropy_operands,
     oracle=cases.entropy_oracle,
     like_numpy=cases.entropy_like_numpy,
     form="places x classes",
     label="places x classes",
-    call=lambda _case, _: PublicCall("nn.cross_entropy"),
+)
+_SQUARES = replace(
+    _BENCHMARK,
+    flop=lambda case: 3 * prod(case.extents),
+    bytes=norms.traffic(2, 3),
+    operands=norms.squares_operands,
+    oracle=norms.squares_oracle,
+    like_numpy=norms.squares_like_numpy,
+    form="a shape",
+    call=norms.squares_call,
 )
 NORMALIZE = Family(
     name="normalize",
-    operations=(_SOFTMAX, _LOG_SOFTMAX, _LAYER_NORM, _CROSS_ENTROPY),
+    operations=(
+        _SOFTMAX,
+        _LOG_SOFTMAX,
+        _LAYER_NORM,
+        _RMS_NORM,
+        _GROUP_NORM,
+        _BATCH_NORM,
+        _CROSS_ENTROPY,
+        _MSE_LOSS,
+    ),
     checks=cases.checks,
     benchmarks={
         "softmax": _BENCHMARK,
         "log_softmax": _BENCHMARK,
-        "layer_norm": _LAYER,
+        "layer_norm": _NORM,
+        "rms_norm": _NORM,
+        "group_norm": replace(_OF_IMAGES, bytes=norms.traffic(2, 3)),
+        "batch_norm": _OF_IMAGES,
         "cross_entropy": _ENTROPY,
+        "mse_loss": _SQUARES,
     },
     kernels={"normalize/rows": Compiled(shown="softmax", folds=True)},
 )

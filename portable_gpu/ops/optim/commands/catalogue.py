@@ -16,7 +16,8 @@ from portable_gpu.ops.optim.plan import StepProblem, render, variants
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
-_STATES = {"sgd": ("buffer",), "adam": ("average", "squares")}
+#: The states of each rule.
+STATES = {"sgd": ("buffer",), "adam": ("average", "squares")}
 
 
 def problem(operation: str, dtype: np.dtype[Any], size: int) -> StepProblem:
@@ -26,7 +27,7 @@ def problem(operation: str, dtype: np.dtype[Any], size: int) -> StepProblem:
         raise DTypeError(f"{operation} takes floating numbers, not {dtype}")
     is_short = elem.itemsize == 2
     state_elem = element(np.float32) if is_short else elem
-    return StepProblem(rule, elem, state_elem, size, _STATES[rule], is_short, frozenset(), True)
+    return StepProblem(rule, elem, state_elem, size, STATES[rule], is_short, frozenset(), True)
 
 
 def sgd_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.checking.check import Check, Expected
 from portable_gpu.checking.inputs import Input
-from portable_gpu.ops.family import Compiled, Family, OperationRecord, Typical
+from portable_gpu.ops.family import (
+    Benchmark,
+    Compiled,
+    Family,
+    OperationRecord,
+    Sizes,
+    Typical,
+)
 from portable_gpu.ops.optim.api import adam_step, sgd_step
+from portable_gpu.ops.optim.commands import cases
 from portable_gpu.ops.optim.commands.catalogue import adam_kernels, explain, sgd_kernels
 from portable_gpu.runtime.engine import Engine
 
@@ -71,6 +80,7 @@ _SGD = OperationRecord(
     explain=explain,
     specializations=sgd_kernels,
     compiled=("float32", "float16"),
+    shapes=lambda case: (case.extents, case.extents),
     typical=Typical(((1000,),), function=partial(_warmed, sgd_step, 1, lr=0.1, momentum=0.9)),
 )
 _ADAM = OperationRecord(
@@ -79,11 +89,26 @@ _ADAM = OperationRecord(
     explain=explain,
     specializations=adam_kernels,
     compiled=("float32", "float16"),
+    shapes=lambda case: (case.extents, case.extents),
     typical=Typical(((1000,),), function=partial(_warmed, adam_step, 2, step=1)),
+)
+_BENCHMARK = Benchmark(
+    sizes=Sizes(cpu="2^16,2^21", gpu="2^20,2^26"),
+    layers=Sizes(cpu="2^21", gpu="2^26"),
+    roofline=Sizes(cpu="2^21", gpu="2^26"),
+    flop=lambda case: 10 * prod(case.extents),
+    bytes=cases.nbytes,
+    oracle=cases.oracle,
+    operands=cases.operands,
+    like_numpy=cases.like_numpy,
+    form="a shape of parameters",
+    label="parameters",
+    call=cases.call,
 )
 OPTIM = Family(
     name="optim",
     operations=(_SGD, _ADAM),
     checks=checks,
+    benchmarks={"sgd_step": _BENCHMARK, "adam_step": _BENCHMARK},
     kernels={"optim/step": Compiled()},
 )

@@ -16,6 +16,7 @@ from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.random.api import dropout
 from portable_gpu.ops.random.commands.catalogue import explain, specializations
 from portable_gpu.runtime.engine import Engine
@@ -83,12 +84,14 @@ _DROPOUT = OperationRecord(
 )
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="2^20,2^24", gpu="2^24,2^28"),
+    layers=Sizes(cpu="2048x1000", gpu="2^14x4096"),
     roofline=Sizes(cpu="2^24", gpu="2^28"),
     flop=lambda case: prod(case.extents),
     bytes=lambda case: 2 * prod(case.extents) * element(dtype_of(case.dtype)).itemsize,
     oracle=_oracle,
     form="a shape",
     label="shape",
+    call=lambda _case, _: PublicCall("nn.dropout", {"seed": _SEED}),
 )
 RANDOM_NUMBERS = Family(
     name="random",

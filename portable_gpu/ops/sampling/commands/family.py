@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,8 @@ _BENCHMARK = Benchmark(
     call=cases.call,
     random=RANDOM,
 )
+_POOLED = Sizes(cpu="8x64x56x56", gpu="64x256x56x56")
+_RESIZED = Sizes(cpu="8x64x28x28", gpu="16x64x128x128")
 
 
 def _typical(name: str, extents: Shape) -> list[dict[str, Any]]:
@@ -61,6 +64,9 @@ SAMPLING = Family(
         for name, typical in TYPICAL_CALLS.items()
     ),
     checks=checks,
-    benchmarks=dict.fromkeys(TYPICAL_CALLS, _BENCHMARK),
+    benchmarks={
+        name: replace(_BENCHMARK, layers=_RESIZED if "interpolate" in name else _POOLED)
+        for name in TYPICAL_CALLS
+    },
     kernels={"sampling/tiles": Compiled(shown="pad", strided=True)},
 )

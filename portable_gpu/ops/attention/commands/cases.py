@@ -1,0 +1,138 @@
+"""Cases of attention: rows x extent of as many queries as keys, of each head of a batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.checking.check import rounding, unit
+from portable_gpu.checking.operands import Array, Operands
+from portable_gpu.checking.oracle import Oracle, worst
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.family import RandomSizes
+from portable_gpu.ops.public_call import PublicCall
+from portable_gpu.ops.sizes import Size, random_extent
+from portable_gpu.runtime.views import Shape
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+_CHECKED = 2  # heads: all products of a head are computed in float64
+_BACKWARD = "backward"
+
+
+def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
+    """The case itself, or its gradients.
+
+    Raises:
+        ArgumentError: It is neither.
+    """
+    if variant not in ("", _BACKWARD):
+        raise ArgumentError(f"{case.operation} has no variant {variant!r}; {_BACKWARD} would do")
+    yield replace(case, trans=variant)
+
+
+def _shape(case: Case) -> Shape:
+    return (1, case.batch or 1, *case.extents)
+
+
+def shapes(case: Case) -> tuple[Shape, ...]:
+    """Queries, keys and values; of a gradient it is the first one."""
+    return (_shape(case),) * (4 if case.trans else 3)
+
+
+def flop(case: Case) -> int:
+    """Two products of all rows; of a gradient five."""
+    rows, extent = case.extents
+    return (5 if case.trans else 2) * 2 * (case.batch or 1) * rows * rows * extent
+
+
+def nbytes(case: Case) -> int:
+    """Each array moved once."""
+    arrays = 8 if case.trans else 4
+    return arrays * prod(_shape(case)) * element(dtype_of(case.dtype)).itemsize
+
+
+def _probabilities(query: Array, key: Array) -> tuple[Array, Array]:
+    """The probabilities of the keys, and the logarithms of the sums of their exponentials."""
+    scores = query @ key.swapaxes(-1, -2) / sqrt(query.shape[-1])
+    largest = scores.max(axis=-1, keepdims=True)
+    powers = np.exp(scores - largest)
+    total = powers.sum(axis=-1, keepdims=True)
+    return powers / total, (largest + np.log(total))[..., 0]
+
+
+def operands(case: Case, inputs: Operands) -> Operands:
+    """The arrays; of a gradient also the result and the logarithms of the sums."""
+    if not case.trans:
+        return inputs
+    wide = np.dtype(np.float64) if inputs[0].dtype == np.float64 else np.dtype(np.float32)
+    _, query, key, value = (item.astype(wide) for item in inputs)
+    output, sums = np.empty_like(value), np.empty(value.shape[:3], wide)
+    for head in range(value.shape[1]):
+        chances, sums[0, head] = _probabilities(query[0, head], key[0, head])
+        output[0, head] = chances @ value[0, head]
+    return (*inputs, output.astype(inputs[0].dtype), sums)
+
+
+def call(case: Case, on_host: bool) -> PublicCall:
+    """Our function."""
+    return PublicCall(f"nn.{case.operation}{'_backward' if case.trans else ''}")
+
+
+def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
+    """By PyTorch."""
+    if not hasattr(library, "nn"):
+        return None
+    function = library.nn.functional.scaled_dot_product_attention
+    if not case.trans:
+        return partial(function, *arrays)
+    inputs = [item.detach().requires_grad_() for item in arrays[1:4]]
+    return partial(library.autograd.grad, function(*inputs), inputs, arrays[0], retain_graph=True)
+
+
+def oracle(case: Case, inputs: Operands) -> Oracle:
+    """Some heads in float64."""
+    shape, dtype = _shape(case), dtype_of(case.dtype)
+    heads = sorted({*range(min(_CHECKED, shape[1])), shape[1] - 1})
+    few = [item[0, heads].astype(np.float64) for item in inputs]
+    rows = case.extents[0]
+    if case.trans:
+        grad, query, key, value = few[:4]
+        chances, _ = _probabilities(query, key)
+        slope = grad @ value.swapaxes(-1, -2)
+        slope -= (slope * chances).sum(axis=-1, keepdims=True)
+        expected = (chances * slope) @ key / sqrt(shape[-1])
+        scale = 4 * np.abs(slope).max() * np.abs(key).max() / sqrt(shape[-1])
+    else:
+        query, key, value = few
+        expected = _probabilities(query, key)[0] @ value
+        scale = np.abs(value).max()
+    bound = (sqrt(rows) * 8 + 64 + 4 * shape[-1]) * unit(dtype) * scale
+    # A result of 16 bits, on matrix units, has probabilities and operands that were rounded so.
+    bound = bound + 8 * rounding(dtype) * (np.abs(expected) + scale / sqrt(rows))
+    return lambda found: (
+        worst(found[0, heads], expected, np.broadcast_to(bound, expected.shape))
+        if found.shape == shape
+        else np.inf
+    )
+
+
+def heads(rng: random.Random, on_cpu: bool) -> Size:
+    """Some heads of any number of rows, forward or backward."""
+    most = 1 << (26 if on_cpu else 33)
+    while True:
+        rows, extent = random_extent(rng, 4096), rng.choice((32, 64, 80, 128))
+        batch = random_extent(rng, 128)
+        if batch * rows * rows * extent <= most:
+            return Size((rows, extent), batch, rng.choice(("", _BACKWARD)))
+
+
+RANDOM = (RandomSizes("heads", ("float32", "float16"), heads),)

@@ -1,0 +1,73 @@
+"""Cases of steps of optimisers: the first step of parameters of a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.checking.check import rounding, unit
+from portable_gpu.checking.operands import Operands
+from portable_gpu.checking.oracle import Oracle, within
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.optim.commands.catalogue import STATES
+from portable_gpu.ops.public_call import PublicCall
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+_LR, _MOMENTUM, _EPS, _BETAS = 1e-3, 0.9, 1e-8, (0.9, 0.999)
+
+
+def _states(case: Case) -> int:
+    return len(STATES[case.operation.removesuffix("_step")])
+
+
+def nbytes(case: Case) -> int:
+    """Parameters and states read and written once, gradients read once."""
+    itemsize = element(dtype_of(case.dtype)).itemsize
+    return prod(case.extents) * (3 * itemsize + 2 * _states(case) * max(4, itemsize))
+
+
+def operands(case: Case, inputs: Operands) -> Operands:
+    """The parameters, their gradient, and states of zeros."""
+    param, grad = inputs
+    dtype = np.dtype(np.float32) if param.dtype.itemsize == 2 else param.dtype
+    return (param, grad, *(np.zeros(param.shape, dtype) for _ in range(_states(case))))
+
+
+def call(case: Case, on_host: bool) -> PublicCall:
+    """Our function; each call makes a step from where the one before it ended."""
+    options: dict[str, Any] = {"lr": _LR, "momentum": _MOMENTUM}
+    if _states(case) == 2:
+        options = {"lr": _LR, "step": 1, "betas": _BETAS, "eps": _EPS}
+    return PublicCall(f"nn.{case.operation}", options, own=True)
+
+
+def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
+    """By PyTorch's optimiser in one kernel, whose states have the dtype of the parameters."""
+    if not hasattr(library, "optim") or dtype_of(case.dtype).itemsize == 2:
+        return None
+    param = library.nn.Parameter(arrays[0].clone())
+    param.grad = arrays[1]
+    if _states(case) == 2:
+        optimizer = library.optim.Adam([param], lr=_LR, betas=_BETAS, eps=_EPS, fused=True)
+    else:
+        optimizer = library.optim.SGD([param], lr=_LR, momentum=_MOMENTUM, fused=True)
+
+    def step() -> Any:
+        optimizer.step()
+        return param.detach()
+
+    return step
+
+
+def oracle(case: Case, inputs: Operands) -> Oracle:
+    """The first step in float64."""
+    param, grad = (item.astype(np.float64) for item in inputs[:2])
+    change = grad / (np.abs(grad) + _EPS) if _states(case) == 2 else grad
+    expected, dtype = param - _LR * change, dtype_of(case.dtype)
+    size = np.abs(param) + 16 * _LR
+    return within(expected, 8 * unit(dtype) * size + 2 * rounding(dtype) * size)
