@@ -70,12 +70,17 @@ def whole(value: Any, name: str) -> int:
         raise ArgumentTypeError(f"{name} is {shown(value)}; an integer would do") from None
 
 
+#: The largest integer of an axis, which kernels and tables have as an int.
+MAX_INT = (1 << 31) - 1
+
+
 def integers(value: Any, name: str, count: int, least: int | None = None) -> tuple[int, ...]:
     """An integer for each of some axes, from one integer for all or a sequence of them.
 
     Raises:
         ArgumentTypeError: ``value`` is neither.
-        ArgumentError: There are not ``count`` of them, or one is less than ``least``.
+        ArgumentError: There are not ``count`` of them, or one is less than ``least``,
+            or above :data:`MAX_INT`.
     """
     if isinstance(value, (tuple, list)):
         numbers = tuple([whole(number, name) for number in value])
@@ -87,6 +92,8 @@ def integers(value: Any, name: str, count: int, least: int | None = None) -> tup
         numbers = (whole(value, name),) * count
     if least is not None and min(numbers) < least:
         raise ArgumentError(f"{name} is {shown(value)}; integers from {least} on would do")
+    if max(numbers) > MAX_INT:
+        raise ArgumentError(f"{name} is {shown(value)}; integers to {MAX_INT} would do")
     return numbers
 
 

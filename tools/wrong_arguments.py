@@ -2,9 +2,9 @@
 
     python tools/wrong_arguments.py SEED COUNT
 
-Each draw takes a public function (of the package, fft, linalg, signal and sparse), arguments that
-it takes, and puts a drawn value in place of one of them.  The call must succeed or raise an error
-of this library that names the argument.  Any other exception is reported and counts as a fault,
+Each draw takes a public function (of the package, fft, linalg, nn, signal and sparse), arguments
+that it takes, and puts a drawn value in place of one of them.  The call must succeed or raise an
+error of this library that names the argument.  Any other exception is a fault and is reported,
 except what a callable raises that is the argument itself; so does a call that takes longer than a
 minute, which ends the process with the stacks of its threads.  The exit status is 0 if there is no
 fault.
@@ -39,7 +39,7 @@ SECONDS = 60  # of one call
 #: What calls make, not users; and functions that are NumPy's own.
 NOT_CALLED = {
     "Array", "PlannedCall", "DeviceMemory", "MemoryEstimate", "Symbolic", "SingularMatrixError",
-    "NotPositiveDefiniteError", "devices", "default_engine", "scipy_backend",
+    "NotPositiveDefiniteError", "devices", "default_engine", "scipy_backend", "LRScheduler",
 }  # fmt: skip
 
 
@@ -197,6 +197,124 @@ def dense(x: np.ndarray[Any, Any]) -> Iterator[Called]:
     yield Called("PlannedCall", lambda a, b: plan(a, b), {"a": x, "b": x})
 
 
+def layers() -> Iterator[Called]:
+    """The functions of layers, and the constructors of modules."""
+    nn = pg.nn
+    for name in nn.__all__:
+        function = getattr(nn, name)
+        if name in NOT_CALLED:
+            continue
+        parameters = inspect.signature(function).parameters.values()
+        if any(p.kind == p.VAR_POSITIONAL for p in parameters):  # which has no name in a call
+            continue
+        needed = [p.name for p in parameters if p.default is p.empty]
+        right = _of_layer(name)
+        if inspect.isclass(function):
+            right = {n: right[n] for n in needed if n in right}
+        elif not all(n in right for n in needed):
+            raise LookupError(f"{name} needs {needed}; {sorted(right)} are known")
+        if all(n in right for n in needed):
+            yield Called(f"nn.{name}", function, right)
+
+
+def _of_layer(name: str) -> dict[str, Any]:
+    """Arguments of a function of layers."""
+    rank = next((int(one) for one in "123" if f"{one}d" in name), 2)
+    ones = np.ones((2, 4, *(4,) * rank), np.float32)
+    rows, four, index = np.ones((3, 4), np.float32), np.ones(4, np.float32), np.zeros(3, np.int64)
+    weight, three = np.ones((4, 4, *(3,) * rank), np.float32), np.ones((3, 1), np.float32)
+    result, pooled = ones[(..., *(slice(2),) * rank)], ones[(..., *(slice(2),) * rank)]
+    places = np.zeros(pooled.shape, np.int64)
+    keys, steps = np.ones((2, 3, 4), np.float32), {"param": four.copy(), "grad": four.copy()}
+    sums = np.ones((2, 3), np.float32)
+    grads = {"grad_output": pooled, "input": ones}
+    images = {"input": ones, "weight": weight}
+    pools = {"kernel_size": 2}
+    elements = {"input": rows, "grad_output": rows, "output": rows}
+    shape = {"normalized_shape": 4}
+    attention = {"query": keys, "key": keys, "value": keys}
+    every: dict[str, dict[str, Any]] = {
+        "conv_bias": {"grad_output": ones}, "conv_transpose": images, "conv": images,
+        "conv_input": {"input_size": ones.shape, "weight": weight, "grad_output": result},
+        "conv_weight": {"input": ones, "weight_size": weight.shape, "grad_output": result},
+        "max_pool": {"input": ones} | pools, "avg_pool": {"input": ones} | pools,
+        "lp_pool": {"input": ones, "norm_type": 2} | pools,
+        "max_pool_backward": {"indices": places} | grads | pools,
+        "avg_pool_backward": grads | pools,
+        "lp_pool_backward": grads | {"output": pooled, "norm_type": 2} | pools,
+        "max_unpool": {"input": pooled, "indices": places} | pools,
+        "max_unpool_backward": {"grad_output": ones, "indices": places} | pools,
+        "adaptive_avg_pool": {"input": ones, "output_size": 2},
+        "adaptive_max_pool": {"input": ones, "output_size": 2},
+        "adaptive_avg_pool_backward": grads,
+        "adaptive_max_pool_backward": grads | {"indices": places},
+        "interpolate": {"input": ones, "size": 2}, "interpolate_backward": grads | {"size": 2},
+        "pad": {"input": rows, "pad": (1, 1)}, "pad_backward": {"grad_output": rows, "pad": (1, 1)},
+        "pixel_shuffle": {"input": ones, "upscale_factor": 2},
+        "pixel_unshuffle": {"input": ones, "downscale_factor": 2},
+        "pixel_shuffle_backward": {"grad_output": ones, "upscale_factor": 2},
+        "pixel_unshuffle_backward": {"grad_output": ones, "downscale_factor": 2},
+        "linear": {"input": rows, "weight": rows},
+        "linear_backward": {"grad_output": rows[:, :3], "input": rows, "weight": rows},
+        "embedding": {"input": index, "weight": rows},
+        "embedding_backward": {"grad_output": rows, "indices": index, "num_weights": 3},
+        "dropout": {"input": rows, "seed": 1}, "dropout_backward": {"grad_output": rows, "seed": 1},
+        "layer_norm": {"input": rows} | shape, "native_layer_norm": {"input": rows} | shape,
+        "rms_norm": {"input": rows} | shape, "native_rms_norm": {"input": rows} | shape,
+        "layer_norm_backward": elements | shape | {"mean": three, "rstd": three},
+        "rms_norm_backward": elements | shape | {"rstd": three},
+        "group_norm": {"input": rows, "num_groups": 2},
+        "native_group_norm": {"input": rows, "num_groups": 2},
+        "group_norm_backward": elements
+        | {"num_groups": 2, "mean": rows[:, :2], "rstd": rows[:, :2]},
+        "instance_norm": {"input": ones},
+        "batch_norm": {"input": rows, "running_mean": four.copy(), "running_var": four.copy()},
+        "native_batch_norm": {
+            "input": rows, "weight": four, "bias": four, "running_mean": four.copy(),
+            "running_var": four.copy(), "training": True, "momentum": 0.1, "eps": 1e-5,
+        },
+        "batch_norm_backward": elements | {
+            "weight": four, "running_mean": None, "running_var": None, "save_mean": four,
+            "save_invstd": four, "training": True, "eps": 1e-5,
+        },
+        "cross_entropy": {"input": rows, "target": index},
+        "nll_loss": {"input": rows, "target": index},
+        "cross_entropy_backward": {"grad_output": np.float32(1), "input": rows, "target": index},
+        "nll_loss_backward": {"grad_output": np.float32(1), "input": rows, "target": index},
+        "mse_loss": {"input": rows, "target": rows},
+        "mse_loss_backward": {"grad_output": np.float32(1), "input": rows, "target": rows},
+        "scaled_dot_product_attention": attention, "native_scaled_dot_product_attention": attention,
+        "scaled_dot_product_attention_backward": attention
+        | {"grad_output": keys, "output": keys, "logsumexp": sums},
+        "sgd_step": steps | {"lr": 0.1},
+        "adam_step": steps | {"exp_avg": four.copy(), "exp_avg_sq": four.copy(), "step": 1},
+        "manual_seed": {"seed": 1},
+        "clip_grad_norm_": {"parameters": [nn_parameter()], "max_norm": 1.0},
+        "clip_grad_value_": {"parameters": [nn_parameter()], "clip_value": 1.0},
+    }  # fmt: skip
+    found = every.get(re.sub(r"\dd", "", name).removeprefix("find_"))
+    if found is None:
+        found = elements | {
+            "in_channels": 4, "out_channels": 4, "kernel_size": 3, "in_features": 4,
+            "out_features": 4, "num_features": 4, "num_groups": 2, "num_channels": 4,
+            "num_embeddings": 3, "embedding_dim": 4, "output_size": 2, "scale_factor": 2,
+            "params": [nn_parameter()], "optimizer": pg.nn.SGD([nn_parameter()]), "data": rows,
+            "body": pg.nn.ReLU(), "shape": (3,),
+        } | shape  # fmt: skip
+        if not name[0].isupper():
+            parameters = inspect.signature(getattr(pg.nn, name)).parameters
+            found = {n: v for n, v in found.items() if n in parameters}
+    parameters = inspect.signature(getattr(pg.nn, name)).parameters
+    return {n: v for n, v in found.items() if n in parameters}
+
+
+def nn_parameter() -> Any:
+    """A parameter with a gradient."""
+    parameter = pg.nn.Parameter(np.ones(4, np.float32))
+    parameter.add_grad(lambda out: pg.elementwise("x", x=parameter.data, out=out))
+    return parameter
+
+
 def of_sparse() -> Iterator[Called]:
     """The functions and methods of sparse matrices; nothing without SciPy and numba."""
     try:
@@ -241,7 +359,7 @@ def draw(
     """Make ``count`` calls: return how each ended, and the faults."""
     choice = random.Random(seed)
     x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
-    called = [*dense(x), *(of_sparse() if sparse else ())]
+    called = [*dense(x), *layers(), *(of_sparse() if sparse else ())]
     wrong = values(pg.default_engine())
     ended: Counter[str] = Counter()
     faults = []

@@ -138,7 +138,10 @@ def linear_backward(
             f"input has shape {x.shape} and weight {w.shape}; (..., n) and (m, n) would do"
         )
     if g.shape != (*x.shape[:-1], w.shape[0]):
-        raise ShapeError(f"grad_output has shape {g.shape}; {(*x.shape[:-1], w.shape[0])} would do")
+        raise ShapeError(
+            f"grad_output has shape {g.shape}; for input {x.shape} and weight {w.shape}, "
+            f"{(*x.shape[:-1], w.shape[0])} would do"
+        )
     is_needed = [
         flag(one, "an element of output_mask") for one in _three(output_mask, "output_mask")
     ]

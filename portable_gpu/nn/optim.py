@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import finite, flag, of_kind
+from portable_gpu.arguments import finite, flag, of_kind, real_number
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError
@@ -73,7 +73,10 @@ class Optimizer:
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         """Take parameters, or a list of dictionaries with ``params`` and options of their own."""
-        listed = [params] if isinstance(params, (ModuleParameter, Mapping)) else list(params)
+        try:
+            listed = [params] if isinstance(params, (ModuleParameter, Mapping)) else list(params)
+        except Exception:  # raised by the value's own methods, too
+            listed = [params]
         if not any(isinstance(one, Mapping) for one in listed):
             listed = [{"params": listed}]
         self.param_groups: list[dict[str, Any]] = []
@@ -87,7 +90,7 @@ class Optimizer:
                 raise ArgumentError(
                     f"a group has {unknown or 'no params'}; params, {', '.join(defaults)} would do"
                 )
-            group = {**defaults, **group, "params": as_parameters(group["params"])}
+            group = {**defaults, **group, "params": as_parameters(group["params"], "params")}
             self._check(group)
             if any(id(one) in seen for one in group["params"]):
                 raise ArgumentError("a parameter is in two groups; one would do")
@@ -282,7 +285,7 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0) ->
         device.
     """
     limit = at_least_zero(max_norm, "max_norm")
-    if norm_type not in _SUMS:
+    if real_number(norm_type, "norm_type") not in _SUMS:
         raise ArgumentError(f"norm_type is {norm_type}; 1, 2 or infinity would do")
     grads = gradients(as_parameters(parameters))
     if not grads:

@@ -206,7 +206,7 @@ def clear(parameters: list[ModuleParameter]) -> None:
             parameter.has_grad = True
 
 
-def as_parameters(values: Any) -> list[ModuleParameter]:
+def as_parameters(values: Any, name: str = "parameters") -> list[ModuleParameter]:
     """The parameters that an argument lists, each once.
 
     Raises:
@@ -214,12 +214,12 @@ def as_parameters(values: Any) -> list[ModuleParameter]:
     """
     try:
         listed = [values] if isinstance(values, ModuleParameter) else list(values)
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         listed = [values]
     for one in listed:
-        of_kind(one, ModuleParameter, "an element of parameters", "a portable_gpu.nn.Parameter")
+        of_kind(one, ModuleParameter, f"an element of {name}", "a portable_gpu.nn.Parameter")
     if not listed:
-        raise ArgumentError("parameters is empty; one or more would do")
+        raise ArgumentError(f"{name} is empty; one or more would do")
     return list({id(one): one for one in listed}.values())
 
 

@@ -44,19 +44,9 @@ def pixel_shuffle(
 
     Cost: each element is read once and written once.
     """
-    x, r = _checked(input, "input", upscale_factor, "upscale_factor")
-    *batch, channels, height, width = x.shape
-    if channels % (r * r):
-        raise ShapeError(
-            f"input has shape {x.shape}: {r} x {r} (upscale_factor {r}) does not divide its "
-            f"{channels} channels"
-        )
-    few = channels // (r * r)
-    source = x.reshape((*batch, few, r, r, height, width))
-    n = len(batch)
-    moved = source.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    shape = (*batch, few, height * r, width * r)
-    return _copied(x, moved, shape, (1, 2, 2), out, engine, queue, wait_for)
+    return _shuffled(
+        (input, "input"), (upscale_factor, "upscale_factor"), out, engine, queue, wait_for
+    )
 
 
 @of_one
@@ -83,17 +73,9 @@ def pixel_unshuffle(
         ArgumentError: ``downscale_factor`` is less than 1.
         ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
     """
-    x, r = _checked(input, "input", downscale_factor, "downscale_factor")
-    *batch, channels, height, width = x.shape
-    if height % r or width % r:
-        raise ShapeError(
-            f"input has shape {x.shape}: downscale_factor {r} does not divide its last two extents"
-        )
-    source = x.reshape((*batch, channels, height // r, r, width // r, r))
-    n = len(batch)
-    moved = source.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    shape = (*batch, channels * r * r, height // r, width // r)
-    return _copied(x, moved, shape, (3, 1, 1), out, engine, queue, wait_for)
+    return _unshuffled(
+        (input, "input"), (downscale_factor, "downscale_factor"), out, engine, queue, wait_for
+    )
 
 
 @of_one
@@ -114,9 +96,8 @@ def pixel_shuffle_backward(
 
     Returns, Raises, Cost: As :func:`pixel_unshuffle`.
     """
-    return pixel_unshuffle(
-        grad_output, upscale_factor, out=out, engine=engine, queue=queue, wait_for=wait_for
-    )
+    array, factor = (grad_output, "grad_output"), (upscale_factor, "upscale_factor")
+    return _unshuffled(array, factor, out, engine, queue, wait_for)
 
 
 @of_one
@@ -137,9 +118,54 @@ def pixel_unshuffle_backward(
 
     Returns, Raises, Cost: As :func:`pixel_shuffle`.
     """
-    return pixel_shuffle(
-        grad_output, downscale_factor, out=out, engine=engine, queue=queue, wait_for=wait_for
-    )
+    array, factor = (grad_output, "grad_output"), (downscale_factor, "downscale_factor")
+    return _shuffled(array, factor, out, engine, queue, wait_for)
+
+
+def _shuffled(
+    array: tuple[Any, str],
+    factor: tuple[Any, str],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Move channels to pixels; the array and the factor have the caller's names for them."""
+    x, r = _checked(*array, *factor)
+    *batch, channels, height, width = x.shape
+    if channels % (r * r):
+        raise ShapeError(
+            f"{array[1]} has shape {x.shape}: {r} x {r} ({factor[1]} {r}) does not divide its "
+            f"{channels} channels"
+        )
+    few = channels // (r * r)
+    source = x.reshape((*batch, few, r, r, height, width))
+    n = len(batch)
+    moved = source.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    shape = (*batch, few, height * r, width * r)
+    return _copied(x, moved, shape, (1, 2, 2), out, engine, queue, wait_for)
+
+
+def _unshuffled(
+    array: tuple[Any, str],
+    factor: tuple[Any, str],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Move pixels to channels; the array and the factor have the caller's names for them."""
+    x, r = _checked(*array, *factor)
+    *batch, channels, height, width = x.shape
+    if height % r or width % r:
+        raise ShapeError(
+            f"{array[1]} has shape {x.shape}: {factor[1]} {r} does not divide its last two extents"
+        )
+    source = x.reshape((*batch, channels, height // r, r, width // r, r))
+    n = len(batch)
+    moved = source.transpose((*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    shape = (*batch, channels * r * r, height // r, width // r)
+    return _copied(x, moved, shape, (3, 1, 1), out, engine, queue, wait_for)
 
 
 def _checked(value: Any, name: str, factor: Any, factor_name: str) -> tuple[Any, int]:

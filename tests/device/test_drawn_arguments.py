@@ -31,9 +31,9 @@ def tool() -> Any:
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample(tool: Any, engine: Engine, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)  # a text may be the name of a file
-    ended, faults = tool.draw(1, 150, sparse=False)
+    ended, faults = tool.draw(1, 250, sparse=False)
     assert not faults, "\n".join(faults)
-    assert ended["an error"] > 75
+    assert ended["an error"] > 125
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,61 @@ def test_messages_name_the_argument(engine: Engine) -> None:
     for call, message in wrong:
         with pytest.raises(PortableGPUError, match=message):
             call()  # type: ignore[no-untyped-call]
+
+
+def test_messages_of_layers_name_the_argument(engine: Engine) -> None:
+    nn, x, four = pg.nn, np.ones((1, 2, 4, 4), np.float32), np.ones((4, 4), np.float32)
+    large, many = 1 << 63, np.ones((2, 2), object)
+    places, w = np.zeros((1, 2, 2, 2), np.int64), np.ones((2, 2, 3, 3), np.float32)
+    parameter = nn.Parameter(np.ones(2, np.float32), engine)
+    wrong: tuple[tuple[Any, str], ...] = (
+        (lambda: nn.avg_pool2d(x, 2, many), "stride is"),
+        (lambda: nn.max_unpool2d(x[..., :2, :2], places, 2, many), "stride is"),
+        (
+            lambda: nn.max_unpool2d(x[..., :2, :2], places, 2, large),
+            "stride is 922",
+        ),
+        (lambda: nn.max_pool2d(x, 2, dilation=9), r"dilation 9: windows of 10 places"),
+        (lambda: nn.max_pool2d_backward(np.float32, places, x, 2), "grad_output"),
+        (lambda: nn.avg_pool2d_backward(x[..., :2, :2], (4, 4), 2), r"input has shape \(4, 4\)"),
+        (lambda: nn.adaptive_avg_pool2d_backward(x, (4, 4)), r"input has shape \(4, 4\)"),
+        (lambda: nn.adaptive_avg_pool2d_backward(x[..., :0], x), "grad_output has shape"),
+        (lambda: nn.lp_pool2d_backward(x, x, x, 2, 2, 3), r"grad_output .*\(kernel_size, stride"),
+        (lambda: nn.max_unpool2d_backward(x, places, 1), "grad_output .* kernel_size 1"),
+        (lambda: nn.pixel_shuffle_backward(four, 2), "grad_output has shape"),
+        (lambda: nn.pixel_unshuffle_backward(x, "2"), "downscale_factor is '2'"),
+        (lambda: nn.conv2d(x, w, stride=large), "stride is 922"),
+        (lambda: nn.conv2d(x, w, padding=(large,)), "padding is"),
+        (lambda: nn.conv2d(x, w, dilation=7), "dilation"),
+        (lambda: nn.conv2d_weight(x, w.shape, x, stride=2), r"grad_output .* stride \(2, 2\)"),
+        (lambda: nn.linear_backward(four[:3], four, four), r"weight \(4, 4\)"),
+        (
+            lambda: nn.batch_norm_backward(x, x, None, None, None, four[0], four[0], True, 0.1),
+            "save_mean has shape",
+        ),
+        (
+            lambda: nn.batch_norm_backward(x, x, None, four[0], four[0], None, None, False, 0.1),
+            "running_mean has shape",
+        ),
+        (lambda: nn.conv2d(np.ndarray, w), "input is"),
+        (lambda: nn.conv2d_input(np.ndarray, w, x), "input_size is"),
+        (lambda: nn.conv2d_weight(x, np.dtype("f4"), x), "weight_size is"),
+        (lambda: nn.lp_pool2d(x, 10**400, 2), "norm_type is"),
+        (lambda: nn.interpolate(x, scale_factor=10**400), "scale_factor is"),
+        (lambda: nn.adaptive_avg_pool2d(x, large), "output_size is 922"),
+        (
+            lambda: nn.interpolate(x, scale_factor=2, recompute_scale_factor=x[:0]),
+            "recompute_scale_factor is",
+        ),
+        (lambda: nn.max_pool2d_backward(x.transpose(0, 2, 3, 1), np.ndarray, x, 2), "indices is"),
+        (lambda: nn.clip_grad_norm_([parameter], 1, {}), "norm_type is"),
+        (lambda: nn.SGD(3), "params is 3|element of params"),
+        (lambda: nn.GroupNorm(1, 10**400), "num_channels is"),
+        (lambda: nn.LayerNorm(4, elementwise_affine="no"), "elementwise_affine is 'no'"),
+    )
+    for call, message in wrong:
+        with pytest.raises(PortableGPUError, match=message):
+            call()
 
 
 def test_what_does_not_compile_in_an_epilogue(engine: Engine) -> None:

@@ -198,7 +198,7 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ArgumentTypeError, "lr is '1'", lambda: nn.SGD(parameters, lr="1")),
         (ArgumentError, "nesterov is true", lambda: nn.SGD(parameters, 1, nesterov=True)),
         (ArgumentError, r"betas\[1\] is 1", lambda: nn.Adam(parameters, betas=(0.9, 1))),
-        (ArgumentTypeError, "an element of parameters", lambda: nn.Adam([x])),
+        (ArgumentTypeError, "an element of params", lambda: nn.Adam([x])),
         (ArgumentError, "empty", lambda: nn.Adam([])),
         (ArgumentError, r"\['rate'\]", lambda: nn.Adam([{"params": parameters, "rate": 1}])),
         (ArgumentError, "two groups", lambda: nn.Adam([{"params": parameters}] * 2)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag, whole
+from portable_gpu.arguments import MAX_INT, flag, shown, whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn import init
@@ -23,9 +23,10 @@ def positive(value: Any, name: str) -> int:
     Raises:
         ArgumentTypeError, ArgumentError: It is not.
     """
-    if whole(value, name) < 1:
-        raise ArgumentError(f"{name} is {value}; at least 1 would do")
-    return whole(value, name)
+    number = whole(value, name)
+    if not 1 <= number <= MAX_INT:
+        raise ArgumentError(f"{name} is {shown(value)}; from 1 to {MAX_INT} would do")
+    return number
 
 
 class Linear(Module):

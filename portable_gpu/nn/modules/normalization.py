@@ -123,7 +123,8 @@ class LayerNorm(_Normalization):
         self.normalized_shape = tuple(
             positive(one, "normalized_shape") for one in listed or (normalized_shape,)
         )
-        self.eps, is_affine = real_number(eps, "eps"), flag(elementwise_affine, "affine")
+        self.eps = real_number(eps, "eps")
+        is_affine = flag(elementwise_affine, "elementwise_affine")
         has_bias = is_affine and flag(bias, "bias")
         self._make(self.normalized_shape, dtype, engine, is_affine, has_bias)
 

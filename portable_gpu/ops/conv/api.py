@@ -130,11 +130,10 @@ def _asked(
 
 def _channels_last(x: Any, rank: int) -> bool:
     """Whether channels are adjacent in memory, and places are not."""
-    shape: Shape = getattr(x, "shape", ())
-    strides: Shape = getattr(x, "strides", ())
-    if len(shape) != rank + 2 or len(strides) != rank + 2:
+    strides = getattr(x, "strides", None)
+    if not isinstance(strides, tuple) or len(strides) != rank + 2:
         return False
-    return bool(shape[1] > 1 and strides[1] < min(strides[2:]))
+    return bool(x.shape[1] > 1 and strides[1] < min(strides[2:]))
 
 
 def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) -> Invocation:

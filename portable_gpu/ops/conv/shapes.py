@@ -57,9 +57,11 @@ def whole_shape(value: Any, name: str, rank: int, least: int) -> Shape:
     Raises:
         ArgumentTypeError, ShapeError: It is no such shape.
     """
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a shape would do")
-    shape = tuple([whole(n, name) for n in value])
+    try:
+        extents = tuple(value)
+    except Exception:  # raised by the value's own methods, too
+        raise ArgumentTypeError(f"{name} is {shown(value)}; a shape would do") from None
+    shape = tuple([whole(n, name) for n in extents])
     if not least <= len(shape) <= rank + 2 or min(shape, default=0) < 0:
         axes = " or ".join(str(n) for n in range(least, rank + 3))
         raise ShapeError(f"{name} is {shape}; a shape with {axes} axes is needed")
@@ -147,8 +149,8 @@ def geometry(
         expected = (*x[: len(x) - rank - 1], filters, *y_space)
         if y is not None and tuple(y) != expected:
             raise ShapeError(
-                f"{y_name} has shape {tuple(y)}; for {x_name} {x} and {w_name} {w} it has to be "
-                f"{expected}"
+                f"{y_name} has shape {tuple(y)}; for {x_name} {x}, {w_name} {w}, stride {stride}, "
+                f"padding {shown(o.padding)} and dilation {dilation} it has to be {expected}"
             )
     else:
         assert y is not None
@@ -197,7 +199,7 @@ def _forward(
     if any(n and r > n for n, r in zip(padded, spans, strict=True)):
         raise ShapeError(
             f"{name} has shape {shape}; its padded extents {tuple(padded)} are below those of the "
-            f"dilated filter, {tuple(spans)}"
+            f"dilated filter, {tuple(spans)} with this dilation"
         )
     return tuple(
         (n - r) // s + 1 if n else 0 for n, r, s in zip(padded, spans, stride, strict=True)

@@ -181,12 +181,13 @@ def _vector(columns: int, strides: tuple[int, int], views: Sequence[View]) -> in
     return vector
 
 
-def _report(rows: int) -> ReportSpec:
+def _report(rows: int, name: str) -> ReportSpec:
     def check(values: np.ndarray[Any, Any]) -> None:
         position, index = (int(value) for value in values.reshape(-1)[:2])
         if position >= 0:
             raise ArrayIndexError(
-                f"index {index} at position {position} (in C order) is no row; there are {rows}"
+                f"{name} has index {index} at position {position} (in C order), which is no row; "
+                f"there are {rows}"
             )
 
     return ReportSpec((2,), np.dtype(np.int64), check)
@@ -214,7 +215,7 @@ def _normalise_gather(arguments: CallArguments) -> Invocation:
         plan=plan,
         flop=indices.size * columns,
         out=arguments.out,
-        report=_report(rows),
+        report=_report(rows, "input"),
     )
 
 
@@ -239,7 +240,7 @@ def _normalise_sum(arguments: CallArguments) -> Invocation:
         flop=grad.size,
         scalars=arguments.scalars,
         out=arguments.out,
-        report=_report(rows),
+        report=_report(rows, "indices"),
     )
 
 

@@ -187,11 +187,16 @@ def batch_norm_backward(
         three gradients.
     """
     place = place_of(engine, queue, wait_for)
-    mean, rstd, is_training = save_mean, save_invstd, flag(training, "training")
-    if not is_training:
-        variance = floating(running_var, "running_var")
+    is_training = flag(training, "training")
+    x = floating(input, "input")
+    channels, wide = batch_geometry(tuple(x.shape)).statistics, statistics_dtype(x.dtype)
+    if is_training:
+        mean = parameter(save_mean, "save_mean", channels, wide)
+        rstd = parameter(save_invstd, "save_invstd", channels, wide)
+    else:
+        mean = parameter(running_mean, "running_mean", channels, wide)
+        variance = parameter(running_var, "running_var", channels, wide)
         finite(eps, "eps")
-        mean = running_mean
         rstd = elementwise("1 / sqrt(v + eps)", v=variance, eps=eps, **place)
     return backward(
         "batch_norm", (grad_output, input), None, {"mean": mean, "rstd": rstd}, weight, bias, out,

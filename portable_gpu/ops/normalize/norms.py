@@ -72,7 +72,10 @@ def group_geometry(shape: Shape, num_groups: Any) -> NormAxes:
         raise ShapeError(f"input has shape {shape}; batch and channels are needed")
     batch, channels, *rest = shape
     if groups < 1 or channels % groups:
-        raise ArgumentError(f"num_groups is {groups}, which does not divide {channels} channels")
+        raise ArgumentError(
+            f"input has shape {shape} and num_groups is {groups}, which does not divide its "
+            f"{channels} channels"
+        )
     each, tail = channels // groups, (0,) * len(rest)
 
     def element(view: View) -> Shape:

@@ -221,9 +221,13 @@ def _normalise(arguments: CallArguments) -> Invocation:
         expected = param.dtype if name in ("grad", "param") else state_dtype
         shown_name = _NAMES.get(name, name)
         if array.dtype != expected:
-            raise DTypeError(f"{shown_name} is {array.dtype}; {expected} would do")
+            raise DTypeError(
+                f"{shown_name} is {array.dtype}; with a param of {param.dtype}, {expected} would do"
+            )
         if array.shape != param.shape:
-            raise ShapeError(f"{shown_name} has shape {array.shape}; {param.shape} would do")
+            raise ShapeError(
+                f"{shown_name} has shape {array.shape}; {param.shape}, that of param, would do"
+            )
         steps = contiguous_strides(array.shape)
         if array.size and any(
             n > 1 and stride != step * array.dtype.itemsize

@@ -66,8 +66,7 @@ class SamplingOperation:
 
 def _order_of(x: Any) -> tuple[int, ...] | None:
     """The axes from the largest stride to the smallest; ``None`` if that is their order."""
-    flags = getattr(x, "flags", None)
-    if flags is None or flags.c_contiguous:
+    if getattr(getattr(x, "flags", None), "c_contiguous", True):
         return None
     strides = x.strides
     order = tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
@@ -76,7 +75,8 @@ def _order_of(x: Any) -> tuple[int, ...] | None:
 
 def _permuted(x: Any, order: tuple[int, ...]) -> Any:
     """An array with permuted axes; what is no such array is refused later."""
-    return x.transpose(order) if len(getattr(x, "shape", ())) == len(order) else x
+    shape = getattr(x, "shape", None)
+    return x.transpose(order) if isinstance(shape, tuple) and len(shape) == len(order) else x
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
@@ -146,7 +146,10 @@ def check_result(x: Any, name: str, rules: Sequence[AxisRule | None], shape: Sha
     """
     result = result_shape(shape, rules)
     if tuple(x.shape) != result:
-        raise ShapeError(f"{name} has shape {x.shape}; the result of the forward call has {result}")
+        raise ShapeError(
+            f"{name} has shape {x.shape}; the result of the forward call has {result} for input "
+            f"{shape} and its windows (kernel_size, stride, padding, dilation, ceil_mode)"
+        )
 
 
 def summed_back(
@@ -203,16 +206,23 @@ def floating(x: Any, name: str, complex_too: bool = False) -> Any:
     raise DTypeError(f"{name} is {x.dtype}; floating-point numbers would do")
 
 
-def shape_of(value: Any, name: str) -> Shape:
+def shape_of(value: Any, name: str, axes: int | None = None) -> Shape:
     """The shape that a gradient has: of the forward call's input, or given as integers.
 
     Raises:
         ArgumentTypeError: It is neither.
+        ShapeError: It has not the spatial axes, where their number is given, channels, and a batch
+            or none.
         ArgumentError: An extent is negative.
     """
     shape = value if isinstance(value, (tuple, list)) else getattr(value, "shape", None)
     if not isinstance(shape, (tuple, list)):
         raise ArgumentTypeError(f"{name} is {shown(value)}; an array or its shape would do")
+    if axes is not None and len(shape) not in (axes + 1, axes + 2):
+        raise ShapeError(
+            f"{name} has shape {shown(shape)}; {axes + 2} axes, or {axes + 1} without a batch, "
+            "would do"
+        )
     return integers(shape, name, len(shape), 0) if shape else ()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.arguments import MAX_INT
 from portable_gpu.codegen.axes import Axis, parameters
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
@@ -24,7 +25,6 @@ from portable_gpu.ops.sampling.rules import table_of
 from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.targets import Target
 
-_MAX_INT = (1 << 31) - 1
 #: Accumulators of a CPU's work-item: vectors of any width, in the first cache.
 _BLOCK = 64
 #: Outputs whose places are computed instead of being read from a table, at least.
@@ -144,7 +144,7 @@ def _is_wide(problem: SamplingProblem) -> bool:
         sum(abs(step) * extent for step, extent in zip(strides, extents, strict=True))
         for strides in problem.strides
     ]
-    return 2 * max(sizes) > _MAX_INT
+    return 2 * max(sizes) > MAX_INT
 
 
 def _integers(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import shown
+from portable_gpu.arguments import finite
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factors import plain_number
@@ -125,10 +124,10 @@ class LpPooling:
 
 
 def _norm_type(value: Any) -> float:
-    number = plain_number(value, "norm_type")
-    if isinstance(number, complex) or not 0 < number < np.inf:
-        raise ArgumentError(f"norm_type is {shown(value)}; a finite number above 0 would do")
-    return float(number)
+    number = finite(plain_number(value, "norm_type"), "norm_type")
+    if number <= 0:
+        raise ArgumentError(f"norm_type is {number}; a finite number above 0 would do")
+    return number
 
 
 _AXES = LpPooling(1), LpPooling(2), LpPooling(3)

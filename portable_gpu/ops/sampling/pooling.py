@@ -129,7 +129,7 @@ class Pooling:
         Accuracy: ``|error| <= (windows + 2) * eps * sum |grad_output|`` for each element.
         """
         window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
-        options = self._axes, shape_of(input, "input"), window
+        options = self._axes, shape_of(input, "input", self._axes), window
         return MAX_BACKWARD.call((grad_output, indices), options, out, engine, queue, wait_for)
 
     def avg_pool(
@@ -208,7 +208,13 @@ class Pooling:
         """
         window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
         include = flag(count_include_pad, "count_include_pad")
-        options = self._axes, shape_of(input, "input"), window, include, divisor_override
+        options = (
+            self._axes,
+            shape_of(input, "input", self._axes),
+            window,
+            include,
+            divisor_override,
+        )
         return AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
 
     def adaptive_avg_pool(
@@ -259,7 +265,7 @@ class Pooling:
 
         Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d_backward`.
         """
-        options = self._axes, shape_of(input, "input")
+        options = self._axes, shape_of(input, "input", self._axes)
         return ADAPTIVE_AVG_BACKWARD.call((grad_output,), options, out, engine, queue, wait_for)
 
     def adaptive_max_pool(
@@ -313,7 +319,7 @@ class Pooling:
 
         Returns, Raises, Cost, Accuracy: As :func:`max_pool2d_backward`.
         """
-        options = self._axes, shape_of(input, "input")
+        options = self._axes, shape_of(input, "input", self._axes)
         arrays = grad_output, indices
         return ADAPTIVE_MAX_BACKWARD.call(arrays, options, out, engine, queue, wait_for)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag, hashable, integers, shown, whole
+from portable_gpu.arguments import MAX_INT, flag, hashable, integers, shown, whole
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation, Result
@@ -26,8 +26,6 @@ from portable_gpu.ops.sampling.call import (
 from portable_gpu.ops.sampling.rules import AdaptiveWindow, AxisRule, PoolingWindow, transposed
 from portable_gpu.runtime.views import Shape, as_array
 
-_MAX_INT = (1 << 31) - 1
-
 
 def window_rules(
     shape: Shape, axes: int, window: tuple[Any, ...], mean: str = ""
@@ -44,7 +42,7 @@ def window_rules(
     """
     kernel_size, stride, padding, dilation, ceil_mode = window
     kernels = integers(kernel_size, "kernel_size", axes, 1)
-    strides = kernels if stride in (None, ()) else integers(stride, "stride", axes, 1)
+    strides = strides_of(stride, kernels, axes)
     dilations = integers(dilation, "dilation", axes, 1)
     pairs, is_paired = _paddings(padding, axes)
     rules: list[AxisRule | None] = [None] * (len(shape) - axes)
@@ -59,17 +57,28 @@ def window_rules(
             )
         if size < 1 or size + before + after < span:
             raise ShapeError(
-                f"input has shape {shape} and kernel_size is {shown(kernel_size)}: windows of "
-                f"{span} places are larger than an axis of {size} with {before} and {after} more"
+                f"input has shape {shape}, kernel_size is {shown(kernel_size)} and dilation "
+                f"{shown(dilation)}: windows of {span} places are larger than an axis of {size} "
+                f"with {before} and {after} more"
             )
-        if max(size, span, step) > _MAX_INT:
-            raise ArgumentError(f"kernel_size or stride is above {_MAX_INT}")
+        if max(size, span) > MAX_INT:
+            raise ArgumentError(
+                f"kernel_size is {shown(kernel_size)} and dilation {shown(dilation)} on an axis of "
+                f"{size}: at most {MAX_INT} places would do"
+            )
         last_start = size + before + after - span
         outputs = (-(-last_start // step) if ceil_mode else last_start // step) + 1
         if ceil_mode and (outputs - 1) * step >= size + before:
             outputs -= 1
         rules.append(PoolingWindow(size, outputs, kernel, step, before, after, apart, mean))
     return rules
+
+
+def strides_of(stride: Any, kernels: tuple[int, ...], axes: int) -> tuple[int, ...]:
+    """The strides of windows; those of ``None`` are next to each other."""
+    if stride is None or (isinstance(stride, tuple) and not stride):
+        return kernels
+    return integers(stride, "stride", axes, 1)
 
 
 def window_of(kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any) -> Any:
@@ -128,8 +137,10 @@ def adaptive_rules(
     extents = shape[len(shape) - axes :]
     pairs = zip(extents, sizes, strict=True)
     outputs = [n if m is None else whole(m, "output_size") for n, m in pairs]
-    if min(outputs) < 1:
-        raise ArgumentError(f"output_size is {shown(output_size)}; integers from 1 on would do")
+    if not 1 <= min(outputs) <= max(outputs) <= MAX_INT:
+        raise ArgumentError(
+            f"output_size is {shown(output_size)}; integers from 1 to {MAX_INT} would do"
+        )
     if min(extents) < 1:
         raise ShapeError(f"input has shape {shape}; spatial axes must not be empty")
     rules = [AdaptiveWindow(n, m, mean) for n, m in zip(extents, outputs, strict=True)]
@@ -196,9 +207,13 @@ def _backward(name: str, kind: str, rules_of: _Rules) -> SamplingOperation:
         axes, shape, *options, _ = arguments.options
         grad = floating(first_input(arguments, axes, "grad_output"), "grad_output")
         if not options:
-            if len(shape) != grad.ndim:
-                raise ShapeError(f"grad_output has shape {grad.shape} and the input {shape}")
-            options = [tuple(grad.shape[grad.ndim - axes :])]
+            sizes = tuple(grad.shape[grad.ndim - axes :])
+            if len(shape) != grad.ndim or min(sizes) < 1:
+                raise ShapeError(
+                    f"grad_output has shape {grad.shape} and the input {shape}; as many axes, and "
+                    "spatial axes that are not empty, would do"
+                )
+            options = [sizes]
         rules = rules_of(shape, axes, *options)
         if kind == "sum":
             return summed_back(grad, rules, shape, arguments)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, hashable, one_of, shown, whole
+from portable_gpu.arguments import MAX_INT, finite, flag, hashable, one_of, shown, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation
@@ -37,7 +37,6 @@ COORDINATES = (
     "half_pixel_symmetric",
 )  # fmt: skip
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-_MAX_INT = (1 << 31) - 1
 
 
 @of_one
@@ -187,7 +186,9 @@ def resize_rules(
     extents = shape[2:]
     if min(extents) < 1:
         raise ShapeError(f"input has shape {shape}; spatial axes must not be empty")
-    recompute = flag(recompute_scale_factor or False, "recompute_scale_factor")
+    recompute = recompute_scale_factor is not None and flag(
+        recompute_scale_factor, "recompute_scale_factor"
+    )
     sizes, scales = _sizes(extents, size, scale_factor, recompute)
     widens = flag(antialias, "antialias")
     if widens and mode not in ("bilinear", "bicubic"):
@@ -242,10 +243,7 @@ def _region(roi: Any, place: str, axes: int) -> list[tuple[float, float]]:
 
 def _real(default: float, value: Any, name: str) -> float:
     """A finite real number."""
-    number = plain_number(default if value is None else value, name)
-    if isinstance(number, complex) or not abs(number) < float("inf"):
-        raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
-    return float(number)
+    return finite(plain_number(default if value is None else value, name), name)
 
 
 def _sizes(
@@ -268,7 +266,7 @@ def _sizes(
     else:
         factors = [_real(0.0, one, name) for one in values]
         products = [n * factor for n, factor in zip(extents, factors, strict=True)]
-        if not all(1 <= one <= _MAX_INT for one in products):
+        if not all(1 <= one <= MAX_INT for one in products):
             raise ArgumentError(
                 f"scale_factor is {shown(scale_factor)} of extents {extents}; a result of one "
                 "element or more would do"
@@ -276,7 +274,7 @@ def _sizes(
         sizes = [floor(one) for one in products]
         if recompute:
             factors = [m / n for m, n in zip(sizes, extents, strict=True)]
-    if not 1 <= min(sizes) <= max(sizes) <= _MAX_INT:
+    if not 1 <= min(sizes) <= max(sizes) <= MAX_INT:
         raise ArgumentError(f"size is {shown(size)}; integers from 1 on would do")
     return sizes, factors
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import hashable, integers, shown, whole
+from portable_gpu.arguments import MAX_INT, hashable, integers, shown, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation
 from portable_gpu.ops.sampling.call import (
@@ -17,7 +17,7 @@ from portable_gpu.ops.sampling.call import (
     invocation,
     spatial,
 )
-from portable_gpu.ops.sampling.pooling_calls import comparable, first_input, indices_of
+from portable_gpu.ops.sampling.pooling_calls import comparable, first_input, indices_of, strides_of
 from portable_gpu.ops.sampling.rules import AxisRule, PoolingWindow, transposed
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, Shape
@@ -102,11 +102,17 @@ class Unpooling:
         return _UNPOOL_BACKWARD.call(arrays, (self._axes, *numbers), out, engine, queue, wait_for)
 
 
-def _unpooled(shape: Shape, axes: int, options: tuple[Any, ...]) -> list[AxisRule | None]:
+def _unpooled(
+    shape: Shape, axes: int, options: tuple[Any, ...], given_by: str = "output_size is"
+) -> list[AxisRule | None]:
     """The rules of the windows of a result of unpooling, of the shape of its input."""
     kernel_size, stride, padding, output_size = options
+    windows = (
+        f"with kernel_size {shown(kernel_size)}, stride {shown(stride)} and padding "
+        f"{shown(padding)}"
+    )
     kernels = integers(kernel_size, "kernel_size", axes, 1)
-    strides = kernels if stride in (None, ()) else integers(stride, "stride", axes, 1)
+    strides = strides_of(stride, kernels, axes)
     pads = integers(padding, "padding", axes, 0)
     extents = shape[len(shape) - axes :]
     each = zip(extents, kernels, strides, pads, strict=True)
@@ -119,12 +125,14 @@ def _unpooled(shape: Shape, axes: int, options: tuple[Any, ...]) -> list[AxisRul
         near = zip(requested, sizes, strides, strict=True)
         if not all(abs(m - size) < step for m, size, step in near):
             raise ArgumentError(
-                f"output_size is {shown(output_size)}; less than a stride from {tuple(sizes)} "
-                "would do"
+                f"{given_by} {shown(output_size)}; {windows}, less than a stride from "
+                f"{tuple(sizes)} would do"
             )
         sizes = requested
-    if min(sizes) < 1 or min(extents) < 1:
-        raise ShapeError(f"input has shape {shape}: the result would have the extents {sizes}")
+    if not 1 <= min(sizes) <= max(sizes) <= MAX_INT or min(extents) < 1:
+        raise ShapeError(
+            f"input has shape {shape}: {windows}, the result would have the extents {sizes}"
+        )
     rules = [
         PoolingWindow(m, n, k, s, p, 0)
         for m, n, k, s, p in zip(sizes, extents, kernels, strides, pads, strict=True)
@@ -147,7 +155,9 @@ def _unpool_backward(arguments: CallArguments) -> Invocation:
     grad = floating(first_input(arguments, axes, "grad_output"), "grad_output")
     indices = spatial(indices_of(arguments), "indices", axes)
     sizes = tuple(grad.shape[grad.ndim - axes :])
-    rules = _unpooled(tuple(indices.shape), axes, (*options, sizes))
+    rules = _unpooled(
+        tuple(indices.shape), axes, (*options, sizes), "grad_output has the spatial extents"
+    )
     check_result(grad, "grad_output", transposed(rules), tuple(indices.shape))
     return invocation("picked", [(grad, "grad_output"), (indices, "indices")], rules, arguments)
 
