@@ -1,23 +1,26 @@
 """The figures of a device: they are measured, fitted, and compared with those in use.
 
 The costs of the device are measured by three calls.  The corrections of the estimates are fitted,
-for each kind of variant, to the times of all variants of some random cases.  Other cases are held
-back: for these, the choices by the new figures are timed against the choices by those in use.
+for each kind of variant, to the times of variants of some random cases.  Other cases are held back:
+for these, the choices by the new figures are timed against the choices by those in use.
+
+Programs are built by several processes, and timed by this one while the others rest.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from json import dumps
 from typing import Any, Final
 
 import numpy as np
 
+from portable_gpu.bench.builders import Builders
 from portable_gpu.bench.dispatch import CONTESTED, Contest, random_cases
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic
@@ -26,10 +29,10 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.reduce.api import sum as sum_of
-from portable_gpu.ops.variant import Variant, best_of, sample_of_kinds
+from portable_gpu.ops.variant import Variant, best_of, ranked
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray
-from portable_gpu.side_by_side import cores, work_off
+from portable_gpu.side_by_side import cores
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -41,17 +44,21 @@ _DRAWN: Final = {
 }
 _FITTED, _HELD_BACK = 0, 1
 _SEED = 1001
-#: The part of the budget for the cases that figures are fitted to.
-_FITTED_PART = 0.6
+#: The part of the time left for the cases that figures are fitted to; and the part of a block's
+#: time in which its programs are built.
+_FITTED_PART, _BUILDING_PART = 0.6, 0.7
 _MIN_SAMPLES = 4  # of a kind
+#: The least number of cases held back for which figures are stored.
+_MIN_HELD_BACK = 8
 #: The weight of an estimate without a correction, in samples; and the relative error from which on
 #: a sample counts less.
 _PRIOR, _OUTLIER = 2.0, 0.25
 _MIN_FACTOR, _MAX_FACTOR = 0.25, 4.0
 _TURNS = 5  # of a measurement of the device's costs
 _TINY_CALLS = 64
-#: Cases whose programs are built at the same time.
-_BUILT_TOGETHER = 16
+_CASES_PER_LOOK = 16  # at the reference
+#: The most variants of a case that are timed in addition to the choice, each of another kind.
+_RIVALS = 8
 _SUM_BYTES = 1 << 28  # of the array that is added for the bandwidth
 
 
@@ -93,8 +100,17 @@ class Calibrated:
 
     @property
     def accepted(self) -> bool:
-        """Whether the choices by the new costs are not slower than those by the costs in use."""
-        return self.relative <= 1.0
+        """Whether the new costs are stored."""
+        return not self.refusal
+
+    @property
+    def refusal(self) -> str:
+        """Why the new costs are not stored; empty if they are."""
+        if self.held_back < _MIN_HELD_BACK:
+            return (
+                f"the budget was enough for {self.held_back} cases to compare, not {_MIN_HELD_BACK}"
+            )
+        return "the figures in use are better" if self.relative > 1.0 else ""
 
     @property
     def evidence(self) -> str:
@@ -106,70 +122,119 @@ class Calibrated:
 
 
 def calibrate(
-    engine: Engine, budget: float, watch: Callable[[str], None] = lambda _: None
+    engine: Engine,
+    until: float,
+    builders: Builders,
+    watch: Callable[[str], None] = lambda _: None,
 ) -> Calibrated:
     """Measure the costs of an engine's device, and compare the choices by them.
 
     Args:
         engine: The engine; choices are compared with those by the figures of its target.
-        budget: Seconds of measurements, without the compilation of kernels.
+        until: The value of :func:`time.monotonic` after which nothing is built or timed.
+        builders: Processes that build the programs.
         watch: Is called with the name of each step.
+
+    Raises:
+        PortableGPUError: There was no time for one case to fit to, and one that is held back.
     """
     in_use, shipped = engine.target, replace(engine.target, figures=())
     watch("costs of the device")
     reference = _Reference(engine)
     bases = with_costs(shipped, device_costs(engine, shipped)), shipped
+    begin, seen = time.monotonic(), Counter[str]()
     timed: list[tuple[Case, Mapping[str, float]]] = []
-    for contest, cases in _contests(engine, _FITTED):
-        for case in cases:
-            if contest.timed > budget * _FITTED_PART / len(_DRAWN):
-                break
-            watch(str(case))
-            every = _variants(case, engine.target, engine)
-            _build([*sample_of_kinds(every), best_of(every, engine.target)], engine)
-            timed.append((case, contest.run(case).ways))
-        reference.look()
-    candidates = [
-        with_costs(shipped, _corrected(base, _samples(timed, base, engine))) for base in bases
+    phase = _Phase(
+        _FITTED, begin + _FITTED_PART * (until - begin), partial(_rivals, engine=engine, seen=seen)
+    )
+    for contest, case, variants in _cases(engine, phase, builders, watch):
+        timed.append((case, contest.run(case, variants).ways))
+    reference.look()
+    targets = [
+        in_use,
+        *(with_costs(shipped, _corrected(base, _samples(timed, base, engine))) for base in bases),
     ]
     ratios = []
-    for contest, cases in _contests(engine, _HELD_BACK):
-        for number, case in enumerate(cases):
-            if number % _BUILT_TOGETHER == 0:
-                following = cases[number : number + _BUILT_TOGETHER]
-                sides = product(following, (in_use, *candidates))
-                _build([_choice(each, target, engine) for each, target in sides], engine)
-            if contest.timed > budget * (1 - _FITTED_PART) / len(_DRAWN):
-                break
-            watch(f"held back: {case}")
-            ratios.append(_ratios(contest, case, in_use, candidates))
-        reference.look()
+    phase = _Phase(
+        _HELD_BACK, until, lambda case: [_choice(case, target, engine) for target in targets]
+    )
+    for contest, _, choices in _cases(engine, phase, builders, watch):
+        ratios.append(_ratios(contest, choices))
+        if len(ratios) % _CASES_PER_LOOK == 0:
+            reference.look()
+    if not timed or not ratios:
+        raise PortableGPUError("the budget is too short: programs were built, and nothing compared")
     means = np.exp(np.mean(np.log(ratios), axis=0))
     best = int(means.argmin())
     return Calibrated(
-        DeviceCosts.of("device", candidates[best]), float(means[best]), len(timed), len(ratios),
+        DeviceCosts.of("device", targets[1 + best]), float(means[best]), len(timed), len(ratios),
         sum(of_case[best] != 1.0 for of_case in ratios), Statistic.of(reference.seconds),
     )  # fmt: skip
 
 
-def _build(variants: Iterable[Variant], engine: Engine) -> None:
-    """Build the programs of variants by all cores; a refused one is reported where it is timed.
+@dataclass(frozen=True)
+class _Phase:
+    """Which cases are timed, until when, and which variants of them."""
 
-    PoCL compiles kernels at their first launch, so there it would be in vain.
+    which: int
+    until: float
+    variants: Callable[[Case], list[Variant]]
+
+
+def _cases(
+    engine: Engine, phase: _Phase, builders: Builders, watch: Callable[[str], None]
+) -> Iterator[tuple[Contest, Case, list[Variant]]]:
+    """Yield cases whose programs are built, with the variants to time.
+
+    Each operation and dtype has its part of the time that is left.  Programs are built for as many
+    cases at a time as there are cores; those that take too long are left out with their cases.
     """
-    if engine.programs.compiles_at_launch or engine.maps_host_memory:
-        return
+    for number, ((operation, dtype), counts) in enumerate(_DRAWN.items()):
+        now = time.monotonic()
+        end = now + (phase.until - now) / (len(_DRAWN) - number)
+        drawn = random_cases(
+            operation, counts[phase.which], dtype, _SEED + phase.which, engine.maps_host_memory
+        )
+        contest = Contest(engine, drawn)
+        for first in range(0, len(drawn), cores()):
+            if (now := time.monotonic()) >= end:
+                break
+            block = {case: phase.variants(case) for case in drawn[first : first + cores()]}
+            watch(f"{operation} {dtype}, building case {first + 1} of {len(drawn)}")
+            texts = {case: _texts(variants) for case, variants in block.items()}
+            for case in builders.build(texts, now + _BUILDING_PART * (end - now)):
+                if time.monotonic() >= end:
+                    break
+                watch(str(case))
+                yield contest, case, block[case]
 
-    def build(spec: Specialization) -> tuple[()]:
-        with suppress(PortableGPUError):
-            engine.programs.program(spec)
-        return ()
 
-    specs: dict[str, Specialization] = {}
+def _texts(variants: Sequence[Variant]) -> list[Specialization]:
+    """The texts of variants; a refused text is reported where its variant is timed."""
+    texts: list[Specialization] = []
     for variant in variants:
         with suppress(PortableGPUError):
-            specs |= {spec.key: spec for spec in variant.texts()}
-    work_off([partial(build, spec) for spec in specs.values()], cores())
+            texts += variant.texts()
+    return texts
+
+
+def _rivals(case: Case, engine: Engine, seen: Counter[str]) -> list[Variant]:
+    """The choice for a case, and variants of kinds of which few samples have been ``seen``.
+
+    Their estimates are within :data:`_MAX_FACTOR` of the choice's.  A correction is at most that
+    factor, so slower ones would not become the choice, unless the choice's estimate is corrected
+    too.  They are near the choice in other cases.
+    """
+    costs = DeviceCosts.of("device", engine.target)
+    choice, *others = ranked(_variants(case, engine.target, engine), costs)
+    kinds: dict[str, Variant] = {}
+    for variant in others:
+        if variant.seconds(costs) <= _MAX_FACTOR * choice.seconds(costs):
+            kinds.setdefault(variant.kind, variant)
+    kinds.pop(choice.kind, None)
+    rare = sorted(kinds, key=seen.__getitem__)[:_RIVALS]
+    seen.update([choice.kind, *rare])
+    return [choice, *(kinds[kind] for kind in rare)]
 
 
 def with_costs(target: Target, costs: DeviceCosts) -> Target:
@@ -260,22 +325,10 @@ def _choice(case: Case, target: Target, engine: Engine) -> Variant:
     return best_of(_variants(case, target, engine), target)
 
 
-def _contests(engine: Engine, which: int) -> Iterator[tuple[Contest, list[Case]]]:
-    """The cases of each operation and dtype: to fit to, or held back."""
-    for (operation, dtype), counts in _DRAWN.items():
-        cases = random_cases(
-            operation, counts[which], dtype, _SEED + which, engine.maps_host_memory
-        )
-        yield Contest(engine, cases), cases
-
-
-def _ratios(
-    contest: Contest, case: Case, in_use: Target, candidates: Sequence[Target]
-) -> list[float]:
-    """The time of the choice of each candidate over that of the choice in use."""
-    engine = contest.engine
-    old, *new = (_choice(case, target, engine) for target in (in_use, *candidates))
-    seconds = contest.race([old, *new])
+def _ratios(contest: Contest, choices: Sequence[Variant]) -> list[float]:
+    """The times of the other choices over that of the first, which is the choice in use."""
+    old, *new = choices
+    seconds = contest.race(choices)
     return [seconds[variant.name] / seconds[old.name] for variant in new]
 
 

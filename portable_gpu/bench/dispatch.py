@@ -146,14 +146,21 @@ class Contest:
     def _threads(self, engine: Engine) -> str:
         return "worker threads" if engine is self.engine else "calling thread"
 
-    def run(self, case: Case) -> Standing:
-        """Build every way of a case, then time them by turns."""
+    def run(self, case: Case, timed: Sequence[Variant] | None = None) -> Standing:
+        """Build variants of a case, then time them by turns.
+
+        Args:
+            case: The case.
+            timed: The variants; by default up to three of each kind, and the library's choice.
+        """
         variants, problem = self._of.variants, self._of.problem(case)
         engine = self.engine.for_host_work(problem.bytes, problem.flop)
         others = [other for other in self._buffers if other is not engine]
         every = variants(problem, engine.target, engine.table)
         choice, plan = chosen(engine, every)
-        ways = {item.name: (item, engine) for item in (*sample_of_kinds(every), choice)}
+        if timed is None:
+            timed = [*sample_of_kinds(every), choice]
+        ways = {item.name: (item, engine) for item in timed}
         for other in others:
             best = best_of(variants(problem, other.target, other.table), other.target)
             ways[f"its choice, {self._threads(other)}"] = best, other

@@ -7,8 +7,6 @@ Then they time their cases, one process after the other.
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import ExitStack
@@ -18,6 +16,7 @@ from multiprocessing.util import Finalize
 from portable_gpu.bench.hunt import Found, Hunt, HuntRow, Ready
 from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.measure import Remark
+from portable_gpu.bench.worker_process import settle
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
@@ -69,10 +68,7 @@ _ready: list[Ready | Remark] = []  # cases that are prepared and not yet timed, 
 
 
 def _open(device: str | None, peers: Sequence[str]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
-    silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # compilers print messages
-        os.dup2(silent, stream)
+    settle()
     engine, opened = Engine(device), ExitStack()
     result, _ = opened.enter_context(open_peers(peers, engine))
     Finalize(None, opened.close, exitpriority=1)  # a worker runs no other exit functions

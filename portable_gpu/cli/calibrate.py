@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.bench.builders import Builders
 from portable_gpu.bench.calibration import Calibrated
 from portable_gpu.bench.calibration import calibrate as measure
 from portable_gpu.bench.noise import Listener
@@ -24,10 +26,13 @@ from portable_gpu.tuning.calibration import Calibration, exclusive, store
 from portable_gpu.tuning.calibration import clear as remove
 from portable_gpu.tuning.costs import DeviceCosts
 
+#: The part of the budget for builds and measurements; the last of them ends somewhat later.
+_USED_PART = 0.95
+
 
 def calibrate(
     budget: Annotated[
-        str, typer.Option(help="Time of measurements, without compilation.", metavar="TIME")
+        str, typer.Option(help="Time of the run, compilation included.", metavar="TIME")
     ] = "3m",
     clear: Annotated[
         bool, typer.Option("--clear", help="Remove the calibration of the device.")
@@ -41,7 +46,7 @@ def calibrate(
     that were held back.  A busy machine stores nothing.  Another driver, version of the library or
     text of a kernel makes them invalid.
     """
-    seconds = seconds_of(budget)
+    until = time.monotonic() + _USED_PART * seconds_of(budget)
     output, status = Console(), Console(stderr=True)
     with exclusive():
         engine = Engine(device, caller=False)
@@ -51,8 +56,8 @@ def calibrate(
             output.write("Removed." if found else "There was no calibration of this device.")
             return
         listener = Listener()
-        with status.status("") as shown:
-            result = measure(engine, seconds, lambda step: shown.update(escape(step)))
+        with Builders(engine, device) as builders, status.status("") as shown:
+            result = measure(engine, until, builders, lambda step: shown.update(escape(step)))
         if report is not None:
             write_json(report, _rows(target.facts.name, result))
         output.print(_table(DeviceCosts.of("device", target), result.costs))
@@ -60,8 +65,8 @@ def calibrate(
         noise = listener.noise([result.reference], engine.maps_host_memory)
         if noise.reasons:
             raise PortableGPUError(f"nothing is stored: {'; '.join(noise.reasons)}")
-        if not result.accepted:
-            output.write("Nothing is stored: the figures in use are better.", indent=0)
+        if result.refusal:
+            output.write(f"Nothing is stored: {result.refusal}.", indent=0)
             return
         calibration = Calibration(
             device=target.facts.name,

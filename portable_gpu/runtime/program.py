@@ -282,11 +282,12 @@ class ProgramCache:
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
         self._is_pocl = drivers(device.platform) is not None
-        #: PoCL compiles such kernels at the launch, also from a binary.
-        self._keeps_binaries = disk.folder is not None and not (forced and self._is_pocl)
+        #: Whether programs are stored in compiled form, so that other processes load them.  PoCL
+        #: compiles kernels of a forced class at the launch, also from a binary.
+        self.keeps_binaries = disk.folder is not None and not (forced and self._is_pocl)
         #: The kernels that have run, where PoCL compiles them then: program, name and group.
         self._have_run: set[tuple[str, str, tuple[int, ...]]] | None = None
-        if self._is_pocl and not self._keeps_binaries:
+        if self._is_pocl and not self.keeps_binaries:
             self._have_run = set()
         #: The bits of its vectors, where it is a PoCL that compiles a kernel's body once.
         self._vector_bits = 0
@@ -457,7 +458,7 @@ class ProgramCache:
             program = self._compiled_elsewhere(spec) or self._compile(spec)
             kernels, text = spec.text.count("__kernel "), len(spec.text.encode())
             self.compiled.update(programs=1, kernels=kernels, text=text)
-            if not self._keeps_binaries:
+            if not self.keeps_binaries:
                 return program
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
             if self._vector_bits:
@@ -475,7 +476,7 @@ class ProgramCache:
         PoCL takes half a second at the first compilation in each context, to read its library of
         functions.  So one context compiles for all whose devices load each other's binaries.
         """
-        if self._driver is None or not self._keeps_binaries:
+        if self._driver is None or not self.keeps_binaries:
             return None
         other = _compilers.setdefault(self._shared, self)
         if other is self or other._driver is None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, replace
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from portable_gpu.bench import calibration as measuring
+from portable_gpu.bench.builders import Builders
 from portable_gpu.bench.calibration import Calibrated
 from portable_gpu.bench.noise import Listener, Noise
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli import calibrate as command
 from portable_gpu.cli import main
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.explain import explain
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuning.calibration import calibrations, exclusive
@@ -38,8 +44,10 @@ def costs_of(engine: Engine) -> DeviceCosts:
     return replace(DeviceCosts.of("device", engine.target), launch=1e-5, factors={"packed": 1.5})
 
 
-def result_of(monkeypatch: pytest.MonkeyPatch, engine: Engine, relative: float) -> None:
-    result = Calibrated(costs_of(engine), relative, 8, 16, 4, Statistic.of([1.0]))
+def result_of(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, relative: float, held_back: int = 16
+) -> None:
+    result = Calibrated(costs_of(engine), relative, 8, held_back, 4, Statistic.of([1.0]))
     monkeypatch.setattr(command, "measure", lambda *_: result)
 
 
@@ -85,14 +93,15 @@ def test_clear_removes_them(engine: Engine, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.usefixtures("stored")
-def test_slower_choices_are_not_stored(
+def test_slower_choices_or_too_few_are_not_stored(
     path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = path.read_bytes()
-    result_of(monkeypatch, engine, 1.01)
-    assert main(["calibrate"]) == 0
-    assert "Nothing is stored" in capsys.readouterr().out
-    assert path.read_bytes() == before
+    for relative, held_back in ((1.01, 16), (0.98, 7)):
+        result_of(monkeypatch, engine, relative, held_back)
+        assert main(["calibrate"]) == 0
+        assert "Nothing is stored" in capsys.readouterr().out
+        assert path.read_bytes() == before
 
 
 def test_a_busy_machine_stores_nothing(
@@ -128,16 +137,41 @@ def test_what_ends_a_calibration_stores_nothing(
 def test_a_device_is_measured_and_its_choices_compared(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One product is fitted to, and one held back."""
+    """One product is fitted to, and one held back, which is too few."""
     monkeypatch.setattr(measuring, "_DRAWN", {("gemm", "float32"): (1, 1)})
     monkeypatch.setattr(measuring, "_SUM_BYTES", 1 << 22)
     opened = Engine(engine.device, caller=False)
     before = opened.target
     steps: list[str] = []
-    result = measuring.calibrate(opened, 5.0, steps.append)
+    with Builders(opened, None, processes=1) as builders:
+        result = measuring.calibrate(opened, time.monotonic() + 300, builders, steps.append)
+        with pytest.raises(PortableGPUError, match="budget is too short"):
+            measuring.calibrate(opened, time.monotonic(), builders)
     assert opened.target == before
     assert (result.timed, result.held_back) == (1, 1)
     for value in (result.costs.launch, result.costs.multiply_adds, result.costs.bandwidth):
         assert value > 0
     assert 0.1 < result.relative < 10
-    assert any(step.startswith("held back") for step in steps)
+    assert "enough for 1 cases" in result.refusal
+    assert sum(step.startswith("gemm") for step in steps) == 4
+
+
+def test_other_processes_leave_programs_in_the_cache(engine: Engine) -> None:
+    """If one of them is killed, the others end and this process builds."""
+    opened = Engine(engine.device, caller=False)
+    hold = Specialization("hold", "__kernel void hold() {}", opened.target.options)
+    first, second, third = (replace(hold, text=f"{hold.text}\n// {uuid4()}") for _ in range(3))
+    wrong = replace(hold, text="no OpenCL")
+    later = time.monotonic() + 300
+    others = set(active_children())
+    with Builders(opened, None, processes=1) as builders:
+        assert builders.build({"a": [first, wrong], "b": [first]}, later) == ["a", "b"]
+        programs = opened.programs.compiled["programs"]
+        opened.programs.program(first)
+        if opened.programs.keeps_binaries:
+            assert opened.programs.compiled["programs"] == programs
+        for process in set(active_children()) - others:
+            process.kill()
+        assert builders.build({"c": [second]}, later) == ["c"]
+        assert not set(active_children()) - others
+        assert builders.build({"c": [second], "d": [third]}, time.monotonic()) == ["c"]

@@ -41,5 +41,5 @@ def _nbytes(case: Case) -> tuple[int, ...]:
 
 
 CONTESTED = Contested(
-    _draw, product_of, variants, _nbytes, (1.0, 0.0), {"float32": (48, 96), "float16": (24, 48)}
+    _draw, product_of, variants, _nbytes, (1.0, 0.0), {"float32": (48, 96), "float16": (48, 96)}
 )

@@ -1,0 +1,123 @@
+"""Processes that build programs for one device and leave them in the cache on disk.
+
+Threads of one process hardly build programs in parallel: drivers and Python have global locks.  The
+processes share nothing but the folder of the cache, whose files are written by rename.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, wait
+from contextlib import suppress
+from multiprocessing import get_context
+from types import TracebackType
+from typing import TypeVar
+
+from portable_gpu.bench.worker_process import settle
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.side_by_side import cores
+
+_Name = TypeVar("_Name")
+
+#: The most processes: each holds some 0.3 GB of the host's memory, and of a GPU's.
+_MOST = 16
+
+
+class Builders:
+    """Processes that build programs for the device of an engine.
+
+    This process builds programs itself if compiled programs are not kept on disk, or if one of the
+    processes ended by itself, for want of memory perhaps.
+    """
+
+    def __init__(self, engine: Engine, device: str | None, processes: int | None = None) -> None:
+        """Start the processes.
+
+        Args:
+            engine: The engine of this process.
+            device: The request for its device, in the syntax of ``PORTABLE_GPU_DEVICE``.
+            processes: Their number; by default one for each core, up to 16.
+        """
+        self._engine = engine
+        self._built: set[str] = set()
+        self._pool: ProcessPoolExecutor | None = None
+        if engine.programs.keeps_binaries:
+            self._pool = ProcessPoolExecutor(
+                processes or min(_MOST, cores()), get_context("spawn"), _open, (device,)
+            )
+
+    def __enter__(self) -> Builders:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the processes; each ends after the program that it builds at present."""
+        self._close()
+
+    def build(self, texts: Mapping[_Name, Iterable[Specialization]], until: float) -> list[_Name]:
+        """Build texts, and return the names of those that are all built.
+
+        A text that the driver refuses counts as built: its use reports the error.  When the method
+        returns, the processes have nothing left to do.
+
+        Args:
+            texts: The texts by their names, in the order in which they are built.
+            until: The value of :func:`time.monotonic` after which no build is started.
+        """
+        wanted = {name: {spec.key: spec for spec in specs} for name, specs in texts.items()}
+        new = {key: spec for specs in wanted.values() for key, spec in specs.items()}
+        new = {key: spec for key, spec in new.items() if key not in self._built}
+        if self._pool is not None:
+            try:
+                self._build_there(self._pool, new, until)
+            except BrokenExecutor:
+                self._close()
+        if self._pool is None:
+            self._build_here(new, until)
+        return [name for name, specs in wanted.items() if self._built.issuperset(specs)]
+
+    def _build_there(
+        self, pool: ProcessPoolExecutor, specs: Mapping[str, Specialization], until: float
+    ) -> None:
+        futures = {key: pool.submit(_build, spec) for key, spec in specs.items()}
+        wait(futures.values(), max(0.0, until - time.monotonic()))
+        started = {key: future for key, future in futures.items() if not future.cancel()}
+        for key, future in started.items():
+            future.result()
+            self._built.add(key)
+
+    def _build_here(self, specs: Mapping[str, Specialization], until: float) -> None:
+        for key, spec in specs.items():
+            if time.monotonic() >= until:
+                return
+            _build_by(self._engine, spec)
+            self._built.add(key)
+
+    def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+_engines: list[Engine] = []  # the one engine of a worker process
+
+
+def _open(device: str | None) -> None:
+    settle()
+    _engines.append(Engine(device, caller=False))
+
+
+def _build(spec: Specialization) -> None:
+    _build_by(_engines[0], spec)
+
+
+def _build_by(engine: Engine, spec: Specialization) -> None:
+    with suppress(PortableGPUError):
+        engine.programs.program(spec)
