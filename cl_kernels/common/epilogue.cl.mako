@@ -7,7 +7,7 @@
 ##
 ## How a kernel uses it:
 ##   ${epilogue.define(problem)}                         once, after the elements' loads
-##   __kernel void k(... ${epilogue.parameters(problem)})   `, e0, e0_offset, e0_row, e0_col ...`
+##   parameters e0, e0_offset, e0_row, e0_col ...        stored_operands of portable_gpu.codegen.epilogue
 ##   e0 += e0_offset + batch offset                     in the kernel (see gemm/_operands)
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
 ## EPILOGUE is v itself where there are no stages.  Functions that call it have the parameters that `typed` declares and
@@ -46,13 +46,6 @@ convert_${compute.value}(${text})\
 % else:
 (value_t)(${text})\
 % endif
-</%def>
-
-<%def name="parameters(problem)">\
-% for i, extra in enumerate(problem.extras):
-, __global const ${extra.elem.name}_t *restrict e${i}, long e${i}_offset, long e${i}_row,
-    long e${i}_col${''.join(f', long e{i}_batch{d}' for d in range(len(problem.batch)))}\
-% endfor
 </%def>
 
 <%def name="typed(problem)">\

@@ -12,7 +12,6 @@
 ## Complex numbers: see _rows; here both factors of a product are vectors.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="copies" file="/factor/_cpu_lane_copies.cl.mako"/>

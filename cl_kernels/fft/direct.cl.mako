@@ -9,7 +9,6 @@
 ## elem   Element of all three          W          results of a work-item
 ## count  axes that are convolved       rank       further batch axes
 ## Work-items are independent; each has its results in registers until they are stored.
-<%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 last, outer = count - 1, range(count - 1)

@@ -8,7 +8,6 @@
 ## engine accesses the map's own address, which is not mapped, so such a box is never
 ## requested.  An operand of fewer lines than a tile has boxes of no more; the rest of the tile is never
 ## written.  box_bytes: of all boxes of a step.
-<%def name="parameters()">, int box_bytes, __global const uint *a_map, __global const uint *b_map</%def>
 
 ## Show initialised barriers to the copy engine, and announce to one of them the bytes that it will count.
 <%def name="show()">

@@ -6,23 +6,8 @@
 ## A panel's work-item keeps the offset and the places of its rows s (NAME_row0 ...) in registers, and reads an entry of
 ## the table for each k.
 ##
-##   parameters(name, reader)       , int NAME_axis1_size, long NAME_axis0 ...
 ##   offset(name, reader, index)    C expression: the offset of `index`, without that of its step
 ##   place, load, advance           of a panel: see _panel
-
-<%def name="parameters(name, reader)"><% first = reader.rank - reader.places %>\
-${"".join(f", int {name}_axis{d}_size" for d in range(1, reader.rank))}\
-${"".join(f", long {name}_axis{d}" for d in range(reader.rank))}\
-${"".join(f", int {name}_pitch{d}, int {name}_bound{d}" for d in range(first, reader.rank))}\
-% if reader.table is not None:
-, __global const ${reader.entry_type} *restrict ${name}_steps\
-% if reader.wraps:
-, int ${name}_period, long ${name}_repeat\
-% endif
-% else:
-, long ${name}_${"col" if reader.side == "row" else "row"}\
-% endif
-</%def>
 
 <%def name="offset(name, reader, index)">\
 ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\

@@ -7,8 +7,6 @@
 
 <%def name="define()">${fix_up.define()}</%def>
 
-<%def name="parameters()">, volatile __global uint *partial, volatile __global uint *counters</%def>
-
 ## All `items` work-items that hold sums of a tile run this.  Those of the last group continue with the
 ## sums of all parts; the others return.
 ##

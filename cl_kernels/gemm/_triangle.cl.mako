@@ -17,7 +17,6 @@
 ##                                `line` points to the first, and columns begin <= x < end after it are stored
 ##   locate(problem, policy)      first_row and first_col of the tile of number `tile`
 ##   store(...)                   the sums of a tile: by `fast`, or by `each` where it has elements outside
-<%def name="parameters(problem)">${", int triangle_tiles" if problem.triangle else ""}</%def>
 <%def name="area(problem)">${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"}</%def>
 
 <%def name="only(problem, row, col)">\

@@ -23,10 +23,6 @@
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 ## share: steps of each group, one more of the first `longer` shares.
-<%def name="parameters()">\
-, int whole, int share, int longer, int lanes, volatile __global uint *partial, volatile __global uint *counters\
-</%def>
-
 <%def name="define()">
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COMMIT_PARTS() asm volatile("cp.async.commit_group;" ::: "memory")

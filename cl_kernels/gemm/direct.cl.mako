@@ -46,8 +46,7 @@ ${subgroup.define(acc, lanes)}
 % endif
 
 __kernel ${"SUBGROUP_KERNEL " if lanes > 1 else ""}${group.of_size(group_size)}
-void direct(long m, long n, long k, long count, long first\
-${operands.of_product(problem)})
+void ${kernel("direct")}
 {
 % if lanes > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${group_size});

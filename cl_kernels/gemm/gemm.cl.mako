@@ -57,11 +57,7 @@ ${split_k.define()}
 % endif
 
 __kernel ${group.of_size(G)}
-void gemm(long m, long n, long k, long first_product, int tiles_m, int tiles_n${triangle.parameters(problem)}\
-% if split:
-, long k_split, int whole, int splits${split_k.parameters()}\
-% endif
-${operands.of_product(problem)})
+void ${kernel("gemm")}
 {
     __local ${a.held} local_memory[${local_elements}] __attribute__((aligned(16)));
     __local ${a.held} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};

@@ -15,7 +15,6 @@
 ## split, tail, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
@@ -43,9 +42,7 @@ ${triangle.define(problem, policy)}\
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfma.attributes(target.forced)}
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits,
-    int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
-${operands.of_product(problem)})
+void ${kernel("gemm")}
 {
     __local uint4 a_local[${policy.buffers * a.bytes // 16}], b_local[${policy.buffers * b.bytes // 16}];
     ${mfma.exchange(instruction, target.forced, policy.group_size)}

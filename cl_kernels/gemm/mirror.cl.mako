@@ -14,7 +14,6 @@
 ## tile, group    the side of a tile, and work-items of a group; a group of one has the tile in private memory
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
-<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 c, rank = problem.c.elem, len(problem.batch)
@@ -24,7 +23,7 @@ outside = ">" if lower else "<"
 ${element.scalar(c)}
 
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void mirror(long n, long first_product${operands.parameters("c", c, rank, "")}${operands.batch_parameters(rank)})
+void ${kernel("mirror")}
 {
     const long top = ${tile}l * get_group_id(1), left = ${tile}l * get_group_id(0);
     if (${"top > left" if problem.triangle == "lower" else "left > top"}) return;

@@ -16,7 +16,6 @@
 ## split, tail, pair, wide, by_lines, types: as in wgmma; every part of k has at least one step
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
@@ -52,10 +51,7 @@ ${triangle.define(problem, policy)}\
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n,
-    int splits${', int whole' if split else ''}, int units${triangle.parameters(problem)}\
-${split_k.parameters() if split else ''}\
-${operands.of_product(problem)})
+void ${kernel("gemm")}
 {
     __local double2 a_local[${stages * a.bytes // 16}] __attribute__((aligned(128)));
     __local double2 b_local[${stages * b.bytes // 16}] __attribute__((aligned(128)));

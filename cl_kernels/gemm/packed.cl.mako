@@ -19,7 +19,6 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
-<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%
     compute, rank = problem.compute, len(problem.batch)
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
@@ -28,11 +27,7 @@
 ${packed.functions(problem, policy)}
 // The first work-items pack A, the others B.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b, long m, long n,
-          long depth, long share, int splits, int chunk_a, int group_a, int chunk_b, int group_b,
-          int panels_a, int panels_b, int once_a, int once_b,
-              long first${operands.parameters("a", problem.a.elem, rank)}
-              ${operands.parameters("b", problem.b.elem, rank)}${operands.batch_parameters(rank)})
+void ${kernel("pack")}
 {
     const long items_a = (panels_a + group_a - 1) / group_a * ((share + chunk_a - 1) / chunk_a) * splits;
     const bool is_a = (long)get_global_id(0) < items_a;
@@ -55,13 +50,7 @@ void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void tiles(__global const real_t *restrict packed_a, __global const real_t *restrict packed_b,
-           __global real_t *restrict partial, long m, long n, long row, long col, long depth,
-           long share, int splits, int share0, int together, int block, int run, int visit, int products,
-           int a_packed, int b_packed, int once_a, int once_b, long first, int parts, int finish, value_t alpha,
-               value_t beta${operands.parameters("a", problem.a.elem, rank)}
-               ${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}
-               ${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+void ${kernel("tiles")}
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long blocks = (panels_a + block - 1) / block;

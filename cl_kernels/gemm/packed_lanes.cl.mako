@@ -11,7 +11,6 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="moves" file="/common/moves.cl.mako"/>
-<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     e = problem.compute
@@ -68,9 +67,7 @@ static inline void tile_${R}_${S}(const ${E} *a, long a_row, long a_col, const $
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void lanes(__global ${e.name}_t *scratch, long m, long n, long steps, long run, long count, int once_a, int once_b,
-           value_t alpha, value_t beta${operands.parameters("a", e, 1)}${operands.parameters("b", e, 1)}
-               ${operands.parameters("c", e, 1, "")}${operands.batch_parameters(1)})
+void ${kernel("lanes")}
 {
 % for x, rows, cols in (("a", "m", "steps"), ("b", "steps", "n"), ("c", "m", "n")):
     const bool ${x}_by_rows = (${x}_col < 0 ? -${x}_col : ${x}_col) <= (${x}_row < 0 ? -${x}_row : ${x}_row);

@@ -15,11 +15,7 @@
 %>
 ${packed.functions(problem, policy)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void whole(__global real_t *scratch, long m, long n, int steps, long products, long run, long strip,
-           int a_packed, int b_packed, int once_b, int lines_a, int lines_b, value_t alpha,
-               value_t beta${operands.parameters("a", problem.a.elem, rank)}
-               ${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}
-               ${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+void ${kernel("whole")}
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long size_a = panels_a * steps * ${MR * C}, size_b = strip * steps * ${NR * C};

@@ -58,9 +58,7 @@ static inline float rest(float v, bits_t bits)
 % endif
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void repack(long rows, long k, long pitch, int columns\
-${operands.parameters("from", operand.elem, rank)}, __global bits_t *restrict to,
-    long to_offset${operands.batch_parameters(rank)})
+void ${kernel("repack")}
 {
     const int t = get_local_id(0);
     const long first_row = 64l * (get_group_id(0) / columns), first_k = 64l * (get_group_id(0) % columns);

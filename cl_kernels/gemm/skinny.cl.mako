@@ -18,7 +18,6 @@
 ## finish  operations on each element (see gemv/_put), or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
-<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="fragments" file="/gemm/_skinny_fragments.cl.mako"/>
@@ -35,16 +34,7 @@ ${fix_up.define()}
 % endif
 ${fragments.define()}
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void gemm_skinny(
-    __global const ushort *restrict w, const long w_offset, const long w_pitch,
-    __global const ushort *restrict x, const long x_offset, const long x_step, const long x_pitch,
-    __global ${out.name}_t *restrict y, const long y_offset, const long y_step, const long y_pitch,
-    const long m, const long n, const float alpha, const float beta,
-        const int reads_y${epilogue.parameters(finish) if finish else ""}\
-% if split:
-, const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters\
-% endif
-)
+void ${kernel("gemm_skinny")}
 {
     __local float sums[${W * size}];
     const uint lid = get_local_id(0), warp = lid / 32, lane = lid % 32, g = lane / 4, q = lane % 4;

@@ -22,7 +22,7 @@ fields = [("rank", 3), ("elemtype", elemtype), ("interleave_layout", 0), ("swizz
 static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
 
 __kernel __attribute__((reqd_work_group_size(32, 1, 1)))
-void tensor_map(__global uint *map, long extent, long count, long pitch, int box_lines)
+void ${kernel("tensor_map")}
 {
     __local uint words[32] __attribute__((aligned(128)));
     const uint local_map = local_address(words);

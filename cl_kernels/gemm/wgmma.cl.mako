@@ -21,7 +21,6 @@
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
@@ -54,10 +53,7 @@ ${triangle.define(problem, policy)}\
 ${parted.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits,
-    int units${triangle.parameters(problem)}${parted.parameters() if split else ''}\
-${boxes.parameters() if policy.bulk else ''}\
-${operands.of_product(problem)})
+void ${kernel("gemm")}
 {
     __local uint a_local[${stages * a.bytes // 4}] __attribute__((aligned(1024)));
     __local uint b_local[${stages * b.bytes // 4}] __attribute__((aligned(1024)));

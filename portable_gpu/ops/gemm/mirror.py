@@ -8,8 +8,9 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.gemm.operands import extents, strides
+from portable_gpu.ops.gemm.operands import batch_parameters, extents, matrix_parameters, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
@@ -58,7 +59,20 @@ class MirrorPlan(Plan):
 def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
     """The text, for a problem whose C lies along its rows."""
     only = replace(problem, epilogue=(), extras=())
-    return specialize("gemm/mirror", target, problem=only, tile=_TILE, group=_group(target))
+    rank = len(problem.batch)
+    parameters = [
+        *scalars("long", "n", "first_product"),
+        *matrix_parameters("c", problem.c.elem, rank, writes=True),
+        *batch_parameters(rank),
+    ]
+    return specialize(
+        "gemm/mirror",
+        target,
+        {"mirror": parameters},
+        problem=only,
+        tile=_TILE,
+        group=_group(target),
+    )
 
 
 def bytes_of(problem: GemmProblem) -> int:

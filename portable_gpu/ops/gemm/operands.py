@@ -1,11 +1,12 @@
-"""Operands as kernel arguments; ``cl_kernels/gemm/_operands.cl.mako`` declares the parameters."""
+"""Operands as kernel parameters and arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from portable_gpu.codegen import parameters
-from portable_gpu.codegen.parameters import Parameter
+from portable_gpu.codegen.epilogue import stored_operands
+from portable_gpu.codegen.parameters import Parameter, buffer
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Table
@@ -32,6 +33,43 @@ def matrix_parameters(
     strides = ["row", "col", *(f"batch{axis}" for axis in range(rank))]
     names = [f"{name}_{axis}" for axis in strides]
     return parameters.operand(f"{elem.name}_t", name, *names, writes=writes)
+
+
+def operand_parameters(
+    name: str, operand: Operand, rank: int, *, writes: bool = False
+) -> list[Parameter]:
+    """Declare an operand: as :func:`matrix_parameters`, or with what its reader needs."""
+    if operand.reader is None:
+        return matrix_parameters(name, operand.elem, rank, writes=writes)
+    return [
+        *parameters.operand(f"{operand.elem.name}_t", name, writes=writes),
+        *operand.reader.parameters(name),
+        *parameters.scalars("long", *(f"{name}_batch{axis}" for axis in range(rank))),
+    ]
+
+
+def product_parameters(problem: GemmProblem) -> list[Parameter]:
+    """Declare the operands of a product, alpha and beta, and the extents of the batch axes."""
+    rank = len(problem.batch)
+    return [
+        *operand_parameters("a", problem.a, rank),
+        *operand_parameters("b", problem.b, rank),
+        *operand_parameters("c", problem.c, rank, writes=True),
+        *stored_operands(problem.extras, rank),
+        *factors(problem.compute),
+        *batch_parameters(rank),
+    ]
+
+
+def factors(compute: Element) -> list[Parameter]:
+    """Declare alpha and beta."""
+    return parameters.scalars(compute.value, "alpha", "beta", alias="value_t")
+
+
+def shared_sums() -> list[Parameter]:
+    """Declare the parts of sums and the counters of work-groups that share a result."""
+    names = ("partial", "counters")
+    return [buffer("uint", name, writes=True, shared=True, restrict=False) for name in names]
 
 
 def batch_parameters(rank: int) -> list[Parameter]:

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+
 #: The offset of a step, and its place along each checked axis.
 Table = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -96,4 +98,18 @@ class Gather:
         result |= {f"{name}_bound{first + j}": bound for j, bound in enumerate(self.bounds)}
         if self.repeat is not None:
             result |= {f"{name}_period": self.period, f"{name}_repeat": self.repeat}
+        return result
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """The kernel parameters of operand ``name`` that the reader needs instead of strides."""
+        first = self.rank - self.places
+        result = scalars("int", *(f"{name}_axis{d}_size" for d in range(1, self.rank)))
+        result += scalars("long", *(f"{name}_axis{d}" for d in range(self.rank)))
+        for d in range(first, self.rank):
+            result += scalars("int", f"{name}_pitch{d}", f"{name}_bound{d}")
+        if self.table is None:
+            return result + scalars("long", f"{name}_{'col' if self.side == 'row' else 'row'}")
+        result += [buffer(self.entry_type, f"{name}_steps")]
+        if self.wraps:
+            result += [*scalars("int", f"{name}_period"), *scalars("long", f"{name}_repeat")]
         return result

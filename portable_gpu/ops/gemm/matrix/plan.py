@@ -8,6 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.matrix import stores
@@ -21,6 +22,8 @@ from portable_gpu.ops.gemm.operands import (
     extents,
     extras,
     offsets,
+    product_parameters,
+    shared_sums,
     strides,
     tables,
     triangle_tiles,
@@ -211,6 +214,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
+        {"gemm": _parameters(arranged, tiling, form, by_engine)},
         problem=arranged,
         policy=policy,
         a=lines["a"],
@@ -230,6 +234,26 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     )
     nbytes = elements * form.elem.itemsize
     return ArrangedProduct(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
+
+
+def _parameters(
+    problem: GemmProblem, tiling: Tiling, form: MatrixFormat, by_engine: bool
+) -> list[Parameter]:
+    """The parameters of the main kernel, of an arranged product."""
+    parts = ["whole"] * (form.kernel == "mma" and tiling.is_cut)
+    result = [
+        *scalars("long", "m", "n", "k", "k_split", "first_product"),
+        *scalars("int", "tiles_m", "tiles_n", "splits", *parts, "units"),
+        *scalars("int", "triangle_tiles") * bool(problem.triangle),
+    ]
+    if tiling.is_cut:
+        if form.kernel == "wgmma":
+            result += scalars("int", "whole", "share", "longer", "lanes")
+        result += shared_sums()
+    if by_engine:
+        maps = (buffer("uint", f"{side}_map", restrict=False) for side in "ab")
+        result += [*scalars("int", "box_bytes"), *maps]
+    return result + product_parameters(problem)
 
 
 def repacked_bytes(

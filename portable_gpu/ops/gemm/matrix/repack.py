@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm import operands
@@ -59,9 +60,19 @@ class Repack:
             row, col, rows, k = col, row, k, rows
         batch = problem.batch if any(operand.batch) else ()
         source = replace(operand, row=row, col=col, batch=operand.batch if batch else ())
+        rank = len(source.batch)
+        parameters = [
+            *scalars("long", "rows", "k", "pitch"),
+            *scalars("int", "columns"),
+            *operands.matrix_parameters("from", source.elem, rank),
+            buffer("bits_t", "to", writes=True),
+            *scalars("long", "to_offset"),
+            *operands.batch_parameters(rank),
+        ]
         spec = specialize(
             "gemm/repack",
             target,
+            {"repack": parameters},
             operand=source,
             elem=form.elem,
             parts=form.parts,

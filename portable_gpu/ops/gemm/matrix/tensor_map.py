@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.matrix.format import strides
 from portable_gpu.ops.gemm.matrix.lines import Lines
@@ -43,18 +44,24 @@ class TensorMap:
         extent, count, step = (rows, k, along_k) if lines.across else (k, rows, along_rows)
         pitch = step * operand.elem.itemsize if count > 1 else 16  # nobody steps over one line
         box_lines = lines.box_lines if lines.across else min(lines.box_lines, count)
-        spec = specialize("gemm/tensor_map", target, elem=operand.elem, depth=lines.depth)
+        parameters = [
+            buffer("uint", "map", writes=True, restrict=False),
+            *scalars("long", "extent", "count", "pitch"),
+            *scalars("int", "box_lines"),
+        ]
+        kernels = {"tensor_map": parameters}
+        spec = specialize("gemm/tensor_map", target, kernels, elem=operand.elem, depth=lines.depth)
         box_bytes = lines.boxes * box_lines * LINE
         return cls(spec, extent, count, pitch, box_lines, box_bytes)
 
     def made(self, engine: Engine) -> Any:
         """The map, in a buffer; it is there when this returns."""
-        buffer = engine.allocate(_BYTES)
+        memory = engine.allocate(_BYTES)
         sizes = {
             "extent": self.extent, "count": self.count, "pitch": self.pitch,
             "box_lines": self.box_lines,
         }  # fmt: skip
         launch = engine.programs.launch(self.spec, "tensor_map", sizes, ["map"], [], (32,), (32,))
         state = engine.state(engine.own_queue)
-        state.event(launch(state, (buffer,))).wait()
-        return buffer
+        state.event(launch(state, (memory,))).wait()
+        return memory

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L1_BYTES
-from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.operands import (
+    batch_parameters,
+    extents,
+    factors,
+    matrix_parameters,
+    offsets,
+    strides,
+)
 from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -23,7 +31,19 @@ LEAST_GAIN = 1.15
 
 def text(problem: GemmProblem, policy: PackedPolicy, target: Target) -> Specialization:
     """The kernel for a problem."""
-    return specialize("gemm/packed_lanes", target, problem=problem, V=policy.vector)
+    e = problem.compute
+    parameters = [
+        buffer(f"{e.name}_t", "scratch", writes=True, restrict=False),
+        *scalars("long", "m", "n", "steps", "run", "count"),
+        *scalars("int", "once_a", "once_b"),
+        *factors(e),
+        *matrix_parameters("a", e, 1),
+        *matrix_parameters("b", e, 1),
+        *matrix_parameters("c", e, 1, writes=True),
+        *batch_parameters(1),
+    ]
+    kernels = {"lanes": parameters}
+    return specialize("gemm/packed_lanes", target, kernels, problem=problem, V=policy.vector)
 
 
 def takes(problem: GemmProblem, policy: PackedPolicy) -> bool:

@@ -8,10 +8,20 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.epilogue import stored_operands
+from portable_gpu.codegen.parameters import Declared, Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import PAGE_BYTES
-from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
+from portable_gpu.ops.gemm.operands import (
+    batch_parameters,
+    extents,
+    extras,
+    factors,
+    matrix_parameters,
+    offsets,
+    strides,
+)
 from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place, is_small
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -60,12 +70,66 @@ def specialization_of(problem: GemmProblem, form: PackedForm, target: Target) ->
     return specialize(
         name,
         target,
+        _whole_parameters(core) if form.whole else _parameters(core),
         problem=core,
         policy=form.policy,
         loads=loads(core, form.policy),
         pieces=pieces,
         direct=[x for x, item in (("a", core.a), ("b", core.b)) if in_place(item, core.compute)],
     )
+
+
+def _parameters(p: GemmProblem) -> Declared:
+    """The parameters of the kernels ``pack`` and ``tiles``."""
+    rank = len(p.batch)
+    a, b = (matrix_parameters(x, item.elem, rank) for x, item in (("a", p.a), ("b", p.b)))
+    pack = [
+        buffer("real_t", "packed_a", writes=True),
+        buffer("real_t", "packed_b", writes=True),
+        *scalars("long", "m", "n", "depth", "share"),
+        *scalars("int", "splits", "chunk_a", "group_a", "chunk_b", "group_b"),
+        *scalars("int", "panels_a", "panels_b", "once_a", "once_b"),
+        *scalars("long", "first"),
+        *a, *b, *batch_parameters(rank),
+    ]  # fmt: skip
+    tiles = [
+        buffer("real_t", "packed_a"),
+        buffer("real_t", "packed_b"),
+        buffer("real_t", "partial", writes=True),
+        *scalars("long", "m", "n", "row", "col", "depth", "share"),
+        *scalars("int", "splits", "share0", "together", "block", "run", "visit", "products"),
+        *scalars("int", "a_packed", "b_packed", "once_a", "once_b"),
+        *scalars("long", "first"),
+        *scalars("int", "parts", "finish"),
+        *_stored(p),
+    ]
+    return {"pack": pack, "tiles": tiles}
+
+
+def _whole_parameters(p: GemmProblem) -> Declared:
+    """The parameters of the kernel ``whole``."""
+    parameters = [
+        buffer("real_t", "scratch", writes=True, restrict=False),
+        *scalars("long", "m", "n"),
+        *scalars("int", "steps"),
+        *scalars("long", "products", "run", "strip"),
+        *scalars("int", "a_packed", "b_packed", "once_b", "lines_a", "lines_b"),
+        *_stored(p),
+    ]
+    return {"whole": parameters}
+
+
+def _stored(p: GemmProblem) -> list[Parameter]:
+    """Alpha and beta, and all operands with strides."""
+    rank = len(p.batch)
+    return [
+        *factors(p.compute),
+        *matrix_parameters("a", p.a.elem, rank),
+        *matrix_parameters("b", p.b.elem, rank),
+        *matrix_parameters("c", p.c.elem, rank, writes=True),
+        *batch_parameters(rank),
+        *stored_operands(p.extras, rank),
+    ]
 
 
 @dataclass(frozen=True)

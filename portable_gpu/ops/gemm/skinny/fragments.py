@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import pyopencl as cl
 
-from portable_gpu.codegen.epilogue import Finish
+from portable_gpu.codegen.epilogue import Finish, stored_operands
+from portable_gpu.codegen.parameters import buffer, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.operands import as_given, extras, offsets, strides
@@ -180,9 +181,25 @@ def kernel_of(problem: GemmProblem, target: Target, table: TuningTable) -> Skinn
     parts = max(1, min(round(least / blocks), p.k // step))
     part_size = -(-p.k // (parts * step)) * step
     parts = -(-p.k // part_size)
+    parameters = [
+        *operand("ushort", "w", "w_pitch"),
+        *operand("ushort", "x", "x_step", "x_pitch"),
+        *operand(f"{p.c.elem.name}_t", "y", "y_step", "y_pitch", writes=True),
+        *scalars("long", "m", "n"),
+        *scalars("const float", "alpha", "beta"),
+        *scalars("int", "reads_y"),
+        *stored_operands(p.extras if p.epilogue else ()),
+    ]
+    if parts > 1:
+        parameters += [*scalars("uint", "parts"), *scalars("long", "part_size")]
+        parameters += [
+            buffer("uint", "partial", writes=True, restrict=False),
+            buffer("uint", "counters", writes=True, shared=True, restrict=False),
+        ]
     spec = specialize(
         "gemm/skinny",
         target,
+        {"gemm_skinny": parameters},
         policy=policy,
         blocks=tile // 16,
         elem=p.a.elem,

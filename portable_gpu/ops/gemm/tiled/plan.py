@@ -8,12 +8,15 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.operators import sum_accumulator
+from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.operands import (
     as_given,
     extents,
     extras,
     offsets,
+    product_parameters,
+    shared_sums,
     strides,
     tables,
     triangle_tiles,
@@ -171,9 +174,14 @@ def specialization_of(
     if policy is None:
         small = problem.batch_size * problem.m * problem.n < 1 << 31
         index = "uint" if small else "long"
+        parameters = [
+            *scalars("long", "m", "n", "k", "count", "first"),
+            *product_parameters(problem),
+        ]
         return specialize(
             "gemm/direct",
             target,
+            {"direct": parameters},
             problem=problem,
             group_size=group,
             lanes=tiling.splits,
@@ -190,9 +198,18 @@ def specialization_of(
     # but not where registers are short.
     ends_whole = problem.k % a.steps == 0 and length % a.steps == 0
     repacked = tile.lines * policy.tile_n if policy.repack else 0
+    parameters = [
+        *scalars("long", "m", "n", "k", "first_product"),
+        *scalars("int", "tiles_m", "tiles_n"),
+        *scalars("int", "triangle_tiles") * bool(problem.triangle),
+    ]
+    if tiling.splits > 1:
+        parameters += [*scalars("long", "k_split"), *scalars("int", "whole", "splits")]
+        parameters += shared_sums()
     return specialize(
         "gemm/gemm",
         target,
+        {"gemm": [*parameters, *product_parameters(problem)]},
         problem=problem,
         policy=policy,
         a=a,
