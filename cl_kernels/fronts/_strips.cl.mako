@@ -12,6 +12,7 @@
 ##   define(e, policy, K, NB)
 ##       strip(q)                                          the start of strip q
 ##       factor_front(t, inverse, c, m, failed, pivot)     c and m include the padding
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
 
 <%def name="define(e, policy, K, NB)"><%
     R, NR, NV, V, C = policy.rows, policy.strip(e), policy.vectors, policy.vector, e.components

@@ -2,6 +2,7 @@
 ## epilogue, else one by one.
 ##
 ## accumulators: names of the sums, in the order of _packed_tile, which names the variables in scope.
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 
 <%def name="store(problem, policy, accumulators)"><%
     compute, c = problem.compute, problem.c.elem

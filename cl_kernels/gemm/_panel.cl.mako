@@ -14,6 +14,8 @@
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="gather" file="/gemm/_gather.cl.mako"/>
+<%namespace name="strided" file="/gemm/_strided.cl.mako"/>
 ## NAME_raw: the type of one load, as in memory.  NAME_value(raw): its conversion to value_t, which is done before the
 ## store to local memory, so that no work-item waits for a load before the multiplications.
 <%def name="define(panel, compute)">

@@ -6,6 +6,8 @@
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
 ##   look_at_maps(policy)   this work-item acquires the tensor maps; first of all, because it takes time
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
+<%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="gathered" file="/gemm/_gathered_lines.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 

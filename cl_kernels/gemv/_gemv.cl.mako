@@ -101,3 +101,4 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 </%def>
 
 <%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
