@@ -596,7 +596,9 @@ def elements(d: Call) -> None:
     g = g.astype(formulas.LD)
     slopes = tuple(g * t for t in derivative(wide))
     # A gradient of the result has the error of the rounded result.
-    more = 4 * unit_roundoff(dtype) * np.abs(g) if of_result and name != "relu" else 0
+    more = (
+        4 * unit_roundoff(dtype) * np.abs(g) if of_result and name not in ("relu", "relu6") else 0
+    )
     if of_result:
         there = _given(d, y)
     if name == "relu":

@@ -12,7 +12,8 @@ import numpy as np
 _EXTENTS = {1: (784,), 2: (28, 28), 3: (8, 10, 10)}
 _CHANNELS, _CLASSES = 16, 1000
 _ACTIVATIONS = (
-    "elu", "gelu", "hardswish", "leaky_relu", "relu", "sigmoid", "silu", "softplus", "tanh",
+    "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "relu", "relu6", "sigmoid",
+    "silu", "softplus", "tanh",
 )  # fmt: skip
 
 

@@ -15,8 +15,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, real_number
 from portable_gpu.errors import ArgumentError
-from portable_gpu.nn.operands import elementwise_like, same_shape
-from portable_gpu.ops.floats import floating
+from portable_gpu.nn.operands import computed, gradient
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.typing import of_one, of_two
 
@@ -64,7 +63,7 @@ def relu(
     Accuracy: a few ulp of the type computed in (docs/nn.md), then one rounding to the dtype.
     Order: the same bits for one target, policy, shape and alignment.
     """
-    return _of("x < 0 ? 0 : x", input, {}, out, engine, queue, wait_for)
+    return computed("x < 0 ? 0 : x", input, {}, out, engine, queue, wait_for)
 
 
 @of_two
@@ -89,7 +88,7 @@ def relu_backward(
     Returns, Raises, Cost: As :func:`relu`; a gradient of another shape is a ShapeError.
     """
     expression = "x <= 0 ? 0 : g"
-    return _gradient(expression, grad_output, output, {}, out, engine, queue, wait_for, "output")
+    return gradient(expression, grad_output, output, {}, out, engine, queue, wait_for, "output")
 
 
 @of_one
@@ -107,7 +106,7 @@ def leaky_relu(
     Arguments, result, errors, cost: see :func:`relu`.
     """
     expression, options = "x > 0 ? x : x * negative_slope", {"negative_slope": negative_slope}
-    return _of(expression, input, options, out, engine, queue, wait_for)
+    return computed(expression, input, options, out, engine, queue, wait_for)
 
 
 @of_two
@@ -141,7 +140,7 @@ def leaky_relu_backward(
             "input in place of the result"
         )
     expression, options = "x > 0 ? g : g * negative_slope", {"negative_slope": slope}
-    return _gradient(expression, grad_output, input, options, out, engine, queue, wait_for)
+    return gradient(expression, grad_output, input, options, out, engine, queue, wait_for)
 
 
 @of_one
@@ -158,7 +157,7 @@ def elu(
 
     Arguments, result, errors, cost: see :func:`relu`.  Clevert et al., arXiv:1511.07289.
     """
-    return _of(
+    return computed(
         "x > 0 ? x : alpha * expm1(x)", input, {"alpha": alpha}, out, engine, queue, wait_for
     )
 
@@ -195,9 +194,7 @@ def elu_backward(
                 f"alpha is {factor} and is_result is true; at least 0 would do, or the input in "
                 "place of the result"
             )
-    return _gradient(
-        expression, grad_output, input, {"alpha": factor}, out, engine, queue, wait_for
-    )
+    return gradient(expression, grad_output, input, {"alpha": factor}, out, engine, queue, wait_for)
 
 
 @of_one
@@ -213,7 +210,7 @@ def sigmoid(
 
     Arguments, result, errors, cost: see :func:`relu`.
     """
-    return _of(
+    return computed(
         "(x < 0 ? exp(-abs(x)) : 1) / (1 + exp(-abs(x)))", input, {}, out, engine, queue, wait_for
     )
 
@@ -232,7 +229,7 @@ def sigmoid_backward(
 
     Arguments, result, errors, cost: see :func:`relu_backward`.
     """
-    return _gradient(
+    return gradient(
         "g * x * (1 - x)", grad_output, output, {}, out, engine, queue, wait_for, "output"
     )
 
@@ -250,7 +247,7 @@ def tanh(
 
     Arguments, result, errors, cost: see :func:`relu`.
     """
-    return _of("tanh(x)", input, {}, out, engine, queue, wait_for)
+    return computed("tanh(x)", input, {}, out, engine, queue, wait_for)
 
 
 @of_two
@@ -267,7 +264,7 @@ def tanh_backward(
 
     Arguments, result, errors, cost: see :func:`relu_backward`.
     """
-    return _gradient(
+    return gradient(
         "g * (1 - x * x)", grad_output, output, {}, out, engine, queue, wait_for, "output"
     )
 
@@ -298,7 +295,7 @@ def gelu(
         "none": "0.5 * max(x, -100) * erfc(-0.70710678118654752440 * max(x, -100))",
         "tanh": _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -100)", f"c * {_SLOPE}"),
     }
-    return _of(
+    return computed(
         forms[one_of(approximate, _FORMS, "approximate")], input, {}, out, engine, queue, wait_for
     )
 
@@ -327,7 +324,7 @@ def gelu_backward(
         "tanh": _with_c(tangent, _NEAR, f"c * {_SLOPE}"),
     }
     expression = forms[one_of(approximate, _FORMS, "approximate")]
-    return _gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
+    return gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 
 @of_one
@@ -344,7 +341,7 @@ def silu(
     Arguments, result, errors, cost: see :func:`relu`.
     """
     expression = _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -1000)", "c")
-    return _of(expression, input, {}, out, engine, queue, wait_for)
+    return computed(expression, input, {}, out, engine, queue, wait_for)
 
 
 @of_two
@@ -362,45 +359,9 @@ def silu_backward(
     Arguments, result, errors, cost: see :func:`relu_backward`.
     """
     expression = "g * (c < 0 ? E : 1) / (1 + E) * (1 + c * (c < 0 ? 1 : E) / (1 + E))"
-    return _gradient(
+    return gradient(
         _with_c(expression, _FAR, "c"), grad_output, input, {}, out, engine, queue, wait_for
     )
-
-
-@of_one
-def hardswish(
-    input: Any,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Compute 0 up to -3, ``x`` from 3 on, and ``x * (x + 3) / 6`` between.
-
-    Arguments, result, errors, cost: see :func:`relu`.  Howard et al., arXiv:1905.02244.
-    """
-    return _of(
-        "x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6", input, {}, out, engine, queue, wait_for
-    )
-
-
-@of_two
-def hardswish_backward(
-    grad_output: Any,
-    input: Any,
-    *,
-    out: Any = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """Compute the gradient of :func:`hardswish`: that of each of its three parts.
-
-    Arguments, result, errors, cost: see :func:`relu_backward`.
-    """
-    expression = "x <= -3 ? 0 : x >= 3 ? g : g * (x / 3 + 0.5)"
-    return _gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 
 @of_one
@@ -425,7 +386,7 @@ def softplus(
     """
     rest = "log1p(exp(-abs(x * beta)))"
     expression = f"x * beta > threshold ? x : (max(x * beta, 0) + {rest}) / beta"
-    return _of(expression, input, _sharpness(beta, threshold), out, engine, queue, wait_for)
+    return computed(expression, input, _sharpness(beta, threshold), out, engine, queue, wait_for)
 
 
 @of_two
@@ -446,7 +407,7 @@ def softplus_backward(
     """
     e = "exp(-abs(x * beta))"
     expression = f"x * beta > threshold ? g : g * (x * beta < 0 ? {e} : 1) / (1 + {e})"
-    return _gradient(
+    return gradient(
         expression, grad_output, input, _sharpness(beta, threshold), out, engine, queue, wait_for
     )
 
@@ -464,38 +425,3 @@ def _sharpness(beta: Any, threshold: Any) -> dict[str, Any]:
     if real_number(beta, "beta") == 0:
         raise ArgumentError("beta is 0; another number would do")
     return {"beta": beta, "threshold": threshold}
-
-
-def _of(
-    expression: str,
-    input: Any,
-    options: dict[str, Any],
-    out: Any,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-) -> Any:
-    """Compute an expression of the input ``x``."""
-    arrays = {"x": floating(input, "input")}
-    numbers = {name: real_number(value, name) for name, value in options.items()}
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(expression, arrays, numbers, out, **place)
-
-
-def _gradient(
-    expression: str,
-    grad_output: Any,
-    operand: Any,
-    options: dict[str, Any],
-    out: Any,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-    name: str = "input",
-) -> Any:
-    """Compute an expression of the gradient ``g`` and of ``x``, which forward kept."""
-    x, g = floating(operand, name), floating(grad_output, "grad_output")
-    same_shape(**{name: x, "grad_output": g})
-    numbers = {name: real_number(value, name) for name, value in options.items()}
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(expression, {"x": x, "g": g}, numbers, out, **place)

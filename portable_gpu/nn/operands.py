@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
+from portable_gpu.arguments import real_number
 from portable_gpu.errors import ShapeError
 from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.floats import floating
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
 
 
@@ -49,3 +53,38 @@ def elementwise_like(
         target = ordered[names[0]] if names else target.transpose(order)
     result = elementwise(expression, out=target, **ordered, **numbers, **place)
     return out if out is not None else result.transpose(np.argsort(order).tolist())
+
+
+def computed(
+    expression: str,
+    input: Any,
+    options: dict[str, Any],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Compute an expression of the input ``x``."""
+    arrays = {"x": floating(input, "input")}
+    numbers = {name: real_number(value, name) for name, value in options.items()}
+    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    return elementwise_like(expression, arrays, numbers, out, **place)
+
+
+def gradient(
+    expression: str,
+    grad_output: Any,
+    operand: Any,
+    options: dict[str, Any],
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+    name: str = "input",
+) -> Any:
+    """Compute an expression of the gradient ``g`` and of ``x``, which forward kept."""
+    x, g = floating(operand, name), floating(grad_output, "grad_output")
+    same_shape(**{name: x, "grad_output": g})
+    numbers = {name: real_number(value, name) for name, value in options.items()}
+    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    return elementwise_like(expression, {"x": x, "g": g}, numbers, out, **place)

@@ -64,7 +64,8 @@ def test_values_and_gradients(engine: Engine, case: Any) -> None:
         # A gradient of the result has the error of the rounded result.
         eps = np.finfo(np.float32).eps if dtype != np.float64 else np.finfo(np.float64).eps
         eps = {2: 2.0**-8}.get(dtype.itemsize, 32 * eps)
-        less = 2 * eps * np.abs(g.astype(LD)) if of_result and name != "relu" else 0
+        rounded = of_result and name not in ("relu", "relu6")
+        less = 2 * eps * np.abs(g.astype(LD)) if rounded else 0
         _check(
             backward(g, retained, **options, engine=engine),
             slope,
@@ -101,7 +102,11 @@ def test_limits(engine: Engine, case: Any) -> None:
     huge = np.float32(3e38)
     x = np.array([np.nan, np.inf, -np.inf, huge, -huge, 0], np.float32)
     y = forward(x, **options, engine=engine)
-    upper, lower = {"sigmoid": (1, 0), "tanh": (1, -1), "elu": (None, -1.5)}.get(name, (None, 0))
+    ends = {
+        "elu": (None, -1.5), "hardsigmoid": (1, 0), "hardtanh": (0.5, -2.5), "relu6": (6, 0),
+        "sigmoid": (1, 0), "tanh": (1, -1),
+    }  # fmt: skip
+    upper, lower = ends.get(name, (None, 0))
     high = x[[1, 3]] if upper is None else np.float32([upper, upper])
     low = x[[2, 4]] / 8 if name == "leaky_relu" else np.float32([lower, lower])
     assert np.isnan(y[0])
@@ -109,8 +114,9 @@ def test_limits(engine: Engine, case: Any) -> None:
     assert np.all(np.abs(y[[1, 3]] - high) <= ulp) or np.array_equal(y[[1, 3]], high)
     assert np.all(np.abs(y[[2, 4]] - low) <= ulp) or np.array_equal(y[[2, 4]], low)
     gradient = backward(np.ones_like(x), y if of_result else x, **options, engine=engine)
-    assert name == "relu" or name == "leaky_relu" or np.isnan(gradient[0])
-    slope = 0 if upper is not None and of_result else 1
+    of_pieces = name in ("hardsigmoid", "hardtanh", "leaky_relu", "relu", "relu6")
+    assert of_pieces or np.isnan(gradient[0])
+    slope = 0 if upper is not None else 1
     assert np.all(np.abs(gradient[[1, 3]] - slope) <= 2 * ulp)
     left = 0.125 if name == "leaky_relu" else 0
     assert np.all(np.abs(gradient[[2, 4]] - left) <= 2 * ulp)
@@ -147,6 +153,7 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ArgumentError, "alpha is NaN", lambda: nn.elu(x, float("nan"))),
         (ArgumentTypeError, "negative_slope", lambda: nn.leaky_relu(x, np.ones(4))),
         (ArgumentError, "beta is 0", lambda: nn.softplus(x, 0)),
+        (ArgumentError, "min_val is 2.0 and max_val 1.0", lambda: nn.hardtanh(x, 2)),
         (ArgumentError, "negative_slope is -1", lambda: nn.leaky_relu_backward(x, x, -1, True)),
         (ArgumentError, "alpha is -1", lambda: nn.elu_backward(x, x, -1, True)),
         (ShapeError, r"grad_output has shape \(4,\)", lambda: nn.relu_backward(x[0], x)),

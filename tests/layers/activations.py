@@ -98,4 +98,16 @@ CASES: list[tuple[str, dict[str, Any], bool, Formula, Formula, Callable[[Any], A
         lambda x: (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(1.5 * x))) / LD(1.5),),
         lambda x: (_logistic(1.5 * x),), lambda x: np.abs(1.5 * x),
     ),
+    (
+        "hardtanh", {"min_val": -2.5, "max_val": 0.5}, False, lambda x: (np.clip(x, -2.5, 0.5),),
+        lambda x: (LD(1) * ((x > -2.5) & (x < 0.5)),), np.zeros_like,
+    ),
+    (
+        "relu6", {}, True, lambda x: (np.clip(x, 0, 6),), lambda x: (LD(1) * ((x > 0) & (x < 6)),),
+        np.zeros_like,
+    ),
+    (
+        "hardsigmoid", {}, False, lambda x: (np.clip(x / 6 + 0.5, 0, 1),),
+        lambda x: ((np.abs(x) < 3) / LD(6),), np.zeros_like,
+    ),
 ]  # fmt: skip

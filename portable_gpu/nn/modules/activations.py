@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from portable_gpu.arguments import flag, one_of, real_number
-from portable_gpu.nn import activations, init
+from portable_gpu.nn import activations, init, piecewise
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.ops.random.api import dropout, dropout_backward
 
@@ -13,7 +13,7 @@ from portable_gpu.ops.random.api import dropout, dropout_backward
 class _Activation(Module):
     """An elementwise function that keeps its input, or its result where the gradient takes that."""
 
-    _name: ClassVar[str]
+    _pair: ClassVar[tuple[Any, Any]]  # the function and its gradient
     _of_result: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -21,21 +21,21 @@ class _Activation(Module):
 
     def forward(self, input: Any) -> Any:
         """Compute the function of each element."""
-        result = getattr(activations, self._name)(input, **self._options)
+        result = self._pair[0](input, **self._options)
         self._saved = result if self._of_result else input
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
         (saved,) = self._kept("_saved")
-        gradient = getattr(activations, f"{self._name}_backward")
-        return gradient(grad_output, saved, **self._options)
+        return self._pair[1](grad_output, saved, **self._options)
 
 
 class ReLU(_Activation):
     """See ``nn.relu``."""
 
-    _name, _of_result = "relu", True
+    _pair = activations.relu, activations.relu_backward
+    _of_result = True
 
     def __init__(self, inplace: bool = False) -> None:
         """Write the result over the input if ``inplace`` is true."""
@@ -44,14 +44,20 @@ class ReLU(_Activation):
 
     def forward(self, input: Any) -> Any:
         """Compute the function of each element."""
-        self._saved = activations.relu(input, out=input if self.inplace else None)
+        self._saved = self._pair[0](input, out=input if self.inplace else None)
         return self._saved
+
+
+class ReLU6(ReLU):
+    """See ``nn.relu6``."""
+
+    _pair = piecewise.relu6, piecewise.relu6_backward
 
 
 class LeakyReLU(_Activation):
     """See ``nn.leaky_relu``."""
 
-    _name = "leaky_relu"
+    _pair = activations.leaky_relu, activations.leaky_relu_backward
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         """Take the slope of negative values."""
@@ -61,7 +67,7 @@ class LeakyReLU(_Activation):
 class ELU(_Activation):
     """See ``nn.elu``."""
 
-    _name = "elu"
+    _pair = activations.elu, activations.elu_backward
 
     def __init__(self, alpha: float = 1.0) -> None:
         """Take the factor of negative values."""
@@ -71,19 +77,21 @@ class ELU(_Activation):
 class Sigmoid(_Activation):
     """See ``nn.sigmoid``."""
 
-    _name, _of_result = "sigmoid", True
+    _pair = activations.sigmoid, activations.sigmoid_backward
+    _of_result = True
 
 
 class Tanh(_Activation):
     """See ``nn.tanh``."""
 
-    _name, _of_result = "tanh", True
+    _pair = activations.tanh, activations.tanh_backward
+    _of_result = True
 
 
 class GELU(_Activation):
     """See ``nn.gelu``."""
 
-    _name = "gelu"
+    _pair = activations.gelu, activations.gelu_backward
 
     def __init__(self, approximate: str = "none") -> None:
         """Take the form, ``"none"`` or ``"tanh"``."""
@@ -93,19 +101,35 @@ class GELU(_Activation):
 class SiLU(_Activation):
     """See ``nn.silu``."""
 
-    _name = "silu"
+    _pair = activations.silu, activations.silu_backward
 
 
 class Hardswish(_Activation):
     """See ``nn.hardswish``."""
 
-    _name = "hardswish"
+    _pair = piecewise.hardswish, piecewise.hardswish_backward
+
+
+class Hardsigmoid(_Activation):
+    """See ``nn.hardsigmoid``."""
+
+    _pair = piecewise.hardsigmoid, piecewise.hardsigmoid_backward
+
+
+class Hardtanh(_Activation):
+    """See ``nn.hardtanh``."""
+
+    _pair = piecewise.hardtanh, piecewise.hardtanh_backward
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        """Take the least and the largest result."""
+        self._options = piecewise.ends(min_val, max_val)
 
 
 class Softplus(_Activation):
     """See ``nn.softplus``."""
 
-    _name = "softplus"
+    _pair = activations.softplus, activations.softplus_backward
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         """Take the sharpness, and where the function is the input itself."""
