@@ -17,6 +17,8 @@ import numpy as np
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.attention.plan import AttentionProblem
+from portable_gpu.ops.attention.variants import variants as attention_variants
 from portable_gpu.ops.elementwise.commands.catalogue import problem as expression_of
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.factor.commands.catalogue import cholesky_problem, solve_problem
@@ -588,6 +590,36 @@ def _sampling(data: Data, target: Target) -> list[Variant]:
     return sampling_variants(channels_last(problem) if data["channels_last"] else problem, target)
 
 
+# -- attention
+
+
+def _draw_attention(draws: Draws, target: Target) -> dict[str, Any]:
+    heads, queries = draws.extent(16), draws.extent(4000)
+    return {
+        "dtype": draws.dtype(target, "float32", "float16", "bfloat16", "float64"),
+        "batch": draws.extent(8), "heads": heads, "queries": queries,
+        "keys": draws.one((queries, draws.extent(4000))),
+        "extents": [8 * draws.extent(20) - draws.one((0, 0, 0, 3)) for _ in range(2)],
+        "mask": draws.one(("", "", "causal", "bool", "float16")), "scale": draws.one((1, 1, 1, -1)),
+    }  # fmt: skip
+
+
+def _attention(data: Data, target: Target) -> list[Variant]:
+    elem, (dq, dv) = element(dtype_of(data["dtype"])), data["extents"]
+    batch, heads, queries, keys = (data[name] for name in ("batch", "heads", "queries", "keys"))
+    wide = element(np.float64 if elem.real == "double" else np.float32)
+    sizes = [(queries, dq), (keys, dq), (keys, dv), (queries, keys), (queries, dv), (queries, 1)]
+    mask = {"bool": element(bool), "float16": elem}.get(data["mask"])
+    if mask is None:
+        del sizes[3]
+    strides = tuple((heads * rows * n, rows * n, n, 1) for rows, n in sizes)
+    problem = AttentionProblem(
+        elem, wide, mask, batch, heads, 1, queries, keys, dq, dv, strides,
+        data["mask"] == "causal", data["scale"] * 0.125, True,
+    )  # fmt: skip
+    return attention_variants(problem, target, TABLE)
+
+
 FAMILIES: dict[str, Family] = {
     "reduce": Family(_draw_reduction, _reduction),
     "gemv": Family(_draw_gemv, _gemv),
@@ -602,4 +634,5 @@ FAMILIES: dict[str, Family] = {
     "convolution": Family(_draw_convolution, bind=_convolution),
     "fronts": Family(_draw_fronts, bind=_fronts),
     "sampling": Family(_draw_sampling, _sampling),
+    "attention": Family(_draw_attention, _attention),
 }

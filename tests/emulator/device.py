@@ -24,7 +24,8 @@ from portable_gpu.tuning.table import TuningTable
 _DECODERS: tuple[Callable[[Instruction], Step | None], ...] = (
     asynchronous.proxy, scalar.nothing, scalar.compare, scalar.convert, scalar.access,
     scalar.atomic, asynchronous.barrier, asynchronous.copy, asynchronous.bulk_copy,
-    tensor_map.change, warp.shuffle, warp.multiply, warp.warpgroup, scalar.arithmetic,
+    tensor_map.change, warp.shuffle, warp.load_matrices, warp.multiply, warp.warpgroup,
+    scalar.arithmetic,
 )  # fmt: skip
 _CONTROL = ("bra", "ret", "exit", "bar")
 

@@ -19,7 +19,7 @@ Step: TypeAlias = Callable[["Group", Any], Any]
 #: The polls of one address after which a group waits for ever, as groups run one by one.
 _PATIENCE = 1000
 #: Threads that have to come together for an instruction.
-_TOGETHER = {"bar": 32, "shfl": 32, "mma": 32, "wgmma": 128}  # "bar": of a warp
+_TOGETHER = {"bar": 32, "shfl": 32, "ldmatrix": 32, "mma": 32, "wgmma": 128}  # "bar": of a warp
 _BITS: dict[int, Any] = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 DTYPES: dict[str, Any] = {
     "pred": np.bool_, "b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16,

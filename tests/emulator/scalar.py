@@ -80,7 +80,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "abs": np.abs, "neg": np.negative, "not": np.invert, "mov": lambda a: a,
-    "sqrt": np.sqrt, "rcp": lambda a: (1 / a).astype(a.dtype),
+    "sqrt": np.sqrt, "ex2": np.exp2, "lg2": np.log2, "rcp": lambda a: (1 / a).astype(a.dtype),
     "popc": lambda a: np.bitwise_count(a).astype(np.uint32),
     "brev": lambda a: np.array([int(f"{x:032b}"[::-1], 2) for x in np.atleast_1d(a)], np.uint32),
 }  # fmt: skip

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from emulator.machine import Group, Step, count, numbers, reader, writer
+from emulator.machine import Group, Step, address, count, numbers, reader, shared_view, writer
 from emulator.memory import Fault
 from emulator.text import Constant, Instruction
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _LANES = np.arange(32)
+_SIXTEEN = np.dtype([("0", "u8"), ("1", "u8")])
 _GROUP, _QUAD = _LANES // 4, _LANES % 4
 
 
@@ -77,6 +78,40 @@ def multiply(i: Instruction) -> Step | None:
         for (row, col), put in zip(held_c, puts, strict=True):
             values = result[:, _GROUP + row, 2 * _QUAD + col]
             put(group, threads, values.reshape(-1).astype(np.float64 if real == "f64" else "f4"))
+
+    return step
+
+
+def load_matrices(i: Instruction) -> Step | None:
+    """``ldmatrix``: each warp loads matrices of 8 rows of 16 bytes, whose addresses its lanes give.
+
+    Lane 4g + c has of each matrix the c-th word of row g, or (``trans``) elements 2c and 2c + 1 of
+    column g.
+    """
+    if i.name != "ldmatrix":
+        return None
+    assert {"m8n8", "b16", "shared"} <= set(i.modifiers), i.text
+    registers = i.operands[0]
+    assert isinstance(registers, tuple)
+    puts, where, turned = (
+        [writer(x) for x in registers],
+        address(i.operands[1], "u32"),
+        "trans" in i.modifiers,
+    )
+
+    def step(group: Group, threads: Any) -> None:
+        warps = _warps(threads)
+        at = np.broadcast_to(where(group, threads), 32 * warps)
+        lanes = np.tile(8 * len(puts) > _LANES, warps)  # the others' addresses are not used
+        if group.races is not None:
+            group.races.read(at[lanes], 16, numbers(threads)[lanes])
+        rows, index = shared_view(group, at[lanes], _SIXTEEN)
+        words = rows[index].view(np.uint16).reshape(warps, len(puts), 8, 8)
+        if turned:
+            words = words.swapaxes(2, 3)
+        for number, put in enumerate(puts):
+            values = np.ascontiguousarray(words[:, number]).view(np.uint32)
+            put(group, threads, values.reshape(-1))
 
     return step
 

@@ -23,6 +23,7 @@ assert FAMILIES  # whose policies are imported
 FLOAT = element(np.float32)
 #: A target on which each policy has a default.
 TARGETS = {
+    "AttentionPolicy": ("nvidia-sm80",),
     "ReducePolicy": ("cpu", "nvidia-sm90"),
     "ElementwisePolicy": ("cpu", "gcn"),
     "RowPolicy": ("cpu", "gcn"),

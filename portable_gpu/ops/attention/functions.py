@@ -13,9 +13,11 @@ import pyopencl as cl
 from portable_gpu.arguments import finite, flag
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
+from portable_gpu.ops.attention.plan import AttentionProblem, BackwardPlan
+from portable_gpu.ops.attention.variants import variants
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
+from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, View, as_array
@@ -66,7 +68,9 @@ def scaled_dot_product_attention(
     Cost: ``2 * N * H * L * S * (E + V)`` flop, about half of them where it is causal, and an
         exponential for each product; no array of products is stored.
     Accuracy: products and sums in float32 (float64 for float64).  The error is at most
-        ``eps * (c * S + E * t) * max|value|``, t the largest ``scale * |query| @ |key|``.
+        ``eps * (c * S + E * t) * max|value|``, t the largest ``scale * |query| @ |key|``.  Matrix
+        units multiply probabilities that are rounded to the dtype, which adds the half of its
+        ``eps`` times ``max|value|``.
     Order: fixed for one target, policy, shape and alignment.
     Source: Milakov & Gimelshein, 2018 (the running maximum); Dao et al., 2022 (tiles of keys).
     """
@@ -212,8 +216,13 @@ def _normalise(arguments: CallArguments) -> Invocation:
         problem = AttentionProblem(
             element(q.dtype), element(wide), masks[0] if masks else None, batch, heads, shared,
             queries, keys, dq, shape[-1], tuple(steps), causal, factor,
+            all(view.alignment >= 16 for view in (*views[:3], views[-2])),
         )  # fmt: skip
-        return engine.plan(problem, lambda: AttentionPlan(engine, problem))
+
+        def make() -> Plan:
+            return bind_best(engine, variants(problem, engine.target, engine.table))
+
+        return engine.plan(problem, make)
 
     return Invocation(
         inputs=tuple(inputs),

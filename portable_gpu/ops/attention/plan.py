@@ -16,6 +16,8 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
+#: What the strides of an operand are called.
+AXES = ("batch", "head", "row", "step")
 _ROWS_ON_CPU = 8  # queries that share a tile of keys there
 _EXTENT = 16  # what the extents of rows are rounded up to
 _MOST_LOCAL = 1 << 15  # bytes of the tiles, of which every device has as many
@@ -33,6 +35,7 @@ class AttentionProblem:
         strides: Of each operand along batch, head, row and element.
         is_causal: Whether query i sees keys up to i.
         scale: The factor of the products.
+        aligned: Whether q, k, v and the result begin at multiples of 16 bytes.
     """
 
     elem: Element
@@ -48,12 +51,24 @@ class AttentionProblem:
     strides: tuple[Shape, ...]
     is_causal: bool
     scale: float
+    aligned: bool = False
+
+    @property
+    def flop(self) -> int:
+        """Operations of the two products."""
+        return 2 * self.batch * self.heads * self.queries * self.keys * (self.dq + self.dv)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result, each of them once."""
+        rows = self.heads * self.queries + self.heads // self.shared * self.keys
+        return self.batch * rows * (self.dq + self.dv) * self.elem.itemsize
 
 
 def partition(problem: AttentionProblem, target: Target) -> tuple[int, int, int]:
     """Work-items of a group, rows of each, and keys of a tile."""
     size = 8 if problem.elem.real == "double" else 4
-    width = (_rounded(problem.dq) + _rounded(problem.dv)) * size
+    width = (rounded_extent(problem.dq) + rounded_extent(problem.dv)) * size
     tile = 32
     while tile > 8 and tile * width > min(_MOST_LOCAL, target.local_mem_size):
         tile //= 2
@@ -62,7 +77,8 @@ def partition(problem: AttentionProblem, target: Target) -> tuple[int, int, int]
     return min(64, target.max_work_group_size), 1, tile
 
 
-def _rounded(extent: int) -> int:
+def rounded_extent(extent: int) -> int:
+    """The extent of a row, rounded up to what kernels are compiled for."""
     return -(-max(1, extent) // _EXTENT) * _EXTENT
 
 
@@ -125,12 +141,29 @@ class BackwardPlan(Plan):
 
 
 def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
-    axes = ("batch", "head", "row", "step")
     return {
         f"{name}_{axis}": step
         for name, steps in zip(names, strides, strict=True)
-        for axis, step in zip(axes, steps, strict=True)
+        for axis, step in zip(AXES, steps, strict=True)
     }
+
+
+def operands(problem: AttentionProblem) -> list[str]:
+    """The names of the arrays of attention, in the order of its buffers."""
+    return ["q", "k", "v", *(["mask"] if problem.mask else []), "out", "sums"]
+
+
+def forward_arguments(
+    problem: AttentionProblem, blocks: int
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The constants, buffers and offsets of a kernel with ``blocks`` groups for a head."""
+    p, names = problem, operands(problem)
+    constants: dict[str, Any] = {
+        "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
+        "blocks": blocks, "dq": p.dq, "dv": p.dv, "scale": p.scale,
+    }  # fmt: skip
+    constants |= _strides(names, p.strides)
+    return constants, [f"{name}_in" for name in names], [f"{name}_offset" for name in names]
 
 
 def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
@@ -138,7 +171,8 @@ def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
     size = 8 if problem.elem.real == "double" else 4
     return {
         "elem": problem.elem, "wide": problem.wide, "mask": problem.mask,
-        "real": problem.elem.real, "DQ": _rounded(problem.dq), "DV": _rounded(problem.dv),
+        "real": problem.elem.real,
+        "DQ": rounded_extent(problem.dq), "DV": rounded_extent(problem.dv),
         "V": min(16, target.vector_bytes // size) if target.is_cpu else 16 // size,
         "causal": problem.is_causal,
     }  # fmt: skip
@@ -155,21 +189,11 @@ class AttentionPlan(Plan):
         """
         p, target = problem, engine.target
         group, rows, _ = partition(p, target)
-        names = ["q", "k", "v", *(["mask"] if p.mask else []), "out", "sums"]
         blocks = -(-p.queries // (group * rows))
-        constants: dict[str, Any] = {
-            "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
-            "blocks": blocks, "dq": p.dq, "dv": p.dv, "scale": p.scale,
-        }  # fmt: skip
-        constants |= _strides(names, p.strides)
-        pairs = p.batch * p.heads
-        self.flop = 2 * pairs * p.queries * p.keys * (p.dq + p.dv)
-        moved = pairs * p.queries * (p.dq + p.dv) + pairs // p.shared * p.keys * (p.dq + p.dv)
-        self.bytes = moved * p.elem.itemsize
+        self.flop, self.bytes = p.flop, p.bytes
         self._launch = engine.programs.launch(
-            specialization(p, target), "attention_forward", constants,
-            [f"{name}_in" for name in names], [f"{name}_offset" for name in names],
-            (pairs * blocks * group,), (group,),
+            specialization(p, target), "attention_forward", *forward_arguments(p, blocks),
+            (p.batch * p.heads * blocks * group,), (group,),
         )  # fmt: skip
 
     def enqueue(

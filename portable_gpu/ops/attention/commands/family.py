@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod, sqrt
 from typing import Any
 
@@ -15,18 +16,12 @@ from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.attention.commands import cases
 from portable_gpu.ops.attention.functions import scaled_dot_product_attention
-from portable_gpu.ops.attention.plan import (
-    AttentionPlan,
-    AttentionProblem,
-    backward_specialization,
-    specialization,
-)
+from portable_gpu.ops.attention.plan import AttentionProblem, backward_specialization
+from portable_gpu.ops.attention.variants import variants
 from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.family import Benchmark, Family, OperationRecord, Sizes
-from portable_gpu.ops.variant import Variant
+from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
 
@@ -37,7 +32,7 @@ def _problem(rows: int, extent: int, dtype: np.dtype[Any]) -> AttentionProblem:
     strides = ((0, 0, extent, 1),) * 4 + ((0, 0, 1, 0),)
     scale = 1 / sqrt(max(1, extent))
     return AttentionProblem(
-        elem, wide, None, 1, 1, 1, rows, rows, extent, extent, strides, False, scale
+        elem, wide, None, 1, 1, 1, rows, rows, extent, extent, strides, False, scale, True
     )
 
 
@@ -57,29 +52,27 @@ def explain(
     if element(dtype).complex or not element(dtype).floating:
         raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
     rows, extent = (*sizes, 64)[:2]
-    problem = _problem(rows, extent, dtype)
-    costs = DeviceCosts.of("device", target)
-    variant = Variant(
-        path="rows",
-        name="rows",
-        kind="rows",
-        estimate=2 * rows * rows * extent / (target.compute_units * costs.multiply_adds),
-        launches=1,
-        why="each work-item has rows of queries, and goes over the keys once",
-        texts=lambda: [specialization(problem, target)],
-        bind=lambda engine: AttentionPlan(engine, problem),
-    )
+    ways = variants(_problem(rows, extent, dtype), target, table)
     named = f"{operation} of {rows} x {extent} {dtype} on {target.facts.name}"
-    return explanation(named, [variant], target)
+    return explanation(named, ways, target)
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """The kernels of attention of rows of 64 elements, and of its gradients."""
+    """The kernels of attention of rows of 64 elements, and of its gradients.
+
+    Matrix units have others for causal attention, for masks and for other extents of rows.
+    """
     if element(dtype).complex or not element(dtype).floating:
         return []
-    problem = _problem(1024, 64, dtype)
+    problem, wide = (replace(_problem(1024, n, dtype), batch=256) for n in (64, 128))
+    strides = (*problem.strides[:3], *problem.strides[2:])
+    masked = replace(problem, mask=element(bool), strides=strides)
+    table = TuningTable.shipped()
+    by_rows, *_ = variants(problem, target, table)
+    problems = (problem, masked, replace(problem, is_causal=True), wide)
+    ways = [way for each in problems for way in variants(each, target, table) if way.policy]
     backward = [backward_specialization(problem, target, side) for side in ("q", "k")]
-    return [specialization(problem, target), *backward]
+    return [text for way in (by_rows, *ways) for text in way.texts()] + backward
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
@@ -134,10 +127,12 @@ ATTENTION = Family(
             function=scaled_dot_product_attention,
             explain=explain,
             specializations=specializations,
+            compiled=("float32", "float16", "bfloat16"),
             extents=2,
             shapes=cases.shapes,
         ),
     ),
     checks=checks,
     benchmarks={"scaled_dot_product_attention": _BENCHMARK},
+    kernels={"attention/mma": Compiled(matrix=True)},
 )

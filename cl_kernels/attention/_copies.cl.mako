@@ -1,0 +1,80 @@
+## Tiles of rows in local memory, by asynchronous copies (PTX ISA: cp.async), and functions of single values.
+##
+## A row of D elements has D / 8 chunks of 16 bytes; chunk x of row r is at x ^ swizzle(r), so that the rows of one
+## instruction are in different banks.
+<%!
+def width(D):
+    """The chunks among which a row's are exchanged: the greatest power of two, at most 8, that divides them."""
+    chunks = D // 8
+    return min(8, chunks & -chunks)
+
+def swizzle(D, row):
+    return f"({row} / {8 // width(D)}u % {width(D)}u)"
+
+def alike(D, rows, group):
+    """Whether the copies of all work-items have one chunk of a row each, and one swizzle."""
+    return group * 8 % D == 0 and group * 8 // D % 8 == 0 and rows * D % (8 * group) == 0
+%>
+
+<%def name="define(kind)">
+static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
+static inline uint exchanged(uint mine, uint distance)
+{
+    uint theirs;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
+    return theirs;
+}
+static inline float across(float x, uint distance) { return as_float(exchanged(as_uint(x), distance)); }
+static inline float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static inline float binary_logarithm(float x)
+{
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static inline uint rounded_pair(float low, float high)
+{
+    uint pair;
+    asm("cvt.rn.${kind}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+#define COPY_OR_ZERO(to, from, bytes) \
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
+// What is computed from x is computed here, and not kept in registers over the loop.
+#define COMPUTE_AGAIN(kind, x) asm volatile("" : kind(x))
+#define COPIES_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
+#define COPIES_WAIT() asm volatile("cp.async.wait_group 0;" ::: "memory")
+</%def>
+
+## The start of this work-item's chunks of a tile of rows, where each of its copies has the same chunk of a row.
+<%def name="place(name, D, rows, extent, group)"><% n = D // 8 %>\
+% if alike(D, rows, group):
+    ${name}_in += t / ${n}u * ${name}_row + t % ${n}u * 8u;
+    const uint ${name}_size = t % ${n}u * 8u < ${extent} ? 16 : 0;
+    const uint ${name}_to = ${name}_base + t / ${n}u * ${2 * D}u + ((t % ${n}u ^ ${swizzle(D, f"(t / {n}u)")}) << 4);
+% endif
+</%def>
+
+## Copy a tile of rows, and go on to the next; rows from `left` on, and elements beyond the extent, are zeros.
+<%def name="copy(name, D, rows, extent, group, left)"><% n = D // 8 %>\
+% if alike(D, rows, group):
+            COMPUTE_AGAIN("+l", ${name}_in);
+% for row in range(0, rows, group // n):
+            COPY_OR_ZERO(${name}_to + ${2 * D * row}u, ${name}_in, t / ${n}u + ${row}u < ${left} ? ${name}_size : 0);
+            ${name}_in += ${group // n} * ${name}_row;
+% endfor
+% else:
+            COMPUTE_AGAIN("+l", ${name}_row);
+            for (uint e = t; e < ${rows * n}u; e += ${group}u) {
+                const uint row = e / ${n}u, chunk = e % ${n}u;
+                COPY_OR_ZERO(${name}_base + row * ${2 * D}u + ((chunk ^ ${swizzle(D, "row")}) << 4),
+                    ${name}_in + (row * ${name}_row + chunk * 8u), row < ${left} && chunk * 8u < ${extent} ? 16 : 0);
+            }
+            ${name}_in += ${rows} * ${name}_row;
+% endif
+</%def>

@@ -1,0 +1,101 @@
+## The rows of a warp of mma: powers of scores, running maxima and sums, and stores.  Names as in mma.
+<%!
+halves = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # a lane's rows: g + 8 h of block i
+%>
+
+## From the scores s of a tile to the operands p of p v; the sums o and z are scaled where a maximum m grows.
+<%def name="powers(policy, mask, causal, shift, DV)"><%
+TK = policy.keys
+factor = "1.0f" if mask else "factor"
+%>\
+${hide(policy, mask, causal)}\
+% for i, h in halves(policy.blocks):
+<% own = [f"s{i}_{j}_{2 * h + e}" for j in range(TK // 8) for e in range(2)] %>\
+            float top${i}_${h} = ${own[0]};
+% for x in own[1:]:
+            top${i}_${h} = fmax(top${i}_${h}, ${x});
+% endfor
+            top${i}_${h} = fmax(top${i}_${h}, across(top${i}_${h}, 1));
+            top${i}_${h} = fmax(m${i}_${h}, ${factor} * fmax(top${i}_${h}, across(top${i}_${h}, 2)));
+            const float shrink${i}_${h} = power_of_two(m${i}_${h} - top${i}_${h});
+            const float add${i}_${h} = ${shift} - top${i}_${h};
+            m${i}_${h} = top${i}_${h};
+            z${i}_${h} *= shrink${i}_${h};
+% for x in own:
+            ${x} = power_of_two(fma(${x}, ${factor}, add${i}_${h}));
+            z${i}_${h} += ${x};
+% endfor
+% for j, e in ((j, e) for j in range(DV // 8) for e in range(2)):
+            o${i}_${j}_${2 * h + e} *= shrink${i}_${h};
+% endfor
+% endfor
+% for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, TK // 8, 2) for r in range(4)):
+<% pair = f"s{i}_{j + r // 2}_{r % 2 * 2}, s{i}_{j + r // 2}_{r % 2 * 2 + 1}" %>\
+            const uint p${i}_${j}_${r} = rounded_pair(${pair});
+% endfor
+</%def>
+
+## Scores of keys that are not seen are minus infinity; with a mask, scores are multiplied by the factor here.
+<%def name="hide(policy, mask, causal)">\
+% if mask:
+            {
+% else:
+            if (k0 + ${policy.keys}u > ${"min(keys, own + 1u)" if causal else "keys"}) {
+% endif
+% for i, h in halves(policy.blocks):
+                {
+% if mask or causal:
+                    const uint i = own + ${16 * i + 8 * h}u + g;
+% endif
+% if mask:
+                    __global const ${mask.name}_t *given = mask_in
+                        + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
+% endif
+% for j, e in ((j, e) for j in range(policy.keys // 8) for e in range(2)):
+                    HIDE(s${i}_${j}_${2 * h + e}, k0 + ${8 * j + e}u + 2u * c);
+% endfor
+                }
+% endfor
+            }
+</%def>
+
+<%def name="define(policy, mask, causal)">
+// Which head and which rows this work-item has; of causal attention the longest are first.
+#define LOCATE() do { \
+    lane = t % 32u, g = lane / 4u, c = lane % 4u; \
+    b = number / blocks / heads, h = number / blocks % heads; \
+    first = ${"(blocks - 1u - number % blocks)" if causal else "number % blocks"} * ${policy.queries}u; \
+    own = first + t / 32u * ${16 * policy.blocks}u; \
+    } while (0)
+% if mask:
+#define HIDE(s, key) do { \
+    const uint n = key; \
+    const bool is_seen = n < keys; \
+    const ${mask.value} x = is_seen ? ${mask.name}_load(given + n * mask_step) : 0; \
+    s = ${f"is_seen && x ? factor * s" if mask.boolean else "is_seen ? fma(s, factor, M_LOG2E_F * x)"} : -INFINITY; \
+    } while (0)
+% else:
+#define HIDE(s, key) s = (key) < keys${" && (key) <= i" if causal else ""} ? s : -INFINITY
+% endif
+</%def>
+
+## Store the rows, and the logarithm of the sum of each.
+<%def name="store(policy, DV, shift)">
+% for i, h in halves(policy.blocks):
+    {
+        const uint i = own + ${16 * i + 8 * h}u + g;
+        float z = z${i}_${h} + across(z${i}_${h}, 1);
+        z += across(z, 2);
+        if (i < queries) {
+            __global ushort *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row) + 2u * c;
+            const float inverse = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
+% for j in range(DV // 8):
+            if (${8 * j}u < dv) *(__global uint *)(row + ${8 * j}) =
+                rounded_pair(o${i}_${j}_${2 * h} * inverse, o${i}_${j}_${2 * h + 1} * inverse);
+% endfor
+            if (c == 0) ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
+                M_LN2_F * (m${i}_${h} - ${shift} + binary_logarithm(z)));
+        }
+    }
+% endfor
+</%def>

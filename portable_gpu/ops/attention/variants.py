@@ -1,0 +1,83 @@
+"""Every way to compute attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from portable_gpu.ops.attention import matrix
+from portable_gpu.ops.attention.check import works
+from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, specialization
+from portable_gpu.ops.variant import Variant
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds
+from portable_gpu.tuning.figures import Figures
+from portable_gpu.tuning.table import TuningTable
+
+
+@dataclass(frozen=True)
+class AttentionCosts(Figures):
+    """Rates of products, in multiply-adds of float32 with the best tiles of products.
+
+    Attributes:
+        rows: With a work-item for a row.
+        matrix: Of 16-bit floats by warps on matrix units.
+    """
+
+    rows: float
+    matrix: float
+
+
+def variants(problem: AttentionProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """Every way to compute a problem whose result has elements."""
+    return [_by_rows(problem, target), *_by_matrix_units(problem, target, table)]
+
+
+def _seconds(problem: AttentionProblem, target: Target, rate: float) -> float:
+    products = problem.flop // 2 * multiply_adds(problem.elem) // (1 + problem.is_causal)
+    speed = DeviceCosts.of("device", target).multiply_adds * target.compute_units
+    return products / (rate * speed)
+
+
+def _by_rows(problem: AttentionProblem, target: Target) -> Variant:
+    return Variant(
+        path="rows",
+        name="rows",
+        kind="attention_rows",
+        estimate=_seconds(problem, target, AttentionCosts.of("attention", target).rows),
+        launches=1,
+        why="each work-item has rows of queries, and goes over the keys once",
+        texts=lambda: [specialization(problem, target)],
+        bind=lambda engine: AttentionPlan(engine, problem),
+        details={"flop": problem.flop, "bytes": problem.bytes},
+    )
+
+
+def _by_matrix_units(
+    problem: AttentionProblem, target: Target, table: TuningTable
+) -> Iterator[Variant]:
+    if not matrix.takes(problem, target):
+        return
+    row = matrix.policy_of(problem, target, table)
+    policy, p = row.policy, problem
+    yield Variant(
+        path="mma",
+        name="mma",
+        kind="attention_mma",
+        estimate=_seconds(problem, target, AttentionCosts.of("attention", target).matrix),
+        launches=1,
+        why="warps have blocks of 16 queries on matrix units, and go over tiles of keys once",
+        texts=lambda: [matrix.specialization(p, target, policy)],
+        bind=lambda engine: matrix.MatrixAttentionPlan(engine, p, policy),
+        works=lambda engine: works(engine, p, policy),
+        policy=policy,
+        origin=row.origin,
+        evidence=row.evidence,
+        details={
+            "group size": policy.group_size,
+            "groups": p.batch * p.heads * -(-p.queries // policy.queries),
+            "registers": policy.registers(*matrix.extents(p), bool(p.mask)),
+            "local bytes": policy.local_bytes(*matrix.extents(p)),
+            "flop": p.flop, "bytes": p.bytes,
+        },
+    )  # fmt: skip
