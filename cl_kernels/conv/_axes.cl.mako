@@ -40,11 +40,3 @@
 % endfor
     const ${I} ${order[0][0]} = rest_of_digits;
 </%def>
-
-## The integers of the three axes.
-<%def name="parameters(I)">\
-% for c in range(3):
-, ${I} t${c}_size, ${I} s${c}_size, ${I} taps${c}, ${I} step${c}, ${I} tap_step${c}, ${I} shift${c}, ${I} divisor${c},
-    ${I} t_axis${c}, ${I} s_axis${c}, ${I} f_axis${c}\
-% endfor
-</%def>

@@ -13,10 +13,7 @@
 ${element.scalar(elem)}
 
 __kernel ${space.of_group()}
-void columns(__global const ${E}_t *s, __global ${E}_t *c, ${I} items, long s_offset, long c_offset,
-    ${I} batch, ${I} channels, ${I} columns, ${I} blocks, ${I} s_batch, ${I} s_channel, ${I} c_batch, ${I} c_channel,
-    ${I} c_tap, ${I} c_place\
-${space.parameters(I)})
+void ${kernel("columns")}
 {
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\

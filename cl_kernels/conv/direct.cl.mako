@@ -34,11 +34,7 @@ ${E}_load(${at})\
 % endif
 </%def>
 
-__kernel void direct(__global const ${E}_t *s, __global const ${E}_t *f, __global const ${E}_t *bias,
-    __global ${E}_t *t, ${I} items, long s_offset, long f_offset, long bias_offset, long t_offset, ${I} adds_bias,
-    ${I} bias_step, ${I} channels, ${I} channel_blocks, ${I} sources, ${I} targets, ${I} columns, ${I} blocks,
-    ${I} s_batch, ${I} s_channel, ${I} f_group, ${I} f_out, ${I} f_in, ${I} t_batch, ${I} t_channel\
-${space.parameters(I)})
+__kernel void ${kernel("direct")}
 {
     const ${I} item = get_global_id(0);
     if (item >= items) return;

@@ -17,10 +17,7 @@ ${element.scalar(matrix)}
 % endif
 
 __kernel ${space.of_group()}
-void image(__global const ${M}_t *c, __global const ${E}_t *bias, __global ${E}_t *t, ${I} items,
-    long c_offset, long bias_offset, long t_offset, ${I} adds_bias, ${I} bias_step, ${I} batch, ${I} channels,
-    ${I} columns, ${I} blocks, ${I} t_batch, ${I} t_channel, ${I} c_batch, ${I} c_channel, ${I} c_tap\
-${space.parameters(I)})
+void ${kernel("image")}
 {
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\

@@ -35,11 +35,7 @@ typedef ${vector(real, width if target.is_cpu else 1)} sum_t;
 ${fix_up.define()}
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void weight(__global const ${E}_t *s, __global const ${E}_t *t, __global ${E}_t *f, __global uint *partial,
-    __global uint *counters, long s_offset, long t_offset, long f_offset, ${I} pairs, ${I} sources, ${I} targets,
-    ${I} parts, ${I} part_size, ${I} places, ${I} tap_blocks1, ${I} tap_blocks2, ${I} tap_blocks, ${I} batch,
-    ${I} s_batch, ${I} s_channel, ${I} f_out, ${I} f_in, ${I} t_batch, ${I} t_channel, ${I} blocks\
-${space.parameters(I)})
+void ${kernel("weight")}
 {
     ${"" if target.is_cpu else "__local "}${real} scratch[${T * pitch}];
     __local uint is_last;

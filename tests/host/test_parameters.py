@@ -52,7 +52,7 @@ SPEC = Specialization(
 
 
 #: Folders with kernels whose parameters are still read from the rendered text.
-READ = {"attention", "conv"}
+READ = {"attention"}
 
 
 def test_families_declare_parameters() -> None:

@@ -9,9 +9,17 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem
-from portable_gpu.ops.conv.strips import SpaceAxis, Strip, axes_of, last_axis, strip_of
+from portable_gpu.ops.conv.strips import (
+    SpaceAxis,
+    Strip,
+    axes_of,
+    axis_parameters,
+    last_axis,
+    strip_of,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -46,7 +54,18 @@ class DirectKernel:
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
-        return specialize("conv/direct", target, **self.context)
+        ctype, index = f"{self.context['elem'].name}_t", self.context["I"]
+        parameters = [
+            *(buffer(ctype, name, restrict=False) for name in ("s", "f", "bias")),
+            buffer(ctype, "t", writes=True, restrict=False),
+            *scalars(index, "items"),
+            *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
+            *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "sources"),
+            *scalars(index, "targets", "columns", "blocks", "s_batch", "s_channel", "f_group"),
+            *scalars(index, "f_out", "f_in", "t_batch", "t_channel"),
+            *axis_parameters(index),
+        ]
+        return specialize("conv/direct", target, {"direct": parameters}, **self.context)
 
 
 def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:

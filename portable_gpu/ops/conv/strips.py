@@ -8,8 +8,9 @@ convolution has the divisor 1, the gradient by its input the step 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 
 #: A row of more taps, or whose results need more elements, is a loop: it would take the registers.
@@ -38,13 +39,21 @@ class SpaceAxis:
     f: int
 
     def constants(self, c: int) -> dict[str, int]:
-        """The arguments of a kernel's axis ``c``; ``conv/_axes.cl.mako`` declares them."""
-        return {
-            f"t{c}_size": self.target, f"s{c}_size": self.source, f"taps{c}": self.taps,
-            f"step{c}": self.step, f"tap_step{c}": self.tap_step, f"shift{c}": self.shift,
-            f"divisor{c}": self.divisor, f"t_axis{c}": self.t, f"s_axis{c}": self.s,
-            f"f_axis{c}": self.f,
-        }  # fmt: skip
+        """The arguments of a kernel's axis ``c``."""
+        return dict(zip(_names(c), astuple(self), strict=True))
+
+
+def _names(c: int) -> tuple[str, ...]:
+    """The parameters of axis ``c``, in the order of the fields of :class:`SpaceAxis`."""
+    return (
+        f"t{c}_size", f"s{c}_size", f"taps{c}", f"step{c}", f"tap_step{c}", f"shift{c}",
+        f"divisor{c}", f"t_axis{c}", f"s_axis{c}", f"f_axis{c}",
+    )  # fmt: skip
+
+
+def axis_parameters(ctype: str) -> list[Parameter]:
+    """Declare the integers of the three axes."""
+    return scalars(ctype, *(name for c in range(3) for name in _names(c)))
 
 
 @dataclass(frozen=True)

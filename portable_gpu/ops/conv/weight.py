@@ -9,9 +9,10 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem, Triple
-from portable_gpu.ops.conv.strips import axes_of, last_axis, strip_of
+from portable_gpu.ops.conv.strips import axes_of, axis_parameters, last_axis, strip_of
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -49,7 +50,22 @@ class WeightKernel:
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
-        return specialize("conv/weight", target, **self.context)
+        ctype, index = f"{self.context['elem'].name}_t", self.context["I"]
+        parameters = [
+            *(buffer(ctype, name, restrict=False) for name in ("s", "t")),
+            buffer(ctype, "f", writes=True, restrict=False),
+            *(
+                buffer("uint", name, writes=True, restrict=False)
+                for name in ("partial", "counters")
+            ),
+            *scalars("long", "s_offset", "t_offset", "f_offset"),
+            *scalars(index, "pairs", "sources", "targets", "parts", "part_size", "places"),
+            *scalars(index, "tap_blocks1", "tap_blocks2", "tap_blocks", "batch"),
+            *scalars(index, "s_batch", "s_channel", "f_out", "f_in", "t_batch", "t_channel"),
+            *scalars(index, "blocks"),
+            *axis_parameters(index),
+        ]
+        return specialize("conv/weight", target, {"weight": parameters}, **self.context)
 
 
 def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.conv.problem import ImageStrides
-from portable_gpu.ops.conv.strips import SpaceAxis
+from portable_gpu.ops.conv.strips import SpaceAxis, axis_parameters
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -87,11 +88,31 @@ class Windows:
         order = ("n", "channel", "at0", "at1", "block")
         if self.channels > 1 and abs(self.image.channel) == 1 and not target.is_cpu:
             order = ("n", "at0", "at1", "block", "channel")
+        name, index = "image" if self.sums else "columns", self._index(target)
         return specialize(
-            "conv/image" if self.sums else "conv/columns", target, elem=self.elem,
-            matrix=self.matrix, I=self._index(target), each=_GROUP,
+            f"conv/{name}", target, {name: self._parameters(index)}, elem=self.elem,
+            matrix=self.matrix, I=index, each=_GROUP,
             order=[(name, names[name]) for name in order],
         )  # fmt: skip
+
+    def _parameters(self, index: str) -> list[Parameter]:
+        """The kernel's parameters: image or matrix first, then what it becomes."""
+        image, matrix = f"{self.elem.name}_t", f"{self.matrix.name}_t"
+        shared = ("batch", "channels", "columns", "blocks")
+        if self.sums:
+            return [
+                buffer(matrix, "c", restrict=False), buffer(image, "bias", restrict=False),
+                buffer(image, "t", writes=True, restrict=False), *scalars(index, "items"),
+                *scalars("long", "c_offset", "bias_offset", "t_offset"),
+                *scalars(index, "adds_bias", "bias_step", *shared, "t_batch", "t_channel"),
+                *scalars(index, "c_batch", "c_channel", "c_tap"), *axis_parameters(index),
+            ]  # fmt: skip
+        return [
+            buffer(image, "s", restrict=False), buffer(image, "c", writes=True, restrict=False),
+            *scalars(index, "items"), *scalars("long", "s_offset", "c_offset"),
+            *scalars(index, *shared, "s_batch", "s_channel"),
+            *scalars(index, "c_batch", "c_channel", "c_tap", "c_place"), *axis_parameters(index),
+        ]  # fmt: skip
 
 
 class WindowsPlan(Plan):
