@@ -14,7 +14,9 @@ class ConvCosts(Figures):
     Attributes:
         direct_rate: The rate of direct sums, as a part of that of the best tiles of products.
         copy_time: The time of copies of windows, as a multiple of that of moving them once.
+        winograd_time: The time of the transforms of ``winograd``, as the same multiple.
     """
 
     direct_rate: float
     copy_time: float
+    winograd_time: float

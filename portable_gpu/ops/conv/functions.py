@@ -81,7 +81,9 @@ class Convolution:
 
         Cost: ``2 * y.size * C / groups * taps`` flop; at least every array is moved once.
         Accuracy: with K terms of a sum, ``|error| <= (K + 2) eps (|x| * |w| + |bias|)`` for any
-            order of the sum; 16-bit floats are summed in float32 and rounded once.
+            order of the sum; 16-bit floats are summed in float32 and rounded once.  ``winograd``,
+            which ``auto`` may take: ``|error| <= (C / groups + 12) eps / 2 (S + |bias|)``, where S
+            is at most 16 times ``|x| * |w|`` with the largest magnitude of each window of x.
         Order: fixed for one target, shape and layout; no float atomics.
         """
         return convolve(

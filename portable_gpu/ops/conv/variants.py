@@ -9,7 +9,7 @@ from typing import Any
 
 from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.conv import answers, im2col, implicit
+from portable_gpu.ops.conv import answers, im2col, implicit, winograd
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.im2col import workspace_limit
@@ -24,9 +24,14 @@ from portable_gpu.tuning.table import TuningTable
 
 ALGORITHMS = (
     "auto", "found", "direct", "im2col", "implicit_gemm", "implicit_gemm, channels last",
+    "winograd",
 )  # fmt: skip
 #: What the variants need, apart from workspace.
-_NEEDS = "im2col needs axes of space and weights that are contiguous in memory, implicit_gemm a GPU"
+_NEEDS = (
+    "im2col needs axes of space and weights that are contiguous in memory, implicit_gemm a GPU; "
+    "winograd needs filters of 3 x 3, stride and dilation 1, float32 with precision ieee or "
+    "float64, and computes no gradient by the weights"
+)
 
 
 def check_algorithm(algo: str) -> str:
@@ -129,6 +134,7 @@ def variants(
         _direct(problem, target),
         *im2col.variants(problem, target, table, limit),
         *implicit.variants(problem, target, table),
+        *winograd.variants(problem, target, table, limit),
     ]
 
 

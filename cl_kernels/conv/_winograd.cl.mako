@@ -1,0 +1,35 @@
+## The transforms of Winograd's F(2 x 2, 3 x 3) (Lavin and Gray, 2016): y = A' [(G w G') * (B' d B)] A, with
+##
+##         1    0    0            1  0 -1  0
+##   G =  1/2  1/2  1/2     B' =  0  1  1  0     A' = 1  1  1  0
+##        1/2 -1/2  1/2           0 -1  1  0          0  1 -1 -1
+##         0    0    1            0  1  0 -1
+##
+## of a filter w of 3 x 3 and a tile d of 4 x 4, for the results y of 2 x 2.  Each is applied to the columns of a
+## matrix, then to its rows.  Variables are numbered by row and column: d00, d01 ...
+
+## The statements that apply the rows of a matrix to a vector.
+<%def name="of_filter(to, x, real)">\
+    const ${real} ${to(0)} = ${x(0)}, ${to(3)} = ${x(2)};
+    const ${real} ${to(1)} = (${x(0)} + ${x(2)} + ${x(1)}) * (${real.rstrip("248")})0.5;
+    const ${real} ${to(2)} = (${x(0)} + ${x(2)} - ${x(1)}) * (${real.rstrip("248")})0.5;
+</%def>
+
+<%def name="of_tile(to, x, real)">\
+        const ${real} ${to(0)} = ${x(0)} - ${x(2)}, ${to(1)} = ${x(1)} + ${x(2)};
+        const ${real} ${to(2)} = ${x(2)} - ${x(1)}, ${to(3)} = ${x(1)} - ${x(3)};
+</%def>
+
+<%def name="of_products(to, x, real)">\
+        const ${real} ${to(0)} = ${x(0)} + ${x(1)} + ${x(2)}, ${to(1)} = ${x(1)} - ${x(2)} - ${x(3)};
+</%def>
+
+## Applies a transform to the `columns` columns of a matrix x, then to the `rows` rows of the result.
+<%def name="both(transform, x, y, columns, rows, real)">\
+% for j in range(columns):
+${transform(lambda i: f"along_{i}{j}", lambda i: f"{x}{i}{j}", real)}\
+% endfor
+% for i in range(rows):
+${transform(lambda j: f"{y}{i}{j}", lambda j: f"along_{i}{j}", real)}\
+% endfor
+</%def>

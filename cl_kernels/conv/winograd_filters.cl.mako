@@ -1,0 +1,39 @@
+## Filters of 3 x 3 in Winograd's transform: u[k, o, i] = (G w[o, i] G')[k] for its 16 elements k.
+##
+## A work-item of a GPU has a pair (o, i) of channels, that of a CPU's group has `each` rows of `wide` channels i.
+##
+## elem, I   element; type of indices       wide   channels i at a time, adjacent in u
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%namespace name="winograd" file="/conv/_winograd.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = elem.name
+value, many = (f"{elem.real}{wide}", wide) if wide > 1 else (elem.real, "")
+
+def weight(a, b):
+    places = [f"w + {a} * f_axis1 + {b} * f_axis2 + {j} * f_in" for j in range(wide)]
+    return f"({value})({', '.join(f'{E}_load({at})' for at in places)})"
+%>
+${element.scalar(elem)}
+% if wide > 1:
+${element.vector_load(elem, wide, False)}
+${element.vector_store(elem, wide, False)}
+% endif
+
+__kernel ${space.of_group()}
+void ${kernel("filters")}
+{
+${space.items(I, each)}\
+    const ${I} o = item / blocks, i = min(item % blocks * ${wide}, sources - ${wide}), group = o / targets;
+    __global const ${E}_t *w = f + f_offset + group * f_group + (o - group * targets) * f_out + i * f_in;
+    __global ${E}_t *to = u + u_offset + o * sources + i;
+% for a in range(3):
+    const ${value} ${", ".join(f"w{a}{b} = {weight(a, b)}" for b in range(3))};
+% endfor
+${winograd.both(winograd.of_filter, "w", "u", 3, 4, value)}\
+% for k in range(16):
+    ${E}_store${many}(to + ${k} * u_step, u${k // 4}${k % 4});
+% endfor
+    }
+}

@@ -1,0 +1,73 @@
+## Tiles of 4 x 4 of images in Winograd's transform: v[k, channel, place] = (B' d B)[k] for its 16 elements k.
+##
+##        ┌───────┐       tiles are 2 apart and overlap by 2; places count images, rows and columns of tiles;
+##        │ d ┌───┼───┐   what is outside of an image is 0
+##        └───┼───┘   │
+##            └───────┘
+##
+## A work-item of a GPU has one tile of a channel.  One of a CPU's group has `each` items: `count` neighbouring tiles,
+## of which it transforms T at a time, or a tile of `wide` channels.
+##
+## elem, I   element; type of indices        order   the coordinates of an item, the fastest last
+## T         tiles at a time; places are adjacent in v       wide   channels at a time, adjacent in s and v
+## block     the most tiles of an item
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%namespace name="winograd" file="/conv/_winograd.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E, real, width = elem.name, elem.real, max(T, wide)
+value = f"{real}{width}" if width > 1 else real
+%>
+${element.scalar(elem)}
+% if width > 1:
+${element.vector_load(elem, width, False)}
+${element.vector_store(elem, width, False)}
+% endif
+% if T > 1:
+typedef ${real}${2 * T} pairs_t __attribute__((aligned(${elem.itemsize})));
+% endif
+
+__kernel ${space.of_group()}
+void ${kernel("tiles")}
+{
+${space.items(I, each)}\
+${space.digits("item", order, I)}\
+    const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
+    __global const ${E}_t *image = s + s_offset + n * s_batch + c * s_channel;
+    __global ${E}_t *to = v + v_offset + c * v_channel + ((n * rows + row) * columns + begin) * v_place;
+    const ${I} top = 2 * row - before1, left = 2 * begin - before2;
+% if T > 1:
+    ${real} line[4][${2 * block + 2}];
+    for (int i = 0; i < 4; i++) {
+        const bool inside = top + i >= 0 && top + i < s1_size;
+        const ${I} end = 2 * count + 2, first = inside ? min(max(-left, (${I})0), end) : end;
+        const ${I} last = inside ? max(first, min(s2_size - left, end)) : end;
+        __global const ${E}_t *from = image + (top + i) * s_axis1 + left * s_axis2;
+        for (${I} k = 0; k < first; k++) line[i][k] = 0;
+        for (${I} k = first; k < last; k++) line[i][k] = ${E}_load(from + k * s_axis2);
+        for (${I} k = last; k < end; k++) line[i][k] = 0;
+    }
+    for (${I} next = 0; next < count; next += ${T}) {
+        const ${I} q = min(next, count - ${T});
+% for i in range(4):
+        const pairs_t near${i} = *(const pairs_t *)(line[${i}] + 2 * q);
+        const pairs_t far${i} = *(const pairs_t *)(line[${i}] + 2 * q + 2);
+        const ${value} d${i}0 = near${i}.even, d${i}1 = near${i}.odd, d${i}2 = far${i}.even, d${i}3 = far${i}.odd;
+% endfor
+% else:
+    {
+        const ${I} q = 0;
+% for i, j in [(i, j) for i in range(4) for j in range(4)]:
+        const ${value} d${i}${j} = top + ${i} >= 0 && top + ${i} < s1_size && left + ${j} >= 0 && left + ${j} < s2_size
+            ? ${E}_load${wide if wide > 1 else ""}(image + (top + ${i}) * s_axis1 + (left + ${j}) * s_axis2)
+            : (${value})(0);
+% endfor
+% endif
+${winograd.both(winograd.of_tile, "d", "v", 4, 4, value)}\
+% for k in range(16):
+        ${E}_store${width if width > 1 else ""}(to + ${k} * v_step + q * v_place, v${k // 4}${k % 4});
+% endfor
+    }
+    }
+}

@@ -1,0 +1,413 @@
+"""Convolutions of 3 x 3 by Winograd's F(2 x 2, 3 x 3): 16 products in place of 36 for 4 results.
+
+::
+
+    filters(w) ─► u (16, o, i) ─┐
+    tiles(x) ───► v (16, i, q) ─┴─► m = u v (16, o, q) ─► results(m) ─► y
+
+Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016.  The gradient by the
+input is the convolution of the gradient by y with rotated filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.conv.estimates import ConvCosts
+from portable_gpu.ops.conv.im2col import workspace_limit
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import fastest
+from portable_gpu.ops.gemm.variants import make_plan as make_product
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import Shape, View
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.table import TuningTable
+
+#: Results and elements of a tile along an axis, and the products of a tile.
+_RESULTS, _PRODUCTS = 2, 16
+#: Bytes of tiles and products at a time on a CPU, if the filters are not larger.
+_CHUNK = 1 << 23
+#: Tiles of a CPU's work-item, and the bytes of its vectors.
+_BLOCK, _VECTOR_BYTES = 64, 32
+#: Work-items of a GPU's group; items of a CPU's, at most.
+_GROUP = 64
+_MAX_INT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that are transformed to tiles, or those that the products are transformed to.
+
+    Attributes:
+        strides: In memory.
+        size: Extents.
+        channels: Channels of all groups.
+    """
+
+    strides: ImageStrides
+    size: Triple
+    channels: int
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """A convolution by this algorithm on a target, for a number of images at a time.
+
+    Attributes:
+        problem: The convolution.
+        target: The device.
+    """
+
+    problem: ConvProblem
+    target: Target
+
+    @property
+    def backward(self) -> bool:
+        """Whether it is a gradient by the input."""
+        return self.problem.direction == "input"
+
+    @cached_property
+    def source(self) -> Images:
+        """The images of which tiles are read."""
+        return self._images(self.backward)
+
+    @cached_property
+    def result(self) -> Images:
+        """The images that are written."""
+        return self._images(not self.backward)
+
+    def _images(self, of_y: bool) -> Images:
+        p = self.problem
+        if of_y:
+            return Images(p.y, p.y_size, p.filters)
+        return Images(p.x, p.x_size, p.channels)
+
+    @property
+    def rows(self) -> int:
+        """Rows of tiles of an image."""
+        return -(-self.result.size[1] // _RESULTS)
+
+    @property
+    def columns(self) -> int:
+        """Columns of tiles of an image."""
+        return -(-self.result.size[2] // _RESULTS)
+
+    @cached_property
+    def by_channels(self) -> bool:
+        """Whether channels are adjacent in both images, and therefore in tiles and products."""
+        return all(
+            images.strides.channel == 1 and images.channels > 1
+            for images in (self.source, self.result)
+        )
+
+    def pitch(self, size: int) -> int:
+        """Return the distance from one matrix of ``size`` elements to the next, of 16.
+
+        Elements of 16 matrices at a distance of whole pages would share lines of a cache.
+        """
+        itemsize = self.problem.elem.itemsize
+        return size + (256 // itemsize - size) % (4096 // itemsize)
+
+    def matrix_pitch(self, images: Images, batch: int) -> int:
+        """Return the distance between the matrices of tiles of images, or between products."""
+        return self.pitch(images.channels * batch * self.rows * self.columns)
+
+    @property
+    def pairs(self) -> int:
+        """Filters, each of one channel."""
+        return self.result.channels * self.source.channels // self.problem.groups
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the transformed filters."""
+        return _PRODUCTS * self.pitch(self.pairs) * self.problem.elem.itemsize
+
+    def matrix_bytes(self, images: Images, batch: int) -> int:
+        """Return the bytes of the tiles of images, or of the products."""
+        return _PRODUCTS * self.matrix_pitch(images, batch) * self.problem.elem.itemsize
+
+    def workspace(self, batch: int) -> int:
+        """Return the bytes of workspace for ``batch`` images at a time."""
+        matrices = sum(self.matrix_bytes(images, batch) for images in (self.source, self.result))
+        return self.weight_bytes + matrices
+
+    def chunk(self, limit: int | None) -> int:
+        """Return the number of images at a time, at least one."""
+        most = workspace_limit(limit, self.target)
+        one = self.workspace(1) - self.weight_bytes
+        within = (most - self.weight_bytes) // one
+        if self.target.is_cpu:
+            within = min(within, max(_CHUNK, self.weight_bytes) // one)
+        return max(1, min(self.problem.batch, within))
+
+    def product(self, batch: int) -> GemmProblem:
+        """Return the products of the transformed filters with the tiles of ``batch`` images."""
+        p = self.problem
+        places = batch * self.rows * self.columns
+        sources, results = (i.channels // p.groups for i in (self.source, self.result))
+        u = self._view(
+            (_PRODUCTS, p.groups, results, sources),
+            (self.pitch(self.pairs), results * sources, sources, 1),
+        )
+        matrices = []
+        for images in (self.source, self.result):
+            of_group = images.channels // p.groups
+            pitch = self.matrix_pitch(images, batch)
+            shape = (_PRODUCTS, p.groups, of_group, places)
+            strides = (pitch, of_group * places, places, 1)
+            if self.by_channels:
+                shape = (_PRODUCTS, p.groups, places, of_group)
+                strides = (pitch, of_group, images.channels, 1)
+            matrices.append(self._view(shape, strides))
+        v, m = matrices
+        a, b, trans = (v, u, "T") if self.by_channels else (u, v, "N")
+        return bind(
+            self.target, a, b, m, trans_a="N", trans_b=trans, stages=(), extras=(),
+            multiplies=True, reads_c=False,
+        )  # fmt: skip
+
+    def _view(self, shape: Shape, strides: Shape) -> View:
+        return View(None, 0, shape, strides, dtype_of(self.problem.elem.name), 128)
+
+    def filters(self) -> WinogradKernel:
+        """Return the transform of the filters."""
+        p = self.problem
+        f_out, f_in, (_, down, right) = p.w.outer, p.w.channel, p.w.space
+        if self.backward:  # the filters rotated
+            f_out, f_in, down, right = f_in, f_out, -down, -right
+        sources, results = (i.channels // p.groups for i in (self.source, self.result))
+        wide = _VECTOR_BYTES // p.elem.itemsize if self.target.is_cpu else 1
+        wide = wide if sources >= wide else 1
+        blocks = -(-sources // wide)
+        constants = {
+            "u_step": self.pitch(self.pairs), "blocks": blocks, "sources": sources,
+            "targets": results, "f_group": p.filters_of_group * p.w.outer, "f_out": f_out,
+            "f_in": f_in, "f_axis1": down, "f_axis2": right,
+        }  # fmt: skip
+        items, context = p.groups * results * blocks, {"elem": p.elem, "wide": wide}
+        return WinogradKernel("filters", self.target, context, items, constants, "fu")
+
+    @property
+    def first_weight(self) -> int:
+        """The offset of the first weight that is read."""
+        _, down, right = self.problem.w.space
+        return 2 * (down + right) if self.backward else 0
+
+    def tiles(self, batch: int) -> WinogradKernel:
+        """Return the transform of the images to tiles."""
+        p, s = self.problem, self.source
+        before = [2 - n if self.backward else n for n in p.before]
+        context, items, constants = self._partition(s, batch, "v")
+        constants |= {
+            "s_batch": s.strides.outer, "s_channel": s.strides.channel, "s1_size": s.size[1],
+            "s2_size": s.size[2], "s_axis1": s.strides.space[1], "s_axis2": s.strides.space[2],
+            "before1": before[1], "before2": before[2],
+        }  # fmt: skip
+        context["block"] = _BLOCK
+        return WinogradKernel("tiles", self.target, context, items, constants, "sv")
+
+    def results(self, batch: int) -> WinogradKernel:
+        """Return the transform of the products to the results."""
+        p, t = self.problem, self.result
+        context, items, constants = self._partition(t, batch, "m")
+        constants |= {
+            "t_batch": t.strides.outer, "t_channel": t.strides.channel, "t1_size": t.size[1],
+            "t2_size": t.size[2], "t_axis1": t.strides.space[1], "t_axis2": t.strides.space[2],
+            "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
+        }  # fmt: skip
+        context["unit"] = t.strides.space[2] == 1
+        operands = ("m", "bias", "t")
+        return WinogradKernel("results", self.target, context, items, constants, operands)
+
+    def _partition(
+        self, images: Images, batch: int, matrix: str
+    ) -> tuple[dict[str, Any], int, dict[str, int]]:
+        """The common parameters of a text, the number of items, and the integers of a launch."""
+        elem, cpu = self.problem.elem, self.target.is_cpu
+        full = _VECTOR_BYTES // elem.itemsize
+        T = wide = count = 1
+        if cpu and self.by_channels:
+            wide = full if images.channels >= full else 1
+        elif cpu:
+            while min(full, self.columns) >= 2 * T:
+                T *= 2
+            count = min(self.columns, _BLOCK) if T > 1 else 1
+        blocks, parts = -(-images.channels // wide), -(-self.columns // count)
+        places = batch * self.rows * self.columns
+        order = [("n", "batch"), ("channel", "blocks"), ("row", "rows"), ("part", "parts")]
+        if self.by_channels:
+            order.append(order.pop(1))
+        by_place = (images.channels, 1) if self.by_channels else (1, places)
+        constants = {
+            f"{matrix}_step": self.matrix_pitch(images, batch), f"{matrix}_place": by_place[0],
+            f"{matrix}_channel": by_place[1], "batch": batch, "channels": images.channels,
+            "blocks": blocks, "rows": self.rows, "columns": self.columns, "parts": parts,
+            "count": count,
+        }  # fmt: skip
+        context = {"elem": elem, "order": order, "T": T, "wide": wide}
+        return context, batch * blocks * self.rows * parts, constants
+
+
+@dataclass(frozen=True)
+class WinogradKernel:
+    """One of the transforms.
+
+    Attributes:
+        name: Of the kernel.
+        target: The device.
+        context: What the template is rendered with.
+        items: The number of items.
+        constants: The integers of a launch.
+        operands: The buffers.
+    """
+
+    name: str
+    target: Target
+    context: Mapping[str, Any]
+    items: int
+    constants: Mapping[str, int]
+    operands: Sequence[str]
+
+    @property
+    def each(self) -> int:
+        """Items of a CPU's group: few enough that all its cores have work."""
+        return max(1, min(_GROUP, self.items // (8 * self.target.compute_units)))
+
+    @property
+    def specialization(self) -> Specialization:
+        """The text and options of the kernel."""
+        spans = [self.items, *(16 * abs(value) for value in self.constants.values())]
+        index = "long" if self.target.is_cpu or max(spans) >= _MAX_INT else "int"
+        elem = self.context["elem"]
+        parameters: list[Parameter] = [
+            buffer(f"{elem.name}_t", name, writes=name == self.operands[-1])
+            for name in self.operands
+        ]
+        parameters += scalars("long", *(f"{name}_offset" for name in self.operands))
+        parameters += scalars(index, "items", "each", *self.constants)
+        return specialize(
+            f"conv/winograd_{self.name}", self.target, {self.name: parameters}, I=index,
+            each="each", **self.context,
+        )  # fmt: skip
+
+
+class WinogradTransformPlan(OneLaunch):
+    """A transform.  Operands: those of the kernel, the bias only if there is one."""
+
+    def __init__(self, engine: Engine, kernel: WinogradKernel) -> None:
+        """Build the kernel."""
+        groups = -(-kernel.items // kernel.each)
+        sizes: tuple[tuple[int], tuple[int]] = ((groups,), (1,))
+        if not engine.target.is_cpu:
+            sizes = ((-(-kernel.items // _GROUP) * _GROUP,), (_GROUP,))
+        constants: dict[str, int | None] = {
+            **kernel.constants, "items": kernel.items, "each": kernel.each,
+        }  # fmt: skip
+        operands = list(kernel.operands)
+        if "bias" in operands and not kernel.constants["adds_bias"]:
+            operands.remove("bias")
+            constants |= {"bias": None, "bias_offset": 0}
+        self._launch = engine.programs.launch(
+            kernel.specialization, kernel.name, constants, operands,
+            [f"{name}_offset" for name in operands], *sizes,
+        )  # fmt: skip
+
+
+def takes(p: ConvProblem, target: Target) -> bool:
+    """Whether the algorithm computes a problem: filters of 3 x 3 with stride 1, in IEEE floats."""
+    return (
+        p.direction != "weight"
+        and p.elem.name in ("f32", "f64")
+        and (p.precision == "ieee" or p.elem.needs_fp64)
+        and (target.fp64 or not p.elem.needs_fp64)
+        and p.w_size == (1, 3, 3)
+        and p.x_size[0] == p.y_size[0] == 1
+        and p.before[0] == 0
+        and p.stride[1:] == p.dilation[1:] == (1, 1)
+        and p.x_elements > 0
+        and p.y_elements > 0
+    )
+
+
+def variants(
+    problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
+) -> Iterator[Variant]:
+    """Yield the variant, if it computes the problem."""
+    if not takes(problem, target):
+        return
+    p, w = problem, Winograd(problem, target)
+    chunk = w.chunk(limit)
+    device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
+    product = w.product(chunk)
+    best = best_of(fastest(product, target, table), target)
+    chunks = -(-p.batch // chunk)
+    # Each transform reads what the other side of it writes.
+    moved = w.weight_bytes + p.w_elements * p.elem.itemsize
+    for images in (w.source, w.result):
+        elements = p.batch * images.channels * prod(images.size)
+        moved += elements * p.elem.itemsize + w.matrix_bytes(images, p.batch)
+    transforms = costs.winograd_time * moved / (device.bandwidth * target.compute_units)
+    kernels = w.filters(), w.tiles(chunk), w.results(chunk)
+    yield Variant(
+        path="winograd",
+        name="winograd",
+        kind="winograd",
+        estimate=best.estimate * p.batch / chunk + transforms,
+        launches=1 + chunks * (2 + best.launches),
+        why="filters of 3 x 3 with stride 1: 16 products in place of 36 for 4 results",
+        texts=lambda: [
+            kernels[0].specialization, kernels[1].specialization, *best.texts(),
+            kernels[2].specialization,
+        ],
+        bind=partial(_bind, problem=problem, limit=limit),
+        details={
+            "workspace": w.workspace(chunk), "images at a time": chunk, "flop": problem.flop,
+            "bytes": problem.bytes,
+        },
+    )  # fmt: skip
+
+
+def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
+    """The plan.  Operands: x (or the gradient by y), w, the bias if there is one, the result."""
+    p, w = problem, Winograd(problem, engine.target)
+    itemsize, chunk = p.elem.itemsize, w.chunk(limit)
+    u = Temporary("filters", w.weight_bytes, itemsize)
+    v, m = (
+        Temporary(name, w.matrix_bytes(images, chunk), itemsize)
+        for name, images in (("tiles", w.source), ("products", w.result))
+    )
+    made: dict[int, tuple[Plan, Plan, Plan]] = {}
+    steps = [Step(WinogradTransformPlan(engine, w.filters()), (Part(1, w.first_weight), u))]
+    bias, last = ((), 2) if p.bias is None else ((2,), 3)
+    for first in range(0, p.batch, chunk):
+        count = min(chunk, p.batch - first)
+        if count not in made:
+            product = replace(w.product(count), aligned=not engine.maps_host_memory)
+            made[count] = (
+                WinogradTransformPlan(engine, w.tiles(count)), make_product(engine, product),
+                WinogradTransformPlan(engine, w.results(count)),
+            )  # fmt: skip
+        tiles, multiplied, results = made[count]
+        source = Part(0, first * w.source.strides.outer)
+        result = Part(last, first * w.result.strides.outer)
+        operands = (v, u, m) if w.by_channels else (u, v, m)
+        steps += [
+            Step(tiles, (source, v)), Step(multiplied, operands, scalars=(1.0, 0.0)),
+            Step(results, (m, *bias, result)),
+        ]  # fmt: skip
+    plan = Steps(steps)
+    plan.flop, plan.bytes = p.flop, p.bytes
+    return plan

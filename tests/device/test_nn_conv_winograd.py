@@ -1,0 +1,132 @@
+"""Winograd's convolutions against sums in float64, within the bound of docs/nn.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layers.convolution import Kind, forward, gradients, padded
+from reference import assert_within, unit_roundoff
+from sampling import FEW, needs
+
+from portable_gpu import nn
+from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.engine import Engine
+
+G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 1]])
+B = np.array([[1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
+A = np.array([[1, 1, 1, 0], [0, 1, 1, 1]])
+
+#: Batch, channels, rows, columns, filters, groups, padding; layouts and dtypes in turns.
+CASES: list[tuple[tuple[int, ...], Any, str, str]] = [
+    ((3, 9, 14, 31, 10, 1), ((1, 1), (1, 1)), "float32", "planes"),
+    ((2, 12, 9, 20, 24, 2), ((0, 3), (2, 1)), "float32", "channels"),
+    ((2, 6, 5, 13, 4, 2), ((2, 0), (0, 2)), "float32", "sliced"),
+    ((1, 20, 8, 16, 18, 1), ((1, 1), (1, 1)), "float64", "planes"),
+    ((2, 3, 4, 170, 2, 1), ((0, 0), (5, 0)), "float32", "planes"),
+]  # fmt: skip
+
+
+def amplified(x: Any, w: Any, kind: Kind, groups: int) -> Any:
+    """The convolution with the magnitudes of all elements and of the transforms' matrices."""
+    x = padded(abs(x), kind.pads)
+    n, _, *size = x.shape
+    rows, columns = (-(-(extent - 2) // 2) for extent in size)
+    x = np.pad(x, [(0, 0), (0, 0), (0, 2 * rows + 2 - size[0]), (0, 2 * columns + 2 - size[1])])
+    tiles = np.lib.stride_tricks.sliding_window_view(x, (4, 4), axis=(2, 3))[:, :, ::2, ::2]
+    tiles = (B @ tiles @ B.T).reshape(n, groups, -1, rows, columns, 4, 4)
+    filters = (G @ abs(w) @ G.T).reshape(groups, -1, w.shape[1], 4, 4)
+    products = np.einsum("ngcrqij,gkcij->ngkrqij", tiles, filters)
+    y = (A @ products @ A.T).transpose(0, 1, 2, 3, 5, 4, 6)
+    return y.reshape(n, w.shape[0], 2 * rows, 2 * columns)[..., : size[0] - 2, : size[1] - 2]
+
+
+def largest(x: Any, kind: Kind) -> Any:
+    """The largest magnitudes of the tiles of 4 x 4 that results are computed from, at least."""
+    x = np.pad(padded(abs(x), kind.pads), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    return np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3)).max((-1, -2))
+
+
+def check(got: Any, x: Any, w: Any, expected: Any, bias: Any, kind: Kind, groups: int) -> None:
+    """``|error| <= (C + 12) u (amplified + |bias|)``, and ``amplified <= 16 (max |x| * |w|)``."""
+    size, terms = amplified(x, w, kind, groups), w.shape[1] + 12
+    assert_within(got, expected, terms * unit_roundoff(got.dtype) * (size + abs(bias)))
+    same = Kind((3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)])
+    assert (size <= 16 * forward(largest(x, kind), abs(w), same, groups) * (1 + 1e-12)).all()
+
+
+def laid_out(a: Any, layout: str) -> Any:
+    """The same array in another order of memory."""
+    if layout == "channels":
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
+    return np.repeat(a, 2, -1)[..., ::2] if layout == "sliced" else a
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("case", range(2 if FEW else len(CASES)))
+def test_within_the_bound(engine: Engine, case: int) -> None:
+    """Forward with a bias, the gradient by the input, the transposed convolution; bits repeat."""
+    (batch, channels, *size, filters, groups), pads, dtype, layout = CASES[case]
+    needs(engine, np.dtype(dtype))
+    rng, kind = np.random.default_rng(case), Kind((3, 3), (1, 1), (1, 1), pads)
+    x, w, b, back = (
+        rng.standard_normal(shape).astype(dtype)
+        for shape in ((batch, channels, *size), (filters, channels // groups, 3, 3), (filters,),
+                      (channels,))
+    )  # fmt: skip
+    options: dict[str, Any] = {
+        "padding": pads, "groups": groups, "algo": "winograd", "engine": engine,
+    }  # fmt: skip
+    X, W = x.astype(np.float64), w.astype(np.float64)
+    expected = forward(X, W, kind, groups) + b[:, None, None]
+    y = nn.conv2d(laid_out(x, layout), w, b, **options)
+    check(y, X, W, expected, b[:, None, None], kind, groups)
+    dy = rng.standard_normal(y.shape).astype(dtype)
+    DY = dy.astype(np.float64)
+    dx, _ = gradients(X, W, DY, kind, groups)
+    got = nn.conv2d_input(x.shape, w, laid_out(dy, layout), **options)
+    # The same convolution of dy: filters are rotated, channels and filters of each group change
+    # places, and what is before is 2 - padding.
+    turned = W[..., ::-1, ::-1].reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
+    turned = turned.reshape(channels, -1, 3, 3)
+    crop = [(2 - first, 2 - last) for first, last in pads]
+    whole = np.pad(DY, [(0, 0), (0, 0), *((max(0, a), max(0, z)) for a, z in crop)])
+    cut = [slice(max(0, -a), n - max(0, -z)) for (a, z), n in zip(crop, whole.shape[2:])]  # noqa: B905
+    same = Kind((3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)])
+    check(got, whole[:, :, cut[0], cut[1]], turned, dx, 0, same, groups)
+    again = nn.conv_transpose2d(laid_out(dy, layout), w, back, **options)
+    np.testing.assert_array_equal(again, got + back[:, None, None])
+    np.testing.assert_array_equal(nn.conv2d(laid_out(x, layout), w, b, **options), y)
+
+
+@pytest.mark.tiny
+def test_chunks_and_layouts(engine: Engine) -> None:
+    """One image at a time or all, ``out=`` of any strides, an array without batch."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((3, 9, 6, 17)).astype(np.float32)
+    w = rng.standard_normal((8, 9, 3, 3)).astype(np.float32)
+    options: dict[str, Any] = {"padding": 1, "algo": "winograd", "engine": engine}
+    expected = nn.conv2d(x, w, **options)
+    out = np.full((3, 8, 6, 2 * 17), 7, np.float32)
+    nn.conv2d(x, w, out=out[..., ::2], **options)
+    np.testing.assert_array_equal(out[..., ::2], expected)
+    assert (out[..., 1::2] == 7).all()
+    np.testing.assert_array_equal(nn.conv2d(x[1], w, **options), nn.conv2d(x[1:2], w, **options)[0])
+    with pytest.raises(ArgumentError, match=r"'winograd', which needs (\d+) bytes .* is 64 bytes"):
+        nn.conv2d(x, w, workspace_limit=64, **options)
+    limited = nn.conv2d(x, w, workspace_limit=250_000, **options)
+    np.testing.assert_allclose(limited, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_it_does_not_take(engine: Engine) -> None:
+    x, w = np.ones((1, 2, 9, 9), np.float32), np.ones((2, 2, 3, 3), np.float32)
+    half = np.float16
+    for arrays, options in (
+        ((x, w), {"stride": 2}), ((x, w), {"dilation": 2}), ((x, w[..., :2]), {}),
+        ((x.astype(half), w.astype(half)), {}), ((x, w), {"precision": "bf16x6"}),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match="winograd needs filters of 3 x 3"):
+            nn.conv2d(*arrays, algo="winograd", engine=engine, **options)
+    with pytest.raises(ArgumentError, match="winograd needs"):
+        nn.conv2d_weight(x, w.shape, np.ones((1, 2, 7, 7), np.float32), algo="winograd")
