@@ -48,8 +48,16 @@ def of_dtype(array: Any, name: str, dtype: np.dtype[Any], other_name: str) -> No
         raise DTypeError(f"{name} is {array.dtype}; with this {other_name}, {dtype} would do")
 
 
-def parameter(value: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def parameter(
+    value: Any,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    decided_by: str = "this input",
+) -> Any:
     """``value`` as an array of a shape, of the input's dtype or of that of its statistics.
+
+    The shape is ``decided_by`` other arguments.
 
     Raises:
         ArgumentTypeError: It is no array.
@@ -57,7 +65,7 @@ def parameter(value: Any, name: str, shape: tuple[int, ...], dtype: np.dtype[Any
     """
     array = floating(value, name)
     if array.shape != shape:
-        raise ShapeError(f"{name} has shape {array.shape}; with this input, {shape} would do")
+        raise ShapeError(f"{name} has shape {array.shape}; with {decided_by}, {shape} would do")
     wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
     if array.dtype not in (dtype, wide):
         raise DTypeError(f"{name} is {array.dtype}; with an input of {dtype}, {wide} would do")

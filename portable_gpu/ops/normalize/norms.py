@@ -223,8 +223,12 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
     shape, dtype = tuple(x.shape), x.dtype
     geometry, wide = _geometry(kind, shape, argument), statistics_dtype(dtype)
     inputs, labels = [dy, x], ["grad_output", "input"]
+    decided_by = "this input"
+    if argument is not None:
+        decided_by += f" and {'num_groups' if kind == 'group_norm' else 'normalized_shape'} "
+        decided_by += shown(argument)
     for name in names[: len(_statistics(kind))]:
-        inputs.append(parameter(by_name[name], name, geometry.statistics, wide))
+        inputs.append(parameter(by_name[name], name, geometry.statistics, wide, decided_by))
         labels.append(name)
     if "weight" in by_name:
         inputs.append(parameter(by_name["weight"], "weight", geometry.parameters, dtype))
