@@ -105,7 +105,7 @@ def direct_call(
         try:
             enqueue(queue, launch.kernel, grid, group).wait()
         except BaseException as error:
-            in_flight[launch] = None  # not after a call, in which another exception might come
+            in_flight[launch] = None
             state.finish()
             in_flight.pop(launch, None)
             if isinstance(error, cl.MemoryError):
@@ -136,7 +136,7 @@ def direct_call(
         try:
             enqueue(queue, launch.kernel, grid, group).wait()
         except BaseException as error:
-            in_flight[launch] = None  # not after a call, in which another exception might come
+            in_flight[launch] = None
             state.finish()
             in_flight.pop(launch, None)
             if isinstance(error, cl.MemoryError):
@@ -167,7 +167,7 @@ def direct_call(
         try:
             enqueue(queue, launch.kernel, grid, group).wait()
         except BaseException as error:
-            in_flight[launch] = None  # not after a call, in which another exception might come
+            in_flight[launch] = None
             state.finish()
             in_flight.pop(launch, None)
             if isinstance(error, cl.MemoryError):
@@ -226,7 +226,7 @@ def _of_several_launches(
                 enqueue(queue, bound.kernel, *bound.sizes)
             enqueue(queue, last.kernel, *last.sizes).wait()
         except BaseException as error:
-            in_flight[kernels] = operands  # not after a call, in which another exception might come
+            in_flight[kernels] = operands
             state.finish()
             in_flight.pop(kernels, None)
             if isinstance(error, cl.MemoryError):

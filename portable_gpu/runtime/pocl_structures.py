@@ -38,8 +38,8 @@ class PoclStructures:
     """The positions of the fields.
 
     Attributes:
-        count: Bytes before the number of unfinished commands, in the structure of a queue.
-        address: Bytes before the address of the memory, in the structure of a buffer.
+        count: The offset of the number of unfinished commands, in the structure of a queue.
+        address: The offset of the address of the memory, in the structure of a buffer.
     """
 
     count: int
@@ -48,9 +48,8 @@ class PoclStructures:
     def unfinished(self, queue: cl.CommandQueue) -> Any:
         """Return an object whose ``value`` is the number of unfinished commands of a queue.
 
-        It must not be read after the queue was released.  It is read without PoCL's lock.  To
-        enqueue a command, PoCL takes and releases locks, so that also processors which reorder
-        loads read it before the memory that the command reads.
+        It must not be read after the queue was released.  It is read without PoCL's lock:
+        :mod:`portable_gpu.runtime.small_replay` says why that is enough.
         """
         return c_size_t.from_address(queue.int_ptr + self.count)
 

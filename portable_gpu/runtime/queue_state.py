@@ -64,7 +64,8 @@ class QueueState:
         known: Cached calls; see :mod:`portable_gpu.runtime.repeat`.
         direct: The cached calls on C-ordered NumPy arrays, as functions of the arrays.
         in_flight: Memory of callers that kernels may use, kept alive if an exception is raised
-            between a launch and its end.
+            between a launch and its end.  It is entered before :meth:`finish` is called, which a
+            second exception may end.
     """
 
     recording: list[tuple[Launch, Sequence[Any], tuple[Any, ...]]] | None = None

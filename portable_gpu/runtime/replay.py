@@ -262,22 +262,22 @@ class Replay:
         scalars: tuple[Any, ...] = (),
     ) -> Any:
         """See :class:`portable_gpu.runtime.repeat.Repeat`."""
-        everything = arrays if out is None else (*arrays, out)
+        operands = arrays if out is None else (*arrays, out)
         try:
             kernels = self._idle.pop()
         except IndexError:  # other calls use all kernel objects
-            kernels = Kernels(state, *self._recorded(state, everything, out, scalars))
+            kernels = Kernels(state, *self._recorded(state, operands, out, scalars))
         # If the call raises, the kernel objects are dropped, because their arguments are unknown.
-        own, memories, offsets = state.queue, kernels.memories, kernels.offsets
-        moved = bool(scalars) and (
+        queue, memories, offsets = state.queue, kernels.memories, kernels.offsets
+        arguments_differ = bool(scalars) and (
             self._may_differ or scalars != kernels.scalars or 0 in scalars  # whose sign may differ
         )
         reports, changed, has_reports = self._reports, False, False
         k = 0
-        for array in everything:
+        for array in operands:
             events = array.events
             if type(events) is QueueEvents:
-                if not (events.is_untouched and events.queue is own) and state.outside(events):
+                if not (events.is_untouched and events.queue is queue) and state.outside(events):
                     return self._refuse(kernels, self._idle)
             elif events != self._inside[k]:
                 if state.outside(events):
@@ -295,14 +295,14 @@ class Replay:
                     set_argument(index, base)
                 memories[k] = memory
                 changed = True
-                moved = moved or offset != offsets[k]
+                arguments_differ = arguments_differ or offset != offsets[k]
             if reports[k] and array.reports:
                 has_reports = True
             k += 1  # enumerate costs each call 70 ns
-        if out is not None and (has_reports or (changed and self._overlap(everything, memories))):
+        if out is not None and (has_reports or (changed and self._overlap(operands, memories))):
             return self._refuse(kernels, self._idle)
-        if moved:
-            kernels.move(*self._recorded(state, everything, out, scalars))
+        if arguments_differ:
+            kernels.move(*self._recorded(state, operands, out, scalars))
         data = None
         if out is None:
             data = state.allocate(self._nbytes)
@@ -318,10 +318,10 @@ class Replay:
         del workspaces
         self._idle.append(kernels)
         if out is None:
-            events = QueueEvents.of(own) if event is None else [event]
+            events = QueueEvents.of(queue) if event is None else [event]
             result = self._make(arrays[0].queue, data, events)
             if report is not None:
-                result.reports = report.reports(arrays, own, written, event)
+                result.reports = report.reports(arrays, queue, written, event)
             elif has_reports:
                 result.reports = reports_of(*arrays)
             return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +15,12 @@ import pytest
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError
+from portable_gpu.errors import (
+    ArgumentError,
+    BuildError,
+    DeviceMemoryError,
+    NotPositiveDefiniteError,
+)
 from portable_gpu.runtime import pocl_structures, registry, small_replay
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.replay import Replay
@@ -47,21 +54,26 @@ class Counts:
 
 @pytest.fixture
 def new_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """The default engine of this test, whose small calls may run on the calling thread."""
+    """The default engine of this test, whose small calls may run on the calling thread.
+
+    They may although a runner of tests has threads of its own.
+    """
     new_engine = Engine(engine.device)
     if not new_engine.is_small(0, 0):
         pytest.skip(f"{engine.device.platform.name} runs no calls on the calling thread")
     monkeypatch.setattr(registry, "_default", new_engine)
+    of_runner = _thread._count()
+    monkeypatch.setattr(small_replay, "_other_threads", lambda: _thread._count() - of_runner)
     with new_engine:
         yield new_engine
 
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
-    counts, run_here, run = Counts(), SmallReplay._run_here, Replay.run
+    counts, run_on_caller, run = Counts(), SmallReplay._run_on_caller, Replay.run
 
     def counted_here(self: SmallReplay, *arguments: Any) -> Any:
-        result = run_here(self, *arguments)
+        result = run_on_caller(self, *arguments)
         counts.here += result is not None
         return result
 
@@ -69,7 +81,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         counts.enqueued += 1
         return run(self, *arguments)
 
-    monkeypatch.setattr(SmallReplay, "_run_here", counted_here)
+    monkeypatch.setattr(SmallReplay, "_run_on_caller", counted_here)
     monkeypatch.setattr(Replay, "run", counted)
     return counts
 
@@ -328,7 +340,7 @@ def test_plans_and_closed_engines(new_engine: Engine, counts: Counts) -> None:
 
 
 def test_threads(new_engine: Engine, counts: Counts) -> None:
-    """Some calls find the queue idle, and others find the commands of another thread."""
+    """Calls beside other threads are enqueued."""
     x = np.arange(600, dtype=np.float32)
 
     def work(k: int) -> None:
@@ -338,9 +350,69 @@ def test_threads(new_engine: Engine, counts: Counts) -> None:
             assert float(pg.sum(b - a)) == 600 * step
             np.testing.assert_array_equal(b.get(), x + k + step)
 
+    alone = on_device(new_engine, x)
+    repeat(new_engine, 3, lambda: pg.sum(alone))
+    assert counts.take() == (2, 0)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(6)))
-    assert counts.here > 0
+    assert counts.here == 0
+
+
+def test_commands_of_other_threads_are_not_beside_a_call(
+    new_engine: Engine, counts: Counts
+) -> None:
+    """Another thread reads all elements from before a call or all from after it."""
+    sources = [on_device(new_engine, np.full(16384, k, np.float32)) for k in range(2)]
+    out = on_device(new_engine, np.zeros(16384, np.float32))
+
+    def call(k: int) -> None:
+        pg.elementwise("a", a=sources[k % 2], out=out)
+
+    repeat(new_engine, 3, lambda: call(0))
+    assert counts.take() == (2, 0)
+    has_read, may_end, mixed = threading.Event(), threading.Event(), []
+
+    def read() -> None:
+        values = np.empty(16384, np.float32)
+        for _ in range(100):
+            cl.enqueue_copy(new_engine.queue, values, out.base_data)
+            if values.min() != values.max():
+                mixed.append(values.copy())
+        has_read.set()
+        may_end.wait()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    calls = 0
+    while not has_read.is_set():
+        call(calls)
+        calls += 1
+        new_engine.queue.finish()
+    assert counts.take() == (0, calls)
+    may_end.set()
+    reader.join()
+    assert not mixed
+    new_engine.queue.finish()
+    repeat(new_engine, 2, lambda: call(0))
+    assert counts.take() == (2, 0)
+
+
+@pytest.mark.parametrize("error", [BuildError, DeviceMemoryError])
+def test_a_second_device_that_cannot_build(
+    new_engine: Engine, counts: Counts, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """The call is enqueued, and so are later ones."""
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise error("of the second device")
+
+    x, y, a, b = pair(new_engine)
+    repeat(new_engine, 1, lambda: pg.matmul(a, b))
+    with monkeypatch.context() as patch:
+        patch.setattr(small_replay, "Kernels", failing)
+        np.testing.assert_array_equal(repeat(new_engine, 1, lambda: pg.matmul(a, b)).get(), x @ y)
+    repeat(new_engine, 2, lambda: pg.matmul(a, b))
+    assert counts.take() == (0, 3)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError, cl.MemoryError])
