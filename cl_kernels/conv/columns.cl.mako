@@ -2,8 +2,7 @@
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
-## An item is a channel and `columns` neighbours q along axis 2, with what all taps r read there.  A work-item of a GPU
-## copies one item, that of a CPU's group copies `each`.
+## A work-item copies an item: a channel and `columns` neighbours q along axis 2, with what all taps r read there.
 ##
 ## elem, I   element; type of indices     order  the coordinates of an item, the fastest last
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -12,10 +11,10 @@
 <% E = elem.name %>
 ${element.scalar(elem)}
 
-__kernel ${space.of_group()}
-void ${kernel("columns")}
+__kernel void ${kernel("columns")}
 {
-${space.items(I, each)}\
+    const ${I} item = get_global_id(0);
+    if (item >= items) return;
 ${space.digits("item", order, I)}\
     __global const ${E}_t *image = s + s_offset + n * s_batch + channel * s_channel;
     __global ${E}_t *matrix = c + c_offset + n * c_batch + channel * c_channel
@@ -34,6 +33,5 @@ ${space.digits("item", order, I)}\
                 to[q * c_place] = inside && p2 >= 0 && p2 < s2_size ? row[p2 * s_axis2] : 0;
             }
         }
-    }
     }
 }

@@ -2,8 +2,8 @@
 ##
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
-## over the taps r whose quotient is whole and within the places of the windows, in their order.  An item is a
-## channel and `columns` neighbours q along axis 2.  A work-item of a GPU sums one item, that of a CPU's group `each`.
+## over the taps r whose quotient is whole and within the places of the windows, in their order.  A work-item sums an
+## item: a channel and `columns` neighbours q along axis 2.
 ##
 ## elem, matrix   elements of the image and of the windows     I   type of indices
 ## order          the coordinates of an item, the fastest last
@@ -16,10 +16,10 @@ ${element.scalar(elem)}
 ${element.scalar(matrix)}
 % endif
 
-__kernel ${space.of_group()}
-void ${kernel("image")}
+__kernel void ${kernel("image")}
 {
-${space.items(I, each)}\
+    const ${I} item = get_global_id(0);
+    if (item >= items) return;
 ${space.digits("item", order, I)}\
     __global const ${M}_t *windows = c + c_offset + n * c_batch + channel * c_channel;
     __global ${E}_t *to = t + t_offset + n * t_batch + channel * t_channel + at0 * t_axis0 + at1 * t_axis1;
@@ -39,6 +39,5 @@ ${space.place("p2", 2, "q", "r2", I, True)}\
         }
         }
         ${E}_store(to + q * t_axis2, sum);
-    }
     }
 }

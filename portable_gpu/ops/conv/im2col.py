@@ -22,18 +22,21 @@ import numpy as np
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.conv.copies import moved
 from portable_gpu.ops.conv.estimates import ConvCosts
-from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
+from portable_gpu.ops.elementwise.variants import variants as copied
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import make_plan as make_product
-from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
-from portable_gpu.runtime.views import Shape, View
+from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
@@ -44,7 +47,7 @@ _CHUNK = {True: 1 << 23, False: 1 << 30}
 Location = int | Temporary | Part
 
 
-def merged(size: Triple, steps: Triple) -> int | None:
+def merged(size: Shape, steps: Shape) -> int | None:
     """Return the stride of all places in their order; ``None`` if they have no single one."""
     known = [(n, step) for n, step in zip(size, steps, strict=True) if n > 1]
     for (_, slow), (n, fast) in pairwise(known):
@@ -62,6 +65,10 @@ class ConvProduct:
     adds: bool
 
 
+_Key = Windows | GemmProblem | ElementwiseProblem
+_Step = ConvProduct | tuple[Windows | ElementwiseProblem, tuple[Location, ...]]
+
+
 @dataclass(frozen=True)
 class ConvProducts:
     """The steps of a convolution: copies of windows, products and sums of windows.
@@ -72,17 +79,17 @@ class ConvProducts:
         chunk: Images at a time.
     """
 
-    steps: tuple[tuple[Windows, tuple[Location, ...]] | ConvProduct, ...]
+    steps: tuple[_Step, ...]
     workspace: int
     chunk: int
 
     def plan(self, engine: Engine) -> Plan:
         """Build all plans; those of equal steps are one."""
-        made: dict[Windows | GemmProblem, Plan] = {}
+        made: dict[_Key, Plan] = {}
         result = []
         for step in self.steps:
             if isinstance(step, ConvProduct):
-                key: Windows | GemmProblem = step.problem
+                key: _Key = step.problem
                 if key not in made:
                     made[key] = make_product(engine, step.problem)
                 scalars = (1.0, 1.0 if step.adds else 0.0)
@@ -90,7 +97,11 @@ class ConvProducts:
             else:
                 key, operands = step
                 if key not in made:
-                    made[key] = WindowsPlan(engine, key)
+                    made[key] = (
+                        WindowsPlan(engine, key)
+                        if isinstance(key, Windows)
+                        else bind_best(engine, copied(key, engine.target, engine.table))
+                    )
                 result.append(Step(made[key], operands))
         return Steps(result)
 
@@ -108,15 +119,10 @@ def products(
 
     The windows of one image may be above the limit.
     """
-    p = problem
-    w_step = merged(p.w_size, p.w.space)
-    many, taps = p.channels_of_group > 1, p.taps
+    p, taps = problem, problem.taps
     computes = target.fp64 or not p.elem.needs_fp64
-    if w_step is None or not (computes and p.x_elements and p.y_elements):
+    if not (computes and p.x_elements and p.y_elements):
         return None
-    if many and taps > 1 and p.w.channel != w_step * taps:
-        return None
-    w_step = w_step if taps > 1 else p.w.channel
     places, itemsize = prod(p.y_size), p.elem.itemsize
     y_step = merged(p.y_size, p.y.space)
     points = (
@@ -127,7 +133,8 @@ def products(
     of_image = p.channels * places * taps * itemsize
     if p.direction == "input" and itemsize == 2:
         of_image *= 2
-    build = _StepsBuilder(p, target, places, w_step, aligned)
+    last = target.is_cpu and p.groups == 1 and p.channels > 1 and p.x.channel == 1
+    build = _StepsBuilder(p, target, places, last, aligned)
     max_bytes = workspace_limit(limit, target)
     if p.direction != "weight":
         if y_step is None:
@@ -151,12 +158,18 @@ class _StepsBuilder:
     """Makes the steps of one problem."""
 
     def __init__(
-        self, problem: ConvProblem, target: Target, places: int, w_step: int, aligned: bool
+        self, problem: ConvProblem, target: Target, places: int, last: bool, aligned: bool
     ) -> None:
-        self.p, self.target, self.places, self.w_step = problem, target, places, w_step
+        self.p, self.target, self.places, self.last = problem, target, places, last
         self.dtype = dtype_of(problem.elem.name)
         self.aligned = aligned
-        self.k = problem.channels_of_group * problem.taps
+        p = problem
+        self.k = p.channels_of_group * p.taps
+        extents = (p.channels_of_group, *p.w_size), (p.w.channel, *p.w.space)
+        order = (1, 2, 3, 0) if last else (0, 1, 2, 3)
+        self._w_extents, self._w_strides = (tuple(item[i] for i in order) for item in extents)
+        #: The stride of a filter's weights in the order of the windows; ``None``: copied first.
+        self.w_step = merged(self._w_extents, self._w_strides)
 
     def _view(self, shape: Shape, strides: Shape, alignment: int = 128) -> View:
         return View(None, 0, shape, strides, self.dtype, alignment)
@@ -164,8 +177,44 @@ class _StepsBuilder:
     def _weights(self) -> View:
         p = self.p
         filters = p.filters_of_group
-        strides = filters * p.w.outer, p.w.outer, self.w_step
-        return self._view((p.groups, filters, self.k), strides, p.w.aligned)
+        shape = p.groups, filters, self.k
+        if self.w_step is None:
+            return self._view(shape, (filters * self.k, self.k, 1))
+        return self._view(shape, (filters * p.w.outer, p.w.outer, self.w_step), p.w.aligned)
+
+    def _with_weights(
+        self, steps: Sequence[_Step], place: int, at: Location, nbytes: int, chunk: int
+    ) -> ConvProducts:
+        """The steps, with a copy of the weights in the order of the windows if they need one.
+
+        Args:
+            steps: The steps; they read or write the weights at ``at``.
+            place: The number of the operand that has the weights.
+            at: What :meth:`_weights_at` gave.
+            nbytes, chunk: See :class:`ConvProducts`.
+        """
+        if not isinstance(at, Temporary):
+            return ConvProducts(tuple(steps), nbytes, chunk)
+        p, extents = self.p, (self.p.filters, *self._w_extents)
+        ours, theirs = (self.p.w.outer, *self._w_strides), contiguous_strides(extents)
+        if p.direction == "weight":
+            steps = [*steps, (moved(p.elem, extents, theirs, ours), (at, place))]
+        else:
+            steps = [(moved(p.elem, extents, ours, theirs), (place, at)), *steps]
+        return ConvProducts(tuple(steps), nbytes + at.nbytes, chunk)
+
+    def _weights_at(self, place: int) -> Location:
+        """Where products read the weights, or write their gradient."""
+        if self.w_step is not None:
+            return place
+        itemsize = self.p.elem.itemsize
+        return Temporary("weights", self.p.w_elements * itemsize, itemsize)
+
+    def _columns(self, batch: int, tap: int, place: int) -> ColumnStrides:
+        """The strides of the windows: of contiguous ones of a channel, or of a place."""
+        if not self.last:
+            return ColumnStrides(batch, tap * self.p.taps, tap, place)
+        return ColumnStrides(self.k * self.places, 1, self.p.channels, self.k)
 
     def _product(
         self, a: View, b: View, c: View, operands: tuple[Location, ...], trans_a: str = "N",
@@ -187,38 +236,51 @@ class _StepsBuilder:
         return self._view((p.groups, of_group), (of_group * p.bias, p.bias), p.elem.itemsize)
 
     def _image(
-        self, operand: ImageStrides, batch: int, channels: int, step: int, alignment: int
-    ) -> View:
+        self, operand: ImageStrides, batch: int, channels: int, step: int, alignment: int,
+        joined: bool = False,
+    ) -> View:  # fmt: skip
+        """All places of an image and channel as a row; where they are joined, of all images."""
         p = self.p
         of_group = channels // p.groups
         strides = operand.outer, of_group * operand.channel, operand.channel, step
-        return self._view((batch, p.groups, of_group, self.places), strides, alignment)
+        count = 1 if joined else batch
+        places = batch * self.places // count
+        return self._view((count, p.groups, of_group, places), strides, alignment)
 
     def at_points(self, x_step: int, y_step: int) -> ConvProducts:
         """One product: filters of one tap."""
         p = self.p
-        x = self._image(p.x, p.batch, p.channels, x_step, p.x.aligned)
-        y = self._image(p.y, p.batch, p.filters, y_step, p.y.aligned)
+        joined = self._are_joined(p.x, x_step) and self._are_joined(p.y, y_step)
+        x = self._image(p.x, p.batch, p.channels, x_step, p.x.aligned, joined)
+        y = self._image(p.y, p.batch, p.filters, y_step, p.y.aligned, joined)
         backward = p.direction == "input"
         source, result = (y, x) if backward else (x, y)
         bias = self._bias(p.channels if backward else p.filters)
-        operands = (1, 0, 2) if bias is None else (1, 0, 2, 3)
+        w = self._weights_at(1)
+        operands = (w, 0, 2) if bias is None else (w, 0, 2, 3)
         product = self._product(
             self._weights(), source, result, operands, "T" if backward else "N", bias=bias
         )
-        return ConvProducts((product,), 0, p.batch)
+        return self._with_weights([product], 1, w, 0, p.batch)
+
+    def _are_joined(self, operand: ImageStrides, step: int) -> bool:
+        """Whether one stride goes over the places of all images."""
+        is_line = self.p.batch > 1 and operand.outer == self.places * step
+        return is_line and self.target.is_cpu
 
     def by_windows(self, y_step: int, chunk: int) -> ConvProducts:
         """Windows, then products; or products, then sums of windows."""
         p, backward = self.p, self.p.direction == "input"
         taps, last = p.taps, 2 if p.bias is None else 3
         of_image = p.channels * taps * self.places
-        columns = ColumnStrides(of_image, taps * self.places, self.places, 1)
+        columns = self._columns(of_image, self.places, 1)
+        joined = self.last and self._are_joined(p.y, y_step)
+        w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, after those of windows are added.
         stored = element(np.float32) if backward and p.elem.itemsize == 2 else p.elem
         nbytes = chunk * of_image * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)
-        steps: list[tuple[Windows, tuple[Location, ...]] | ConvProduct] = []
+        steps: list[_Step] = []
         axes = tuple(axes_of(p, backward))
         for first, count in _chunks(p.batch, chunk):
             x_at = Part(last if backward else 0, first * p.x.outer)
@@ -229,20 +291,24 @@ class _StepsBuilder:
             )  # fmt: skip
             shape = count, p.groups, self.k, self.places
             strides = of_image, self.k * self.places, self.places, 1
+            if self.last:
+                strides = of_image, 0, 1, self.k
+            if joined:
+                shape = 1, p.groups, self.k, count * self.places
             matrix = replace(self._view(shape, strides), dtype=dtype_of(stored.name))
             alignment = p.y.aligned if len(_chunks(p.batch, chunk)) == 1 else p.elem.itemsize
-            y = self._image(p.y, count, p.filters, y_step, alignment)
+            y = self._image(p.y, count, p.filters, y_step, alignment, joined)
             if backward:
-                product = self._product(self._weights(), y, matrix, (1, y_at, space), "T")
+                product = self._product(self._weights(), y, matrix, (w, y_at, space), "T")
                 copied: tuple[Location, ...] = (space, x_at) if last == 2 else (space, 2, x_at)
                 steps += [product, (windows, copied)]
             else:
                 bias = self._bias(p.filters)
                 extra = () if bias is None else (2,)
-                operands = (1, space, *extra, y_at)
+                operands = (w, space, *extra, y_at)
                 product = self._product(self._weights(), matrix, y, operands, bias=bias)
                 steps += [(windows, (x_at, space)), product]
-        return ConvProducts(tuple(steps), nbytes, chunk)
+        return self._with_weights(steps, 1, w, nbytes, chunk)
 
     def weights(self, x_step: int | None, y_step: int | None, chunk: int) -> ConvProducts:
         """The gradient by the weights: products over all places of a chunk of images.
@@ -252,7 +318,8 @@ class _StepsBuilder:
             chunk: Images at a time.
         """
         p = self.p
-        steps: list[tuple[Windows, tuple[Location, ...]] | ConvProduct] = []
+        steps: list[_Step] = []
+        w = self._weights_at(2)
         axes = tuple(axes_of(p, backward=False))
         points = tuple(_points(n, step) for n, step in zip(p.y_size, p.y.space, strict=True))
         itemsize, nbytes = p.elem.itemsize, 0
@@ -264,13 +331,15 @@ class _StepsBuilder:
             nbytes = 0
             of_x, of_y = (p.x.aligned, p.y.aligned) if whole else (itemsize, itemsize)
             column, row = p.x.channel, p.y.channel
+            place = x_step if x_step is not None else 1
             if x_step is None:
                 size = p.channels * p.taps * k
                 space = Temporary("windows", chunk * size // count * itemsize, itemsize)
-                columns = ColumnStrides(self.places, p.taps * k, k, 1)
+                columns = self._columns(self.places, k, 1)
                 copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
                 steps.append((copy, (x_at, space)))
-                x_at, column, of_x = space, k, 128
+                x_at, of_x = space, 128
+                column, place = (1, self.k) if self.last else (k, 1)
                 nbytes += space.nbytes
             if y_step is None:
                 size = p.filters * k
@@ -287,12 +356,12 @@ class _StepsBuilder:
             )  # fmt: skip
             x = self._view(
                 (p.groups, self.k, k),
-                (self.k * column, column, x_step if x_step is not None else 1), of_x,
+                (self.k * column, column, place), of_x,
             )  # fmt: skip
             adds = first > 0
             result = self._weights()
-            steps.append(self._product(y, x, result, (y_at, x_at, 2), "N", "T", adds=adds))
-        return ConvProducts(tuple(steps), nbytes, chunk)
+            steps.append(self._product(y, x, result, (y_at, x_at, w), "N", "T", adds=adds))
+        return self._with_weights(steps, 2, w, nbytes, chunk)
 
 
 def _points(n: int, step: int) -> SpaceAxis:
@@ -315,12 +384,17 @@ def variants(
     bandwidth = device.bandwidth * target.compute_units
     copy_time = ConvCosts.of("convolutions", target).copy_time
     texts: list[Specialization] = []
-    seconds, launches, known = 0.0, 0, dict[Windows | GemmProblem, tuple[float, int]]()
+    seconds, launches, known = 0.0, 0, dict[_Key, tuple[float, int]]()
     for step in made.steps:
         key = step.problem if isinstance(step, ConvProduct) else step[0]
         if key not in known:
-            if isinstance(key, GemmProblem):
-                best = best_of(fastest(key, target, table), target)
+            if not isinstance(key, Windows):
+                every = (
+                    fastest(key, target, table)
+                    if isinstance(key, GemmProblem)
+                    else copied(key, target, table)
+                )
+                best = best_of(every, target)
                 known[key] = best.estimate, best.launches
                 texts += best.texts()
             else:

@@ -10,9 +10,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-import numpy as np
-
-from portable_gpu.dtypes import Element, element
+from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.conv.products import WindowProduct, products_of, residues
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
@@ -90,7 +88,7 @@ def _image_copies(
         strides = [(array.outer, *array.space, array.channel) for array in (ours, theirs)]
         if place == last:
             strides.reverse()
-        copy = _moved(p, extents, *strides)
+        copy = moved(p.elem, extents, *strides)
         itemsize = p.elem.itemsize
         candidates.append(
             (copy, Temporary(f"images {place}", prod(extents) * itemsize, itemsize), place)
@@ -185,7 +183,7 @@ def _copy(p: ConvProblem, item: WindowProduct) -> ElementwiseProblem | None:
     if item.copied is None:
         return None
     extents, strides, _ = item.copied
-    return _moved(p, extents, strides, _packed(extents))
+    return moved(p.elem, extents, strides, _packed(extents))
 
 
 def _from_packed(
@@ -193,20 +191,11 @@ def _from_packed(
 ) -> ElementwiseProblem:
     """The copy of a result to where it belongs."""
     extents, strides = layout
-    return _moved(p, extents, _packed(extents), strides)
+    return moved(p.elem, extents, _packed(extents), strides)
 
 
 def _packed(extents: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(extents[k + 1 :]) for k in range(len(extents)))
-
-
-def _moved(
-    p: ConvProblem, extents: tuple[int, ...], source: tuple[int, ...], to: tuple[int, ...]
-) -> ElementwiseProblem:
-    """A copy from strides to strides."""
-    return ElementwiseProblem(
-        "x", ("x",), (p.elem,), (), (), _computed(p.elem), p.elem, extents, (source, to), 1
-    )
 
 
 def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[ElementwiseProblem]:
@@ -222,13 +211,9 @@ def _clear(p: ConvProblem) -> ElementwiseProblem:
     strides = (p.x.outer, p.x.channel, *p.x.space)
     if p.bias is None:
         return ElementwiseProblem(
-            "0", (), (), (), (), _computed(p.elem), p.elem, extents, (strides,), 1
+            "0", (), (), (), (), computed(p.elem), p.elem, extents, (strides,), 1
         )
     return ElementwiseProblem(
-        "x", ("x",), (p.elem,), (), (), _computed(p.elem), p.elem, extents,
+        "x", ("x",), (p.elem,), (), (), computed(p.elem), p.elem, extents,
         ((0, p.bias, 0, 0, 0), strides), 1,
     )  # fmt: skip
-
-
-def _computed(elem: Element) -> Element:
-    return element(np.float32) if elem.itemsize == 2 else elem

@@ -28,7 +28,7 @@ ALGORITHMS = (
 )  # fmt: skip
 #: What the variants need, apart from workspace.
 _NEEDS = (
-    "im2col needs axes of space and weights that are contiguous in memory, implicit_gemm a GPU; "
+    "im2col needs axes of space of y that are contiguous in memory, implicit_gemm a GPU; "
     "winograd needs filters of 3 x 3, stride and dilation 1, float32 with precision ieee or "
     "float64, and computes no gradient by the weights"
 )

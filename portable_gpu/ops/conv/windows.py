@@ -19,7 +19,8 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-_GROUP = 64  # work-items of a group on a GPU, items of a work-item on a CPU
+_GROUP = 64  # work-items of a group on a GPU, items of one channel of a work-item on a CPU
+_MOST_SUMS = 256  # that a work-item of a CPU keeps near
 _MOST_INT = 1 << 30
 
 
@@ -74,6 +75,11 @@ class Windows:
         image = self.batch * self.channels * self.places * self.elem.itemsize
         return self.elements * self.matrix.itemsize + image
 
+    @property
+    def last(self) -> bool:
+        """Whether the channels of a place are adjacent in the image and in the matrix."""
+        return self.channels > 1 and self.image.channel == self.columns.channel == 1
+
     def _index(self, target: Target) -> str:
         spans = self.batch * abs(self.image.outer) + self.channels * abs(self.image.channel)
         spans += sum(max(a.target, a.source) * max(abs(a.s), abs(a.t)) for a in self.axes)
@@ -85,34 +91,72 @@ class Windows:
             "n": "batch", "channel": "channels", "at0": "t0_size", "at1": "t1_size",
             "block": "blocks",
         }  # fmt: skip
-        order = ("n", "channel", "at0", "at1", "block")
-        if self.channels > 1 and abs(self.image.channel) == 1 and not target.is_cpu:
-            order = ("n", "at0", "at1", "block", "channel")
+        order: tuple[str, ...] = ("n", "channel", "at0", "at1", "block")
         name, index = "image" if self.sums else "columns", self._index(target)
+        if target.is_cpu:
+            if self.last:
+                order = ("n", "at0", "at1", "block")
+            axis = self.axes[2]
+            step, s = (axis.divisor, 1) if self.sums else (axis.step, axis.s)
+            return specialize(
+                f"conv/cpu_{name}", target, {name: self._parameters("long", True)}, elem=self.elem,
+                matrix=self.matrix, each=self._items_of_one(), last=self.last, most=_MOST_SUMS,
+                unit=not self.last and step == s == self.columns.place == 1,
+                order=[(name, names[name]) for name in order],
+            )  # fmt: skip
+        if self.channels > 1 and abs(self.image.channel) == 1:
+            order = ("n", "at0", "at1", "block", "channel")
         return specialize(
             f"conv/{name}", target, {name: self._parameters(index)}, elem=self.elem,
-            matrix=self.matrix, I=index, each=_GROUP,
+            matrix=self.matrix, I=index,
             order=[(name, names[name]) for name in order],
         )  # fmt: skip
 
-    def _parameters(self, index: str) -> list[Parameter]:
+    def _parameters(self, index: str, restrict: bool = False) -> list[Parameter]:
         """The kernel's parameters: image or matrix first, then what it becomes."""
         image, matrix = f"{self.elem.name}_t", f"{self.matrix.name}_t"
         shared = ("batch", "channels", "columns", "blocks")
         if self.sums:
             return [
-                buffer(matrix, "c", restrict=False), buffer(image, "bias", restrict=False),
-                buffer(image, "t", writes=True, restrict=False), *scalars(index, "items"),
+                buffer(matrix, "c", restrict=restrict), buffer(image, "bias", restrict=restrict),
+                buffer(image, "t", writes=True, restrict=restrict), *scalars(index, "items"),
                 *scalars("long", "c_offset", "bias_offset", "t_offset"),
                 *scalars(index, "adds_bias", "bias_step", *shared, "t_batch", "t_channel"),
                 *scalars(index, "c_batch", "c_channel", "c_tap"), *axis_parameters(index),
             ]  # fmt: skip
         return [
-            buffer(image, "s", restrict=False), buffer(image, "c", writes=True, restrict=False),
+            buffer(image, "s", restrict=restrict),
+            buffer(image, "c", writes=True, restrict=restrict),
             *scalars(index, "items"), *scalars("long", "s_offset", "c_offset"),
             *scalars(index, *shared, "s_batch", "s_channel"),
             *scalars(index, "c_batch", "c_channel", "c_tap", "c_place"), *axis_parameters(index),
         ]  # fmt: skip
+
+    def _items_of_one(self) -> int:
+        """Items of a work-item of a CPU: rows of one channel are short."""
+        return 1 if self.last else _GROUP
+
+    def partition(self, target: Target) -> tuple[int, int, int]:
+        """The columns and blocks of an item, and the number of items."""
+        row = self.axes[2].target
+        channels = self.channels
+        columns, length = 1, row
+        if target.is_cpu:
+            columns = max(1, row)
+            if self.last:
+                length, channels = (channels if self.sums else row), 1
+            if self.sums:
+                columns = _MOST_SUMS if self.last else min(_MOST_SUMS, columns)
+        blocks = -(-length // columns)
+        return columns, blocks, (
+            self.batch * channels * self.axes[0].target * self.axes[1].target * blocks
+        )  # fmt: skip
+
+    def groups(self, items: int, target: Target) -> tuple[tuple[int], tuple[int]]:
+        """The work-items of a launch, and those of a group."""
+        if target.is_cpu:
+            return (-(-items // self._items_of_one()),), (1,)
+        return (-(-items // _GROUP) * _GROUP,), (_GROUP,)
 
 
 class WindowsPlan(Plan):
@@ -129,12 +173,8 @@ class WindowsPlan(Plan):
                 inner.insert(0, replace(axis, s=step))
                 step *= axis.source
             axes = tuple(inner)
-        columns = axes[2].target if engine.target.is_cpu else 1
-        columns = max(1, columns)
-        blocks = -(-axes[2].target // columns)
-        items = w.batch * w.channels * axes[0].target * axes[1].target * blocks
-        groups = -(-items // _GROUP)
-        sizes = ((groups,), (1,)) if engine.target.is_cpu else ((groups * _GROUP,), (_GROUP,))
+        columns, blocks, items = w.partition(engine.target)
+        sizes = w.groups(items, engine.target)
         constants: dict[str, int | None] = {
             "items": items, "batch": w.batch, "channels": w.channels, "columns": columns,
             "blocks": blocks, "c_batch": c.batch, "c_channel": c.channel, "c_tap": c.tap,

@@ -1,0 +1,54 @@
+## The windows of an image as the columns of a matrix, on a CPU.
+##
+##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
+##
+## An item is one row of places q along axis 2 (`columns` of them), with what all taps r read there: of one channel, or
+## where `last` of all channels, which are adjacent in the image and in the matrix.  The places of a tap that are inside
+## of a row are a range, so that the loops over them have no branch.
+##
+## elem   element      each   items of a work-item      order  the coordinates of an item, the fastest last
+## last   whether channels are adjacent                 unit   whether places are adjacent in both, and have step 1
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = elem.name
+to_place, from_place = ("q", "q + from") if unit else ("q * c_place", "(q * step2 + from) * s_axis2")
+%>
+${element.scalar(elem)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${kernel("columns")}
+{
+    const long first_item = get_global_id(0) * ${each}, stop = min(first_item + ${each}, items);
+    for (long item = first_item; item < stop; item++) {
+${space.digits("item", order, "long")}\
+        const long begin = block * columns, end = min(begin + columns, t2_size);
+        __global const ${E}_t *image = s + s_offset + n * s_batch${"" if last else " + channel * s_channel"};
+        __global ${E}_t *matrix = c + c_offset + n * c_batch${"" if last else " + channel * c_channel"}
+            + (at0 * t1_size + at1) * t2_size * c_place;
+        for (long r0 = 0; r0 < taps0; r0++)
+        for (long r1 = 0; r1 < taps1; r1++) {
+            const long p0 = at0 * step0 + r0 * tap_step0 + shift0, p1 = at1 * step1 + r1 * tap_step1 + shift1;
+            const bool inside = p0 >= 0 && p0 < s0_size && p1 >= 0 && p1 < s1_size;
+            __global const ${E}_t *row = image + p0 * s_axis0 + p1 * s_axis1;
+            for (long r2 = 0; r2 < taps2; r2++) {
+                __global ${E}_t *to = matrix + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
+                const long from = r2 * tap_step2 + shift2;
+                const long low = from < 0 ? (step2 - 1 - from) / step2 : 0;
+                const long high = from < s2_size ? (s2_size - from + step2 - 1) / step2 : 0;
+                const long left = inside ? clamp(low, begin, end) : end;
+                const long right = inside ? clamp(high, left, end) : end;
+% for start, limit, value in (("begin", "left", None), ("left", "right", "read"), ("right", "end", None)):
+                for (long q = ${start}; q < ${limit}; q++)
+% if last:
+                    for (long i = 0; i < channels; i++)
+                        to[q * c_place + i] = ${f"row[(q * step2 + from) * s_axis2 + i]" if value else "0"};
+% else:
+                    to[${to_place}] = ${f"row[{from_place}]" if value else "0"};
+% endif
+% endfor
+            }
+        }
+    }
+}

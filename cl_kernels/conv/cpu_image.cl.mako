@@ -1,0 +1,74 @@
+## The sums of the windows that contain each element of an image, on a CPU: the adjoint of conv/cpu_columns.
+##
+##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
+##
+## over the taps r whose quotient is whole and within the places of the windows, in their order.  An item is a row of
+## the image along axis 2: `columns` elements of one channel, or where `last` all elements of `columns` adjacent
+## channels.  Its sums are kept near while the taps are added one after the other.
+##
+## elem, matrix   elements of the image and of the windows     each   items of a work-item
+## last           whether channels are adjacent                order  the coordinates of an item, the fastest last
+## unit           whether places of windows are adjacent and the divisor of axis 2 is 1
+## most           the most sums of an item at a time
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E, M = elem.name, matrix.name
+to, at = ("p2", "p2") if unit else ("p2 * divisor2", "p2 * s_axis2")
+%>
+${element.scalar(elem)}
+% if M != E:
+${element.scalar(matrix)}
+% endif
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${kernel("image")}
+{
+    ${elem.real} sums[${most}];
+    const long first_item = get_global_id(0) * ${each}, stop = min(first_item + ${each}, items);
+    for (long item = first_item; item < stop; item++) {
+${space.digits("item", order, "long")}\
+        const long first = block * columns;
+        __global const ${M}_t *windows = c + c_offset + n * c_batch + ${"first" if last else "channel * c_channel"};
+        __global ${E}_t *to = t + t_offset + n * t_batch + ${"first" if last else "channel * t_channel"}
+            + at0 * t_axis0 + at1 * t_axis1;
+% if last:
+        const long count = min(columns, channels - first);
+        for (long q = 0; q < t2_size; q++) {
+            for (long i = 0; i < count; i++)
+                sums[i] = adds_bias ? ${E}_load(bias + bias_offset + (first + i) * bias_step) : 0;
+% else:
+        const long count = min(columns, t2_size - first);
+        {
+            const ${elem.real} start = adds_bias ? ${E}_load(bias + bias_offset + channel * bias_step) : 0;
+            for (long i = 0; i < count; i++) sums[i] = start;
+% endif
+            for (long r0 = 0; r0 < taps0; r0++) {
+${space.place("p0", 0, "at0", "r0", "long", True)}\
+            for (long r1 = 0; r1 < taps1; r1++) {
+${space.place("p1", 1, "at1", "r1", "long", True)}\
+            for (long r2 = 0; r2 < taps2; r2++) {
+                __global const ${M}_t *from = windows + ((r0 * taps1 + r1) * taps2 + r2) * c_tap
+                    + p0 * s_axis0 + p1 * s_axis1;
+% if last:
+${space.place("p2", 2, "q", "r2", "long", True)}\
+                for (long i = 0; i < count; i++) sums[i] += ${M}_load(from + p2 * s_axis2 + i);
+% else:
+                const long off = r2 * tap_step2 + shift2, begin = first + off, end = begin + count;
+                const long low = begin > 0 ? (begin + divisor2 - 1) / divisor2 : 0;
+                const long high = min(s2_size, end > 0 ? (end + divisor2 - 1) / divisor2 : 0);
+                for (long p2 = low; p2 < high; p2++)
+                    sums[${to} - begin] += ${M}_load(from + ${at});
+% endif
+            }
+            }
+            }
+% if last:
+            for (long i = 0; i < count; i++) ${E}_store(to + q * t_axis2 + i, sums[i]);
+% else:
+            for (long i = 0; i < count; i++) ${E}_store(to + (first + i) * t_axis2, sums[i]);
+% endif
+        }
+    }
+}
