@@ -11,7 +11,7 @@ from portable_gpu.ops.family import Benchmark, Family
 from portable_gpu.ops.registry import BENCHMARKS, FAMILIES, OPERATIONS
 from portable_gpu.ops.sizes import Size, parse_sizes
 
-#: Names that stand for every operation; the second one's sizes are those of a picture.
+#: The names that stand for every operation, and for those of the roofline picture.
 EVERY, ROOFLINE = "all", "roofline"
 #: The name that stands for the layers of neural networks.
 LAYERS = "layers"
@@ -27,7 +27,9 @@ def _names(family: Family) -> dict[str, tuple[str, ...]]:
 #: The operations that each name of the command stands for.
 GROUPS: dict[str, tuple[str, ...]] = {
     name: timed for family in FAMILIES for name, timed in _names(family).items()
-} | dict.fromkeys((EVERY, ROOFLINE), tuple(BENCHMARKS))
+}
+GROUPS[EVERY] = tuple(BENCHMARKS)
+GROUPS[ROOFLINE] = tuple(name for name, one in BENCHMARKS.items() if one.roofline is not None)
 GROUPS[LAYERS] = tuple(name for name, one in BENCHMARKS.items() if one.layers is not None)
 _FAMILIES = {family.name for family in FAMILIES}
 
@@ -132,7 +134,7 @@ def _variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 
 def _default_sizes(benchmark: Benchmark, name: str, operation: str, on_cpu: bool) -> Sequence[Size]:
-    if operation == ROOFLINE:
+    if operation == ROOFLINE and benchmark.roofline is not None:
         return parse_sizes(benchmark.roofline.of(on_cpu))
     if operation == LAYERS and benchmark.layers is not None:
         return parse_sizes(benchmark.layers.of(on_cpu))

@@ -179,7 +179,6 @@ class Benchmark:
 
     Attributes:
         sizes: The default sizes.
-        roofline: The sizes for the roofline picture.
         flop: Gives the floating-point operations of a case; comparisons count as such.
         bytes: Gives the least traffic of a case, in which each operand is moved once.
         oracle: Gives the function that computes the error of a result, for a case and its
@@ -192,6 +191,8 @@ class Benchmark:
             case, its operands and the library; ``None`` if the library lacks the operation.
         by_flop: Whether the rate is given in flop/s instead of bytes/s.
         more_sizes: Further sizes for timings of the whole family.
+        roofline: The sizes for the roofline picture; ``None`` if the operation is not in it, like
+            most layers, whose points are all at the slope of the memory.
         layers: The sizes of ``bench layers``, which times layers of neural networks of all
             families; ``None`` if the operation is no such layer.
         named: Gives the sizes that a name stands for, with the batch and the variant of the size
@@ -210,7 +211,6 @@ class Benchmark:
     """
 
     sizes: Sizes
-    roofline: Sizes
     flop: Callable[[Case], int]
     bytes: Callable[[Case], int]
     oracle: Callable[[Case, Operands], Oracle]
@@ -220,6 +220,7 @@ class Benchmark:
     like_numpy: Callable[[Case, Sequence[Any], Any], Call | None] = _no_call
     by_flop: bool = False
     more_sizes: Sizes | None = None
+    roofline: Sizes | None = None
     layers: Sizes | None = None
     named: Mapping[str, Callable[[Size], Sequence[Size]]] = field(default_factory=dict)
     section: Callable[[Case], str] = _no_section

@@ -96,7 +96,6 @@ _SUM = OperationRecord(
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="8192x512,2^16x64", gpu="2^16x1024,2^18x128"),
     layers=Sizes(cpu="8192x512", gpu="2^16x1024"),
-    roofline=Sizes(cpu="8192x512", gpu="2^16x1024"),
     flop=lambda case: prod(case.extents),
     bytes=cases.nbytes,
     oracle=cases.oracle,

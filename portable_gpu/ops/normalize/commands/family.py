@@ -117,7 +117,6 @@ _MSE_LOSS = OperationRecord(
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="4096x10,1024x1000,64x32768", gpu="2^20x16,8192x4096,2048x32768"),
     layers=Sizes(cpu="2048x1000,2048x1000/backward", gpu="2^14x4096,2^14x4096/backward"),
-    roofline=Sizes(cpu="1024x1000", gpu="8192x4096"),
     flop=lambda case: 5 * prod(case.extents),
     bytes=norms.traffic(2, 3),
     oracle=cases.oracle,
@@ -142,7 +141,6 @@ _OF_IMAGES = replace(
     _NORM,
     sizes=Sizes(cpu="8x64x56x56,8x512x7x7", gpu="64x256x56x56,64x2048x7x7"),
     layers=Sizes(cpu="8x64x56x56,8x64x56x56/backward", gpu="64x256x56x56,64x256x56x56/backward"),
-    roofline=Sizes(cpu="8x64x56x56", gpu="64x256x56x56"),
     bytes=norms.traffic(3, 5),
     form="batch x channels x height x width",
     label="batch x channels x height x width",

@@ -95,7 +95,6 @@ _ADAM = OperationRecord(
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="2^16,2^21", gpu="2^20,2^26"),
     layers=Sizes(cpu="2^21", gpu="2^26"),
-    roofline=Sizes(cpu="2^21", gpu="2^26"),
     flop=lambda case: 10 * prod(case.extents),
     bytes=cases.nbytes,
     oracle=cases.oracle,

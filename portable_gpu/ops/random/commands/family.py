@@ -85,7 +85,6 @@ _DROPOUT = OperationRecord(
 _BENCHMARK = Benchmark(
     sizes=Sizes(cpu="2^20,2^24", gpu="2^24,2^28"),
     layers=Sizes(cpu="2048x1000", gpu="2^14x4096"),
-    roofline=Sizes(cpu="2^24", gpu="2^28"),
     flop=lambda case: prod(case.extents),
     bytes=lambda case: 2 * prod(case.extents) * element(dtype_of(case.dtype)).itemsize,
     oracle=_oracle,

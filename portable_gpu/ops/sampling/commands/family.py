@@ -25,7 +25,6 @@ _BENCHMARK = Benchmark(
     sizes=Sizes(
         cpu="8x64x56x56,1x64x224x224,8x512x7x7", gpu="64x256x56x56,8x64x224x224,64x2048x7x7"
     ),
-    roofline=Sizes(cpu="8x64x56x56", gpu="64x256x56x56"),
     flop=cases.flop,
     bytes=lambda case: cases.of(case).nbytes,
     oracle=cases.oracle,
