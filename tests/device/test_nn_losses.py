@@ -116,3 +116,23 @@ def test_wrong_targets(engine: Engine) -> None:
     ):
         with pytest.raises(error, match=words):
             call()
+
+
+@pytest.mark.parametrize(("smoothing", "last"), [(0.0, True), (0.1, False)])
+def test_gradients_of_ignored_targets_are_zero(
+    engine: Engine, smoothing: float, last: bool
+) -> None:
+    """Also where the logits of the row have no softmax."""
+    x = RNG.standard_normal((9, 10)).astype(np.float32)
+    x[1, 3], x[2, 4], x[3], x[4, 5] = np.nan, np.inf, -np.inf, -np.inf
+    target = np.arange(9)
+    target[1:5] = -100
+    given, aims = (x, target) if last else (np.ascontiguousarray(x.T)[None], target[None])
+    grad = pg.nn.cross_entropy_backward(
+        np.float32(1), given, aims, reduction="sum", label_smoothing=smoothing, engine=engine
+    )
+    grad = grad if last else grad[0].T
+    assert not grad[1:5].any()
+    counted = [0, 5, 6, 7, 8]
+    want = Classes(x[counted], None, smoothing, -100).gradient(target[counted], 1, "sum")
+    close(grad[counted], want, 70 * 30.0)

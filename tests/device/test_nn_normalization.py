@@ -12,6 +12,7 @@ from layers.normalization import EPS, Reference
 
 import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.normalize.programs import program
 from portable_gpu.runtime.engine import Engine
 
 RNG = np.random.default_rng(8)
@@ -132,6 +133,12 @@ def test_groups_and_batches(engine: Engine, dtype: type) -> None:
         fixed = dy * wide[0] * scale.reshape(1, 6, 1, 1)
         close(dx, fixed, 20 * np.abs(fixed))
         close(dw, (dy * hat).sum(axis=(0, 2, 3)), dy.size * 60)
+        dx, dw, db = pg.nn.batch_norm_backward(
+            dy, x, None, mean, running[1], None, None, False, EPS, engine=engine
+        )
+        close(dx, fixed / wide[0], 20 * np.abs(fixed / wide[0]))
+        assert dw is None
+        assert db is None
 
 
 def test_large_means_and_long_rows(engine: Engine) -> None:
@@ -178,3 +185,14 @@ def test_wrong_arguments(engine: Engine) -> None:
     ):  # fmt: skip
         with pytest.raises(error, match=words):
             call()
+
+
+def test_flags_of_programs() -> None:
+    """A program has the flags that it knows; gradients of weights are of weights of rows."""
+    assert program("norm", frozenset({"rms", "w"})).element_names == ("x", "w", "y")
+    for name, flags in (("norm", {"weight"}), ("total", {"w"}), ("norm_backward", {"w", "dw"})):
+        with pytest.raises(AssertionError):
+            program(name, frozenset(flags))
+    fixed = program("norm_backward", frozenset({"fixed", "row_w"}))
+    assert fixed.operands == ("dy", "rstd", "row_w", "dx")
+    assert not fixed.phases

@@ -162,7 +162,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
             total: dict[str, Any] = {"x": loss}
             scale: float | None = 1.0
             if c.reduction == "mean" and c.by_index:
-                total["weight"] = temporary("weights", c.places, c.wide)
+                total["divisor"] = temporary("weights", c.places, c.wide)
                 scale = None
             elif c.reduction == "mean":
                 scale = 1.0 / prod(c.places) if prod(c.places) else float("nan")
@@ -209,7 +209,7 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
             total = [temporary("total", (), c.wide)]
             operands = [x, *weight, target, weights]
             weight_flags = c.flags & {"w"}
-            steps.append(c.step(engine, "weights", weight_flags, operands, c.integers))
+            steps.append(c.step(engine, "target_weights", weight_flags, operands, c.integers))
             steps.append(total_step(engine, {"x": weights}, total[0], 1.0))
         elif c.reduction == "mean":
             scale = 1.0 / max(1, prod(c.places))

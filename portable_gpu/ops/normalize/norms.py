@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like, parameter
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows
+from portable_gpu.ops.normalize.programs import program
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
@@ -235,36 +236,34 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         labels.append("weight")
     parameters = inputs[-1].dtype if "weight" in by_name else dtype
     more = tuple(Result(geometry.parameters, parameters, f"out (grad_{n})") for n in wants)
-    is_rms, count = kind == "rms_norm", len(inputs)
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         spreads: dict[str, Spread] = dict.fromkeys(("dy", "x", "dx"), geometry.element)
         spreads |= dict.fromkeys(("w", "row_w", "dw", "db"), geometry.parameter)
         spreads |= dict.fromkeys(_STATISTICS, geometry.statistic)
-        flags = {"rms"} if is_rms else set()
-        short = [f"d{name[0]}" for name in wants]
-        weight = (count - 1,) * ("weight" in by_name)
-        statistics = tuple(range(2, 2 + len(_statistics(kind))))
-        steps = []
+        grads = [f"d{name[0]}" for name in wants]
+        weight = "row_w" if kind == "batch_norm" else "w"
+        read = ("dy", "x", *_statistics(kind), *((weight,) if "weight" in by_name else ()))
+        places = {name: place for place, name in enumerate((*read, "dx", *grads))}
+
+        def step(name: str, flags: Iterable[str], row_axes: frozenset[int]) -> Step:
+            chosen = frozenset(flags) | ({"rms"} if kind == "rms_norm" else set())
+            operands = tuple([places[operand] for operand in program(name, chosen).operands])
+            plan = make_rows(
+                engine, [views[place] for place in operands], name, chosen, geometry.shape,
+                row_axes, spreads,
+            )  # fmt: skip
+            return Step(plan, operands)
+
+        scaled = {weight} & set(read)
         if kind == "batch_norm":
-            flags |= {*short, *(("row_w",) if weight else ()), *(("fixed",) if is_fixed else ())}
-            operands = (0, 1, *statistics, *weight, *range(count, count + 1 + len(short)))
-            return _step(engine, views, "norm_backward", flags, geometry, spreads, operands).plan
-        if x.size:
-            operands = (0, 1, *weight, *statistics, count)
-            step_flags = flags | ({"w"} if weight else set())
-            steps.append(
-                _step(engine, views, "norm_backward", step_flags, geometry, spreads, operands)
-            )
-        if wants:
+            fixed = {"fixed"} if is_fixed else set()
+            return Steps([step("norm_backward", {*scaled, *fixed, *grads}, geometry.row_axes)])
+        steps = [step("norm_backward", scaled, geometry.row_axes)] if x.size else []
+        if grads:
             other_axes = frozenset(range(len(geometry.shape))) - set(geometry.parameter_axes)
-            by_parameter = geometry._replace(row_axes=other_axes)
-            operands = (0, 1, *statistics, *range(count + 1, count + 1 + len(short)))
-            step_flags = flags | set(short)
-            steps.append(
-                _step(engine, views, "affine_backward", step_flags, by_parameter, spreads, operands)
-            )
-        return Steps(steps) if len(steps) > 1 else steps[0].plan if not wants else Steps(steps)
+            steps.append(step("affine_backward", grads, other_axes))
+        return Steps(steps)
 
     return Invocation(
         inputs=tuple(inputs),
@@ -277,22 +276,6 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         out_name="out (grad_input)",
         more=more,
     )
-
-
-def _step(
-    engine: Engine,
-    views: Sequence[View],
-    name: str,
-    flags: set[str],
-    geometry: NormAxes,
-    spreads: Mapping[str, Spread],
-    operands: tuple[int, ...],
-) -> Step:
-    chosen = [views[k] for k in operands]
-    plan = make_rows(
-        engine, chosen, name, frozenset(flags), geometry.shape, geometry.row_axes, spreads
-    )
-    return Step(plan, operands)
 
 
 _BACKWARD = Operation("normalisation_backward", _normalise_backward)

@@ -2,16 +2,39 @@
 
 A :class:`RowProgram` is the C text of one function.  Kernels apply it to vectors of elements of a
 row or, on CPUs, of neighbouring rows; all operators and built-ins in the texts apply to scalars and
-to vectors.  In a text, ``TYPE`` is the type of such a vector and ``ROW`` that of a row's values;
-``COUNT`` is the number of elements of a row.  A row that stays in registers or in a cache is folded
-in several phases, each of which knows the results of those before; a row that is read from memory
-for each fold has one phase, ``stream``, whose accumulators are rescaled or moved as it goes on.
+to vectors.  A row that stays in registers or in a cache is folded in several phases, each of which
+may use the values that those before it declare; a row that is read from memory for each fold has
+one phase, ``stream``, whose accumulators are rescaled or moved as it goes on.
+
+The names in the texts, and where they stand for something:
+
+============== ========================================================= ===========================
+``TYPE``       the type of a vector of elements                          everywhere
+``ROW``        the type of a value of the row                            everywhere
+``COUNT``      the number of elements of the row                         everywhere
+``LEAST``      the least finite number                                   neutral elements
+``{x}``        a vector of the input ``x``                               ``step``, ``outputs``
+``s.f``        the field ``f`` of the accumulator                        ``step``, ``finish``
+``a.f b.f``    the field ``f`` of two accumulators, of which the first   ``combine``
+               becomes the result
+``x``          the value of the row input or number ``x``                everywhere but ``combine``
+``old_x``      the value of the row output ``x`` before the call         ``row_outputs``
+``at_x``       the element of ``x`` that the index names, or 0           everywhere but ``combine``
+``counts``     1 if the index names an element and is not ``ignore``,    everywhere but ``combine``
+               else 0
+``IS_INDEX``   ``IS_INDEX(p, q)`` is p in the element that the index     ``outputs``
+               names, and q in others
+============== ========================================================= ===========================
+
+What ``before`` or the ``finish`` of a phase declares is known to all later texts.  Several programs
+use these names: ``m``, the maximum of x; ``mean`` and ``rstd``, the mean and ``1 / sqrt(variance +
+eps)``; ``log_sum``, the logarithm of the sum of ``exp(x - m)``, and ``inverse``, its reciprocal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from portable_gpu.codegen.operators import Accumulator, Field, vector
@@ -137,10 +160,10 @@ def online(finish: str, **terms: str) -> Phase:
         largest = "s.m"
         for v in values:
             largest = f"fmax({largest}, {v['x']})"
-        powers = " + ".join(f"exp({v['x']} - c)" for v in values)
+        exponentials = " + ".join(f"exp({v['x']} - c)" for v in values)
         more = " ".join(f"s.{f} += {t.format(**v)};" for v in values for f, t in terms.items())
-        moved = f"s.z = s.z * exp(s.m - c) + ({powers}); s.m = c;"
-        return f"{{ const TYPE c = {largest}; {moved} }} {more}"
+        rescale = f"s.z = s.z * exp(s.m - c) + ({exponentials}); s.m = c;"
+        return f"{{ const TYPE c = {largest}; {rescale} }} {more}"
 
     combine = (
         "{ const TYPE c = fmax(a.m, b.m); a.z = a.z * exp(a.m - c) + b.z * exp(b.m - c); a.m = c; }"
@@ -154,11 +177,11 @@ def online(finish: str, **terms: str) -> Phase:
 def _softmax(is_log: bool) -> RowProgram:
     finish = "const ROW scale = log(s.z);" if is_log else "const ROW scale = 1 / s.z;"
     result = "{x} - m - scale" if is_log else "exp({x} - m) * scale"
-    powers = sums(finish, z="exp({x} - m)")
+    exponentials = sums(finish, z="exp({x} - m)")
     return RowProgram(
         "log_softmax" if is_log else "softmax",
         ("x",),
-        (_MAXIMUM, powers),
+        (_MAXIMUM, exponentials),
         online(finish),
         (("y", result),),
     )
@@ -205,7 +228,8 @@ def _affine(value: str, flags: frozenset[str]) -> str:
     return value
 
 
-def _named(names: Sequence[str], flags: frozenset[str]) -> tuple[str, ...]:
+def _present(names: Sequence[str], flags: frozenset[str]) -> tuple[str, ...]:
+    """The operands whose names are flags."""
     return tuple(name for name in names if name in flags)
 
 
@@ -228,11 +252,11 @@ def _norm(flags: frozenset[str]) -> RowProgram:
     updated = running if "running" in flags else []
     return RowProgram(
         "norm",
-        ("x", *_named(("w", "b"), flags)),
+        ("x", *_present(("w", "b"), flags)),
         phases,
         stream,
         (("y", _affine(f"{centred} * rstd", flags)),),
-        _named(("row_w", "row_b"), flags),
+        _present(("row_w", "row_b"), flags),
         scalars=("eps", "momentum") if updated else ("eps",),
         row_outputs=(*(stats if "stats" in flags else ()), *updated),
         updated=tuple(name for name, _ in updated),
@@ -240,36 +264,45 @@ def _norm(flags: frozenset[str]) -> RowProgram:
 
 
 def _norm_backward(flags: frozenset[str]) -> RowProgram:
-    """With ``fixed``, of statistics that do not depend on x; ``dw`` and ``db`` are results."""
+    """With ``fixed``, of statistics that do not depend on x; ``dw`` and ``db`` are results.
+
+    These are sums over rows of gradients of the result, so they exclude a weight of elements.
+    """
+    rows = {"dw": "s.sum_grad_x * rstd", "db": "s.sum_grad"}
+    wanted = _present(tuple(rows), flags)
+    assert not wanted or not {"w", "rms"} & flags, "dw and db are of row_w"
     grad = "({dy} * {w})" if "w" in flags else "{dy}"
     centred = "{x}" if "rms" in flags else _CENTRE
-    terms = {"b": f"{grad} * {centred}"} | ({} if "rms" in flags else {"a": grad})
-    finish = "const ROW slope = s.b * rstd * rstd / COUNT;"
-    result = f"{grad} - {centred} * slope"
-    if "rms" not in flags:
-        finish += " const ROW shift = s.a / COUNT;"
-        result += " - shift"
-    if "fixed" in flags:
-        finish, result = "", grad
     factor = "rstd * row_w" if "row_w" in flags else "rstd"
-    phase = sums(finish, **terms)
-    rows = (("dw", "s.b * rstd"), ("db", "s.a"))
-    return RowProgram(
+    is_fixed = "fixed" in flags
+    of_x: tuple[str, ...] = () if is_fixed and not wanted else ("x",)
+    means = ("mean",) if of_x and "rms" not in flags else ()
+    base = RowProgram(
         "norm_backward",
-        ("dy", "x", *_named(("w",), flags)),
-        (phase,),
-        phase,
-        (("dx", f"{factor} * ({result})"),),
-        (*(() if "rms" in flags else ("mean",)), "rstd", *_named(("row_w",), flags)),
-        row_outputs=tuple(item for item in rows if item[0] in flags),
+        ("dy", *of_x, *_present(("w",), flags)),
+        outputs=(("dx", f"{factor} * {grad}"),),
+        row_inputs=(*means, "rstd", *_present(("row_w",), flags)),
+        row_outputs=tuple((name, rows[name]) for name in wanted),
     )
+    if not of_x:
+        return base
+    finish, result = "const ROW slope = s.sum_grad_x * rstd * rstd / COUNT;", f"{centred} * slope"
+    terms = {"sum_grad_x": f"{grad} * {centred}"}
+    if "rms" not in flags:
+        terms["sum_grad"] = grad
+        finish += " const ROW shift = s.sum_grad / COUNT;"
+        result += " - shift"
+    phase = sums("" if is_fixed else finish, **terms)
+    if not is_fixed:
+        base = replace(base, outputs=(("dx", f"{factor} * ({grad} - {result})"),))
+    return replace(base, phases=(phase,), stream=phase)
 
 
 def _affine_backward(flags: frozenset[str]) -> RowProgram:
     """The gradients of weight and bias; a row is what one element of them was applied to."""
     centred = "{x}" if "rms" in flags else "({x} - {mean})"
     terms = {"dw": f"{{dy}} * {centred} * {{rstd}}", "db": "{dy}"}
-    names = _named(("dw", "db"), flags)
+    names = _present(("dw", "db"), flags)
     phase = sums("", **{name: terms[name] for name in names})
     means = () if "rms" in flags else ("mean",)
     return RowProgram(
@@ -286,97 +319,86 @@ def _affine_backward(flags: frozenset[str]) -> RowProgram:
 _FRACTION = "({p} * (1 - smoothing) + smoothing / COUNT)"
 
 
-def _where(value: str) -> str:
-    """A value of rows whose index counts; 0 of others."""
-    return f"(counts > (ROW)(0) ? ({value}) : (ROW)(0))"
+def _if_counted(value: str, kind: str = "ROW") -> str:
+    """A value of rows whose index counts; 0 of others, whatever the row has."""
+    return f"(counts > (ROW)(0) ? ({value}) : ({kind})(0))"
 
 
-def _entropy_phases(
-    flags: frozenset[str], finish: str = "const ROW least = log(s.z);"
-) -> tuple[tuple[Phase, ...], Phase]:
-    """The sum of exp(x), of which ``finish`` makes the rows' value, and sums over the classes."""
+def _entropy_base(name: str, flags: frozenset[str]) -> RowProgram:
+    """The operands of a cross entropy but its results."""
+    weights = _present(("w",), flags)
+    if "probabilities" in flags:
+        return RowProgram(name, ("x", "p", *weights), scalars=("smoothing",))
+    base = RowProgram(name, ("x",), index="t", integers=("ignore",), picks=("x", *weights))
+    if "smooth" in flags:
+        return replace(base, inputs=("x", *weights), scalars=("smoothing",))
+    return replace(base, tables=weights)
+
+
+def _over_classes(
+    base: RowProgram, finish: str, flags: frozenset[str], names: Sequence[str]
+) -> RowProgram:
+    """A cross entropy with its folds: the sum z of exp(x - m), and named sums over the classes.
+
+    They are ``sum_w``, of the weights, and ``sum_wx``, of weighted x; both are multiplied by the
+    probabilities where there are any, and neither is needed where an index alone is the target.
+    """
     terms: dict[str, str] = {}
     weighted = "{w} * " if "w" in flags else ""
     if "probabilities" in flags:
-        terms = {"u": weighted + _FRACTION, "v": f"{weighted}{_FRACTION} * {{x}}"}
+        terms = {"sum_w": weighted + _FRACTION, "sum_wx": f"{weighted}{_FRACTION} * {{x}}"}
     elif "smooth" in flags:
-        terms = {"u": "{w}" if "w" in flags else "1", "v": f"{weighted}{{x}}"}
+        terms = {"sum_w": "{w}" if "w" in flags else "1", "sum_wx": f"{weighted}{{x}}"}
+    terms = {name: terms[name] for name in names if name in terms}
     finish += "".join(f" const ROW {name} = s.{name};" for name in terms)
-    powers = sums(finish, z="exp({x} - m)", **terms)
-    return (_MAXIMUM, powers), online(finish, **terms)
-
-
-def _entropy_operands(flags: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """The operands of a cross entropy but its results."""
-    if "probabilities" in flags:
-        return {"inputs": ("x", "p", *_named(("w",), flags)), "scalars": ("smoothing",)}
-    is_smooth, weights = "smooth" in flags, _named(("w",), flags)
-    return {
-        "inputs": ("x", *weights) if is_smooth else ("x",),
-        "tables": () if is_smooth else weights,
-        "scalars": ("smoothing",) if is_smooth else (),
-        "integers": ("ignore",),
-        "picks": ("x", *weights),
-    }
+    exponentials = sums(finish, z="exp({x} - m)", **terms)
+    return replace(base, phases=(_MAXIMUM, exponentials), stream=online(finish, **terms))
 
 
 def _entropy(flags: frozenset[str]) -> RowProgram:
     """The loss of each row, and its weight in a mean."""
-    phases, stream = _entropy_phases(flags)
-    operands = _entropy_operands(flags)
+    base = _over_classes(
+        _entropy_base("entropy", flags), "const ROW log_sum = log(s.z);", flags,
+        ("sum_w", "sum_wx"),
+    )  # fmt: skip
+    of_classes = "(m + log_sum) * sum_w - sum_wx"
     if "probabilities" in flags:
-        only = (("loss", "(m + least) * u - v"),)
-        return RowProgram("entropy", phases=phases, stream=stream, row_outputs=only, **operands)  # type: ignore[arg-type]
+        return replace(base, row_outputs=(("loss", of_classes),))
     weight = "at_w" if "w" in flags else "(ROW)(1)"
-    loss = f"{weight} * (least - (at_x - m))"
+    loss = f"{weight} * (log_sum - (at_x - m))"
     if "smooth" in flags:
-        loss = f"(1 - smoothing) * {loss} + smoothing / COUNT * ((m + least) * u - v)"
-    rows = (("loss", _where(loss)), ("weight", _where(weight)))
-    return RowProgram(
-        "entropy",
-        phases=phases,
-        stream=stream,
-        index="t",
-        row_outputs=rows,
-        **operands,  # type: ignore[arg-type]
-    )
+        loss = f"(1 - smoothing) * {loss} + smoothing / COUNT * ({of_classes})"
+    return replace(base, row_outputs=(("loss", _if_counted(loss)), ("weight", _if_counted(weight))))
 
 
 def _entropy_backward(flags: frozenset[str]) -> RowProgram:
     """With ``total``, the gradient is divided by the weights' sum."""
-    phases, stream = _entropy_phases(flags, "const ROW inverse = 1 / s.z;")
-    operands = _entropy_operands(flags)
-    operands["scalars"] = (*operands["scalars"], "scale")
-    operands["row_inputs"] = ("g", *_named(("total",), flags))
-    slope = "g * scale / total" if "total" in flags else "g * scale"
-    power, weighted = "exp({x} - m) * inverse", "{w} * " if "w" in flags else ""
-    if "probabilities" in flags:
-        before = f"const ROW slope = {slope};"
-        result = f"slope * ({power} * u - {weighted}{_FRACTION})"
-        index = ""
-    else:
-        weight, index = "at_w" if "w" in flags else "(ROW)(1)", "t"
-        before = f"const ROW slope = {_where(slope)}; ROW share = slope * {weight};"
-        result = f"{power} * share - IS_INDEX(share, 0)"
-        if "smooth" in flags:
-            before += " share *= 1 - smoothing; const ROW even = slope * smoothing / COUNT;"
-            result = f"{power} * (share + even * u) - IS_INDEX(share, 0) - even"
-            result += " * {w}" if "w" in flags else ""
-        before = before.replace("const ROW slope", "ROW slope")
-    return RowProgram(
-        "entropy_backward",
-        phases=phases,
-        stream=stream,
-        outputs=(("dx", result),),
-        index=index,
-        before=before,
-        **operands,  # type: ignore[arg-type]
+    base = _over_classes(
+        _entropy_base("entropy_backward", flags), "const ROW inverse = 1 / s.z;", flags, ("sum_w",)
     )
+    base = replace(
+        base, scalars=(*base.scalars, "scale"), row_inputs=("g", *_present(("total",), flags))
+    )
+    slope = "g * scale / total" if "total" in flags else "g * scale"
+    softmax, weighted = "exp({x} - m) * inverse", "{w} * " if "w" in flags else ""
+    if "probabilities" in flags:
+        result = f"slope * ({softmax} * sum_w - {weighted}{_FRACTION})"
+        return replace(base, before=f"const ROW slope = {slope};", outputs=(("dx", result),))
+    weight = "at_w" if "w" in flags else "(ROW)(1)"
+    before = f"const ROW slope = {_if_counted(slope)};"
+    if "smooth" in flags:
+        before += f" const ROW share = slope * {weight} * (1 - smoothing);"
+        before += " const ROW even = slope * smoothing / COUNT;"
+        result = f"{softmax} * (share + even * sum_w) - IS_INDEX(share, 0) - {weighted}even"
+    else:
+        before += f" const ROW share = slope * {weight};"
+        result = f"{softmax} * share - IS_INDEX(share, 0)"
+    return replace(base, before=before, outputs=(("dx", _if_counted(result, "TYPE")),))
 
 
 def _likelihood(flags: frozenset[str]) -> RowProgram:
     """The negative element that the index names, with its weight; no element else is read."""
-    weights = _named(("w",), flags)
+    weights = _present(("w",), flags)
     weight = "at_w" if weights else "(ROW)(1)"
     return RowProgram(
         "likelihood",
@@ -385,12 +407,13 @@ def _likelihood(flags: frozenset[str]) -> RowProgram:
         index="t",
         integers=("ignore",),
         picks=("x", *weights),
-        row_outputs=(("loss", _where(f"-{weight} * at_x")), ("weight", _where(weight))),
+        row_outputs=(("loss", _if_counted(f"-{weight} * at_x")), ("weight", _if_counted(weight))),
     )
 
 
 def _likelihood_backward(flags: frozenset[str]) -> RowProgram:
-    weights = _named(("w",), flags)
+    """With ``total``, the gradient is divided by the weights' sum."""
+    weights = _present(("w",), flags)
     weight = "at_w" if weights else "(ROW)(1)"
     slope = "g * scale / total" if "total" in flags else "g * scale"
     return RowProgram(
@@ -398,38 +421,39 @@ def _likelihood_backward(flags: frozenset[str]) -> RowProgram:
         (),
         outputs=(("dx", "IS_INDEX(share, 0)"),),
         tables=weights,
-        row_inputs=("g", *_named(("total",), flags)),
+        row_inputs=("g", *_present(("total",), flags)),
         index="t",
         integers=("ignore",),
         picks=weights,
         scalars=("scale",),
-        before=f"const ROW share = {_where(f'-({slope}) * {weight}')};",
+        before=f"const ROW share = {_if_counted(f'-({slope}) * {weight}')};",
     )
 
 
-def _weights(flags: frozenset[str]) -> RowProgram:
-    """The weight of each index."""
-    weights = _named(("w",), flags)
+def _target_weights(flags: frozenset[str]) -> RowProgram:
+    """The weight of each index; of ``x`` only the number of classes matters."""
+    weights = _present(("w",), flags)
     weight = "at_w" if weights else "(ROW)(1)"
     return RowProgram(
-        "weights",
+        "target_weights",
         (),
         tables=("x", *weights),
         index="t",
         integers=("ignore",),
         picks=weights,
-        row_outputs=(("weight", _where(weight)),),
+        row_outputs=(("weight", _if_counted(weight)),),
     )
 
 
 def _total(flags: frozenset[str]) -> RowProgram:
-    """The sum of x, divided by that of ``weight`` where there is one; or of (x - y) squared."""
+    """The sum of x, divided by that of ``divisor`` where there is one; or of (x - y) squared."""
     term = "({x} - {y}) * ({x} - {y})" if "y" in flags else "{x}"
-    terms = {"v": term} | ({"u": "{weight}"} if "weight" in flags else {})
+    has_divisor = "divisor" in flags
+    terms = {"sum_x": term} | ({"sum_divisor": "{divisor}"} if has_divisor else {})
     phase = sums("", **terms)
-    result = "s.v / s.u" if "weight" in flags else "s.v * scale"
-    scalars = () if "weight" in flags else ("scale",)
-    names = ("x", *_named(("y", "weight"), flags))
+    result = "s.sum_x / s.sum_divisor" if has_divisor else "s.sum_x * scale"
+    scalars = () if has_divisor else ("scale",)
+    names = ("x", *_present(("y", "divisor"), flags))
     return RowProgram(
         "total", names, (phase,), phase, scalars=scalars, row_outputs=(("result", result),)
     )
@@ -437,22 +461,43 @@ def _total(flags: frozenset[str]) -> RowProgram:
 
 @cache
 def program(name: str, flags: frozenset[str] = frozenset()) -> RowProgram:
-    """The program of a name; flags are its variants, such as with ``weight`` or with ``bias``."""
-    return _PROGRAMS[name](flags)
+    """The program of a name and its variant.
+
+    These are the flags:
+
+    ==================================== =========================================================
+    ``w`` ``b``                          weight and bias of elements; ``w`` of losses: of classes
+    ``row_w`` ``row_b``                  weight and bias of rows
+    ``rms``                              the mean is 0
+    ``stats``                            the statistics are results
+    ``running``                          running statistics are updated
+    ``fixed``                            the statistics do not depend on x
+    ``dw`` ``db``                        the gradients by weight and bias are results
+    ``probabilities``                    targets are probabilities, not indices
+    ``smooth``                           targets are smoothed indices
+    ``total``                            the gradient is divided by the sum of the weights
+    ``y``                                squares of x - y are added
+    ``divisor``                          the sum is divided by that of ``divisor``
+    ==================================== =========================================================
+    """
+    make, known = _PROGRAMS[name]
+    assert flags <= set(known.split()), f"{name} has the flags {known}, not {sorted(flags)}"
+    return make(flags)
 
 
-_PROGRAMS: dict[str, Callable[[frozenset[str]], RowProgram]] = {
-    "softmax": lambda flags: _softmax(False),
-    "log_softmax": lambda flags: _softmax(True),
-    "softmax_backward": lambda flags: _softmax_backward(False),
-    "log_softmax_backward": lambda flags: _softmax_backward(True),
-    "norm": _norm,
-    "norm_backward": _norm_backward,
-    "affine_backward": _affine_backward,
-    "entropy": _entropy,
-    "entropy_backward": _entropy_backward,
-    "likelihood": _likelihood,
-    "likelihood_backward": _likelihood_backward,
-    "weights": _weights,
-    "total": _total,
+#: How each program is made, and its flags.
+_PROGRAMS: dict[str, tuple[Callable[[frozenset[str]], RowProgram], str]] = {
+    "softmax": (lambda flags: _softmax(False), ""),
+    "log_softmax": (lambda flags: _softmax(True), ""),
+    "softmax_backward": (lambda flags: _softmax_backward(False), ""),
+    "log_softmax_backward": (lambda flags: _softmax_backward(True), ""),
+    "norm": (_norm, "w b row_w row_b rms stats running"),
+    "norm_backward": (_norm_backward, "w row_w rms fixed dw db"),
+    "affine_backward": (_affine_backward, "rms dw db"),
+    "entropy": (_entropy, "w probabilities smooth"),
+    "entropy_backward": (_entropy_backward, "w probabilities smooth total"),
+    "likelihood": (_likelihood, "w"),
+    "likelihood_backward": (_likelihood_backward, "w total"),
+    "target_weights": (_target_weights, "w"),
+    "total": (_total, "y divisor"),
 }
