@@ -984,11 +984,17 @@ def attentions_of(d: Call) -> None:
     scale = _number(d, 0.05, 0.6) if d.flag(0.4) else None
     options["scale"] = scale
     factor = 1.0 if scale is None else scale * np.sqrt(e)
+    factors: Any = 1.0
+    if d.programs.random() < 0.3:
+        rate, seed = d.programs.choice((0.1, 0.5)), int(d.rng.integers(1 << 40))
+        options |= {"dropout_p": rate, "seed": seed}
+        shape = (*front, n, m)
+        factors = kept(prod(shape), rate, seed).reshape(shape) / (1 - rate)
     wide_mask = mask if mask is None or mask.dtype == bool else _wide(mask)
-    arguments = _wide(q) * factor, _wide(k), _wide(w), wide_mask, mask_kind == "causal"
+    arguments = _wide(q) * factor, _wide(k), _wide(w), wide_mask, mask_kind == "causal", factors
     exact = attentions.reference(*arguments) if n else np.zeros((*front, n, v))
     logit = np.abs(_wide(q)).max(initial=0) * np.abs(_wide(k)).max() * e * factor / np.sqrt(e)
-    size = (m + 40 + e * logit) * np.abs(_wide(w)).max()
+    size = (m + 40 + e * logit) * np.abs(_wide(w)).max() * np.max(factors, initial=1)
     result = (exact.shape, dtype)
     if not back:
         got = _made(d, "scaled_dot_product_attention", [tq, tk, tv, *extra], result, **options)
@@ -1002,7 +1008,7 @@ def attentions_of(d: Call) -> None:
 def _attention_gradients(
     d: Call, there: Any, arguments: Any, factor: float, y: Any, options: dict[str, Any], size: float
 ) -> None:
-    q, k, w, mask, causal = arguments
+    q, k, w, mask, causal, factors = arguments
     dtype = there[0].dtype
     group = q.shape[1] // k.shape[1] if q.ndim == 4 else 1
     every_k, every_w = ((np.repeat(a, group, 1) if group > 1 else a) for a in (k, w))
@@ -1021,17 +1027,18 @@ def _attention_gradients(
     stored, result = _sums(dtype), y.astype(dtype)
     g, there_g = _operand(d, y.shape, dtype)
     G = _wide(g)
-    dp = G @ every_w.swapaxes(-1, -2)
+    dp = G @ every_w.swapaxes(-1, -2) * factors
     ds = p * (dp - (G * _wide(result)).sum(-1, keepdims=True))
-    exact = [ds @ every_k / root * factor, ds.swapaxes(-1, -2) @ q / root, p.swapaxes(-1, -2) @ G]
+    exact = [ds @ every_k / root * factor, ds.swapaxes(-1, -2) @ q / root]
+    exact.append((p * factors).swapaxes(-1, -2) @ G)
     reach = p * (
-        np.abs(G) @ np.abs(every_w).swapaxes(-1, -2)
+        np.abs(G) @ np.abs(every_w).swapaxes(-1, -2) * factors
         + (np.abs(G) * np.abs(y)).sum(-1, keepdims=True)
     )
     sizes = [
         reach @ np.abs(every_k) / root * factor,
         reach.swapaxes(-1, -2) @ np.abs(q) / root,
-        p.swapaxes(-1, -2) @ np.abs(G),
+        (p * factors).swapaxes(-1, -2) @ np.abs(G),
     ]
     if group > 1:
         for k_ in (1, 2):

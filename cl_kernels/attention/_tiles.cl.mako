@@ -1,4 +1,4 @@
-## Tiles of the rows of attention's other side.  See backward.
+## Rows of attention's own side, and tiles of those of the other.  See backward.
 
 ## Load a tile of both arrays of the other side, rows t0 and on of head h.
 <%def name="load(tiles, head)">\
@@ -15,4 +15,18 @@
 % if not target.is_cpu:
             barrier(CLK_LOCAL_MEM_FENCE);
 % endif
+</%def>
+
+## Load the work-item's own row x, in vectors.
+<%def name="own(T, name, size, extent)">\
+    ${T} ${name}[${extent // V}];
+    {
+        __global const ${elem.name}_t *row = ${name}_in
+            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + x * ${name}_row);
+#undef ELEMENT
+#define ELEMENT(d) ((d) < ${size} ? ${elem.name}_load(row + (d) * ${name}_step) : 0)
+% for c in range(0, extent, V):
+        ${name}[${c // V}] = (${T})(${", ".join(f"ELEMENT({c + i}u)" for i in range(V))});
+% endfor
+    }
 </%def>

@@ -3,11 +3,13 @@
 ##   p = exp(scale * q k' + mask - sums),   e = p * (grad v' - delta),   delta = sum(grad * out) of each query
 ##   side "q":   dq = scale * e k           a work-item has a query, and goes over the keys
 ##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, and goes over the queries of all heads
+## With dropout p is multiplied by a factor of 0 or 1 / (1 - rate) where it multiplies v (_dropout).
 ##
 ##   own rows   | G work-items of one row each |       each keeps its row and its sums in registers
 ##   others     | TK | TK | TK | ...                   tiles of both arrays, in local memory (private on a CPU)
 ##
 ## The order of sums is fixed.  A work-item stores its own row.  Parameters: see forward.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="tiles_of" file="/attention/_tiles.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -21,11 +23,13 @@
     space = "" if target.is_cpu else "__local "
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
+    products = " + ".join(f"product{component(V, c)}" for c in range(V))
     own, tiles = (of_queries, of_keys) if by_query else (of_keys, of_queries)
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
 % endfor
+${dropout.define(real) if drops else ""}\
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void attention_backward(
@@ -33,7 +37,8 @@ void attention_backward(
     __global ${"" if name in results else "const "}${types.get(name, elem).name}_t *restrict ${name}_in,
     long ${name}_offset, long ${name}_batch, long ${name}_head, long ${name}_row, long ${name}_step,
 % endfor
-    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq_size, uint dv_size, ${real} scale)
+    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq_size, uint dv_size, ${real} scale\
+${dropout.arguments(real) if drops else ""})
 {
 % for name, _, extent in tiles:
     ${space}${real} ${name}t[${TK * extent}] __attribute__((aligned(64)));
@@ -44,16 +49,7 @@ void attention_backward(
     const uint b = pair / own_heads, own_head = pair % own_heads;
     const uint first = block * ${G}u + lid, x = min(first, rows - 1u);
 % for name, size, extent in own:
-    ${T} ${name}[${extent // V}];
-    {
-        __global const ${elem.name}_t *row = ${name}_in
-            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + x * ${name}_row);
-#undef ELEMENT
-#define ELEMENT(d) ((d) < ${size} ? ${elem.name}_load(row + (d) * ${name}_step) : 0)
-% for c in range(0, extent, V):
-        ${name}[${c // V}] = (${T})(${", ".join(f"ELEMENT({c + i}u)" for i in range(V))});
-% endfor
-    }
+${tiles_of.own(T, name, size, extent)}\
 % endfor
     ${T} a[${DQ // V}];
     for (uint c = 0; c < ${DQ // V}u; ++c) a[c] = 0;
@@ -98,10 +94,13 @@ ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
                 const long place = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
                 const ${real} delta = ${wide.name}_load(delta_in + place);
 % endif
-                const ${real} e = p * (${" + ".join(f"product{component(V, c)}" for c in range(V))} - delta);
+% if drops:
+                const ${real} factor = ${dropout.factor()};
+% endif
+                const ${real} e = p * (${f"factor * ({products})" if drops else products} - delta);
                 for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near[c];
 % if not by_query:
-                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p * far[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* far[c];
 % endif
             }
         }

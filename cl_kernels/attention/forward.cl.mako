@@ -8,19 +8,20 @@
 ## its rows, and log(z) + m of each.  Queries of `shared` heads have one head of keys.
 ##
 ## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0.  V: elements of a vector.  elem, real: of
-## the arrays and of the arithmetic.  mask: Element of the mask, or None.  causal: query i sees keys up to i.
+## arrays and arithmetic.  mask: Element of the mask, or None.  causal: query i sees keys up to i.  drops: see _dropout.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     T = vector(real, V)
     arrays = ["q", "k", "v", *(["mask"] if mask else []), "out", "sums"]
-    types = {"mask": mask, "sums": wide}
-    results = ("out", "sums")
+    types, results = {"mask": mask, "sums": wide}, ("out", "sums")
     space = "" if target.is_cpu else "__local "
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
 % endfor
+${dropout.define(real) if drops else ""}\
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void attention_forward(
@@ -28,7 +29,8 @@ void attention_forward(
     __global ${"" if name in results else "const "}${types.get(name, elem).name}_t *restrict ${name}_in,
     long ${name}_offset, long ${name}_batch, long ${name}_head, long ${name}_row, long ${name}_step,
 % endfor
-    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq, uint dv, ${real} scale)
+    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq, uint dv, ${real} scale${
+    dropout.arguments(real) if drops else ""})
 {
     ${space}${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
@@ -64,7 +66,7 @@ void attention_forward(
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
         for (uint r = 0; r < ${R}u; ++r) {
-% if mask or causal:
+% if mask or causal or drops:
             const uint i = min(first + r, queries - 1u);
 % endif
 % if mask:
@@ -96,7 +98,11 @@ void attention_forward(
                     const ${space}${T} *row = (const ${space}${T} *)(vt + (part + j) * ${DV}u);
                     const ${real} p = exp(s[j] - largest);
                     z[r] += p;
-                    for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] += p * row[c];
+% if drops:
+                    const uint n = k0 + part + j;
+                    const ${real} weight = p * ${dropout.factor()};
+% endif
+                    for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] += ${"weight" if drops else "p"} * row[c];
                 }
             }
         }

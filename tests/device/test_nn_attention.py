@@ -11,6 +11,7 @@ from layers.attention import reference
 
 import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.random.commands.family import kept
 from portable_gpu.runtime.engine import Engine
 
 RNG = np.random.default_rng(3)
@@ -96,12 +97,50 @@ def test_gradients(engine: Engine) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.path
+def test_dropout(engine: Engine) -> None:
+    """The mask is that of ``dropout`` for the array of probabilities, in C order."""
+    b, h, shared, n, m, e, rate = 2, 4, 2, 9, 11, 12, 0.3
+    q, k, v, grad = (
+        RNG.standard_normal(s).astype(np.float32)
+        for s in ((b, h, n, e), *((b, h // shared, m, e),) * 2, (b, h, n, e))
+    )
+    mask = RNG.standard_normal((n, m)).astype(np.float32)
+    place: dict[str, Any] = {"dropout_p": rate, "seed": 5, "enable_gqa": True, "engine": engine}
+    factors = kept(b * h * n * m, rate, 5).reshape(b, h, n, m) / (1 - rate)
+    y, sums = pg.nn.native_scaled_dot_product_attention(q, k, v, mask, **place)
+    close(y, reference(q, k, v, mask, factors=factors), 2 * m + 20)
+    plain = pg.nn.native_scaled_dot_product_attention(q, k, v, mask, enable_gqa=True, engine=engine)
+    close(sums, plain[1].astype(np.float64), m + 20)  # which dropout leaves as they are
+    other = pg.nn.scaled_dot_product_attention(q, k, v, mask, offset=1, **place)
+    assert not np.array_equal(other, y)
+    found = pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, mask, **place)
+    for at in range(3):
+        direction, ends = RNG.standard_normal(found[at].shape), []
+        for sign in (1, -1):
+            moved = [
+                x + (sign * 1e-5 * direction if at == j else 0) for j, x in enumerate((q, k, v))
+            ]
+            ends.append((grad * reference(*moved, mask, factors=factors)).sum())
+        want = (ends[0] - ends[1]) / 2e-5
+        size = np.abs(found[at] * direction).sum()
+        assert abs((found[at] * direction).sum() - want) <= 1e-4 * (1 + size)
+    none = pg.nn.scaled_dot_product_attention(q, k, v, mask, **{**place, "dropout_p": 1.0})
+    assert not none.any()
+
+
 def test_wrong_arguments(engine: Engine) -> None:
     q = np.ones((2, 5, 8), np.float32)
     call = pg.nn.scaled_dot_product_attention
     mask = np.ones((5, 5), bool)
     for run, error, words in (
-        (lambda: call(q, q, q, dropout_p=0.5, engine=engine), ArgumentError, "dropout_p is 0.5"),
+        (lambda: call(q, q, q, dropout_p=0.5, engine=engine), ArgumentError, "and seed None"),
+        (
+            lambda: call(q, q, q, dropout_p=1.5, seed=1, engine=engine),
+            ArgumentError,
+            "dropout_p is",
+        ),
+        (lambda: call(q, q, q, dropout_p=0.5, seed=-1, engine=engine), ArgumentError, "seed is -1"),
         (lambda: call(q, q[:1], q[:1], engine=engine), ShapeError, "key has shape"),
         (lambda: call(q, q.astype(float), q, engine=engine), DTypeError, "key is float64"),
         (lambda: call(q, q, q, mask, is_causal=True), ArgumentError, "is_causal is True"),

@@ -17,6 +17,7 @@ from portable_gpu.ops.attention.plan import AttentionProblem, BackwardPlan
 from portable_gpu.ops.attention.variants import variants
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
+from portable_gpu.ops.random.mask import mask_scalars, probability
 from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
@@ -33,6 +34,8 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
+    seed: int | None = None,
+    offset: int = 0,
     out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -47,11 +50,14 @@ def scaled_dot_product_attention(
             of its dtype.
         attn_mask: Shape (L, S), or any that NumPy broadcasts to (N, H, L, S): bool, true where a
             query sees a key, or numbers of the dtype of ``query`` that are added to the products.
-        dropout_p: 0: dropout of probabilities is not supported.
+        dropout_p: The probability that a probability is set to 0; others are multiplied by
+            ``1 / (1 - dropout_p)``.  There is no mode: 0 leaves all.
         is_causal: Whether query i sees keys 0 to i only; without ``attn_mask``.
         scale: The factor; ``1 / sqrt(E)`` where it is ``None``.
         enable_gqa: Whether ``key`` and ``value`` may have fewer heads, whose number divides H;
             adjacent heads of queries then share one.
+        seed, offset: Of the mask of dropout, which is that of :func:`dropout` for an array of shape
+            (N, H, L, S); ``seed`` may be ``None`` where ``dropout_p`` is 0.
         out: The array for the result, of shape (..., L, V) and the dtype of ``query``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
@@ -76,7 +82,8 @@ def scaled_dot_product_attention(
     """
     return native_scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
-        out=None if out is None else (out, None), engine=engine, queue=queue, wait_for=wait_for,
+        seed=seed, offset=offset, out=None if out is None else (out, None), engine=engine,
+        queue=queue, wait_for=wait_for,
     )[0]  # fmt: skip
 
 
@@ -90,6 +97,8 @@ def native_scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
+    seed: int | None = None,
+    offset: int = 0,
     out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -104,8 +113,9 @@ def native_scaled_dot_product_attention(
         of shape (..., L), of float32 (float64 for float64).
     """
     arrays = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
-    options = (dropout_p, is_causal, scale, enable_gqa)
-    result, sums = _ATTENTION.call(arrays, options, out, (), engine, queue, wait_for)
+    scalars = _mask(dropout_p, seed, offset)
+    options = (bool(scalars), is_causal, scale, enable_gqa)
+    result, sums = _ATTENTION.call(arrays, options, out, scalars, engine, queue, wait_for)
     return result, sums
 
 
@@ -122,6 +132,8 @@ def scaled_dot_product_attention_backward(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
+    seed: int | None = None,
+    offset: int = 0,
     out: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -131,7 +143,8 @@ def scaled_dot_product_attention_backward(
 
     Args:
         grad_output: The gradient by the result; of its shape and dtype.
-        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa: As of the function.
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed, offset: As of
+            the function; the mask of dropout is computed again.
         output, logsumexp: What :func:`native_scaled_dot_product_attention` returned.
         out: A tuple of three arrays for the gradients, each of them or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
@@ -148,9 +161,19 @@ def scaled_dot_product_attention_backward(
     """
     arrays = [grad_output, query, key, value, output, logsumexp]
     arrays += [] if attn_mask is None else [attn_mask]
-    options = (dropout_p, is_causal, scale, enable_gqa)
-    dq, dk, dv = _GRADIENT.call(tuple(arrays), options, out, (), engine, queue, wait_for)
+    scalars = _mask(dropout_p, seed, offset)
+    options = (bool(scalars), is_causal, scale, enable_gqa)
+    dq, dk, dv = _GRADIENT.call(tuple(arrays), options, out, scalars, engine, queue, wait_for)
     return dq, dk, dv
+
+
+def _mask(dropout_p: Any, seed: Any, offset: Any) -> tuple[Any, ...]:
+    """The scalars of the mask of dropout; none where nothing is dropped."""
+    rate = probability(dropout_p, "dropout_p")
+    if rate and seed is None:
+        raise ArgumentError(f"dropout_p is {dropout_p} and seed None; a seed from 0 on would do")
+    scalars = mask_scalars(rate, 0 if seed is None else seed, offset)
+    return scalars if rate else ()
 
 
 def _four(shape: Shape) -> Shape:
@@ -170,11 +193,9 @@ def _strides(view: View, axes: int) -> Shape:
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
-    dropout_p, is_causal, scale, enable_gqa = arguments.options
+    drops, is_causal, scale, enable_gqa = arguments.options
     labels = ("query", "key", "value")
     q, k, v = (floating(x, n) for x, n in zip(arguments.inputs[:3], labels, strict=True))
-    if finite(dropout_p, "dropout_p") != 0:
-        raise ArgumentError(f"dropout_p is {dropout_p}; 0 would do: it is not supported")
     causal, gqa = flag(is_causal, "is_causal"), flag(enable_gqa, "enable_gqa")
     for array, name in ((k, "key"), (v, "value")):
         if array.dtype != q.dtype:
@@ -216,7 +237,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         problem = AttentionProblem(
             element(q.dtype), element(wide), masks[0] if masks else None, batch, heads, shared,
             queries, keys, dq, shape[-1], tuple(steps), causal, factor,
-            all(view.alignment >= 16 for view in (*views[:3], views[-2])),
+            all(view.alignment >= 16 for view in (*views[:3], views[-2])), drops,
         )  # fmt: skip
 
         def make() -> Plan:
@@ -231,6 +252,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         dtype=q.dtype,
         plan=plan,
         flop=2 * prod((batch, heads, queries, keys)) * (dq + shape[-1]),
+        scalars=arguments.scalars,
         out=arguments.out,
         more=(Result(q.shape[:-1], wide, "out (logsumexp)"),),
     )
@@ -282,9 +304,10 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
                 element(q.dtype), element(wide), element(masks[0].dtype) if masks else None, batch,
                 heads, heads // max(1, key_heads), queries, keys, dq, dv, (*front, *ends),
                 bool(arguments.options[1]), forward_scale(arguments.options[2], dq),
+                drops=arguments.options[0],
             )  # fmt: skip
             made = engine.plan((side, problem), partial(BackwardPlan, engine, problem, side))
-            steps.append(Step(made, (1, 2, 3, *masked, 0, 5, *places)))
+            steps.append(Step(made, (1, 2, 3, *masked, 0, 5, *places), True))
         return Steps(steps)
 
     return Invocation(
@@ -294,6 +317,7 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
         dtype=q.dtype,
         plan=plan,
         flop=5 * prod((batch, heads, queries, keys)) * (dq + dv),
+        scalars=arguments.scalars,
         out=arguments.out,
         out_name="out (grad_query)",
         more=(

@@ -117,7 +117,7 @@ def takes(problem: AttentionProblem, target: Target) -> bool:
     p = problem
     if target.forced or target.matrix_units not in ("mma", "wgmma"):
         return False
-    if p.elem.name not in ("f16", "bf16"):
+    if p.elem.name not in ("f16", "bf16") or p.drops:
         return False
     *rows, _, out, _ = p.strides if p.mask else (*p.strides[:3], (), *p.strides[3:])
     arrays = (*rows, out)

@@ -36,6 +36,7 @@ class AttentionProblem:
         is_causal: Whether query i sees keys up to i.
         scale: The factor of the products.
         aligned: Whether q, k, v and the result begin at multiples of 16 bytes.
+        drops: Whether probabilities are dropped, by scalars of the call.
     """
 
     elem: Element
@@ -52,6 +53,7 @@ class AttentionProblem:
     is_causal: bool
     scale: float
     aligned: bool = False
+    drops: bool = False
 
     @property
     def flop(self) -> int:
@@ -125,7 +127,8 @@ class BackwardPlan(Plan):
         spec = backward_specialization(p, target, side)
         self._launch = engine.programs.launch(
             spec, "attention_backward", constants, [f"{name}_in" for name in names],
-            [f"{name}_offset" for name in names], (p.batch * heads * blocks * group,), (group,),
+            [*mask_names(p), *(f"{name}_offset" for name in names)],
+            (p.batch * heads * blocks * group,), (group,),
         )  # fmt: skip
 
     def enqueue(
@@ -136,8 +139,8 @@ class BackwardPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
-        return self._launch(state, buffers, offsets, wait_for)
+        """See :meth:`Plan.enqueue`; its scalars are those of the mask of dropout."""
+        return self._launch(state, buffers, (*scalars, *offsets), wait_for)
 
 
 def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
@@ -153,6 +156,11 @@ def operands(problem: AttentionProblem) -> list[str]:
     return ["q", "k", "v", *(["mask"] if problem.mask else []), "out", "sums"]
 
 
+def mask_names(problem: AttentionProblem) -> list[str]:
+    """The names of the scalars of the mask of dropout, in their order (ops/random/mask.py)."""
+    return ["threshold", "rescale", "stream", "seed"] if problem.drops else []
+
+
 def forward_arguments(
     problem: AttentionProblem, blocks: int
 ) -> tuple[dict[str, Any], list[str], list[str]]:
@@ -163,7 +171,8 @@ def forward_arguments(
         "blocks": blocks, "dq": p.dq, "dv": p.dv, "scale": p.scale,
     }  # fmt: skip
     constants |= _strides(names, p.strides)
-    return constants, [f"{name}_in" for name in names], [f"{name}_offset" for name in names]
+    offsets = [f"{name}_offset" for name in names]
+    return constants, [f"{name}_in" for name in names], [*mask_names(p), *offsets]
 
 
 def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
@@ -174,7 +183,7 @@ def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
         "real": problem.elem.real,
         "DQ": rounded_extent(problem.dq), "DV": rounded_extent(problem.dv),
         "V": min(16, target.vector_bytes // size) if target.is_cpu else 16 // size,
-        "causal": problem.is_causal,
+        "causal": problem.is_causal, "drops": problem.drops,
     }  # fmt: skip
 
 
@@ -204,5 +213,5 @@ class AttentionPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
-        return self._launch(state, buffers, offsets, wait_for)
+        """See :meth:`Plan.enqueue`; its scalars are those of the mask of dropout."""
+        return self._launch(state, buffers, (*scalars, *offsets), wait_for)

@@ -7,19 +7,17 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, shown, whole
+from portable_gpu.arguments import flag
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError
+from portable_gpu.errors import DTypeError
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.random.mask import mask_scalars, probability
 from portable_gpu.ops.random.plan import DropoutProblem, variants
 from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array
 from portable_gpu.typing import of_one
-
-_WORDS = 1 << 32
-_KEYS = 1 << 64
 
 
 @of_one
@@ -104,16 +102,8 @@ def _dropped(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    if isinstance(p, bool) or not isinstance(p, (int, float)):
-        raise ArgumentTypeError(f"p is {shown(p)}; a number from 0 to 1 would do")
-    if not 0 <= p <= 1:
-        raise ArgumentError(f"p is {p}; a number from 0 to 1 would do")
-    key, stream = whole(seed, "seed"), whole(offset, "offset")
-    for number, its_name in ((key, "seed"), (stream, "offset")):
-        if not 0 <= number < _KEYS:
-            raise ArgumentError(f"{its_name} is {shown(number)}; 0 to 2^64 - 1 would do")
-    rate = float(p) if flag(training, "training") else 0.0
-    scalars = round(rate * _WORDS), 1 / (1 - rate) if rate < 1 else 0.0, stream, key
+    rate = probability(p, "p") if flag(training, "training") else 0 * probability(p, "p")
+    scalars = mask_scalars(rate, seed, offset)
     in_place = out is not None and input is out
     inputs = () if in_place else (as_array(input, name),)
     return _DROPOUT.call(inputs, (name, in_place), out, scalars, engine, queue, wait_for)

@@ -1,0 +1,21 @@
+## Dropout of the probabilities of attention.  The mask is that of random/dropout for an array of (batch, heads,
+## queries, keys) in C order; nothing is stored, and the gradients compute it again.
+<%namespace name="philox" file="/random/_philox.cl.mako"/>
+
+## At file scope: DROPPED, the factor of the probability of a place.
+<%def name="define(real)">
+${philox.define()}
+static inline ${real} DROPPED(ulong at, ulong threshold, ${real} rescale, ulong stream, ulong seed)
+{
+    const uint4 words = PHILOX_block(at >> 2, stream, seed);
+    const uint2 pair = at & 2 ? words.zw : words.xy;
+    return (at & 1 ? pair.y : pair.x) < threshold ? 0 : rescale;
+}
+</%def>
+
+## The arguments of a kernel.
+<%def name="arguments(real)">, ulong threshold, ${real} rescale, ulong stream, ulong seed</%def>
+
+## The factor of query i and key n of head h.
+<%def name="factor()">DROPPED((((ulong)b * heads + h) * queries + i) * keys + n,
+                        threshold, rescale, stream, seed)</%def>
