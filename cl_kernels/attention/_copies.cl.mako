@@ -1,4 +1,4 @@
-## Tiles of rows in local memory, by asynchronous copies (PTX ISA: cp.async), and functions of single values.
+## Tiles of rows in local memory, by asynchronous copies (PTX ISA: cp.async).
 ##
 ## A row of D elements has D / 8 chunks of 16 bytes; chunk x of row r is at x ^ swizzle(r), so that the rows of one
 ## instruction are in different banks.
@@ -16,37 +16,10 @@ def alike(D, rows, group):
     return group * 8 % D == 0 and group * 8 // D % 8 == 0 and rows * D % (8 * group) == 0
 %>
 
-<%def name="define(kind)">
+<%def name="define()">
 static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
-static inline uint exchanged(uint mine, uint distance)
-{
-    uint theirs;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
-    return theirs;
-}
-static inline float across(float x, uint distance) { return as_float(exchanged(as_uint(x), distance)); }
-static inline float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-static inline float binary_logarithm(float x)
-{
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-static inline uint rounded_pair(float low, float high)
-{
-    uint pair;
-    asm("cvt.rn.${kind}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
 #define COPY_OR_ZERO(to, from, bytes) \
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
-// What is computed from x is computed here, and not kept in registers over the loop.
-#define COMPUTE_AGAIN(kind, x) asm volatile("" : kind(x))
 #define COPIES_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define COPIES_WAIT() asm volatile("cp.async.wait_group 0;" ::: "memory")
 </%def>

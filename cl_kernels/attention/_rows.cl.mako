@@ -1,10 +1,10 @@
-## The rows of a warp of mma: powers of scores, running maxima and sums, and stores.  Names as in mma.
+## The rows of a warp of mma and wgmma: powers of scores, running maxima and sums, and stores.  Names as in mma.
 <%!
 halves = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # a lane's rows: g + 8 h of block i
 %>
 
-## From the scores s of a tile to the operands p of p v; the sums o and z are scaled where a maximum m grows.
-<%def name="powers(policy, mask, causal, shift, DV)"><%
+## Scores s of a tile become powers; the sums z are scaled where a maximum m grows, and `shrink` is to scale o.
+<%def name="powers(policy, mask, causal, shift)"><%
 TK = policy.keys
 factor = "1.0f" if mask else "factor"
 %>\
@@ -25,13 +25,22 @@ ${hide(policy, mask, causal)}\
             ${x} = power_of_two(fma(${x}, ${factor}, add${i}_${h}));
             z${i}_${h} += ${x};
 % endfor
+% endfor
+</%def>
+
+<%def name="scale_results(policy, DV)">\
+% for i, h in halves(policy.blocks):
 % for j, e in ((j, e) for j in range(DV // 8) for e in range(2)):
             o${i}_${j}_${2 * h + e} *= shrink${i}_${h};
 % endfor
 % endfor
-% for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, TK // 8, 2) for r in range(4)):
+</%def>
+
+## The powers as operands p of the product with v.
+<%def name="operands(policy, type)">\
+% for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.keys // 8, 2) for r in range(4)):
 <% pair = f"s{i}_{j + r // 2}_{r % 2 * 2}, s{i}_{j + r // 2}_{r % 2 * 2 + 1}" %>\
-            const uint p${i}_${j}_${r} = rounded_pair(${pair});
+            ${type}p${i}_${j}_${r} = rounded_pair(${pair});
 % endfor
 </%def>
 

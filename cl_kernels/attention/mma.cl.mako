@@ -12,6 +12,7 @@
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
+<%namespace name="values" file="/attention/_values.cl.mako"/>
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
 <%namespace name="rows" file="/attention/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -22,7 +23,8 @@
 % for e in dict.fromkeys([wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
 % endfor
-${copies.define(kind)}
+${values.define(kind)}
+${copies.define()}
 ${products.define(kind)}
 ${rows.define(policy, mask, causal)}
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -78,7 +80,9 @@ ${copies.copy("k", DQ, TK, "dq", G, f"keys - k0 - {TK}u")}\
             COPIES_COMMIT();
         }
         if (needed) {
-${rows.powers(policy, mask, causal, SHIFT, DV)}\
+${rows.powers(policy, mask, causal, SHIFT)}\
+${rows.scale_results(policy, DV)}\
+${rows.operands(policy, "const uint ")}\
 ${products.results(B, TK)}\
         }
     }

@@ -13,8 +13,9 @@ from emulator.memory import Fault
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.attention.matrix import AttentionPolicy, MatrixAttentionPlan, takes
+from portable_gpu.ops.attention.matrix import MatrixAttentionPlan, takes
 from portable_gpu.ops.attention.plan import AttentionProblem
+from portable_gpu.ops.attention.policy import AnyPolicy, AttentionPolicy, WarpgroupPolicy
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -66,9 +67,7 @@ def operand(draw: Any, shape: tuple[int, ...], case: Case) -> tuple[Any, Any, tu
     return memory, numbers(memory[..., :extent], case.elem), strides
 
 
-def attend(
-    gpu: Emulator, case: Case, policy: AttentionPolicy, scale: float = 1.0
-) -> tuple[Any, ...]:
+def attend(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> tuple[Any, ...]:
     """The result and the logarithms of sums, their float64 values, and the bound of the error."""
     c, rng = case, np.random.default_rng(case.keys)
     draw = rng.standard_normal
@@ -131,7 +130,7 @@ def attend(
     return values, sums, result, logarithms, np.where(total > 0, spread, 0)
 
 
-def check(gpu: Emulator, case: Case, policy: AttentionPolicy, scale: float = 1.0) -> None:
+def check(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> None:
     values, sums, result, logarithms, bound = attend(gpu, case, policy, scale)
     error = np.abs(values - result)
     assert np.all(error <= bound), (error.max(), bound.max())
@@ -167,6 +166,63 @@ def gpu() -> Emulator:
 def test_attention(gpu: Emulator, name: str) -> None:
     case, policy = CASES[name]
     check(gpu, case, policy)
+
+
+WARPGROUPS = {
+    "plain": (Case(batch=2, heads=2, queries=40, dq=64, dv=64, apart=1), WarpgroupPolicy(1, 64, 2)),
+    "causal, several tiles": (
+        Case(queries=200, keys=300, dq=64, dv=64, mask="causal"), WarpgroupPolicy(2, 64, 2)
+    ),
+    "wide rows": (
+        Case(queries=70, keys=140, dq=128, dv=128, elem=BF16), WarpgroupPolicy(2, 64, 3)
+    ),
+    "a mask, shared heads, and other extents": (
+        Case(heads=4, shared=2, queries=40, dq=72, dv=40, mask="bool"), WarpgroupPolicy(1, 32, 2)
+    ),
+    "what is added": (
+        Case(queries=40, keys=140, dq=64, dv=128, mask="added"), WarpgroupPolicy(1, 128, 2)
+    ),
+    "no key": (Case(keys=0, dq=64, dv=64), WarpgroupPolicy(1, 64, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WARPGROUPS)
+def test_warpgroups(name: str) -> None:
+    case, policy = WARPGROUPS[name]
+    check(Emulator.of("sm_90"), case, policy)
+
+
+def test_warpgroups_whose_copies_are_early() -> None:
+    check(Emulator.of("sm_90", late=False), *WARPGROUPS["causal, several tiles"])
+
+
+#: The same with warpgroups.
+WARPGROUP_BUGS = {
+    "nobody waits for what has arrived": (
+        r"mbarrier\.try_wait[^;]*;", "setp.eq.u32 p, 0, 0;", "assert|too many"),
+    "the matrix unit is not shown the copies": (r"fence\.proxy\.async[^;]*;", "", "not shown"),
+    "powers replace operands in flight": (
+        r"wait_group\.sync\.aligned 0", "wait_group.sync.aligned 7", "overwritten in flight"),
+    "operands are exchanged": (
+        r"\}, \{(%r\d+), (%r\d+), (%r\d+), (%r\d+)\}", r"}, {\1, \3, \2, \4}", "assert"),
+    "tiles are not released": (r"mbarrier\.arrive\.shared[^;]*;", "", "wait for ever"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", WARPGROUP_BUGS)
+def test_planted_bugs_of_warpgroups_are_seen(bug: str) -> None:
+    before, after, message = WARPGROUP_BUGS[bug]
+    found = []
+    for late in (True, False):
+        gpu = Emulator.of("sm_90", late)
+        gpu.edit = lambda text: re.sub(before, after, text)
+        try:
+            check(gpu, *WARPGROUPS["causal, several tiles"])
+        except (AssertionError, Fault) as trouble:
+            found.append(
+                f"assert {trouble}" if isinstance(trouble, AssertionError) else str(trouble)
+            )
+    assert any(re.search(message, item) for item in found), found
 
 
 #: What is changed in the PTX, and what is found.

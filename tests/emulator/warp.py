@@ -207,9 +207,7 @@ def _warpgroup_product(i: Instruction) -> Step:
     turns = [x.value for x in rest[2:] if isinstance(x, Constant)] or [0, 0]
     gets, puts = [reader(x, "f32") for x in sums], [writer(x) for x in sums]
     live = [reader(x, "b32") for x in a] if isinstance(a, tuple) else []
-    if live and kind != "tf32":
-        raise Fault(f"A of {kind} in registers is not emulated")
-    tiles = [(b, n, turns[1])] if live else [(a, m, turns[0]), (b, n, turns[1])]
+    tiles = [(b, n, turns[-1])] if live else [(a, m, turns[0]), (b, n, turns[1])]
     descriptors = [(reader(x, "u64"), extent, bool(turn)) for x, extent, turn in tiles]
     keep = reader(use_sums, "pred")
     thread = np.arange(128)
@@ -232,7 +230,7 @@ def _warpgroup_product(i: Instruction) -> Step:
             reads += [(look, look().copy()) for look in looks]
             operands = [_values(group, at, kind) for at in places]
             if live:
-                operands.insert(0, _fragments([get(group, some) for get in live]))
+                operands.insert(0, _fragments([get(group, some) for get in live], kind))
             A, B = operands
             C = np.zeros((m, n))
             if np.broadcast_to(keep(group, some), 128)[0]:
@@ -279,11 +277,15 @@ def _tf32(bits: Any) -> Any:
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
-def _fragments(registers: list[Any]) -> Any:
-    """A of m64k8, of which each thread holds four elements."""
-    thread = np.arange(128)
-    row, step = thread // 32 * 16 + thread % 32 // 4, thread % 4
-    result = np.zeros((64, 8))
-    for i, bits in enumerate(registers):
-        result[row + i % 2 * 8, step + i // 2 * 4] = _tf32(np.broadcast_to(bits, 128))
+def _fragments(registers: list[Any], kind: str) -> Any:
+    """A of m64k8 (tf32) or m64k16, of which each thread holds four registers."""
+    thread, size = np.arange(128), 1 if kind == "tf32" else 2
+    row, step = thread // 32 * 16 + thread % 32 // 4, thread % 4 * size
+    result = np.zeros((64, 8 * size))
+    for i, bits in enumerate(np.broadcast_to(x, 128) for x in registers):
+        parts = (
+            [_tf32(bits)] if size == 1 else [_wide(bits & 0xFFFF, kind), _wide(bits >> 16, kind)]
+        )
+        for e, part in enumerate(parts):
+            result[row + i % 2 * 8, step + i // 2 * 4 * size + e] = part
     return result

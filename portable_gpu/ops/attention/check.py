@@ -10,20 +10,21 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.attention.matrix import AttentionPolicy, MatrixAttentionPlan, specialization
+from portable_gpu.ops.attention.matrix import MatrixAttentionPlan, specialization
 from portable_gpu.ops.attention.plan import AttentionProblem
+from portable_gpu.ops.attention.policy import AnyPolicy
 from portable_gpu.ops.variant import lacks_memory
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import contiguous_strides
 
 
-def works(engine: Engine, problem: AttentionProblem, policy: AttentionPolicy) -> bool:
+def works(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> bool:
     """Whether the kernel of a problem is right on a small problem; found once for each kernel."""
     key = ("attention works", specialization(problem, engine.target, policy).key)
     return engine.plan(key, lambda: _check(engine, problem, policy))
 
 
-def _check(engine: Engine, problem: AttentionProblem, policy: AttentionPolicy) -> bool:
+def _check(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> bool:
     try:
         trouble = "" if _is_right(engine, problem, policy) else "a test of attention is wrong"
     except (PortableGPUError, cl.Error) as error:
@@ -36,7 +37,7 @@ def _check(engine: Engine, problem: AttentionProblem, policy: AttentionPolicy) -
     return not trouble
 
 
-def _is_right(engine: Engine, problem: AttentionProblem, policy: AttentionPolicy) -> bool:
+def _is_right(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> bool:
     """Compare two tiles of queries and of keys, neither of them whole, with NumPy."""
     p, random = problem, np.random.default_rng(1)
     n, m = policy.queries + 3, policy.keys + 5

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from portable_gpu.ops.attention import matrix
 from portable_gpu.ops.attention.check import works
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, specialization
+from portable_gpu.ops.attention.policy import AnyPolicy
 from portable_gpu.ops.variant import Variant
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds
 from portable_gpu.tuning.figures import Figures
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,18 @@ class AttentionCosts(Figures):
 
     Attributes:
         rows: With a work-item for a row.
-        matrix: Of 16-bit floats by warps on matrix units.
+        mma, wgmma: Of 16-bit floats on matrix units, by warps and by warpgroups.
     """
 
     rows: float
-    matrix: float
+    mma: float
+    wgmma: float
+
+
+_WHY = {
+    "mma": "warps have blocks of 16 queries on matrix units, and go over tiles of keys once",
+    "wgmma": "warpgroups have 64 queries on matrix units; a warp copies tiles of keys for them",
+}
 
 
 def variants(problem: AttentionProblem, target: Target, table: TuningTable) -> list[Variant]:
@@ -58,15 +67,23 @@ def _by_matrix_units(
 ) -> Iterator[Variant]:
     if not matrix.takes(problem, target):
         return
-    row = matrix.policy_of(problem, target, table)
-    policy, p = row.policy, problem
-    yield Variant(
-        path="mma",
-        name="mma",
-        kind="attention_mma",
-        estimate=_seconds(problem, target, AttentionCosts.of("attention", target).matrix),
+    for row in matrix.policies_of(problem, target, table):
+        yield _of_policy(problem, target, row)
+
+
+def _of_policy(p: AttentionProblem, target: Target, row: PolicyRow[Any]) -> Variant:
+    policy: AnyPolicy = row.policy
+    path, extents = matrix.kernel_of(policy), matrix.extents(p, policy)
+    costs = AttentionCosts.of("attention", target)
+    rate = costs.mma if path == "mma" else costs.wgmma
+    wasted = sum(extents) / (p.dq + p.dv)
+    return Variant(
+        path=path,
+        name=path,
+        kind=f"attention_{path}",
+        estimate=_seconds(p, target, rate / wasted),
         launches=1,
-        why="warps have blocks of 16 queries on matrix units, and go over tiles of keys once",
+        why=_WHY[path],
         texts=lambda: [matrix.specialization(p, target, policy)],
         bind=lambda engine: matrix.MatrixAttentionPlan(engine, p, policy),
         works=lambda engine: works(engine, p, policy),
@@ -76,8 +93,8 @@ def _by_matrix_units(
         details={
             "group size": policy.group_size,
             "groups": p.batch * p.heads * -(-p.queries // policy.queries),
-            "registers": policy.registers(*matrix.extents(p), bool(p.mask)),
-            "local bytes": policy.local_bytes(*matrix.extents(p)),
+            "registers": matrix.registers(p, policy),
+            "local bytes": policy.local_bytes(*extents),
             "flop": p.flop, "bytes": p.bytes,
         },
     )  # fmt: skip

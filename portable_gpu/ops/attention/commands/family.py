@@ -134,5 +134,5 @@ ATTENTION = Family(
     ),
     checks=checks,
     benchmarks={"scaled_dot_product_attention": _BENCHMARK},
-    kernels={"attention/mma": Compiled(matrix=True)},
+    kernels={name: Compiled(matrix=True) for name in ("attention/mma", "attention/wgmma")},
 )

@@ -1,0 +1,30 @@
+## Functions of single values, by NVIDIA's instructions (PTX ISA).  kind: f16 or bf16.
+<%def name="define(kind)">
+static inline uint exchanged(uint mine, uint distance)
+{
+    uint theirs;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
+    return theirs;
+}
+static inline float across(float x, uint distance) { return as_float(exchanged(as_uint(x), distance)); }
+static inline float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static inline float binary_logarithm(float x)
+{
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static inline uint rounded_pair(float low, float high)
+{
+    uint pair;
+    asm("cvt.rn.${kind}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+// What is computed from x is computed here, and not kept in registers over the loop.
+#define COMPUTE_AGAIN(kind, x) asm volatile("" : kind(x))
+</%def>

@@ -1,0 +1,171 @@
+"""How attention of 16-bit floats is divided for matrix units: a policy for each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from portable_gpu.dtypes import Element
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy, Range
+
+# Of a work-item of each kernel: fragments, addresses, maxima and sums of rows; and where it has a
+# mask: its addresses and values.  ptxas 13.0 confirms them.
+_WARPS, _WARPS_MASK = 80, 16
+_WARPGROUPS, _WARPGROUPS_MASK = 32, 28
+_MOST_REGISTERS = 255  # of a work-item
+_ALL_REGISTERS = 1 << 16  # of a multiprocessor
+_WARPGROUP = 128
+
+
+@dataclass(frozen=True)
+class AttentionPolicy(Policy):
+    """How ``cl_kernels/attention/mma.cl.mako`` divides the work.
+
+    Attributes:
+        warps: Warps of a group.
+        blocks: Blocks of 16 queries of a warp.
+        keys: Keys of a tile.
+    """
+
+    warps: Annotated[int, Range(1, 8)]
+    blocks: Annotated[int, Range(1, 2)]
+    keys: Annotated[int, Range(16, 128)]
+
+    @property
+    def queries(self) -> int:
+        """Queries of a group."""
+        return 16 * self.blocks * self.warps
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return 32 * self.warps
+
+    @property
+    def most_registers(self) -> int:
+        """The registers that a work-item may have."""
+        return _MOST_REGISTERS
+
+    def registers(self, dq: int, dv: int, masked: bool) -> int:
+        """An estimate of the registers of a work-item without its queries: of sums and others."""
+        others = _WARPS + (_WARPS_MASK if masked else 0)
+        return self.blocks * (dv + self.keys) // 2 + others
+
+    def keeps_queries(self, dq: int, dv: int, masked: bool) -> bool:
+        """Whether there are registers for a warp's queries, which are else loaded for each tile."""
+        return self.registers(dq, dv, masked) + self.blocks * dq // 4 <= self.most_registers
+
+    def local_bytes(self, dq: int, dv: int) -> int:
+        """Local memory of a group."""
+        return 2 * (self.queries * dq + self.keys * (dq + dv))
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> AttentionPolicy:
+        """The policy of many queries of 64 elements."""
+        return cls.for_shape_class("narrow")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str) -> AttentionPolicy:
+        """The default of one of :data:`SHAPE_CLASSES`."""
+        return cls(*SHAPE_CLASSES[shape_class])
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {"warps": (2, 4, 8), "blocks": (1, 2), "keys": (32, 64, 128)}
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.queries, 16, self.keys
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        return {
+            "the target's warps have matrix units": target.matrix_units in ("mma", "wgmma"),
+            "keys is a multiple of 16": self.keys % 16 == 0,
+            "the group is within the device's limit": self.group_size <= target.max_work_group_size,
+        }
+
+
+@dataclass(frozen=True)
+class WarpgroupPolicy(Policy):
+    """How ``cl_kernels/attention/wgmma.cl.mako`` divides the work.
+
+    Attributes:
+        consumers: Warpgroups of 64 queries; one more warp copies tiles.
+        keys: Keys of a tile.
+        stages: Tiles of keys, and of values, in local memory at a time.
+    """
+
+    consumers: Annotated[int, Range(1, 3)]
+    keys: Annotated[int, Range(16, 256)]
+    stages: Annotated[int, Range(2, 8)]
+
+    blocks = 1  # of 16 queries of a warp
+
+    @property
+    def queries(self) -> int:
+        """Queries of a group."""
+        return 64 * self.consumers
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return _WARPGROUP * self.consumers + 32
+
+    def registers(self, dq: int, dv: int, masked: bool) -> int:
+        """An estimate of the registers of a work-item: of sums, scores, powers, and others."""
+        others = _WARPGROUPS + (_WARPGROUPS_MASK if masked else 0)
+        return (dv + self.keys) // 2 + self.keys // 4 + others
+
+    @property
+    def most_registers(self) -> int:
+        """The registers that a work-item may have, which are given to whole warpgroups."""
+        warpgroups = -(-self.group_size // _WARPGROUP)
+        return min(_MOST_REGISTERS, _ALL_REGISTERS // (_WARPGROUP * warpgroups) // 8 * 8)
+
+    def local_bytes(self, dq: int, dv: int) -> int:
+        """Local memory of a group."""
+        tiles = 2 * (self.queries * dq + self.stages * self.keys * (dq + dv))
+        return tiles + 8 * (1 + 4 * self.stages)
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> WarpgroupPolicy:
+        """The policy of many queries."""
+        return cls.for_shape_class("narrow")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str) -> WarpgroupPolicy:
+        """The default of one of :data:`WARPGROUP_CLASSES`."""
+        return cls(*WARPGROUP_CLASSES[shape_class])
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {"consumers": (1, 2, 3), "keys": (64, 96, 128), "stages": (2, 3)}
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.queries, 64, self.keys
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        return {
+            "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
+            "keys is a multiple of 16": self.keys % 16 == 0,
+            "local memory holds tiles": self.local_bytes(128, 128) <= target.static_local_mem,
+            "the group is within the device's limit": self.group_size <= target.max_work_group_size,
+        }
+
+
+AnyPolicy: TypeAlias = AttentionPolicy | WarpgroupPolicy
+
+#: The kinds of problem that have policies of their own, by the greater of the extents: up to 128
+#: and to 256; ``few``: groups of the others' queries are fewer than the compute units.
+SHAPE_CLASSES = {
+    "narrow": (4, 2, 64), "narrow, few": (4, 1, 64), "wide": (4, 1, 64), "wide, few": (4, 1, 64),
+}  # fmt: skip
+#: The same for warpgroups, whose rows have up to 128 elements.
+WARPGROUP_CLASSES = {"narrow": (2, 128, 2), "narrow, few": (1, 128, 2)}
