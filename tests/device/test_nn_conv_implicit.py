@@ -32,6 +32,9 @@ def gpu(engine: Engine) -> Iterator[Engine]:
         yield Engine(queue=engine.queue, device_class="gcn")
 
 
+PLAIN = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
+
+
 class Layer(NamedTuple):
     """A convolution: shapes of x and w, and the options of the function."""
 
@@ -90,7 +93,23 @@ def convolved(layer: Layer, x: Any, w: Any) -> Any:
 @pytest.mark.parametrize("seed", (1, 2) if FEW else (1, 2, 3, 4))
 def test_forward_and_gradients(gpu: Engine, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    layer = drawn(rng)
+    check(gpu, drawn(rng), rng)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer((3, 8, 4, 6), (5, 8, 1, 1), {**PLAIN}, False),
+        Layer((2, 4, 7, 6), (8, 4, 3, 2), {**PLAIN, "stride": (2, 2), "padding": (1, 0)}, False),
+    ],
+    ids=["1 x 1", "residues of one tap"],
+)
+def test_operands_without_tables_of_many_axes(gpu: Engine, layer: Layer) -> None:
+    """Four adjacent places of images at a time; weights from their tap on, by two strides."""
+    check(gpu, layer, np.random.default_rng(5))
+
+
+def check(gpu: Engine, layer: Layer, rng: np.random.Generator) -> None:
     rank = len(layer.x) - 2
     call = {**layer.options, "algo": "implicit_gemm", "engine": gpu}
     x, x_other = (layer.numbers(rng, layer.x) for _ in range(2))

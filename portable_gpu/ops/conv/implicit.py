@@ -12,7 +12,7 @@ from math import prod
 
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
-from portable_gpu.ops.conv.products import WindowProduct, products_of, residues
+from portable_gpu.ops.conv.products import PackedCopy, WindowProduct, products_of, residues
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.gemm.variants import fastest
@@ -136,9 +136,8 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
         evidence=first.evidence,
         details={
             "products": len(products), "flop": problem.flop, "bytes": problem.bytes,
-            "workspace": sum(
-                prod(item.copied[0]) * problem.elem.itemsize for item in products if item.copied
-            ),
+            "workspace": problem.elem.itemsize
+            * sum(prod(item.copied.extents) for item in products if item.copied),
         },
     )  # fmt: skip
 
@@ -154,25 +153,27 @@ def _bind(engine: Engine, problem: ConvProblem, products: Sequence[WindowProduct
         steps.append(Step(plan, (*([2] if problem.bias is not None else []), last)))
     for number, item in enumerate(products):
         copy = _copy(problem, item)
-        operands: list[int | Temporary | Part] = [0, 1]
-        if copy is not None and item.copied is not None:
+        read = Part(1, item.weights_start)
+        operands: list[int | Temporary | Part] = [0, read]
+        if copy is not None:
             itemsize = problem.elem.itemsize
             weights = Temporary(f"weights {number}", prod(copy.shape) * itemsize, itemsize)
             plan = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
-            steps.append(Step(plan, (Part(1, item.copied[2]), weights)))
+            steps.append(Step(plan, (read, weights)))
             operands[1] = weights
         if weight:
             operands = [1, 0]
         extras = [2] if problem.bias is not None else []
         multiplied = replace(item.problem, aligned=not engine.maps_host_memory)
         plan = bind_best(engine, fastest(multiplied, engine.target, engine.table))
-        result: Part | Temporary = Part(last, item.start)
-        if item.layout is not None:
+        result: Part | Temporary = Part(last, item.result_start)
+        if item.packed_result is not None:
             itemsize = problem.elem.itemsize
-            result = Temporary("result", prod(item.layout[0]) * itemsize, itemsize)
+            nbytes = prod(item.packed_result.extents) * itemsize
+            result = Temporary("result", nbytes, itemsize)
         steps.append(Step(plan, (*operands, *extras, result), scalars=(1.0, 0.0)))
-        if item.layout is not None:
-            back = _from_packed(problem, item.layout)
+        if item.packed_result is not None:
+            back = _from_packed(problem, item.packed_result)
             plan = bind_best(engine, elementwise_variants(back, engine.target, engine.table))
             steps.append(Step(plan, (result, last)))
     return Steps(steps)
@@ -182,16 +183,13 @@ def _copy(p: ConvProblem, item: WindowProduct) -> ElementwiseProblem | None:
     """The copy of the weights to the order in which a product reads them."""
     if item.copied is None:
         return None
-    extents, strides, _ = item.copied
-    return moved(p.elem, extents, strides, _packed(extents))
+    extents = item.copied.extents
+    return moved(p.elem, extents, item.copied.strides, _packed(extents))
 
 
-def _from_packed(
-    p: ConvProblem, layout: tuple[tuple[int, ...], tuple[int, ...]]
-) -> ElementwiseProblem:
+def _from_packed(p: ConvProblem, packed: PackedCopy) -> ElementwiseProblem:
     """The copy of a result to where it belongs."""
-    extents, strides = layout
-    return moved(p.elem, extents, _packed(extents), strides)
+    return moved(p.elem, packed.extents, _packed(packed.extents), packed.strides)
 
 
 def _packed(extents: Sequence[int]) -> tuple[int, ...]:
@@ -201,7 +199,7 @@ def _packed(extents: Sequence[int]) -> tuple[int, ...]:
 def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[ElementwiseProblem]:
     """All elementwise kernels before the products."""
     copies = [copy for item in products if (copy := _copy(p, item)) is not None]
-    copies += [_from_packed(p, item.layout) for item in products if item.layout is not None]
+    copies += [_from_packed(p, item.packed_result) for item in products if item.packed_result]
     return [_clear(p), *copies] if len(products) < residues(p) else copies
 
 

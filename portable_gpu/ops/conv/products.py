@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import gcd, prod
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -28,19 +29,22 @@ from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather, Table
 
+#: Whether rows or columns of an operand run over axes.
+Side: TypeAlias = Literal["row", "col"]
 #: The least length of a table that is read repeatedly: at least the steps of any panel.
 _PERIOD = 256
 _SPACE = range(3)
 
 
 @dataclass(frozen=True)
-class PlaceIndex:
-    """The rows of a product (or the columns): an index over axes.
+class RowAxes:
+    """The axes over which the rows of a product (or its columns) run.
 
     Attributes:
         extents: Of the axes; the last one is the fastest.
         strides: Of the axes in memory.
-        pitches, bounds: Of the last axes: those whose places are checked.
+        pitches, bounds: Of the last axes: those whose places are checked; see
+            :class:`~portable_gpu.ops.gemm.reader.Gather`.
     """
 
     extents: tuple[int, ...]
@@ -53,7 +57,7 @@ class PlaceIndex:
         """The number of rows."""
         return prod(self.extents)
 
-    def simplified(self) -> PlaceIndex:
+    def simplified(self) -> RowAxes:
         """Return an equal index over the least number of axes."""
         free = len(self.extents) - len(self.pitches)
         axes = merged(
@@ -61,7 +65,7 @@ class PlaceIndex:
         )
         extents = (*(axis.size for axis in axes), *self.extents[free:])
         strides = (*(axis.strides[0] for axis in axes), *self.strides[free:])
-        return PlaceIndex(extents or (1,), strides or (0,), self.pitches, self.bounds)
+        return RowAxes(extents or (1,), strides or (0,), self.pitches, self.bounds)
 
 
 @dataclass(frozen=True)
@@ -71,52 +75,66 @@ class WindowMatrix:
     Attributes:
         rows: The rows.
         extents, strides: Of the axes of the steps.
-        places: The place of each step along each checked axis: the coefficients of the steps' axes.
-        start: The offset of the first step; ``firsts`` its places.
+        places: The place of each step along each checked axis, as the coefficients of the axes of
+            the steps.
+        start: The offset of the first step.
+        first_places: The places of the first step.
         repeats: Whether the first axis of the steps only repeats the others.
-        channel: Whether elements are adjacent along the last axis of the steps.
-        aligned: A power of two that divides the address of each chunk of adjacent elements.
+        steps_adjacent: Whether elements are adjacent along the last axis of the steps.
     """
 
-    rows: PlaceIndex
+    rows: RowAxes
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     places: tuple[tuple[int, ...], ...] = ()
     start: int = 0
-    firsts: tuple[int, ...] = ()
+    first_places: tuple[int, ...] = ()
     repeats: bool = False
-    channel: bool = False
+    steps_adjacent: bool = False
 
     @property
-    def steps(self) -> list[Axis]:
+    def merged_steps(self) -> list[Axis]:
         """The steps, over as few axes as possible."""
         return merged(Axis(n, (s,)) for n, s in zip(self.extents, self.strides, strict=True))
 
-    def operand(self, elem: Element, side: str, batch: tuple[int, ...], aligned: int) -> Operand:
-        """The operand of a product."""
-        rows = self.rows.simplified()
-        steps = self.steps
-        plain = not rows.pitches and len(rows.extents) == 1 and len(steps) <= 1 and not self.start
-        if plain:
+    def operand(
+        self, elem: Element, side: Side, group_stride: tuple[int, ...], aligned: int
+    ) -> Operand:
+        """The operand of a product: with two strides if they suffice, else with a reader.
+
+        Args:
+            elem: The element of the array.
+            side: Whether these rows are those of the operand, or its columns.
+            group_stride: From a group to the next: see :func:`_of_groups`.
+            aligned: A power of two that divides the byte address of the array's first element.
+        """
+        rows, steps = self.rows.simplified(), self.merged_steps
+        if not (rows.pitches or len(rows.extents) > 1 or len(steps) > 1 or self.start):
             s, k = rows.strides[0], steps[0].strides[0] if steps else 0
-            other = s if k == 1 else k
-            nbytes = gcd(aligned, *(elem.itemsize * step for step in (*batch, other)))
+            far = s if k == 1 else k
+            nbytes = gcd(aligned, *(elem.itemsize * step for step in (*group_stride, far)))
             row, col = (s, k) if side == "row" else (k, s)
-            return Operand(elem, row, col, batch, False, _power(nbytes))
-        # Elements are adjacent along channels: of the steps, or of rows whose place is no matter.
-        adjacent = rows.strides[-1] == 1 and not any(rows.pitches[-1:]) and not self.channel
-        fixed = (*(rows.strides[:-1] if adjacent else rows.strides), self.start, *batch)
-        moved = self.strides[:-1] if self.channel else self.strides
-        nbytes = _power(gcd(aligned, *(elem.itemsize * step for step in (*fixed, *moved))))
-        channels = self.extents[-1] if self.channel else rows.extents[-1] if adjacent else 1
-        width = gcd(16, channels, max(1, nbytes // elem.itemsize))
+            return Operand(elem, row, col, group_stride, False, _power(nbytes))
+        # All elements of a chunk have the same place, so chunks are along the last axis of the
+        # steps, or along the last axis of the rows if that has no pitch.
+        rows_adjacent = (
+            rows.strides[-1] == 1 and not any(rows.pitches[-1:]) and not self.steps_adjacent
+        )
+        # Each of these moves goes from one chunk to another.
+        moves = [self.start, *group_stride]
+        moves += rows.strides[:-1] if rows_adjacent else rows.strides
+        count = len(self.extents) - self.steps_adjacent
+        moves += [s for n, s in zip(self.extents[:count], self.strides, strict=False) if n > 1]
+        nbytes = _power(gcd(aligned, *(elem.itemsize * move for move in moves)))
+        adjacent = self.extents[-1] if self.steps_adjacent else 1
+        adjacent = rows.extents[-1] if rows_adjacent else adjacent
         period, repeat = prod(self.extents), None
         inner = prod(self.extents[1:])
-        images = -(-_PERIOD // inner)
-        if self.repeats and images < self.extents[0]:
-            period, repeat = inner * images, images * self.strides[0]
+        repeats = -(-_PERIOD // inner)
+        if self.repeats and repeats < self.extents[0]:
+            period, repeat = inner * repeats, repeats * self.strides[0]
         reader = Gather(
-            side="row" if side == "row" else "col",
+            side=side,
             extents=rows.extents,
             strides=rows.strides,
             pitches=rows.pitches,
@@ -124,22 +142,35 @@ class WindowMatrix:
             table=partial(self.table, period),
             period=period,
             repeat=repeat,
-            along="k" if self.channel else "s",
-            width=width,
+            along="k" if self.steps_adjacent else "s",
+            width=gcd(16, adjacent, max(1, nbytes // elem.itemsize)),
         )
-        return Operand(elem, 0, 0, batch, False, max(elem.itemsize, nbytes), reader)
+        return Operand(elem, 0, 0, group_stride, False, max(elem.itemsize, nbytes), reader)
 
     def table(self, period: int) -> Table:
         """The offset and the places of the first ``period`` steps."""
         inner = prod(self.extents[1:])
-        first = -(-period // inner) if self.repeats else self.extents[0]
-        indices = np.indices((first, *self.extents[1:])).reshape(len(self.extents), -1)
+        count = -(-period // inner) if self.repeats else self.extents[0]
+        indices = np.indices((count, *self.extents[1:])).reshape(len(self.extents), -1)
         offsets = np.array(self.strides) @ indices + self.start
         places = [
-            np.array(along) @ indices + begin
-            for along, begin in zip(self.places, self.firsts, strict=True)
+            np.array(along) @ indices + first
+            for along, first in zip(self.places, self.first_places, strict=True)
         ]
         return np.stack([offsets, *places], axis=1)[:period].astype(np.int32)
+
+
+@dataclass(frozen=True)
+class PackedCopy:
+    """A dense copy of an array, with its axes in another order.
+
+    Attributes:
+        extents: Of the axes, in the order of the copy; the last one is the fastest.
+        strides: Of the axes in the array.
+    """
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -148,17 +179,17 @@ class WindowProduct:
 
     Attributes:
         problem: The product.
-        copied: The weights as the product reads them, if they are not so in memory: extents and
-            strides, and their first element.
-        start: The first element of the result.
-        layout: Extents and strides of the result as it is in memory, if the product has it in
-            another order.
+        copied: The weights as the product reads them, if they are not so in memory.
+        weights_start: The first element of the weights that the product, or the copy, reads.
+        result_start: The first element of the result.
+        packed_result: The result as the product stores it, if it is not so in memory.
     """
 
     problem: GemmProblem
-    copied: tuple[tuple[int, ...], tuple[int, ...], int] | None
-    start: int
-    layout: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    copied: PackedCopy | None = None
+    weights_start: int = 0
+    result_start: int = 0
+    packed_result: PackedCopy | None = None
 
 
 def products_of(p: ConvProblem) -> Iterator[WindowProduct]:
@@ -168,9 +199,7 @@ def products_of(p: ConvProblem) -> Iterator[WindowProduct]:
     elif p.direction == "weight":
         yield _weights(p)
     else:
-        for residue in product(
-            *(range(min(s, n)) for s, n in zip(p.stride, p.x_size, strict=True))
-        ):
+        for residue in product(*map(range, _residue_counts(p))):
             item = _inputs(p, residue)
             if item is not None:
                 yield item
@@ -182,62 +211,44 @@ def residues(p: ConvProblem) -> int:
 
 
 def _residue_counts(p: ConvProblem) -> list[int]:
+    """The number of residues along each axis of space."""
     return [min(s, n) for s, n in zip(p.stride, p.x_size, strict=True)]
 
 
 def _forward(p: ConvProblem) -> WindowProduct:
-    checked = [
-        p.before[j] > 0
-        or (p.y_size[j] - 1) * p.stride[j] + (p.w_size[j] - 1) * p.dilation[j] - p.before[j]
-        >= p.x_size[j]
-        for j in _SPACE
-    ]
-    rows = _places(
-        p.batch, p.x.outer, p.y_size, _times(p.stride, p.x.space), p.stride, p.x_size, checked
-    )
+    checked = _checked_of_windows(p)
     order = _order(p.x, p.channels_of_group)
-    taps = (p.channels_of_group, *p.w_size)
-    moves = (p.x.channel, *_times(p.dilation, p.x.space))
     a = WindowMatrix(
-        rows=rows,
-        extents=_ordered(taps, order),
-        strides=_ordered(moves, order),
-        places=tuple(
-            _ordered((0, *(p.dilation[j] if i == j else 0 for i in _SPACE)), order)
-            for j in _checked(checked)
+        rows=RowAxes(
+            (p.batch, *p.y_size), (p.x.outer, *_times(p.stride, p.x.space)),
+            _of_axes(checked, p.stride), _of_axes(checked, p.x_size),
         ),
-        start=-sum(b * step for b, step in zip(p.before, p.x.space, strict=True)),
-        firsts=tuple(-p.before[j] for j in _checked(checked)),
-        channel=order[-1] == 0 and p.x.channel == 1,
-    )
+        extents=_ordered((p.channels_of_group, *p.w_size), order),
+        strides=_ordered((p.x.channel, *_times(p.dilation, p.x.space)), order),
+        places=tuple(_ordered(_coefficients(p.dilation, j), order) for j in checked),
+        start=-_offset(p.before, p.x.space),
+        first_places=tuple(-p.before[j] for j in checked),
+        steps_adjacent=order[-1] == 0 and p.x.channel == 1,
+    )  # fmt: skip
     w = _ordered((p.w.channel, *p.w.space), order)
     steps = merged(Axis(n, (s,)) for n, s in zip(a.extents, w, strict=True))
-    copied = None
-    groups = (p.groups,) if p.groups > 1 else ()
-    depth = prod(taps)
+    filters, depth, copied = p.filters_of_group, prod(a.extents), None
     if len(steps) <= 1:
         step = steps[0].strides[0] if steps else 1
-        other = p.w.outer if step == 1 else step
-        batch = (p.filters_of_group * p.w.outer,) if groups else ()
-        nbytes = gcd(p.w.aligned, *(p.elem.itemsize * s for s in (other, *batch)))
-        b = Operand(p.elem, step, p.w.outer, batch, False, _power(nbytes))
+        far = p.w.outer if step == 1 else step
+        group_stride = _of_groups(p, filters * p.w.outer)
+        nbytes = gcd(p.w.aligned, *(p.elem.itemsize * s for s in (far, *group_stride)))
+        b = Operand(p.elem, step, p.w.outer, group_stride, False, _power(nbytes))
     else:
-        extents = (p.groups, p.filters_of_group, *a.extents)
-        copied = extents, (p.filters_of_group * p.w.outer, p.w.outer, *w), 0
-        batch = (p.filters_of_group * depth,) if groups else ()
-        b = Operand(p.elem, 1, depth, batch, False, _power(gcd(16, depth * p.elem.itemsize)))
-    images = (p.channels_of_group * p.x.channel,) if groups else ()
-    c = _result(
-        p.elem, PlaceIndex((p.batch, *p.y_size), (p.y.outer, *p.y.space)), p.y.channel,
-        (p.filters_of_group * p.y.channel,) if groups else (), p.y.aligned, "row",
-    )  # fmt: skip
-    return WindowProduct(
-        _product(
-            p, rows.size, p.filters_of_group, depth, groups,
-            a.operand(p.elem, "row", images, p.x.aligned), b, c, p.filters_of_group,
-        ),
-        copied, 0,
-    )  # fmt: skip
+        copied = PackedCopy((p.groups, filters, *a.extents), (filters * p.w.outer, p.w.outer, *w))
+        nbytes = _power(depth * p.elem.itemsize)
+        b = Operand(p.elem, 1, depth, _of_groups(p, filters * depth), False, nbytes)
+    rows = RowAxes((p.batch, *p.y_size), (p.y.outer, *p.y.space))
+    c = _result(p, rows, "row", p.y.channel, filters * p.y.channel, p.y.aligned)
+    windows = a.operand(
+        p.elem, "row", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
+    )
+    return WindowProduct(_product(p, rows.size, filters, depth, windows, b, c), copied)
 
 
 def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
@@ -245,200 +256,189 @@ def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
 
     ``None`` if it has no taps: nothing contributes to these places.
     """
-    extents, taps, firsts, steps = [], [], [], []
+    extents, first_taps, tap_counts, tap_steps, first_places = [], [], [], [], []
     for j in _SPACE:
-        stride, dilation = p.stride[j], p.dilation[j]
         fits = [
             r for r in range(p.w_size[j])
-            if (residue[j] + p.before[j] - r * dilation) % stride == 0
+            if (residue[j] + p.before[j] - r * p.dilation[j]) % p.stride[j] == 0
         ]  # fmt: skip
         if not fits:
             return None
-        taps.append((fits[0], len(fits)))
-        step = fits[1] - fits[0] if len(fits) > 1 else 1
-        steps.append(step)
-        firsts.append((residue[j] + p.before[j] - fits[0] * dilation) // stride)
-        extents.append(-(-(p.x_size[j] - residue[j]) // stride))
-    # A step to the next tap is a step of this many places back.
-    back = [-steps[j] * p.dilation[j] // p.stride[j] for j in _SPACE]
-    checked = [
-        firsts[j] + extents[j] - 1 >= p.y_size[j] or firsts[j] + back[j] * (taps[j][1] - 1) < 0
-        for j in _SPACE
-    ]
-    places = _places(p.batch, p.y.outer, tuple(extents), p.y.space, (1, 1, 1), p.y_size, checked)
+        first_taps.append(fits[0])
+        tap_counts.append(len(fits))
+        tap_steps.append(fits[1] - fits[0] if len(fits) > 1 else 1)
+        first_places.append((residue[j] + p.before[j] - fits[0] * p.dilation[j]) // p.stride[j])
+        extents.append(-(-(p.x_size[j] - residue[j]) // p.stride[j]))
+    # The step to the next tap is a step of this many places of y, backwards.
+    places_per_tap = [-tap_steps[j] * p.dilation[j] // p.stride[j] for j in _SPACE]
+    checked = _checked(
+        [first_places[j] + places_per_tap[j] * (tap_counts[j] - 1) for j in _SPACE],
+        [first_places[j] + extents[j] - 1 for j in _SPACE],
+        p.y_size,
+    )
     order = _order(p.y, p.filters_of_group)
-    counts = (p.filters_of_group, *(count for _, count in taps))
-    moves = (p.y.channel, *_times(back, p.y.space))
     a = WindowMatrix(
-        rows=places,
-        extents=_ordered(counts, order),
-        strides=_ordered(moves, order),
-        places=tuple(
-            _ordered((0, *(back[j] if i == j else 0 for i in _SPACE)), order)
-            for j in _checked(checked)
+        rows=RowAxes(
+            (p.batch, *extents), (p.y.outer, *p.y.space),
+            _of_axes(checked, (1, 1, 1)), _of_axes(checked, p.y_size),
         ),
-        start=sum(f * step for f, step in zip(firsts, p.y.space, strict=True)),
-        firsts=tuple(firsts[j] for j in _checked(checked)),
-        channel=order[-1] == 0 and p.y.channel == 1,
-    )
-    depth = prod(counts)
-    groups = (p.groups,) if p.groups > 1 else ()
-    w = _ordered((p.w.outer, *_times(steps, p.w.space)), order)
-    start = sum(first * step for (first, _), step in zip(taps, p.w.space, strict=True))
-    channels, copied = p.channels_of_group, None
-    weights = WindowMatrix(PlaceIndex((channels,), (p.w.channel,)), a.extents, w, start=start)
-    if p.w.channel == 1 or len(weights.steps) <= 1:
-        outer = (p.filters_of_group * p.w.outer,) if groups else ()
-        b = weights.operand(p.elem, "col", outer, p.w.aligned)
-    else:
-        copied = (
-            (p.groups, *a.extents, channels),
-            (p.filters_of_group * p.w.outer, *w, p.w.channel),
-            start,
-        )
-        aligned = _power(gcd(16, channels * p.elem.itemsize))
-        b = Operand(p.elem, channels, 1, (depth * channels,) if groups else (), False, aligned)
-    result = PlaceIndex((p.batch, *extents), (p.x.outer, *_times(p.stride, p.x.space)))
-    first = sum(r * step for r, step in zip(residue, p.x.space, strict=True))
-    aligned = gcd(p.x.aligned, first * p.elem.itemsize) if first else p.x.aligned
-    c = _result(
-        p.elem, result, p.x.channel, (channels * p.x.channel,) if groups else (), aligned, "row"
-    )
-    images = (p.filters_of_group * p.y.channel,) if groups else ()
-    return WindowProduct(
-        _product(
-            p, places.size, channels, depth, groups,
-            a.operand(p.elem, "row", images, p.y.aligned), b, c, channels,
-        ),
-        copied, first,
+        extents=_ordered((p.filters_of_group, *tap_counts), order),
+        strides=_ordered((p.y.channel, *_times(places_per_tap, p.y.space)), order),
+        places=tuple(_ordered(_coefficients(places_per_tap, j), order) for j in checked),
+        start=_offset(first_places, p.y.space),
+        first_places=_of_axes(checked, first_places),
+        steps_adjacent=order[-1] == 0 and p.y.channel == 1,
     )  # fmt: skip
+    channels, depth, copied = p.channels_of_group, prod(a.extents), None
+    w = _ordered((p.w.outer, *_times(tap_steps, p.w.space)), order)
+    weights = WindowMatrix(RowAxes((channels,), (p.w.channel,)), a.extents, w)
+    weights_start = _offset(first_taps, p.w.space)
+    group_stride = p.filters_of_group * p.w.outer
+    if p.w.channel == 1 or len(weights.merged_steps) <= 1:
+        aligned = gcd(p.w.aligned, weights_start * p.elem.itemsize)
+        b = weights.operand(p.elem, "col", _of_groups(p, group_stride), aligned)
+    else:
+        copied = PackedCopy((p.groups, *a.extents, channels), (group_stride, *w, p.w.channel))
+        nbytes = _power(channels * p.elem.itemsize)
+        b = Operand(p.elem, channels, 1, _of_groups(p, depth * channels), False, nbytes)
+    rows = RowAxes((p.batch, *extents), (p.x.outer, *_times(p.stride, p.x.space)))
+    result_start = _offset(residue, p.x.space)
+    aligned = gcd(p.x.aligned, result_start * p.elem.itemsize)
+    c = _result(p, rows, "row", p.x.channel, channels * p.x.channel, aligned)
+    windows = a.operand(p.elem, "row", _of_groups(p, p.filters_of_group * p.y.channel), p.y.aligned)
+    problem = _product(p, rows.size, channels, depth, windows, b, c)
+    return WindowProduct(problem, copied, weights_start, result_start)
 
 
 def _weights(p: ConvProblem) -> WindowProduct:
-    checked = [
-        p.before[j] > 0
-        or (p.y_size[j] - 1) * p.stride[j] + (p.w_size[j] - 1) * p.dilation[j] - p.before[j]
-        >= p.x_size[j]
-        for j in _SPACE
-    ]
-    # The index of a weight: channels and taps, and the fastest is what is adjacent in x.  A reader
-    # has three places, of its last axes; channels have one as well there, which is always inside.
-    order = _order(p.x, p.channels_of_group)
-    axes = _checked(checked)
-    if order[-1] == 0 and len(axes) == 3:
+    # The columns run over channels and taps, and the fastest is what is adjacent in x.
+    checked, order = _checked_of_windows(p), _order(p.x, p.channels_of_group)
+    if order[-1] == 0 and len(checked) == 3:  # a reader checks three axes at most
         order = (0, 1, 2, 3)
-    extents = _ordered((p.channels_of_group, *p.w_size), order)
-    moves = _ordered((p.x.channel, *_times(p.dilation, p.x.space)), order)
-    pitches, bounds = _ordered((0, *p.dilation), order), _ordered((1, *p.x_size), order)
-    channels = [None] if axes and order[-1] == 0 else []
-    first = len(order) - len(axes) - len(channels) if axes else len(order)
-    rows = PlaceIndex(extents, moves, pitches[first:], bounds[first:])
-    placed = [*axes, *channels]
-    groups = (p.groups,) if p.groups > 1 else ()
+    places = [_coefficients(p.stride, j) for j in checked]
+    first_places = [-p.before[j] for j in checked]
+    if checked and order[-1] == 0:
+        # Channels come after the checked axes, and a reader checks its last axes.  So channels get
+        # a place, too: it is 0 in all steps, the pitch is 0 and the bound 1.
+        places.append((0, 0, 0, 0))
+        first_places.append(0)
+    free = len(order) - len(places)
+    columns = RowAxes(
+        _ordered((p.channels_of_group, *p.w_size), order),
+        _ordered((p.x.channel, *_times(p.dilation, p.x.space)), order),
+        _ordered((0, *p.dilation), order)[free:],
+        _ordered((1, *p.x_size), order)[free:],
+    )
     steps = (p.batch, *p.y_size)
     b = WindowMatrix(
-        rows=rows,
+        rows=columns,
         extents=steps,
         strides=(p.x.outer, *_times(p.stride, p.x.space)),
-        places=tuple((0, *(p.stride[j] if i == j else 0 for i in _SPACE)) for j in placed),
-        start=-sum(z * step for z, step in zip(p.before, p.x.space, strict=True)),
-        firsts=tuple(0 if j is None else -p.before[j] for j in placed),
+        places=tuple(places),
+        start=-_offset(p.before, p.x.space),
+        first_places=tuple(first_places),
         repeats=True,
     )
     a = WindowMatrix(
-        rows=PlaceIndex((p.filters_of_group,), (p.y.channel,)),
+        rows=RowAxes((p.filters_of_group,), (p.y.channel,)),
         extents=steps,
         strides=(p.y.outer, *p.y.space),
         repeats=True,
     )
     dw = _ordered((p.w.channel, *p.w.space), order)
-    of_group, layout = p.filters_of_group, None
-    result = _result(
-        p.elem, PlaceIndex(extents, dw), p.w.outer,
-        (of_group * p.w.outer,) if groups else (), p.w.aligned, "col",
-    )  # fmt: skip
+    filters, packed = p.filters_of_group, None
+    group_stride = filters * p.w.outer
+    result = _result(p, RowAxes(columns.extents, dw), "col", p.w.outer, group_stride, p.w.aligned)
     if result.reader is not None and p.elem.itemsize == 2:  # matrix units store rows
-        layout = (p.groups, of_group, *extents), (of_group * p.w.outer, p.w.outer, *dw)
-        columns = rows.size
-        result = _result(
-            p.elem, PlaceIndex((columns,), (1,)), columns,
-            (of_group * columns,) if groups else (), 16, "col",
-        )  # fmt: skip
-    return WindowProduct(
-        _product(
-            p, p.filters_of_group, rows.size, prod(steps), groups,
-            a.operand(
-                p.elem, "row", (p.filters_of_group * p.y.channel,) if groups else (), p.y.aligned
-            ),
-            b.operand(
-                p.elem, "col", (p.channels_of_group * p.x.channel,) if groups else (), p.x.aligned
-            ),
-            result, 0,
-        ),
-        None, 0, layout,
-    )  # fmt: skip
+        packed = PackedCopy((p.groups, filters, *columns.extents), (group_stride, p.w.outer, *dw))
+        dense = RowAxes((columns.size,), (1,))
+        result = _result(p, dense, "col", columns.size, filters * columns.size, 16)
+    gradients = a.operand(p.elem, "row", _of_groups(p, filters * p.y.channel), p.y.aligned)
+    windows = b.operand(
+        p.elem, "col", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
+    )
+    problem = _product(p, filters, columns.size, prod(steps), gradients, windows, result)
+    return WindowProduct(problem, packed_result=packed)
 
 
 def _product(
-    p: ConvProblem,
-    m: int,
-    n: int,
-    k: int,
-    groups: tuple[int, ...],
-    a: Operand,
-    b: Operand,
-    c: Operand,
-    biased: int,
+    p: ConvProblem, m: int, n: int, k: int, a: Operand, b: Operand, c: Operand
 ) -> GemmProblem:
+    """The product of operands, with a bias for each column."""
     compute = element(np.float32) if p.elem.itemsize == 2 else p.elem
     stages: tuple[Stage, ...] = ()
     extras: tuple[Operand, ...] = ()
     if p.bias is not None:
         stages = (Stage("bias", "v + e", "column"),)
-        batch = (biased * p.bias,) if groups else ()
-        extras = (Operand(p.elem, 0, p.bias, batch),)
+        extras = (Operand(p.elem, 0, p.bias, _of_groups(p, n * p.bias)),)
     return GemmProblem(
-        m, n, k, groups, a, b, c, compute, epilogue=stages, extras=extras, precision=p.precision
-    )
-
-
-def _result(
-    elem: Element, rows: PlaceIndex, other: int, batch: tuple[int, ...], aligned: int, side: str
-) -> Operand:
-    """The result, whose rows (columns) run over axes, with the stride ``other`` between columns."""
-    rows = rows.simplified()
-    stride = rows.strides[-1]
-    reader = None
-    if len(rows.extents) > 1:
-        reader = Gather("row" if side == "row" else "col", rows.extents, rows.strides)
-    row, col = (stride, other) if side == "row" else (other, stride)
-    far: tuple[int, ...] = (row,) if col == 1 else (col,)
-    if reader is not None:
-        far = (*rows.strides, other) if other != 1 else rows.strides
-    nbytes = gcd(aligned, *(elem.itemsize * step for step in (*far, *batch)))
-    return Operand(elem, row, col, batch, False, _power(nbytes), reader)
-
-
-def _places(
-    batch: int,
-    outer: int,
-    extents: tuple[int, ...],
-    strides: tuple[int, ...],
-    pitches: tuple[int, ...],
-    bounds: tuple[int, ...],
-    checked: Sequence[bool],
-) -> PlaceIndex:
-    """Images and places; places are checked from the first axis on that has to be."""
-    axes = _checked(checked)
-    return PlaceIndex(
-        (batch, *extents), (outer, *strides),
-        tuple(pitches[j] for j in axes), tuple(bounds[j] for j in axes),
+        m, n, k, _of_groups(p, p.groups), a, b, c, compute, epilogue=stages, extras=extras,
+        precision=p.precision,
     )  # fmt: skip
 
 
-def _checked(checked: Sequence[bool]) -> range:
-    """The axes of space from the first one on whose places have to be checked."""
-    return range(next((j for j in _SPACE if checked[j]), 3), 3)
+def _result(
+    p: ConvProblem, axes: RowAxes, side: Side, other: int, group_stride: int, aligned: int
+) -> Operand:
+    """The result.
+
+    Args:
+        p: The convolution.
+        axes: Those of the rows, or of the columns.
+        side: Which of them.
+        other: The stride of the other index.
+        group_stride: From a group to the next.
+        aligned: A power of two that divides the byte address of the first element.
+    """
+    axes = axes.simplified()
+    stride, groups = axes.strides[-1], _of_groups(p, group_stride)
+    reader = None
+    row, col = (stride, other) if side == "row" else (other, stride)
+    far: tuple[int, ...] = (row,) if col == 1 else (col,)
+    if len(axes.extents) > 1:
+        reader = Gather(side, axes.extents, axes.strides)
+        far = (*axes.strides, other) if other != 1 else axes.strides
+    nbytes = gcd(aligned, *(p.elem.itemsize * step for step in (*far, *groups)))
+    return Operand(p.elem, row, col, groups, False, _power(nbytes), reader)
+
+
+def _of_groups(p: ConvProblem, value: int) -> tuple[int, ...]:
+    """A value of the batch axis of a product, which it has if there are several groups."""
+    return (value,) if p.groups > 1 else ()
+
+
+def _checked_of_windows(p: ConvProblem) -> range:
+    """The axes of x along which places of windows are checked."""
+    last_taps = _times([n - 1 for n in p.w_size], p.dilation)
+    last_windows = _times([n - 1 for n in p.y_size], p.stride)
+    return _checked(
+        [-before for before in p.before],
+        [q + r - b for q, r, b in zip(last_windows, last_taps, p.before, strict=True)],
+        p.x_size,
+    )
+
+
+def _checked(lowest: Sequence[int], highest: Sequence[int], sizes: Sequence[int]) -> range:
+    """The axes of space from the first one on that has a place outside of the array.
+
+    A reader has places of its last axes only, so the axes after that one are checked, too.
+    """
+    outside = [lowest[j] < 0 or highest[j] >= sizes[j] for j in _SPACE]
+    return range(outside.index(True) if any(outside) else 3, 3)
+
+
+def _of_axes(axes: Iterable[int], values: Sequence[int]) -> tuple[int, ...]:
+    """The values of some axes of space."""
+    return tuple(values[j] for j in axes)
+
+
+def _coefficients(steps: Sequence[int], axis: int) -> tuple[int, ...]:
+    """The place along an axis of space, by the images or channels and the axes of space."""
+    return (0, *(steps[j] if j == axis else 0 for j in _SPACE))
+
+
+def _offset(places: Iterable[int], strides: Iterable[int]) -> int:
+    return sum(_times(places, strides))
 
 
 def _order(array: ImageStrides, channels: int) -> tuple[int, ...]:

@@ -1,0 +1,47 @@
+"""The operands of the products of a convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from portable_gpu.dtypes import element
+from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
+from portable_gpu.ops.conv.products import products_of
+
+
+def dense(outer: int, channels: int, size: Triple) -> ImageStrides:
+    """The strides of an array in C order; of an axis of one element, 0."""
+    extents = (channels, *size)
+    strides = [0 if n == 1 else int(np.prod(extents[k + 1 :])) for k, n in enumerate(extents)]
+    channel, first, second, third = strides
+    return ImageStrides(int(np.prod(extents)) * (outer > 1), channel, (first, second, third), 16)
+
+
+def problem(direction: Direction, w_size: Triple, stride: int) -> ConvProblem:
+    """Two images of 8 channels and 8 x 8 places, 16 filters."""
+    x_size: Triple = (1, 8, 8)
+    first, second, third = ((n - k) // stride + 1 for n, k in zip(x_size, w_size, strict=True))
+    y_size: Triple = (first, second, third)
+    return ConvProblem(
+        direction, element(np.dtype(np.float32)), 2, 1, 8, 16, x_size, w_size, y_size,
+        (1, stride, stride), (1, 1, 1), (0, 0, 0), dense(2, 8, x_size), dense(16, 8, w_size),
+        dense(2, 16, y_size),
+    )  # fmt: skip
+
+
+def test_filters_of_one_tap_read_four_places_at_a_time() -> None:
+    """An axis of one step does not spoil the alignment."""
+    for direction in ("forward", "input"):
+        (item,) = products_of(problem(direction, (1, 1, 1), 1))
+        assert item.problem.a.reader is not None
+        assert item.problem.a.reader.width == 4
+        assert item.problem.b.reader is None
+
+
+def test_residues_of_one_tap_read_weights_by_strides() -> None:
+    items = list(products_of(problem("input", (1, 2, 2), 2)))
+    assert [item.weights_start for item in items] == [0, 1, 2, 3]
+    assert [item.result_start for item in items] == [0, 1, 8, 9]
+    for item in items:
+        assert item.copied is None
+        assert item.problem.b.reader is None
