@@ -15,8 +15,12 @@ class ConvCosts(Figures):
         direct_rate: The rate of direct sums, as a part of that of the best tiles of products.
         copy_time: The time of copies of windows, as a multiple of that of moving them once.
         winograd_time: The time of the transforms of ``winograd``, as the same multiple.
+        transform_time: The time of the transforms of ``fft``, as a multiple of their own estimate.
+        spectra_rate: The rate of products of spectra, as a part of that of the best tiles.
     """
 
     direct_rate: float
     copy_time: float
     winograd_time: float
+    transform_time: float
+    spectra_rate: float

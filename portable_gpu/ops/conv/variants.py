@@ -9,7 +9,7 @@ from typing import Any
 
 from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.conv import answers, im2col, implicit, winograd
+from portable_gpu.ops.conv import answers, im2col, implicit, spectral, winograd
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.im2col import workspace_limit
@@ -24,13 +24,14 @@ from portable_gpu.tuning.table import TuningTable
 
 ALGORITHMS = (
     "auto", "found", "direct", "im2col", "implicit_gemm", "implicit_gemm, channels last",
-    "winograd",
+    "winograd", "fft",
 )  # fmt: skip
 #: What the variants need, apart from workspace.
 _NEEDS = (
     "im2col needs axes of space of y that are contiguous in memory, implicit_gemm a GPU; "
     "winograd needs filters of 3 x 3, stride and dilation 1, float32 with precision ieee or "
-    "float64, and computes no gradient by the weights"
+    "float64, and computes no gradient by the weights; fft needs stride and dilation 1, padding "
+    "below the extents of filters and results, and these dtypes"
 )
 
 
@@ -135,6 +136,7 @@ def variants(
         *im2col.variants(problem, target, table, limit),
         *implicit.variants(problem, target, table),
         *winograd.variants(problem, target, table, limit),
+        *spectral.variants(problem, target, table, limit),
     ]
 
 

@@ -42,6 +42,8 @@ class FftProblem:
         shape_in, shape_out: The shapes of the arrays.
         strides_in, strides_out: Their strides, in elements.
         scaled: Whether results are multiplied by a scale.
+        first: Of ``c2r``, the index of the first result that is stored along each axis, if results
+            are cropped to ``shape_out``.
     """
 
     kind: TransformKind
@@ -55,6 +57,7 @@ class FftProblem:
     strides_in: Shape
     strides_out: Shape
     scaled: bool = True
+    first: Shape = ()
 
     @property
     def size(self) -> int:

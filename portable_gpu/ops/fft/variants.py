@@ -225,6 +225,7 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
     if not p.axes:
         return [(_nothing(p), (0, 1))]
     lengths = dict(zip(p.axes, p.lengths, strict=True))
+    firsts = dict(zip(p.axes, p.first, strict=False))
     order = [*reversed(p.axes)] if p.kind == "r2c" else list(p.axes)
     real = order[-1] if p.kind == "c2r" else order[0] if p.kind == "r2c" else None
     shape = [min(n, lengths.get(axis, n)) for axis, n in enumerate(p.shape_in)]
@@ -245,13 +246,15 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
         if axis == real:
             forms = ("real", "half") if p.kind == "r2c" else ("half", "real")
         after = lengths[axis] if p.kind != "r2c" or axis != real else lengths[axis] // 2 + 1
+        if axis in firsts:
+            after = p.shape_out[axis]
         others = merged(
             Axis(shape[a], (strides[a], target_strides[a])) for a in range(len(shape)) if a != axis
         )
         line = Line(
             lengths[axis], p.inverse, p.real,
             LineOperand(forms[0], shape[axis], strides[axis]),
-            LineOperand(forms[1], after, target_strides[axis]),
+            LineOperand(forms[1], after, target_strides[axis], firsts.get(axis, 0)),
             tuple(others),
         )  # fmt: skip
         result.append((line, (source, target)))

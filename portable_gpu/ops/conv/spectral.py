@@ -1,0 +1,406 @@
+"""Convolutions by Fourier transforms of whole images and filters.
+
+::
+
+    x ─► spectra of images ──┐
+    w ─► spectra of filters ─┴─► products, summed over channels ─► y
+
+Each of x, w and y is the convolution of the two others, of which one is reversed along all axes of
+space; the gradient by the weights sums over images instead of channels.  Lengths of transforms are
+such that what wraps around is not returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.estimates import ConvCosts
+from portable_gpu.ops.conv.im2col import workspace_limit
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.ops.fft.problem import FftProblem
+from portable_gpu.ops.fft.tables import fast_length
+from portable_gpu.ops.fft.variants import make_plan as make_transform
+from portable_gpu.ops.fft.variants import variants as transforms
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import Shape, contiguous_strides
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.table import TuningTable
+
+#: Bytes of a CPU's vectors; the tile of a work-item; planes of frequencies are multiples apart.
+_VECTOR_BYTES, _TILE, _PITCH = 32, 2, 8
+#: Work-items of a GPU's group; items of a CPU's, at most.
+_GROUP = 64
+_MAX_INT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Spectra:
+    """Images or filters, and their spectra.
+
+    Attributes:
+        name: Of the spectra in the workspace.
+        outer, channels: Extents of the leading axes.
+        size: Extents of the axes of space.
+        strides: In memory.
+        reverses: Whether they are read in reverse order along the axes of space.
+    """
+
+    name: str
+    outer: int
+    channels: int
+    size: Triple
+    strides: ImageStrides
+    reverses: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The extents of all axes."""
+        return (self.outer, self.channels, *self.size)
+
+    @property
+    def steps(self) -> Shape:
+        """The strides of all axes, as they are read."""
+        sign = -1 if self.reverses else 1
+        s = self.strides
+        return (s.outer, s.channel, *(sign * step for step in s.space))
+
+    @property
+    def start(self) -> int:
+        """The offset of the first element that is read."""
+        if not self.reverses:
+            return 0
+        return sum((n - 1) * s for n, s in zip(self.size, self.strides.space, strict=True))
+
+
+@dataclass(frozen=True)
+class Spectral:
+    """A convolution by transforms on a target.
+
+    Attributes:
+        problem: The convolution.
+        target: The device.
+    """
+
+    problem: ConvProblem
+    target: Target
+
+    @cached_property
+    def axes(self) -> tuple[int, ...]:
+        """The transformed axes of space; an image of one element is transformed along the last."""
+        p = self.problem
+        sizes = zip(p.x_size, p.w_size, p.y_size, strict=True)
+        return tuple(c for c, extents in enumerate(sizes) if max(extents) > 1) or (2,)
+
+    def operands(self, batch: int) -> tuple[Spectra, Spectra, Spectra]:
+        """Return the two operands, rows of products first, and the result."""
+        p, direction = self.problem, self.problem.direction
+        x = Spectra("x", batch, p.channels, p.x_size, p.x)
+        y = Spectra("y", batch, p.filters, p.y_size, p.y, direction == "weight")
+        w = Spectra(
+            "w", p.filters, p.channels_of_group, p.w_size, p.w, direction == "forward"
+        )  # fmt: skip
+        return {"forward": (x, w, y), "input": (y, w, x), "weight": (y, x, w)}[direction]
+
+    @cached_property
+    def first(self) -> Triple:
+        """The index of the first result in the convolution of the operands."""
+        p = self.problem
+        before = p.before
+        if p.direction != "input":
+            reversed_size = p.w_size if p.direction == "forward" else p.y_size
+            n0, n1, n2 = (n - 1 - b for n, b in zip(reversed_size, before, strict=True))
+            return n0, n1, n2
+        return before
+
+    @cached_property
+    def lengths(self) -> Triple:
+        """The lengths of the transforms along each axis of space; 1 along others."""
+        a, b, result = self.operands(1)
+        lengths = [1, 1, 1]
+        for c in self.axes:
+            n, m, first, count = a.size[c], b.size[c], self.first[c], result.size[c]
+            # What wraps around is added to results before the first one, or after the last one.
+            lengths[c] = fast_length(max(n, m, first + count, n + m - 1 - first))
+        return lengths[0], lengths[1], lengths[2]
+
+    @cached_property
+    def spectrum(self) -> Shape:
+        """The extents of a plane of frequencies: half of them along the last axis."""
+        lengths = list(self.lengths)
+        lengths[self.axes[-1]] = lengths[self.axes[-1]] // 2 + 1
+        return tuple(lengths)
+
+    @cached_property
+    def plane(self) -> int:
+        """The distance between two planes, in complex numbers."""
+        return -(-prod(self.spectrum) // _PITCH) * _PITCH
+
+    def temporary(self, spectra: Spectra) -> Temporary:
+        """Return the spectra in the workspace."""
+        itemsize = 2 * self.problem.elem.itemsize
+        nbytes = spectra.outer * spectra.channels * self.plane * itemsize
+        return Temporary(f"spectra of {spectra.name}", nbytes, itemsize)
+
+    def transform(self, spectra: Spectra, inverse: bool = False) -> FftProblem:
+        """Return the transforms to spectra, or from them to the results that are returned."""
+        shape = (spectra.outer, spectra.channels, *self.spectrum)
+        steps = (spectra.channels * self.plane, self.plane, *contiguous_strides(self.spectrum))
+        axes = tuple(2 + c for c in self.axes)
+        lengths = tuple(self.lengths[c] for c in self.axes)
+        real = self.problem.elem
+        if inverse:
+            return FftProblem(
+                "c2r", False, True, real, axes, lengths, shape, spectra.shape, steps,
+                spectra.steps, True, tuple(self.first[c] for c in self.axes),
+            )  # fmt: skip
+        return FftProblem(
+            "r2c", False, False, real, axes, lengths, spectra.shape, shape, spectra.steps, steps,
+            False,
+        )  # fmt: skip
+
+    def images(self, limit: int | None) -> int:
+        """Return the number of images at a time, at least one."""
+        most = workspace_limit(limit, self.target)
+        constant = self.workspace(0)
+        one = self.workspace(1) - constant
+        return max(1, min(self.problem.batch, (most - constant) // one))
+
+    def workspace(self, batch: int) -> int:
+        """Return the bytes of the spectra of ``batch`` images and of the weights."""
+        return sum(self.temporary(spectra).nbytes for spectra in self.operands(batch))
+
+    def products(self, batch: int, adds: bool) -> SpectraKernel:
+        """Return the products of spectra, with a sum over channels or images."""
+        p, plane = self.problem, self.plane
+        of_x, of_y = p.channels_of_group, p.filters_of_group
+        w_row, w_group = of_x * plane, of_y * of_x * plane
+        x_group, y_group = of_x * plane, of_y * plane
+        x_row, y_row = p.channels * plane, p.filters * plane
+        if p.direction == "forward":
+            extents = batch, of_y, of_x
+            steps = (x_row, plane, x_group), (w_row, plane, w_group), (y_row, plane, y_group)
+        elif p.direction == "input":
+            extents = batch, of_x, of_y
+            steps = (y_row, plane, y_group), (plane, w_row, w_group), (x_row, plane, x_group)
+        else:
+            extents = of_y, of_x, batch
+            steps = (plane, y_row, y_group), (plane, x_row, x_group), (w_row, plane, w_group)
+        (a_row, a_step, a_group), (b_row, b_step, b_group), (o_row, o_column, o_group) = steps
+        rows, columns, depth = extents
+        constants = {
+            "rows": rows, "columns": columns, "depth": depth, "a_row": a_row, "a_step": a_step,
+            "a_group": a_group, "b_row": b_row, "b_step": b_step, "b_group": b_group,
+            "o_row": o_row, "o_column": o_column, "o_group": o_group, "groups": p.groups,
+            "adds": int(adds), "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
+            "points": prod(self.lengths),
+        }  # fmt: skip
+        return SpectraKernel(p, self.target, constants, plane)
+
+
+@dataclass(frozen=True)
+class SpectraKernel:
+    """The kernel of products of spectra.
+
+    Attributes:
+        problem: The convolution.
+        target: The device.
+        constants: The integers of a launch that say what is multiplied.
+        plane: Frequencies.
+    """
+
+    problem: ConvProblem
+    target: Target
+    constants: dict[str, int]
+    plane: int
+
+    @property
+    def vector(self) -> int:
+        """Frequencies of a work-item."""
+        return _VECTOR_BYTES // self.problem.elem.itemsize if self.target.is_cpu else 1
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a work-item."""
+        return min(_TILE, self.constants["rows"]), min(_TILE, self.constants["columns"])
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The extents of the coordinates of items."""
+        TI, TL = self.tile
+        return {
+            "blocks": self.plane // self.vector, "tile_rows": -(-self.constants["rows"] // TI),
+            "tile_columns": -(-self.constants["columns"] // TL),
+        }  # fmt: skip
+
+    @property
+    def items(self) -> int:
+        """The number of items."""
+        return prod(self.counts.values()) * self.constants["groups"]
+
+    @property
+    def each(self) -> int:
+        """Items of a CPU's group: few enough that all its cores have work."""
+        return max(1, min(_GROUP, self.items // (8 * self.target.compute_units)))
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations: 4 multiply-adds for each product."""
+        c = self.constants
+        return 8 * self.plane * c["rows"] * c["columns"] * c["depth"] * c["groups"]
+
+    @property
+    def specialization(self) -> Specialization:
+        """The text and options."""
+        elem, (TI, TL) = self.problem.elem, self.tile
+        tiles = [("group", "groups"), ("row", "tile_rows"), ("column", "tile_columns")]
+        block = ("block", "blocks")
+        # The planes of a block of frequencies stay in a CPU's cache; a GPU's lanes go along them.
+        order = [block, *tiles] if self.target.is_cpu else [*tiles, block]
+        spans = self.items, *(2 * self.plane * n for n in self.constants.values())
+        index = "long" if self.target.is_cpu or max(spans) >= _MAX_INT else "int"
+        operands = ("a", "b", "bias", "o")
+        parameters: list[Parameter] = [
+            buffer(f"{elem.name}_t", name, writes=name == "o") for name in operands
+        ]
+        parameters += scalars("long", *(f"{name}_offset" for name in operands))
+        parameters += scalars(index, "items", "each", *self.counts, *self.constants)
+        return specialize(
+            "conv/spectra", self.target, {"spectra": parameters}, elem=elem, I=index, each="each",
+            order=order, V=self.vector, TI=TI, TL=TL,
+        )  # fmt: skip
+
+
+class SpectraPlan(OneLaunch):
+    """Products of spectra.  Operands: both factors, the bias if there is one, the result."""
+
+    def __init__(self, engine: Engine, kernel: SpectraKernel) -> None:
+        """Build the kernel."""
+        groups = -(-kernel.items // kernel.each)
+        sizes: tuple[tuple[int], tuple[int]] = ((groups,), (1,))
+        if not engine.target.is_cpu:
+            sizes = ((-(-kernel.items // _GROUP) * _GROUP,), (_GROUP,))
+        constants: dict[str, int | None] = {
+            **kernel.counts, **kernel.constants, "items": kernel.items, "each": kernel.each,
+        }  # fmt: skip
+        operands = ["a", "b", "bias", "o"]
+        if kernel.problem.bias is None:
+            operands.remove("bias")
+            constants |= {"bias": None, "bias_offset": 0}
+        self._launch = engine.programs.launch(
+            kernel.specialization, "spectra", constants, operands,
+            [f"{name}_offset" for name in operands], *sizes,
+        )  # fmt: skip
+
+
+def takes(p: ConvProblem, target: Target) -> bool:
+    """Whether transforms compute a problem: stride and dilation 1, IEEE floats, little padding."""
+    return (
+        p.elem.name in ("f32", "f64")
+        and (p.precision == "ieee" or p.elem.needs_fp64)
+        and (target.fp64 or not p.elem.needs_fp64)
+        and all(s == 1 or n == 1 for s, n in zip(p.stride, p.y_size, strict=True))
+        and all(d == 1 or n == 1 for d, n in zip(p.dilation, p.w_size, strict=True))
+        and p.x_elements > 0
+        and p.y_elements > 0
+        and min(Spectral(p, target).first) >= 0
+    )
+
+
+def variants(
+    problem: ConvProblem, target: Target, table: TuningTable, limit: int | None
+) -> Iterator[Variant]:
+    """Yield the variant, if it computes the problem."""
+    if not takes(problem, target):
+        return
+    p, s = problem, Spectral(problem, target)
+    images = s.images(limit)
+    chunks = p.batch / images
+    *operands, result = s.operands(images)
+    each = [
+        (transform, 1.0 if name == "w" else chunks)
+        for name, transform in (
+            *((spectra.name, s.transform(spectra)) for spectra in operands),
+            (result.name, s.transform(result, inverse=True)),
+        )
+    ]
+    best = [(best_of(transforms(one, target, table), target), count) for one, count in each]
+    kernel = s.products(images, adds=False)
+    device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
+    units = target.compute_units
+    computing = kernel.flop / 2 * multiply_adds(p.elem) / (units * device.multiply_adds)
+    moving = s.workspace(images) / (device.bandwidth * units)
+    products = chunks * overlapped(computing / costs.spectra_rate, moving)
+    yield Variant(
+        path="fft",
+        name="fft",
+        kind="fft",
+        estimate=products
+        + costs.transform_time * sum(variant.estimate * count for variant, count in best),
+        launches=round(chunks + sum(variant.launches * count for variant, count in best)),
+        why=f"transforms of {' x '.join(str(s.lengths[c]) for c in s.axes)}, products of spectra",
+        texts=lambda: [
+            *(text for variant, _ in best[:-1] for text in variant.texts()),
+            kernel.specialization, *best[-1][0].texts(),
+        ],
+        bind=partial(_bind, problem=problem, limit=limit),
+        details={
+            "workspace": s.workspace(images), "images at a time": images, "flop": problem.flop,
+            "bytes": problem.bytes,
+        },
+    )  # fmt: skip
+
+
+def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
+    """The plan.  Operands: those of the direction, the bias if there is one, the result."""
+    p, s = problem, Spectral(problem, engine.target)
+    images = s.images(limit)
+    weights = p.direction == "weight"
+    # Where x, w and y are among the operands of the call.
+    places = {"forward": "xwy", "input": "ywx", "weight": "xyw"}[p.direction]
+    places = places if p.bias is None else f"{places[:2]}b{places[2]}"
+    bias = () if p.bias is None else (places.index("b"),)
+    made: dict[Any, Plan] = {}
+
+    def transformed(spectra: Spectra, first: int, inverse: bool = False) -> Step:
+        key = spectra, inverse
+        if key not in made:
+            made[key] = make_transform(engine, s.transform(spectra, inverse))
+        outer = first * spectra.strides.outer if spectra.name != "w" else 0
+        memory = Part(places.index(spectra.name), outer + spectra.start)
+        space = s.temporary(spectra)
+        scale = 1 / prod(s.lengths)
+        if inverse:
+            return Step(made[key], (space, memory), scalars=(scale,))
+        return Step(made[key], (memory, space), scalars=(1.0,))
+
+    steps = []
+    whole = s.operands(images)
+    if not weights:
+        steps.append(transformed(whole[1], 0))
+    for first in range(0, p.batch, images):
+        count = min(images, p.batch - first)
+        a, b, result = s.operands(count)
+        steps += [transformed(spectra, first) for spectra in (a, b) if spectra.name != "w"]
+        product = s.products(count, adds=weights and first > 0)
+        key = count, weights and first > 0
+        if key not in made:
+            made[key] = SpectraPlan(engine, product)
+        factors: Sequence[Temporary] = [s.temporary(spectra) for spectra in (a, b)]
+        steps.append(Step(made[key], (*factors, *bias, s.temporary(result))))
+        if not weights:
+            steps.append(transformed(result, first, inverse=True))
+    if weights:
+        steps.append(transformed(whole[2], 0, inverse=True))
+    plan = Steps(steps)
+    plan.flop, plan.bytes = p.flop, p.bytes
+    return plan
