@@ -13,9 +13,6 @@ static inline ${real} DROPPED(ulong at, ulong threshold, ${real} rescale, ulong 
 }
 </%def>
 
-## The arguments of a kernel.
-<%def name="arguments(real)">, ulong threshold, ${real} rescale, ulong stream, ulong seed</%def>
-
 ## The factor of query i and key n of head h.
 <%def name="factor()">DROPPED((((ulong)b * heads + h) * queries + i) * keys + n,
                         threshold, rescale, stream, seed)</%def>

@@ -16,10 +16,7 @@
 <%
     T = vector(real, V)
     by_query = side == "q"
-    arrays = ["q", "k", "v", *(["mask"] if mask else []), "grad", "sums", "y" if by_query else "delta"]
-    results = ["dq", "delta"] if by_query else ["dk", "dv"]
     outputs = (("dq", "scale * a", DQ),) if by_query else (("dk", "scale * a", DQ), ("dv", "w", DV))
-    types = {"mask": mask, "sums": wide, "delta": wide}
     space = "" if target.is_cpu else "__local "
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
@@ -32,13 +29,7 @@ ${element.scalar(e)}
 ${dropout.define(real) if drops else ""}\
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void attention_backward(
-% for name in [*arrays, *results]:
-    __global ${"" if name in results else "const "}${types.get(name, elem).name}_t *restrict ${name}_in,
-    long ${name}_offset, long ${name}_batch, long ${name}_head, long ${name}_row, long ${name}_step,
-% endfor
-    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq_size, uint dv_size, ${real} scale\
-${dropout.arguments(real) if drops else ""})
+void ${kernel("attention_backward")}
 {
 % for name, _, extent in tiles:
     ${space}${real} ${name}t[${TK * extent}] __attribute__((aligned(64)));

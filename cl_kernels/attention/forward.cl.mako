@@ -14,8 +14,6 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     T = vector(real, V)
-    arrays = ["q", "k", "v", *(["mask"] if mask else []), "out", "sums"]
-    types, results = {"mask": mask, "sums": wide}, ("out", "sums")
     space = "" if target.is_cpu else "__local "
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
@@ -24,13 +22,7 @@ ${element.scalar(e)}
 ${dropout.define(real) if drops else ""}\
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void attention_forward(
-% for name in arrays:
-    __global ${"" if name in results else "const "}${types.get(name, elem).name}_t *restrict ${name}_in,
-    long ${name}_offset, long ${name}_batch, long ${name}_head, long ${name}_row, long ${name}_step,
-% endfor
-    uint heads, uint shared, uint queries, uint keys, uint blocks, uint dq, uint dv, ${real} scale${
-    dropout.arguments(real) if drops else ""})
+void ${kernel("attention_forward")}
 {
     ${space}${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;

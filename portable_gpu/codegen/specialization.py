@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from portable_gpu.codegen import signature
 from portable_gpu.codegen.parameters import Declared, Parameter, head, laid_out, with_structs
 from portable_gpu.codegen.source import render
 from portable_gpu.targets import Target
@@ -27,8 +26,7 @@ class Specialization:
         text: The OpenCL C source.
         options: Compiler options, the ``-D`` facts among them.
         policy: The policy that the text was rendered with, if the kernel has one.
-        kernels: The parameters of each kernel, as a launch passes them; those of texts that are
-            not rendered here are read from the text.
+        kernels: The parameters of each kernel, as a launch passes them.
     """
 
     name: str
@@ -48,43 +46,30 @@ class Specialization:
         Raises:
             LookupError: The text declares no such kernel.
         """
-        kernels = self.kernels or signature.read(self.text)
-        if kernel not in kernels:
+        if kernel not in self.kernels:
             raise LookupError(f"the text declares no kernel {kernel}")
-        return kernels[kernel]
+        return self.kernels[kernel]
 
 
-def specialize(
-    name: str, target: Target, kernels: Declared | None = None, **context: Any
-) -> Specialization:
+def specialize(name: str, target: Target, kernels: Declared, **context: Any) -> Specialization:
     """Render a template for a target.
 
     Args:
         name: The template.
         target: The target.
-        kernels: The parameters of the template's kernels; ``None`` if the template has them.
+        kernels: The parameters of the template's kernels.
         context: The template's variables.
 
     Raises:
         RenderError: The template failed.
     """
-    if kernels is None:
-        text, declared = _with_heads_and_structs(render(name, target=target, **context))
-    else:
-        laid = tuple([(kernel, laid_out(each)) for kernel, each in kernels.items()])
-        heads = {kernel: head(kernel, each) for kernel, each in laid}
-        text = _with_structs(render(name, target=target, kernel=heads.__getitem__, **context), laid)
-        declared = dict(laid)
-    return Specialization(name, text, target.options, context.get("policy"), declared)
+    laid = tuple([(kernel, laid_out(each)) for kernel, each in kernels.items()])
+    heads = {kernel: head(kernel, each) for kernel, each in laid}
+    text = _with_structs(render(name, target=target, kernel=heads.__getitem__, **context), laid)
+    return Specialization(name, text, target.options, context.get("policy"), dict(laid))
 
 
 # Shapes share texts, so what follows from a rendered text is found once.
-
-
-@lru_cache(maxsize=_TEXTS)
-def _with_heads_and_structs(rendered: str) -> tuple[str, Declared]:
-    text, declared = signature.with_heads(rendered)
-    return with_structs(text, declared), declared
 
 
 @lru_cache(maxsize=_TEXTS)

@@ -16,6 +16,7 @@ import pyopencl.array as cla
 import pytest
 
 import portable_gpu as pg
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
 from portable_gpu.runtime import program as programs
@@ -32,7 +33,8 @@ __kernel void note(__global int *out, int a, int b) { out[0] = a + 10 * b; }
 
 
 def spec(text: str = NOTE) -> Specialization:
-    return Specialization("test/note", text, ())
+    taken = [buffer("int", "out", writes=True), *scalars("int", "a", "b")]
+    return Specialization("test/note", text, (), kernels={"note": taken})
 
 
 @pytest.fixture

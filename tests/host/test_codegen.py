@@ -105,7 +105,7 @@ def test_numbered() -> None:
 @pytest.mark.parametrize("device_class", class_names())
 def test_specialize_hands_on_the_targets_options(template: Template, device_class: str) -> None:
     target = example_target(device_class)
-    spec = specialize(template("${target.subgroup_size} ${tile}\n"), target, tile=8)
+    spec = specialize(template("${target.subgroup_size} ${tile}\n"), target, {}, tile=8)
     assert spec.text == f"{target.subgroup_size} 8\n"
     assert spec.options == target.options
 

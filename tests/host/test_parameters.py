@@ -51,19 +51,15 @@ SPEC = Specialization(
 )
 
 
-#: Folders with kernels whose parameters are still read from the rendered text.
-READ = {"attention"}
-
-
 def test_families_declare_parameters() -> None:
     heads = re.compile(r"^__kernel\b.*?^{", re.MULTILINE | re.DOTALL)
-    read = {
-        path.parent.name
+    undeclared = [
+        path.name
         for path in kernel_folder().rglob("*.mako")
         for head in heads.findall(path.read_text())
         if "${kernel(" not in head
-    }
-    assert read <= READ
+    ]
+    assert undeclared == []
 
 
 def test_declarations() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.codegen.parameters import buffer, scalars
+from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.attention.plan import (
-    AXES,
     AttentionProblem,
+    array_parameters,
     forward_arguments,
     operands,
 )
@@ -97,14 +97,11 @@ def specialization(problem: AttentionProblem, target: Target, policy: AnyPolicy)
     """The text and options of the kernel of a policy."""
     p = problem
     dq, dv = extents(p, policy)
-    types = {"mask": f"{p.mask.name}_t" if p.mask else "", "sums": f"{p.wide.name}_t"}
-    parameters = []
-    for name in operands(p):
-        array = f"{name}_in"
-        parameters.append(buffer(types.get(name, "ushort"), array, writes=name in ("out", "sums")))
-        parameters += scalars("long", *(f"{name}_{part}" for part in ("offset", *AXES)))
-    sizes = ("heads", "shared", "queries", "keys", "blocks", "dq", "dv")
-    parameters += [*scalars("uint", *sizes), *scalars("float", "scale")]
+    parameters = [
+        *array_parameters(p, operands(p), ("out", "sums"), "ushort"),
+        *scalars("uint", "heads", "shared", "queries", "keys", "blocks", "dq", "dv"),
+        *scalars("float", "scale"),
+    ]
     options: dict[str, Any] = {}
     if isinstance(policy, AttentionPolicy):
         options["keeps_q"] = policy.keeps_queries(dq, dv, bool(p.mask))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.runtime.engine import Engine
@@ -18,6 +19,9 @@ from portable_gpu.targets import Target
 
 #: What the strides of an operand are called.
 AXES = ("batch", "head", "row", "step")
+#: The results of each side of the gradients.
+_RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
+_SIZES = ("heads", "shared", "queries", "keys", "blocks")
 _ROWS_ON_CPU = 8  # queries that share a tile of keys there
 _EXTENT = 16  # what the extents of rows are rounded up to
 _MOST_LOCAL = 1 << 15  # bytes of the tiles, of which every device has as many
@@ -88,14 +92,63 @@ def specialization(problem: AttentionProblem, target: Target) -> Specialization:
     """The text and options of the kernel."""
     group, rows, tile = partition(problem, target)
     context = _context(problem, target)
-    return specialize("attention/forward", target, **context, G=group, R=rows, TK=tile)
+    parameters = [
+        *array_parameters(problem, operands(problem), ("out", "sums")),
+        *scalars("uint", *_SIZES, "dq", "dv"),
+        *scalars(problem.elem.real, "scale"),
+        *_dropout_parameters(problem),
+    ]
+    kernels = {"attention_forward": parameters}
+    return specialize("attention/forward", target, kernels, **context, G=group, R=rows, TK=tile)
 
 
 def backward_specialization(problem: AttentionProblem, target: Target, side: str) -> Specialization:
     """The text and options of the kernel of one side of the gradients."""
     group, _, tile = partition(problem, target)
     context = _context(problem, target)
-    return specialize("attention/backward", target, **context, side=side, G=group, TK=tile)
+    parameters = [
+        *array_parameters(problem, _backward_operands(problem, side), _RESULTS[side]),
+        *scalars("uint", *_SIZES, "dq_size", "dv_size"),
+        *scalars(problem.elem.real, "scale"),
+        *_dropout_parameters(problem),
+    ]
+    kernels = {"attention_backward": parameters}
+    return specialize("attention/backward", target, kernels, **context, side=side, G=group, TK=tile)
+
+
+def array_parameters(
+    problem: AttentionProblem, names: Sequence[str], results: Sequence[str], stored: str = ""
+) -> list[Parameter]:
+    """Declare arrays with their offsets and strides.
+
+    Args:
+        problem: The attention.
+        names, results: The arrays, and those that the kernel writes to.
+        stored: The C type of their elements, if not that of the problem's element.
+    """
+    p = problem
+    sums = f"{p.wide.name}_t"
+    types = {"mask": f"{p.mask.name}_t" if p.mask else "", "sums": sums, "delta": sums}
+    result: list[Parameter] = []
+    for name in names:
+        ctype = types.get(name, stored or f"{p.elem.name}_t")
+        result.append(buffer(ctype, f"{name}_in", writes=name in results))
+        result += scalars("long", *(f"{name}_{part}" for part in ("offset", *AXES)))
+    return result
+
+
+def _dropout_parameters(problem: AttentionProblem) -> list[Parameter]:
+    """Declare the scalars of the mask of dropout."""
+    if not problem.drops:
+        return []
+    rescale = scalars(problem.elem.real, "rescale")
+    return [*scalars("ulong", "threshold"), *rescale, *scalars("ulong", "stream", "seed")]
+
+
+def _backward_operands(problem: AttentionProblem, side: str) -> list[str]:
+    """The names of the arrays of a side of the gradients, in the order of its buffers."""
+    first = ["q", "k", "v", *(["mask"] if problem.mask else []), "grad", "sums"]
+    return [*first, "y" if side == "q" else "delta", *_RESULTS[side]]
 
 
 class BackwardPlan(Plan):
@@ -113,8 +166,7 @@ class BackwardPlan(Plan):
         """
         p, target, by_query = problem, engine.target, side == "q"
         group, _, _ = partition(p, target)
-        ends = ("y", "dq", "delta") if by_query else ("delta", "dk", "dv")
-        names = ["q", "k", "v", *(["mask"] if p.mask else []), "grad", "sums", *ends]
+        names = _backward_operands(p, side)
         rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
         blocks = -(-rows // group)
         constants: dict[str, Any] = {

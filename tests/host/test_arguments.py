@@ -1,4 +1,4 @@
-"""Parameters of kernels that are read from their texts, and the places of arguments."""
+"""The places of arguments, and parameters that a host can pass."""
 
 from __future__ import annotations
 
@@ -12,46 +12,32 @@ from sampling import dealt
 from signatures import assert_passable
 
 from portable_gpu.codegen.arguments import Arguments, arguments
-from portable_gpu.codegen.parameters import Parameter
-from portable_gpu.codegen.signature import read
+from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import DTypeError, UnsupportedError
 from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.targets import Target, detect
 
-TEXT = """
-typedef float2 value_t;
-static void helper(int a) {}
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void work(__global const ushort *restrict x_in, const long x_offset,
-    volatile __global uint*counters, value_t alpha, const uint parts)
-{
-}
-"""
-
-
-SPEC = Specialization("test/work", TEXT, ())
-
-
-def test_buffers_scalars_and_aliases() -> None:
-    assert read(TEXT)["work"] == (
-        Parameter("x_in", None, ctype="__global const ushort *restrict"),
-        Parameter("x_offset", np.int64, ctype="const long"),
-        Parameter("counters", None, ctype="volatile __global uint*"),
-        Parameter("alpha", np.complex64, ctype="value_t"),
-        Parameter("parts", np.uint32, ctype="const uint"),
-    )
+SPEC = Specialization(
+    "test/work",
+    "",
+    (),
+    kernels={
+        "work": [
+            buffer("ushort", "x_in"),
+            *scalars("const long", "x_offset"),
+            buffer("uint", "counters", writes=True, shared=True, restrict=False),
+            *scalars("float2", "alpha", alias="value_t"),
+            *scalars("const uint", "parts"),
+        ]
+    },
+)
 
 
 @pytest.mark.parametrize("kernel", ["play", "wor", "ork"])
 def test_a_kernel_that_is_not_there(kernel: str) -> None:
     with pytest.raises(LookupError, match=f"declares no kernel {kernel}"):
         SPEC.parameters(kernel)
-
-
-def test_a_type_that_no_host_passes() -> None:
-    with pytest.raises(LookupError, match="work takes real_t alpha"):
-        read(TEXT.replace("value_t alpha", "real_t alpha"))
 
 
 def test_arguments_go_by_name() -> None:
