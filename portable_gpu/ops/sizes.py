@@ -39,19 +39,19 @@ class Size:
     name: str = ""
 
 
-def parse_sizes(text: str, option: str = "--sizes") -> tuple[Size, ...]:
-    """The sizes of a comma list, which errors call ``option``.
+def parse_sizes(text: str, option: str = "--sizes", *, names: bool = True) -> tuple[Size, ...]:
+    """The sizes of a comma list, which errors call ``option``; ``names`` if it may have names.
 
     Raises:
         ArgumentError: One of them cannot be read, or is 0.
     """
-    return tuple(parse_size(part.strip(), option) for part in text.split(","))
+    return tuple(parse_size(part.strip(), option, names=names) for part in text.split(","))
 
 
-def parse_size(text: str, option: str = "--sizes") -> Size:
+def parse_size(text: str, option: str = "--sizes", *, names: bool = False) -> Size:
     """One size; see :func:`parse_sizes`."""
     match = _SIZE.fullmatch(text)
-    if match is None:
+    if match is None or (match[2][0].isalpha() and not names):
         raise ArgumentError(f"{option} has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")
     batch, extents, variant = match.groups()
     name = extents if extents[0].isalpha() else ""

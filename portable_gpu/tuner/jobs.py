@@ -93,7 +93,7 @@ def jobs(
     result: dict[RowKey, TuningJob] = {}
     grid = list(_grid(dtypes, target, table, on_cpu))
     for name in TUNED if operation == EVERY else (operation,):
-        sizes = parse_sizes(shapes or TUNED[name].shapes.of(on_cpu), "--shapes")
+        sizes = parse_sizes(shapes or TUNED[name].shapes.of(on_cpu), "--shapes", names=False)
         for case in cases(TUNED[name].operation, dtypes, sizes, on_cpu):
             job = _job(case, target, table)
             if job is None:

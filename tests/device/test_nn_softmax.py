@@ -53,9 +53,14 @@ def arrays(rng: random.Random, dtype: type) -> tuple[Any, Any, int]:
     return (x[::-1], dy, dim) if kind == 3 else (4 * x, dy, dim)
 
 
-@pytest.mark.tiny
-@pytest.mark.path
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(np.float32, marks=[pytest.mark.tiny, pytest.mark.path]),
+        np.float64,
+        np.float16,
+    ],
+)
 def test_random_shapes(engine: Engine, dtype: type) -> None:
     """Each function within its bound; gradients are the adjoints of the Jacobian."""
     rng = random.Random(str(dtype))
