@@ -143,12 +143,12 @@ def linear_backward(
             f"{(*x.shape[:-1], w.shape[0])} would do"
         )
     is_needed = [
-        flag(one, "an element of output_mask") for one in _three(output_mask, "output_mask")
+        flag(item, "an element of output_mask") for item in _three(output_mask, "output_mask")
     ]
     outs = (None, None, None) if out is None else _three(out, "out")
     shapes = (x.shape, w.shape, w.shape[:1])
-    for one, shape in zip(outs, shapes, strict=True):
-        check_out(one, shape, x.dtype, g, x, w)
+    for item, shape in zip(outs, shapes, strict=True):
+        check_out(item, shape, x.dtype, g, x, w)
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
     options = {"precision": precision, **place}
     rows = as_rows(g, place)

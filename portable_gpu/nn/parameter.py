@@ -41,7 +41,7 @@ class ModuleParameter:
         return f"<Parameter {self.data.dtype}{list(self.shape)}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle has, whose arrays are no views of the flat ones."""
+        """Return the state of a copy or a pickle, whose arrays are no views of the flat ones."""
         return {**vars(self), "flat": None}
 
     @property
@@ -167,11 +167,11 @@ def flattened(
             fresh.setdefault(parameter.data.dtype, []).append(parameter)
     for group in fresh.values():
         Flat(group)
-    given, pairs, seen = {id(one) for one in parameters}, [], set()
+    included, pairs, seen = {id(member) for member in parameters}, [], set()
     for parameter in parameters:
         flat = parameter.flat
         assert flat is not None
-        if all(id(one) in given for one in flat.parameters):
+        if all(id(member) in included for member in flat.parameters):
             if id(flat) not in seen:
                 seen.add(id(flat))
                 pairs.append((flat.data, flat.grad, flat.parameters))
@@ -183,19 +183,19 @@ def flattened(
 
 def gradients(parameters: list[ModuleParameter]) -> list[Array]:
     """The gradients of parameters, in as few C-ordered arrays as possible; none has old values."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     seen: set[int] = set()
-    given = {id(one) for one in parameters}
+    included = {id(member) for member in parameters}
     for parameter in parameters:
         flat = parameter.flat
-        if flat is not None and all(id(one) in given for one in flat.parameters):
+        if flat is not None and all(id(member) in included for member in flat.parameters):
             if id(flat) not in seen:
                 seen.add(id(flat))
                 clear(flat.parameters)
-                found.append(flat.grad)
+                arrays.append(flat.grad)
         elif parameter.has_grad and parameter.grad is not None:
-            found.append(parameter.grad)
-    return found
+            arrays.append(parameter.grad)
+    return arrays
 
 
 def clear(parameters: list[ModuleParameter]) -> None:
@@ -216,11 +216,11 @@ def as_parameters(values: Any, name: str = "parameters") -> list[ModuleParameter
         listed = [values] if isinstance(values, ModuleParameter) else list(values)
     except Exception:  # raised by the value's own methods, too
         listed = [values]
-    for one in listed:
-        of_kind(one, ModuleParameter, f"an element of {name}", "a portable_gpu.nn.Parameter")
+    for parameter in listed:
+        of_kind(parameter, ModuleParameter, f"an element of {name}", "a portable_gpu.nn.Parameter")
     if not listed:
         raise ArgumentError(f"{name} is empty; one or more would do")
-    return list({id(one): one for one in listed}.values())
+    return list({id(parameter): parameter for parameter in listed}.values())
 
 
 def add_grads(
@@ -232,15 +232,17 @@ def add_grads(
         parameters: The parameters in the order of their gradients, or ``None``.
         compute: Computes all gradients, given the tuple for ``out=`` or ``None``.
     """
-    listed = [one for one in parameters if one is not None]
-    direct = bool(listed) and all(one.grad is not None and not one.has_grad for one in listed)
-    outs = tuple(None if one is None else one.grad for one in parameters)
+    listed = [parameter for parameter in parameters if parameter is not None]
+    direct = bool(listed) and all(
+        parameter.grad is not None and not parameter.has_grad for parameter in listed
+    )
+    outs = tuple(None if parameter is None else parameter.grad for parameter in parameters)
     by_input, *grads = compute((None, *outs) if direct else None)
-    for one, grad in zip(parameters, grads, strict=True):
-        if one is not None and direct:
-            one.has_grad = True
-        elif one is not None:
-            _add(one, grad)
+    for parameter, grad in zip(parameters, grads, strict=True):
+        if parameter is not None and direct:
+            parameter.has_grad = True
+        elif parameter is not None:
+            _add(parameter, grad)
     return by_input
 
 

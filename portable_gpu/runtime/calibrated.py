@@ -20,8 +20,10 @@ from portable_gpu.version import __version__
 
 def calibrated(target: Target) -> Target:
     """The target with the figures of its calibration, if there is one that holds."""
-    found = calibration_of(target)
-    return target if found is None or found[1] else replace(target, figures=found[0].for_target())
+    stored = calibration_of(target)
+    if stored is None or stored[1]:
+        return target
+    return replace(target, figures=stored[0].for_target())
 
 
 def calibration_of(target: Target) -> tuple[Calibration, list[str]] | None:
@@ -40,7 +42,7 @@ def calibration_of(target: Target) -> tuple[Calibration, list[str]] | None:
 
 
 def versions(target: Target) -> dict[str, str]:
-    """What a calibration of a target holds for."""
+    """Return the versions for which a calibration of a target holds."""
     return versions_of(target, __version__, _texts())
 
 

@@ -94,8 +94,8 @@ def _find(context: cl.Context, device: cl.Device) -> PoclStructures | None:
 
 
 def _only(positions: Iterable[int]) -> int | None:
-    found = list(positions)
-    return found[0] if len(found) == 1 else None
+    every = list(positions)
+    return every[0] if len(every) == 1 else None
 
 
 def _positions_of_count(context: cl.Context, queue: cl.CommandQueue) -> Iterator[int]:

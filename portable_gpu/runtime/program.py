@@ -482,8 +482,8 @@ class ProgramCache:
         if other is self or other._driver is None:
             return None
         try:
-            kept = other._driver.without_hash(other._compile(spec).binaries[0])
-            binary = None if kept is None else self._driver.with_hash(kept)
+            plain = other._driver.without_hash(other._compile(spec).binaries[0])
+            binary = None if plain is None else self._driver.with_hash(plain)
             if binary is not None:
                 return compiled(self._context, self._device, binary, spec.options)
         except (BuildError, CompilerError):  # its message names the other device

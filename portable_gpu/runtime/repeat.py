@@ -83,7 +83,7 @@ class _OnHost:
             orders: For each array, the order of axes in which its memory is contiguous; ``()`` for
                 a contiguous array.  The last one is that of the result.
             report: Values that kernels write in addition to the result, if any.
-            written: How many of the last arrays kernels write, beside the result.
+            written: How many of the last arrays kernels write, in addition to the result.
         """
         self.state, self._plan, self._scalars = state, plan, scalars
         self._shape, self._dtype = result.shape, result.dtype
@@ -210,18 +210,18 @@ class _SeveralResults:
         scalars: tuple[Any, ...] = (),
     ) -> Any:
         """See :class:`Repeat`."""
-        given = [] if out is None else [array for array in out if array is not None]
-        for number, array in enumerate(given):
+        outs = [] if out is None else [array for array in out if array is not None]
+        for number, array in enumerate(outs):
             if isinstance(array, np.ndarray) and not array.flags.behaved:
                 return None
-            if overlap(array, (*arrays, *given[:number])):
+            if overlap(array, (*arrays, *outs[:number])):
                 return None
         if isinstance(self._call, _OnHost):
             others = [make() if make else out[k] for k, make in enumerate(self._make)]
         else:
-            if given and reports_of(*arrays, *given):
+            if outs and reports_of(*arrays, *outs):
                 return None
-            queue = (*arrays, *given)[0].queue
+            queue = (*arrays, *outs)[0].queue
             others = [make(state, queue) if make else out[k] for k, make in enumerate(self._make)]
         last = None if out is None else out[-1]
         result = self._call.run(state, (*arrays, *others), last, scalars)
@@ -233,10 +233,10 @@ class _SeveralResults:
         events = result.events
         has_event = not isinstance(events, QueueEvents) and events
         event = events[-1] if has_event else None  # a call on the calling thread has none
-        del events  # for it counts who has the list
+        del events  # this reference would be counted
         for other in others:
             state.cover(other, event)
-            if not given:
+            if not outs:
                 other.reports = result.reports
         return (*others, result)
 
@@ -316,18 +316,18 @@ def remember(
         return
     *others, _ = call.results
     if others:
-        found = _of_several(arrays, call, views, plan, scalars, out, report)
+        repeat = _of_several(arrays, call, views, plan, scalars, out, report)
     else:
-        found = _repeat(arrays, call, views, plan, scalars, out, report)
+        repeat = _repeat(arrays, call, views, plan, scalars, out, report)
     if isinstance(key, Planning):
-        key.arrays, key.again = tuple(arrays), found
-    elif found is not None:
+        key.arrays, key.again = tuple(arrays), repeat
+    elif repeat is not None:
         home = call.home
         if len(home.known) >= _MOST:
             home.forget_calls()
-        home.known.setdefault(key, found)
-        if isinstance(found, _OnHost) and out is None and home is known_home(None):
-            direct = None if scalars_vary else found.direct()
+        home.known.setdefault(key, repeat)
+        if isinstance(repeat, _OnHost) and out is None and home is known_home(None):
+            direct = None if scalars_vary else repeat.direct()
             if direct is not None and all(array.flags.c_contiguous for array in arrays):
                 kinds = [kind for array in arrays for kind in (array.shape, array.dtype)]
                 home.direct.setdefault((*key[:2], *kinds), direct)
@@ -344,15 +344,15 @@ def _of_several(
 ) -> Repeat | None:
     """As :func:`_repeat`, of a call with several results."""
     *others, _ = call.results
-    given = (None,) * len(call.results) if out is None else out
-    if report is not None and not call.host and any(array is not None for array in given):
+    outs = (None,) * len(call.results) if out is None else out
+    if report is not None and not call.host and any(array is not None for array in outs):
         return None
-    everything = *arrays, *others
-    found = _repeat(everything, call, views, plan, scalars, given[-1], report, len(others))
-    if found is None:
+    operands = *arrays, *others
+    repeat = _repeat(operands, call, views, plan, scalars, outs[-1], report, len(others))
+    if repeat is None:
         return None
-    fresh = [other if array is None else None for other, array in zip(others, given, strict=False)]
-    return _SeveralResults(found, fresh)
+    fresh = [other if array is None else None for other, array in zip(others, outs, strict=False)]
+    return _SeveralResults(repeat, fresh)
 
 
 def _repeat(
@@ -367,15 +367,15 @@ def _repeat(
 ) -> Replay | _OnHost | None:
     """Return a repetition of a call, or ``None`` where each call has to check its arrays.
 
-    Kernels write the last ``written`` arrays, beside the result.
+    Kernels write the last ``written`` arrays, in addition to the result.
     """
     state = call.state
     *inputs, result = views
     if not result.size or not state.in_order or any(not view.size for view in inputs):
         return None
-    everything = arrays if out is None else (*arrays, out)
-    if isinstance(everything[0], DEVICE_KINDS):
-        if any(a.queue != state.queue for a in everything):
+    operands = arrays if out is None else (*arrays, out)
+    if isinstance(operands[0], DEVICE_KINDS):
+        if any(a.queue != state.queue for a in operands):
             return None
         if report is not None and out is not None:  # which may be of a kind without reports
             return None
@@ -385,13 +385,13 @@ def _repeat(
             small = new_array(state, None, report.shape, report.dtype, state.empty_buffer)
             reported = ReportReplay(small, report.check)
         kind = SmallReplay if call.is_small else Replay
-        return kind(plan, scalars, everything, blank, reported)
+        return kind(plan, scalars, operands, blank, reported)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
     # A plan for a copy of an array does not have the strides of the array itself.
-    orders = [order for order in map(_contiguous_order, everything) if order is not None]
-    if len(orders) < len(everything) or not all(map(View.is_of, views, everything)):
+    orders = [order for order in map(_contiguous_order, operands) if order is not None]
+    if len(orders) < len(operands) or not all(map(View.is_of, views, operands)):
         return None
     orders += [()] if out is None else []
     return _OnHost(state, plan, scalars, result, orders, report, written)

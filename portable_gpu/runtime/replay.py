@@ -80,7 +80,7 @@ class Recording(QueueState):
     def of(
         cls, plan: Plan, state: QueueState, offsets: tuple[int, ...], scalars: tuple[Any, ...]
     ) -> Recording:
-        """The launches of a plan whose operands lie at ``offsets`` (in elements)."""
+        """The launches of a plan whose operands begin at ``offsets`` (in elements)."""
         recording = cls(state)
         plan.enqueue(recording, range(len(offsets)), offsets, scalars)
         return recording
@@ -325,7 +325,7 @@ class Replay:
             elif has_reports:
                 result.reports = reports_of(*arrays)
             return result
-        del events  # for it counts who has the list
+        del events  # this reference would be counted
         state.cover(out, event)
         return out
 
@@ -336,18 +336,18 @@ class Replay:
 
     def _overlap(self, arrays: Sequence[Any], memories: Sequence[Memory]) -> bool:
         """Whether the last of some arrays shares memory with another."""
-        found = []
+        extents = []
         for array, memory, (before, end) in zip(arrays, memories, self._extents, strict=False):
             base, start = memory.origin or origin_of(array.base_data)
             start += array.offset
-            found.append((base, start - before, start + end))
-        base, low, high = found.pop()
-        return any(other == base and at < high and low < to for other, at, to in found)
+            extents.append((base, start - before, start + end))
+        base, low, high = extents.pop()
+        return any(other == base and at < high and low < to for other, at, to in extents)
 
     def _recorded(
         self, state: QueueState, arrays: Sequence[Any], out: Any, scalars: tuple[Any, ...]
     ) -> tuple[Recording, list[int], tuple[Any, ...]]:
-        """The launches for arrays that lie like these, where those lie, and the scalars."""
+        """The launches for arrays at these offsets, the offsets, and the scalars."""
         offsets = [array.offset for array in arrays]
         places = [at // size for at, size in zip(offsets, self._itemsizes, strict=True)]
         new = (out is None) + (self._report is not None)

@@ -32,8 +32,8 @@ class ReportSpec:
 
 def reports_of(*arrays: Any) -> tuple[KernelReport, ...]:
     """Return the reports to check before the values of some arrays are used, each of them once."""
-    found = [report for array in arrays for report in getattr(array, "reports", ())]
-    return tuple(dict.fromkeys(found))
+    reports = [report for array in arrays for report in getattr(array, "reports", ())]
+    return tuple(dict.fromkeys(reports))
 
 
 class KernelReport:

@@ -8,8 +8,8 @@ the arrays' buffers.  The result has the same bits, and is complete when the cal
 other cases the call is enqueued as usual.
 
 With several threads, another one could enqueue a command to the same queue after this call has read
-the number of unfinished commands.  A worker would run that command beside the call, which commands
-of an in-order queue must not.  OpenCL does not say which threads use a queue, so with several
+the number of unfinished commands.  A worker would run that command at the same time as the call,
+which is wrong on an in-order queue.  OpenCL does not say which threads use a queue, so with several
 threads all calls are enqueued.  Threads that Python did not start, such as those of callbacks of
 events, are not counted: they must not enqueue to a queue on which calls are made.
 

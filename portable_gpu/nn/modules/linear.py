@@ -60,12 +60,12 @@ class Linear(Module):
         """See :func:`portable_gpu.nn.linear_backward`."""
         (x,), w = self._kept("_input"), self.weight.data
 
-        def one(number: int, out: Any) -> Any:
+        def gradient(number: int, out: Any) -> Any:
             mask = [k == number for k in range(3)]
             outs: Any = tuple(out if k == number else None for k in range(3))
             return linear_backward(grad_output, x, w, output_mask=mask, out=outs)[number]
 
-        self.weight.add_grad(lambda out: one(1, out))
+        self.weight.add_grad(lambda out: gradient(1, out))
         if self.bias is not None:
-            self.bias.add_grad(lambda out: one(2, out))
-        return one(0, None)
+            self.bias.add_grad(lambda out: gradient(2, out))
+        return gradient(0, None)

@@ -204,7 +204,7 @@ class _StepsBuilder:
         return ConvProducts(tuple(steps), nbytes + at.nbytes, chunk)
 
     def _weights_at(self, place: int) -> Location:
-        """Where products read the weights, or write their gradient."""
+        """Return the place where products read the weights, or write their gradient."""
         if self.w_step is not None:
             return place
         itemsize = self.p.elem.itemsize

@@ -269,20 +269,20 @@ def _norm_backward(flags: frozenset[str]) -> RowProgram:
     These are sums over rows of gradients of the result, so they exclude a weight of elements.
     """
     rows = {"dw": "s.sum_grad_x * rstd", "db": "s.sum_grad"}
-    wanted = _present(tuple(rows), flags)
-    assert not wanted or not {"w", "rms"} & flags, "dw and db are of row_w"
+    results = _present(tuple(rows), flags)
+    assert not results or not {"w", "rms"} & flags, "dw and db are of row_w"
     grad = "({dy} * {w})" if "w" in flags else "{dy}"
     centred = "{x}" if "rms" in flags else _CENTRE
     factor = "rstd * row_w" if "row_w" in flags else "rstd"
     is_fixed = "fixed" in flags
-    of_x: tuple[str, ...] = () if is_fixed and not wanted else ("x",)
+    of_x: tuple[str, ...] = () if is_fixed and not results else ("x",)
     means = ("mean",) if of_x and "rms" not in flags else ()
     base = RowProgram(
         "norm_backward",
         ("dy", *of_x, *_present(("w",), flags)),
         outputs=(("dx", f"{factor} * {grad}"),),
         row_inputs=(*means, "rstd", *_present(("row_w",), flags)),
-        row_outputs=tuple((name, rows[name]) for name in wanted),
+        row_outputs=tuple((name, rows[name]) for name in results),
     )
     if not of_x:
         return base

@@ -92,7 +92,7 @@ def _statistics(case: Case, x: Array) -> tuple[Array, Array]:
 
 
 def _eps(case: Case) -> float:
-    """What is added to the variance: PyTorch's default."""
+    """Return the number that is added to the variance: PyTorch's default."""
     if case.operation != "rms_norm":
         return _EPS
     dtype = dtype_of(case.dtype)
@@ -105,12 +105,14 @@ def operands(case: Case, inputs: Operands) -> Operands:
         return inputs
     grad, x, *parameters = inputs
     dtype = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
-    kept = [item.astype(dtype) for item in _statistics(case, x)][case.operation == "rms_norm" :]
+    statistics = [item.astype(dtype) for item in _statistics(case, x)][
+        case.operation == "rms_norm" :
+    ]
     if case.operation == "batch_norm":
-        kept = [item.reshape(-1) for item in kept]
+        statistics = [item.reshape(-1) for item in statistics]
     elif case.operation == "group_norm":
-        kept = [item.reshape(item.shape[:2]) for item in kept]
-    return (grad, x, *kept, *parameters)
+        statistics = [item.reshape(item.shape[:2]) for item in statistics]
+    return (grad, x, *statistics, *parameters)
 
 
 def call(case: Case, _on_host: bool) -> PublicCall:
@@ -123,12 +125,12 @@ def call(case: Case, _on_host: bool) -> PublicCall:
     parameters = ("weight",) if case.operation == "rms_norm" else ("weight", "bias")
     if not is_backward(case):
         return PublicCall(f"nn.{case.operation}", options, names=("input", *parameters))
-    kept = {
+    statistics = {
         "batch_norm": ("save_mean", "save_invstd"), "rms_norm": ("rstd",),
     }.get(case.operation, ("mean", "rstd"))  # fmt: skip
     if case.operation == "batch_norm":
         options["eps"] = _EPS
-    names = ("grad_output", "input", *kept, *parameters)
+    names = ("grad_output", "input", *statistics, *parameters)
     return PublicCall(f"nn.{case.operation}_backward", options, names=names)
 
 
@@ -138,7 +140,7 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     if functional is None:
         return None
     back, aten = is_backward(case), library.ops.aten
-    name, shape, wanted = case.operation, case.extents, [True] * 3
+    name, shape, output_mask = case.operation, case.extents, [True] * 3
     if name == "batch_norm":
         if not back:
             x, weight, bias = arrays
@@ -146,7 +148,7 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
         grad, x, mean, rstd, weight, _ = arrays
         return partial(
             aten.native_batch_norm_backward, grad, x, weight, None, None, mean, rstd, True, _EPS,
-            wanted,
+            output_mask,
         )  # fmt: skip
     if name == "group_norm":
         if not back:
@@ -155,7 +157,7 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
         grad, x, mean, rstd, weight, _ = arrays
         return partial(
             aten.native_group_norm_backward, grad, x, mean, rstd, weight, shape[0], shape[1],
-            prod(shape[2:]), groups_of(shape), wanted,
+            prod(shape[2:]), groups_of(shape), output_mask,
         )  # fmt: skip
     row = shape[-1:]
     if name == "rms_norm":
@@ -167,13 +169,15 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     if not back:
         return partial(functional.layer_norm, arrays[0], row, *arrays[1:])
     grad, x, mean, rstd, weight, bias = arrays
-    return partial(aten.native_layer_norm_backward, grad, x, row, mean, rstd, weight, bias, wanted)
+    return partial(
+        aten.native_layer_norm_backward, grad, x, row, mean, rstd, weight, bias, output_mask
+    )
 
 
 def by_autograd(
     library: Any, function: Callable[..., Any], grad: Any, *arrays: Any
 ) -> Callable[[], Any]:
-    """A call that computes gradients by PyTorch's graph of a function, which is kept."""
+    """A call that computes gradients by PyTorch's graph of a function, which is statistics."""
     inputs = [item.detach().requires_grad_() for item in arrays]
     result = function(*inputs)
     return partial(library.autograd.grad, result, inputs, grad, retain_graph=True)
