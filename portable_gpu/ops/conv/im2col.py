@@ -143,15 +143,22 @@ def products(
             return build.at_points(x_step, y_step)
         chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // max(1, of_image)))
         return build.by_windows(y_step, chunk)
+    steps = x_step, y_step
     joined = [
         step is not None and (p.batch == 1 or operand.outer == places * step)
-        for step, operand in ((x_step, p.x), (y_step, p.y))
+        for step, operand in zip(steps, (p.x, p.y), strict=True)
     ]
     of_image = (0 if joined[0] else of_image) + (0 if joined[1] else p.filters * places * itemsize)
     chunk = p.batch
     if of_image and p.elem.itemsize > 2:
         chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // of_image))
-    return build.weights(x_step if joined[0] else None, y_step if joined[1] else None, chunk)
+        # Of a single image, arrays of plain places are read where they are.
+        plain = [step is not None and not one for step, one in zip(steps, joined, strict=True)]
+        copied = (p.channels * plain[0] + p.filters * plain[1]) * places
+        if target.is_cpu and (chunk == 1 or p.w_elements < copied):
+            return build.weights(*steps, 1)
+    x_step, y_step = (step if one else None for step, one in zip(steps, joined, strict=True))
+    return build.weights(x_step, y_step, chunk)
 
 
 class _StepsBuilder:
