@@ -2,6 +2,7 @@
 ##
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
 ## result v adds, for tap r, the element strip.reads[r][v], or nothing where that is None.
+<%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%!
 from portable_gpu.codegen.operators import component, vector
 
@@ -25,13 +26,10 @@ def begun(E, at, step, count, axis):
 % endfor
 </%def>
 
-<%def name="strip(elem, strip, V, wide, unit, I, weights)">\
-% if unit:
+<%def name="strip(elem, strip, V, wide, rows, I, weights)">\
+% if rows:
 % for r, places in enumerate(strip.reads):
-        if (from + ${places[0]} >= 0 && from + ${places[-1]} < s2_size)
-            sum += ${elem.name}_load${V}(p + (from + ${places[0]})) * ${weights[r]};
-        else
-            sum += ${within(elem, places)} * ${weights[r]};
+        sum${reads.lanes(places)} += ${reads.read(rows, places)} * ${weights[r]};
 % endfor
 % else:
         {
@@ -50,12 +48,6 @@ ${load(elem, strip, wide, I)}\
 % endfor
         }
 % endif
-</%def>
-
-## Adjacent elements as a vector, with 0 for those outside of the row.
-<%def name="within(elem, places)">\
-<% inside = "from + {0} >= 0 && from + {0} < s2_size ? {1}_load(p + (from + {0})) : 0" %>\
-(sum_t)(${", ".join(inside.format(j, elem.name) for j in places)})\
 </%def>
 
 ## Elements of the source as a vector: one for each of V results.
@@ -87,13 +79,10 @@ ${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
 </%def>
 
 ## Adds, for each tap, the products of V places (y0, y1, ...; a vector y0 on a CPU) with what it reads there.
-<%def name="products(elem, strip, V, wide, unit, I, sums)">\
-% if unit:
+<%def name="products(elem, strip, V, wide, rows, I, sums)">\
+% if rows:
 % for r, (sum, places) in enumerate(zip(sums, strip.reads)):
-        if (from + ${places[0]} >= 0 && from + ${places[-1]} < s2_size)
-            ${sum} += ${elem.name}_load${V}(p + (from + ${places[0]})) * y0;
-        else
-            ${sum} += ${within(elem, places)} * y0;
+        ${sum} += ${reads.read(rows, places)} * y0;
 % endfor
 % else:
         {

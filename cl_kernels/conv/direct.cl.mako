@@ -8,21 +8,27 @@
 ##   t   ├──┼──┼──┼──┤               for a row of taps it loads the `loads` elements of s once
 ##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need
 ##
+## A work-item of a CPU does so in `lines` rows along axis 1, with the same weights.
 ## elem, I   element; type of indices             order   the coordinates of a work-item, the fastest last
 ## V         results at a time                    wide    channels of a work-item, adjacent in memory (CPU)
-## strip     of a row of taps, or None: any row   unit    V results read V adjacent elements for each tap (CPU)
+## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="row" file="/conv/_row.cl.mako"/>
+<%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<%
-E, width = elem.name, max(V, wide)
-%>
+<% E, width = elem.name, max(V, wide) %>
 ${element.scalar(elem)}
 % if width > 1:
 ${element.vector_load(elem, width, False)}
 ${element.vector_store(elem, width, False)}
+% endif
+% if rows:
+% if rows.count != width:
+${element.vector_load(elem, rows.count, False)}
+% endif
+${reads.loader(elem, rows.count)}
 % endif
 typedef ${row.module.vector(elem.real, width)} sum_t;
 ## The weights of tap `at`, of one channel or of adjacent ones.
@@ -34,7 +40,8 @@ ${E}_load(${at})\
 % endif
 </%def>
 
-__kernel void ${kernel("direct")}
+__kernel ${space.of_group()}
+void ${kernel("direct")}
 {
     const ${I} item = get_global_id(0);
     if (item >= items) return;
@@ -43,7 +50,7 @@ ${space.digits("item", order, I)}\
     const ${I} group = o / targets;
     s += s_offset + n * s_batch + group * sources * s_channel;
     f += f_offset + group * f_group + (o - group * targets) * f_out;
-    t += t_offset + n * t_batch + o * t_channel + at0 * t_axis0 + at1 * t_axis1;
+    t += t_offset + n * t_batch + o * t_channel + at0 * t_axis0${"" if target.is_cpu else " + at1 * t_axis1"};
     sum_t start = (sum_t)(0);
     if (adds_bias) {
         bias += bias_offset + o * bias_step;
@@ -59,10 +66,18 @@ ${space.digits("item", order, I)}\
 % endfor
 % endfor
 % endif
+% if rows:
+    const long plane = (s0_size - 1) * s_axis0 + (s1_size - 1) * s_axis1 + s2_size;
+% endif
     const ${I} end = min((block + 1) * columns, t2_size);
+% if target.is_cpu:
+    __global ${E}_t *const image = t;
+    for (${I} at1 = band * lines; at1 < min((band + 1) * lines, t1_size); at1++) {
+    __global ${E}_t *const t = image + at1 * t_axis1;
+% endif
     for (${I} first = block * columns; first < end; first += ${V}) {
 ## A CPU computes the last strip of a row again from inside the row, rather than element by element.
-        const ${I} q = ${f"t2_size < {V} ? first : min(first, t2_size - {V})" if unit else "first"};
+        const ${I} q = ${f"(t2_size - {V}) % {strip.divisor} ? first : min(first, t2_size - {V})" if rows else "first"};
         sum_t sum = start;
 % if strip:
         const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;
@@ -74,7 +89,7 @@ ${space.digits("item", order, I)}\
 ${space.place("p0", 0, "at0", a, I, divided, "break")}\
 ${space.place("p1", 1, "at1", b, I, divided, "break")}\
             __global const ${E}_t *p = s + p0 * s_axis0 + p1 * s_axis1;
-${row.strip(elem, strip, V, wide, unit, I, [f"w{a}_{b}_{r}" for r in range(strip.taps)])}\
+${row.strip(elem, strip, V, wide, rows, I, [f"w{a}_{b}_{r}" for r in range(strip.taps)])}\
         } while (0);
 % endfor
 % endfor
@@ -87,7 +102,7 @@ ${space.place("p1", 1, "at1", "r1", I, divided)}\
             __global const ${E}_t *p = s + i * s_channel + p0 * s_axis0 + p1 * s_axis1;
             __global const ${E}_t *w = f + i * f_in + r0 * f_axis0 + r1 * f_axis1;
 % if strip:
-${row.strip(elem, strip, V, wide, unit, I,
+${row.strip(elem, strip, V, wide, rows, I,
     [capture(weight, f"w + {r} * f_axis2") for r in range(strip.taps)])}\
 % else:
             for (${I} r2 = 0; r2 < taps2; r2++) {
@@ -100,4 +115,5 @@ ${space.place("p2", 2, "q", "r2", I, divided)}\
 % endif
 ${row.store(elem, V, wide, t_unit, I)}\
     }
+    ${"}" if target.is_cpu else ""}
 }

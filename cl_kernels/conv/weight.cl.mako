@@ -13,11 +13,12 @@
 ## elem, I     element; type of indices         order  the coordinates of V places, the fastest last
 ## G, lanes    work-items; pairs side by side   wide   pairs of a work-item, adjacent in memory (CPU)
 ## V           places at a time                 taps   those that a group has along each axis
-## strip       of taps[2] taps                  unit   V places read V adjacent elements (CPU)
+## strip       of taps[2] taps                  rows   how places read a row (CPU), or None: one by one
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="row" file="/conv/_row.cl.mako"/>
+<%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%namespace name="sums" file="/conv/_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -30,6 +31,12 @@ vector = row.module.vector
 ${element.scalar(elem)}
 % if width > 1:
 ${element.vector_load(elem, width, False)}
+% endif
+% if rows:
+% if rows.count != width:
+${element.vector_load(elem, rows.count, False)}
+% endif
+${reads.loader(elem, rows.count)}
 % endif
 typedef ${vector(real, width if target.is_cpu else 1)} sum_t;
 ${fix_up.define()}
@@ -50,13 +57,16 @@ void ${kernel("weight")}
 % for a in range(T):
     sum_t sum${a} = (sum_t)(0);
 % endfor
+% if rows:
+    const long plane = (s0_size - 1) * s_axis0 + (s1_size - 1) * s_axis1 + s2_size;
+% endif
     const ${I} end = min((part + 1) * part_size, places);
     for (${I} place = part * part_size + lid / ${lanes}u; place < end; place += ${G // lanes}) {
 ${space.digits("place", order, I)}\
         const ${I} q = block2 * ${V}, from = q * step2 + tap2 * tap_step2 + shift2;
         __global const ${E}_t *y = t + n * t_batch + at0 * t_axis0 + at1 * t_axis1 + q * t_axis2;
 % if width == V > 1 and target.is_cpu:
-        const sum_t y0 = ${f"t_axis2 == 1 && q + {V} <= t2_size ? {E}_load{V}(y) :" if unit else ""}
+        const sum_t y0 = ${f"t_axis2 == 1 && q + {V} <= t2_size ? {E}_load{V}(y) :" if rows else ""}
             ${row.module.begun(E, "y", "t_axis2", V, 2)};
 % elif wide > 1:
         const sum_t y0 = ${E}_load${wide}(y);
@@ -71,7 +81,7 @@ ${space.digits("place", order, I)}\
 ${space.place("p0", 0, "at0", f"(tap0 + {a})", I, False, "break")}\
 ${space.place("p1", 1, "at1", f"(tap1 + {b})", I, False, "break")}\
             __global const ${E}_t *p = s + n * s_batch + p0 * s_axis0 + p1 * s_axis1;
-${row.products(elem, strip, V, wide, unit, I, [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
+${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2] + r}" for r in range(taps[2])])}\
         } while (0);
 % endfor
 % endfor

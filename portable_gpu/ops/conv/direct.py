@@ -14,10 +14,11 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import (
     SpaceAxis,
-    Strip,
     axes_of,
     axis_parameters,
     last_axis,
+    neighbours,
+    row_reads,
     strip_of,
 )
 from portable_gpu.runtime.engine import Engine
@@ -29,6 +30,8 @@ GROUP = 64
 _VECTOR_BYTES = 64
 #: Results at a time on a GPU: more would take the registers of other wavefronts.
 _STRIP = 4
+#: Work-items of a CPU's compute unit, which divide the work evenly.
+_BANDS = 16
 #: Weights of a result that stay in registers.
 _MOST_KEPT = 25
 #: Work-items of a GPU's compute unit that hide the latency of loads: with more, each has more
@@ -62,7 +65,7 @@ class DirectKernel:
             *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
             *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "sources"),
             *scalars(index, "targets", "columns", "blocks", "s_batch", "s_channel", "f_group"),
-            *scalars(index, "f_out", "f_in", "t_batch", "t_channel"),
+            *scalars(index, "f_out", "f_in", "t_batch", "t_channel", "lines", "bands"),
             *axis_parameters(index),
         ]
         return specialize("conv/direct", target, {"direct": parameters}, **self.context)
@@ -89,19 +92,22 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     if strip and sources == 1 and prod(axis.taps for axis in axes) <= _MOST_KEPT:
         unrolled = axes[0].taps, axes[1].taps
     row_blocks = -(-axes[2].target // V)
-    others = p.batch * axes[0].target * axes[1].target * -(-channels // layout.wide)
+    others = p.batch * axes[0].target * -(-channels // layout.wide)
+    lines = _lines_of_item(axes[1].target, others, target)
+    bands = -(-axes[1].target // lines)
+    others *= bands
     per_item = _strips_of_item(row_blocks, others, target)
     blocks = -(-row_blocks // per_item)
     names = {
         "n": "batch", "channel": "channel_blocks", "at0": "t0_size", "at1": "t1_size",
-        "block": "blocks",
+        "block": "blocks", "band": "bands",
     }  # fmt: skip
     constants = {
         "items": others * blocks, "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
         "channels": channels, "channel_blocks": -(-channels // layout.wide), "sources": sources,
         "targets": targets, "columns": per_item * V, "blocks": blocks, "s_batch": source.outer,
         "s_channel": source.channel, "f_group": f_group, "f_out": f_out, "f_in": f_in,
-        "t_batch": result.outer, "t_channel": result.channel,
+        "t_batch": result.outer, "t_channel": result.channel, "lines": lines, "bands": bands,
     }  # fmt: skip
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
@@ -111,7 +117,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
         "strip": strip, "kept": unrolled, "divided": any(axis.divisor > 1 for axis in axes),
-        "unit": _is_unit(strip, V, axes[2]) and target.is_cpu,
+        "rows": row_reads(strip, V, axes[2], _vector(p)) if target.is_cpu else None,
         "t_unit": axes[2].t == 1 and target.is_cpu,
     }  # fmt: skip
     return DirectKernel(context, constants, others * blocks)
@@ -142,12 +148,12 @@ def _layout(
     along = min(range(3), key=lambda c: (steps[c], -c))
     by_channels = channels > 1 and abs(t_channel) < steps[along]
     if target.is_cpu:
-        full = _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
+        full = _vector(p)
         if p.depthwise and t_channel == s_channel == 1 and channels >= full:
-            return _Layout(along, 1, full, ("n", "at0", "at1", "block", "channel"))
-        extent = axes[along].target
-        V = full if 4 * extent >= 3 * full else 4 if extent > 2 else 1
-        return _Layout(along, V, 1, ("n", "channel", "at0", "at1", "block"))
+            return _Layout(along, 1, full, ("n", "at0", "band", "block", "channel"))
+        return _Layout(
+            along, neighbours(axes[along], full), 1, ("n", "channel", "at0", "band", "block")
+        )
     # Lanes go along the axis that is contiguous, neighbours of a work-item along another one.
     across = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
     V = _STRIP if axes[across].target > 1 else 1
@@ -157,6 +163,14 @@ def _layout(
     fast = f"at{others.index(along)}" if along in others else "at1"
     slow = "at0" if fast == "at1" else "at1"
     return _Layout(across, V, 1, ("n", "channel", slow, "block", fast))
+
+
+def _lines_of_item(rows: int, others: int, target: Target) -> int:
+    """Return the rows of a work-item: on a CPU as many as leave work for all threads."""
+    if not target.is_cpu:
+        return 1
+    bands = min(max(1, rows), max(1, -(-_BANDS * target.compute_units // max(1, others))))
+    return -(-max(1, rows) // bands)
 
 
 def _strips_of_item(strips: int, others: int, target: Target) -> int:
@@ -171,8 +185,9 @@ def _strips_of_item(strips: int, others: int, target: Target) -> int:
     return per_item
 
 
-def _is_unit(strip: Strip | None, V: int, axis: SpaceAxis) -> bool:
-    return strip is not None and V > 1 and axis.s == axis.step == axis.divisor == 1
+def _vector(p: ConvProblem) -> int:
+    """Return the numbers of a vector of a CPU."""
+    return _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
 
 
 class DirectConvPlan(Plan):
@@ -191,10 +206,11 @@ class DirectConvPlan(Plan):
             constants |= {"bias": None, "bias_offset": 0}
             buffers.remove("bias")
             offsets.remove("bias")
-        grid = -(-kernel.items // GROUP) * GROUP
+        group = 1 if engine.target.is_cpu else GROUP
+        grid = -(-kernel.items // group) * group
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target), "direct", constants, buffers,
-            [f"{name}_offset" for name in offsets], (grid,), (GROUP,),
+            [f"{name}_offset" for name in offsets], (grid,), (group,),
         )  # fmt: skip
 
     def enqueue(

@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass
 
 from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.powers_of_two import floor_power_of_two
 
 #: A row of more taps, or whose results need more elements, is a loop: it would take the registers.
 _MOST_TAPS, _MOST_LOADS = 11, 48
@@ -111,6 +112,41 @@ def strip_of(axis: SpaceAxis, V: int) -> Strip | None:
     return Strip(
         axis.taps, axis.step, axis.divisor, whole + first, reads, tuple(a - first for a in known)
     )
+
+
+@dataclass(frozen=True)
+class RowReads:
+    """How a CPU reads adjacent elements of a row for V results and a tap.
+
+    Attributes:
+        step: Each result takes every element (1), or every second one (2).
+        count: The elements that are read.
+    """
+
+    step: int
+    count: int
+
+
+def row_reads(strip: Strip | None, V: int, axis: SpaceAxis, most: int) -> RowReads | None:
+    """Return how V results of a row read adjacent elements; ``None`` where they do not.
+
+    Args:
+        strip: The row of taps.
+        V: Results at a time.
+        axis: The axis along which they are neighbours.
+        most: The most elements of a vector.
+    """
+    if strip is None or V == 1 or axis.s != 1:
+        return None
+    if axis.divisor == 1 and axis.step * V <= most and axis.step <= 2:
+        return RowReads(axis.step, axis.step * V)
+    return RowReads(1, V // 2) if axis.divisor == 2 and axis.step == 1 and V >= 4 else None
+
+
+def neighbours(axis: SpaceAxis, most: int) -> int:
+    """Return the results of a row that a CPU computes at a time."""
+    most //= axis.step if axis.step == 2 else 1
+    return max(1, min(most, floor_power_of_two(max(1, axis.target))))
 
 
 def last_axis(axes: Sequence[SpaceAxis], last: int) -> list[SpaceAxis]:

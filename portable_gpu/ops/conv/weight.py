@@ -12,7 +12,14 @@ import pyopencl as cl
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem, Triple
-from portable_gpu.ops.conv.strips import axes_of, axis_parameters, last_axis, strip_of
+from portable_gpu.ops.conv.strips import (
+    axes_of,
+    axis_parameters,
+    last_axis,
+    neighbours,
+    row_reads,
+    strip_of,
+)
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -85,8 +92,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         if p.depthwise and p.x.channel == p.y.channel == 1 and p.channels >= full:
             V, wide = 1, full
         else:
-            extent = axes[along].target
-            V = full if 4 * extent >= 3 * full else 4 if extent > 2 else 1
+            V = neighbours(axes[along], full)
         order = ["n", "at0", "at1", "block2"]
     else:
         last = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
@@ -132,7 +138,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in order], "V": V, "wide": wide, "G": G,
         "lanes": lanes, "taps": taps, "strip": strip,
-        "unit": target.is_cpu and V > 1 and axes[2].s == axes[2].step == 1,
+        "rows": row_reads(strip, V, axes[2], full) if target.is_cpu else None,
     }  # fmt: skip
     nbytes = blocks * parts * T * lanes * wide * real_bytes if parts > 1 else 0
     return WeightKernel(context, constants, blocks, parts, nbytes)

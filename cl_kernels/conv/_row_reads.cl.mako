@@ -1,0 +1,32 @@
+## How a CPU reads adjacent elements of a row for several results at a time.
+##
+## rows: portable_gpu.ops.conv.strips.RowReads.  A tap of V neighbouring results reads V elements of a row; every second
+## one of 2 V where results are 2 apart; or V / 2 elements, which every second result adds, where elements are.
+<%! from portable_gpu.codegen.operators import vector %>
+## What a tap reads of a row for V results, and which of these add it.
+<%def name="read(rows, places)">\
+<% first = next(j for j in places if j is not None) %>\
+row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".even" if rows.step == 2 else ""}\
+</%def>
+<%def name="lanes(places)">\
+${"" if None not in places else ".odd" if places[0] is None else ".even"}\
+</%def>
+
+## Declares row_load: N adjacent elements from position `from` of a row on, with 0 for those outside of it.  Elements of
+## neighbouring rows are read with them and dropped, where the plane has such: `before` elements in front of the row,
+## and `plane` elements in all.
+<%def name="loader(elem, N)">\
+<% E, real, index = elem.name, vector(elem.real, N), vector("long" if elem.real == "double" else "int", N) %>\
+static inline ${real} row_load(__global const ${E}_t *p, long from, long size, long before, long plane)
+{
+    if (from >= 0 && from + ${N} <= size) return ${E}_load${N}(p + from);
+    if (from + ${N} <= 0 || from >= size) return (${real})(0);
+<% each = [f"from + {j} >= 0 && from + {j} < size ? {E}_load(p + from + {j}) : 0" for j in range(N)] %>\
+    ${real} x;
+    if (from + before >= 0 && from + before + ${N} <= plane) x = ${E}_load${N}(p + from);
+    else x = (${real})(${", ".join(each)});
+    const ${index} at = (${index})(${", ".join(map(str, range(N)))}) + (${index})(from);
+    return select((${real})(0), x, (at >= (${index})(0)) & (at < (${index})(size)));
+}
+</%def>
+
