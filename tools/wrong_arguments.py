@@ -267,7 +267,7 @@ def _of_layer(name: str) -> dict[str, Any]:
         "native_group_norm": {"input": rows, "num_groups": 2},
         "group_norm_backward": elements
         | {"num_groups": 2, "mean": rows[:, :2], "rstd": rows[:, :2]},
-        "instance_norm": {"input": ones},
+        "instance_norm": {"input": ones, "running_mean": four.copy(), "running_var": four.copy()},
         "batch_norm": {"input": rows, "running_mean": four.copy(), "running_var": four.copy()},
         "native_batch_norm": {
             "input": rows, "weight": four, "bias": four, "running_mean": four.copy(),
@@ -299,7 +299,9 @@ def _of_layer(name: str) -> dict[str, Any]:
             "out_features": 4, "num_features": 4, "num_groups": 2, "num_channels": 4,
             "num_embeddings": 3, "embedding_dim": 4, "output_size": 2, "scale_factor": 2,
             "params": [nn_parameter()], "optimizer": pg.nn.SGD([nn_parameter()]), "data": rows,
-            "body": pg.nn.ReLU(), "shape": (3,),
+            "body": pg.nn.ReLU(), "shape": (3,), "embed_dim": 4, "num_heads": 2, "norm_type": 2,
+            "upscale_factor": 2, "downscale_factor": 2, "padding": 1, "value": 0.5, "dim": 1,
+            "unflattened_size": (2, 2), "modules": [],
         } | shape  # fmt: skip
         if not name[0].isupper():
             parameters = inspect.signature(getattr(pg.nn, name)).parameters

@@ -141,6 +141,31 @@ def test_groups_and_batches(engine: Engine, dtype: type) -> None:
         assert db is None
 
 
+def test_running_statistics_of_instances(engine: Engine) -> None:
+    """Updates by means over the batch; then by them; the module and its gradient."""
+    x = (RNG.standard_normal((3, 4, 5, 6)) * 2 + 1).astype(np.float32)
+    running = [np.full(4, 2, np.float32), np.full(4, 3, np.float32)]
+    y = pg.nn.instance_norm(x, *running, momentum=0.25, engine=engine)
+    want = Reference(x, (2, 3), 1.0, 0.0)
+    close(y, want.y, far(want, np.float32))
+    unbiased = want.var.reshape(3, 4).mean(axis=0) * 30 / 29
+    np.testing.assert_allclose(running[0], 1.5 + 0.25 * want.mean.reshape(3, 4).mean(0), rtol=1e-5)
+    np.testing.assert_allclose(running[1], 2.25 + 0.25 * unbiased, rtol=1e-5)
+    by_them = pg.nn.instance_norm(x, *running, use_input_stats=False, engine=engine)
+    np.testing.assert_array_equal(by_them, pg.nn.batch_norm(x, *running, engine=engine))
+    module = pg.nn.InstanceNorm2d(4, momentum=0.25, track_running_stats=True, engine=engine)
+    module(x)
+    mean = 0.25 * want.mean.reshape(3, 4).mean(axis=0)
+    np.testing.assert_allclose(module.state_dict()["running_mean"], mean, rtol=1e-5, atol=1e-6)
+    for call, error, words in (
+        (lambda: pg.nn.instance_norm(x, running[0]), ArgumentError, "running_var is None"),
+        (lambda: pg.nn.instance_norm(x, *[r[:2] for r in running]), ShapeError, "running_mean has"),
+        (lambda: pg.nn.instance_norm(x[..., :1, :1], *running), ArgumentError, "at least two"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
 def test_large_means_and_long_rows(engine: Engine) -> None:
     """A variance of 1 about a mean of 10,000; few long rows; the same bits; the device's arrays."""
     x = (RNG.standard_normal((2, 3, 70_001)) + 1e4).astype(np.float32)

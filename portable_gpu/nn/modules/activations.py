@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from portable_gpu.arguments import flag, one_of, real_number
+import numpy as np
+
+from portable_gpu.arguments import flag, one_of, real_number, whole
+from portable_gpu.errors import ShapeError
 from portable_gpu.nn import activations, init, piecewise
 from portable_gpu.nn.modules.base import Module
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.normalize.softmax import (
+    log_softmax,
+    log_softmax_backward,
+    softmax,
+    softmax_backward,
+)
 from portable_gpu.ops.random.api import dropout, dropout_backward
+from portable_gpu.runtime.transfer import asarray
 
 
 class _Activation(Module):
@@ -137,6 +148,28 @@ class Softplus(_Activation):
         self._options = {"beta": beta, "threshold": threshold}
 
 
+class _OfRows(_Activation):
+    """A function of the lines along an axis."""
+
+    _of_result = True
+
+    def __init__(self, dim: int = -1) -> None:
+        """Take the axis."""
+        self._options = {"dim": whole(dim, "dim")}
+
+
+class Softmax(_OfRows):
+    """See ``nn.softmax``."""
+
+    _pair = softmax, softmax_backward
+
+
+class LogSoftmax(_OfRows):
+    """See ``nn.log_softmax``."""
+
+    _pair = log_softmax, log_softmax_backward
+
+
 class Dropout(Module):
     """See ``nn.dropout``; each module has a seed of its own, and each training call a new mask."""
 
@@ -160,3 +193,38 @@ class Dropout(Module):
         if call is None:
             return grad_output
         return dropout_backward(grad_output, self.p, seed=self.seed, offset=call)
+
+
+class _ChannelDropout(Dropout):
+    """The base of dropout of whole channels: one element of the mask for each."""
+
+    def forward(self, input: Any) -> Any:
+        """Drop channels in training mode."""
+        if input.ndim < 3:
+            raise ShapeError(f"input has shape {input.shape}; batch, channels and more are needed")
+        call = self.calls if self.training and self.p else None
+        self._call, self._factors = call, None
+        if call is None:
+            return input
+        self.calls += 1
+        ones = np.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype)
+        on_device = asarray(ones, queue=input.queue)
+        self._factors = dropout(on_device, self.p, seed=self.seed, offset=call)
+        return elementwise("x * f", x=input, f=self._factors)
+
+    def backward(self, grad_output: Any) -> Any:
+        """Drop the same channels of the gradient."""
+        (call, factors) = self._kept("_call", "_factors")
+        return grad_output if call is None else elementwise("x * f", x=grad_output, f=factors)
+
+
+class Dropout1d(_ChannelDropout):
+    """Dropout of whole channels, as ``torch.nn.Dropout1d``."""
+
+
+class Dropout2d(_ChannelDropout):
+    """Dropout of whole channels, as ``torch.nn.Dropout2d``."""
+
+
+class Dropout3d(_ChannelDropout):
+    """Dropout of whole channels, as ``torch.nn.Dropout3d``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 from portable_gpu.arguments import of_kind, whole
@@ -12,13 +13,8 @@ from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import Array
 
 
-class Sequential(Module):
-    """Modules one after the other; their names are their numbers, from ``"0"`` on."""
-
-    def __init__(self, *modules: Module) -> None:
-        """Take the modules in their order."""
-        for number, module in enumerate(modules):
-            setattr(self, str(number), of_kind(module, Module, f"modules[{number}]"))
+class _Numbered(Module):
+    """The base of lists of modules, whose names are their numbers, from ``"0"`` on."""
 
     def __iter__(self) -> Iterator[Module]:
         return (child for _, child in self.named_children())
@@ -28,6 +24,15 @@ class Sequential(Module):
 
     def __getitem__(self, number: int) -> Module:
         return list(self)[whole(number, "number")]
+
+
+class Sequential(_Numbered):
+    """Modules one after the other; their names are their numbers, from ``"0"`` on."""
+
+    def __init__(self, *modules: Module) -> None:
+        """Take the modules in their order."""
+        for number, module in enumerate(modules):
+            setattr(self, str(number), of_kind(module, Module, f"modules[{number}]"))
 
     def forward(self, input: Any) -> Any:
         """Compute the output of the last module."""
@@ -40,6 +45,33 @@ class Sequential(Module):
         """Compute the gradient of the input, from the last module to the first."""
         for module in reversed(list(self)):
             grad_output = module.backward(grad_output)
+        return grad_output
+
+
+class ModuleList(_Numbered):
+    """A list of modules, whose names are their numbers; a subclass of ``Module`` calls them."""
+
+    def __init__(self, modules: Sequence[Module] = ()) -> None:
+        """Take the modules in their order."""
+        for module in of_kind(modules, (tuple, list), "modules", "a tuple or list of modules"):
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        """Add a module at the end, and return this list."""
+        number = len(self)
+        setattr(self, str(number), of_kind(module, Module, f"modules[{number}]"))
+        return self
+
+
+class Identity(Module):
+    """The input itself."""
+
+    def forward(self, input: Any) -> Any:
+        """Return the input."""
+        return input
+
+    def backward(self, grad_output: Any) -> Any:
+        """Return the gradient."""
         return grad_output
 
 
@@ -136,6 +168,40 @@ class Flatten(Module):
         for extent in input.shape[start : end + 1]:
             size *= extent
         return input.reshape((*input.shape[:start], size, *input.shape[end + 1 :]))
+
+    def backward(self, grad_output: Any) -> Any:
+        """Return the gradient in the shape of the input."""
+        (shape,) = self._kept("_shape")
+        return grad_output.reshape(shape)
+
+
+class Unflatten(Module):
+    """Split an axis into several; a view where strides allow."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        """Take the axis, and the extents that it is split into, one of which may be -1."""
+        listed = of_kind(unflattened_size, (tuple, list), "unflattened_size", "a tuple of integers")
+        self.dim = whole(dim, "dim")
+        self.unflattened_size = tuple([whole(n, "unflattened_size") for n in listed])
+
+    def forward(self, input: Any) -> Any:
+        """Return the array in its new shape."""
+        if not -input.ndim <= self.dim < input.ndim:
+            raise ShapeError(f"dim is {self.dim}, and the input has {input.ndim} axes")
+        axis, sizes = (
+            self.dim % input.ndim,
+            [whole(n, "unflattened_size") for n in self.unflattened_size],
+        )
+        known = prod(n for n in sizes if n != -1)
+        if sizes.count(-1) == 1 and known > 0:
+            sizes[sizes.index(-1)] = input.shape[axis] // known
+        if min(sizes, default=-1) < 0 or prod(sizes) != input.shape[axis]:
+            raise ShapeError(
+                f"unflattened_size is {self.unflattened_size}, and axis {axis} has "
+                f"{input.shape[axis]} elements"
+            )
+        self._shape = input.shape
+        return input.reshape((*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""

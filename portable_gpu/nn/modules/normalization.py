@@ -34,27 +34,13 @@ class _Normalization(Module):
             self.bias = ModuleParameter(np.zeros(shape, kind), engine)
 
 
-class _BatchNorm(_Normalization):
-    """The base of batch normalisations: running statistics, in float32 for 16-bit channels."""
+class _Tracking(_Normalization):
+    """The base of layers with running statistics, in float32 for 16-bit channels."""
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        *,
-        dtype: Any = np.float32,
-        engine: Engine | None = None,
-    ) -> None:
-        """Take torch's arguments; the weight is 1, the bias 0."""
-        shape = (positive(num_features, "num_features"),)
-        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
-        is_affine = flag(affine, "affine")
-        self._make(shape, dtype, engine, is_affine, is_affine)
-        self.running_mean: Buffer | None = None
-        self.running_var: Buffer | None = None
+    running_mean: Buffer | None = None
+    running_var: Buffer | None = None
+
+    def _track(self, shape: Any, dtype: Any, engine: Any, track_running_stats: bool) -> None:
         if flag(track_running_stats, "track_running_stats"):
             kind = as_dtype(dtype)
             statistics_kind = np.dtype(np.float32) if kind.itemsize == 2 else kind
@@ -65,6 +51,29 @@ class _BatchNorm(_Normalization):
     def _statistics(self) -> tuple[Any, Any]:
         mean, var = self.running_mean, self.running_var
         return (None, None) if mean is None or var is None else (mean.data, var.data)
+
+
+class _BatchNorm(_Tracking):
+    """The base of batch normalisations."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        *,
+        bias: bool = True,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Take torch's arguments; the weight is 1, the bias 0."""
+        shape = (positive(num_features, "num_features"),)
+        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
+        is_affine = flag(affine, "affine")
+        self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
+        self._track(shape, dtype, engine, track_running_stats)
 
     def forward(self, input: Any) -> Any:
         """Normalise by the batch in training, and by the running statistics otherwise."""
@@ -103,6 +112,73 @@ class BatchNorm2d(_BatchNorm):
 
 class BatchNorm3d(_BatchNorm):
     """As ``torch.nn.BatchNorm3d``; see ``nn.batch_norm``."""
+
+
+class _InstanceNorm(_Tracking):
+    """The base of instance normalisations."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        *,
+        bias: bool = True,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Take torch's arguments; the weight is 1, the bias 0."""
+        shape = (positive(num_features, "num_features"),)
+        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
+        is_affine = flag(affine, "affine")
+        self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
+        self._track(shape, dtype, engine, track_running_stats)
+
+    def forward(self, input: Any) -> Any:
+        """Normalise by the instances, and in evaluation by running statistics, if there are any."""
+        parameters = _data(self.weight), _data(self.bias)
+        by_instances = self.training or self.running_mean is None
+        if by_instances:
+            result, mean, rstd = batch.tracked_instance_norm(
+                input, *self._statistics(), *parameters, self.momentum, self.eps, None, {}
+            )
+        else:
+            mean = rstd = None
+            result = batch.batch_norm(input, *self._statistics(), *parameters, eps=self.eps)
+        self._saved = input, mean, rstd, by_instances
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        (saved,) = self._kept("_saved")
+        x, mean, rstd, by_instances = saved
+        weight, bias = self.weight, self.bias
+
+        def compute(out: Any) -> Any:
+            if by_instances:
+                return functions.group_norm_backward(
+                    grad_output, x, x.shape[1], mean, rstd, _data(weight), _data(bias), out=out
+                )
+            return batch.batch_norm_backward(
+                grad_output, x, _data(weight), *self._statistics(), None, None, False, self.eps,
+                _data(bias), out=out,
+            )  # fmt: skip
+
+        return add_grads((weight, bias), compute)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """As ``torch.nn.InstanceNorm1d``; see ``nn.instance_norm``."""
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """As ``torch.nn.InstanceNorm2d``; see ``nn.instance_norm``."""
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """As ``torch.nn.InstanceNorm3d``; see ``nn.instance_norm``."""
 
 
 class LayerNorm(_Normalization):
@@ -160,6 +236,7 @@ class GroupNorm(_Normalization):
         eps: float = 1e-5,
         affine: bool = True,
         *,
+        bias: bool = True,
         dtype: Any = np.float32,
         engine: Engine | None = None,
     ) -> None:
@@ -167,7 +244,7 @@ class GroupNorm(_Normalization):
         self.num_groups = positive(num_groups, "num_groups")
         self.eps, is_affine = real_number(eps, "eps"), flag(affine, "affine")
         shape = (positive(num_channels, "num_channels"),)
-        self._make(shape, dtype, engine, is_affine, is_affine)
+        self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
 
     def forward(self, input: Any) -> Any:
         """Normalise each group of channels."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from portable_gpu.nn.modules.base import Module
-from portable_gpu.ops.sampling import pooling, resampling
+from portable_gpu.ops.sampling import lp_pooling, pooling, resampling
 
 
 class _Pooling(Module):
@@ -102,13 +102,30 @@ class AvgPool1d(_Mean):
     _name = "avg_pool1d"
 
 
-class AvgPool2d(_Mean):
+class _MeanOrSum(_Mean):
+    """The base of poolings that divide by a number of one's own, if there is one."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        """Take torch's arguments."""
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self._options["divisor_override"] = divisor_override
+
+
+class AvgPool2d(_MeanOrSum):
     """See ``nn.avg_pool2d``."""
 
     _name = "avg_pool2d"
 
 
-class AvgPool3d(_Mean):
+class AvgPool3d(_MeanOrSum):
     """See ``nn.avg_pool3d``."""
 
     _name = "avg_pool3d"
@@ -147,6 +164,80 @@ class AdaptiveAvgPool3d(_Adaptive):
     _name = "adaptive_avg_pool3d"
 
 
+class _AdaptiveLargest(_Adaptive):
+    """The base of poolings of largest elements to a given size."""
+
+    def forward(self, input: Any) -> Any:
+        """Compute the largest elements."""
+        result, indices = getattr(pooling, self._name)(input, self.output_size, True)
+        self._shape, self._indices = input.shape, indices
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        shape, indices = self._kept("_shape", "_indices")
+        return getattr(pooling, f"{self._name}_backward")(grad_output, indices, shape)
+
+
+class AdaptiveMaxPool1d(_AdaptiveLargest):
+    """See ``nn.adaptive_max_pool1d``."""
+
+    _name = "adaptive_max_pool1d"
+
+
+class AdaptiveMaxPool2d(_AdaptiveLargest):
+    """See ``nn.adaptive_max_pool2d``."""
+
+    _name = "adaptive_max_pool2d"
+
+
+class AdaptiveMaxPool3d(_AdaptiveLargest):
+    """See ``nn.adaptive_max_pool3d``."""
+
+    _name = "adaptive_max_pool3d"
+
+
+class _Powers(Module):
+    """The base of poolings of powers, whose gradients take the input and the result."""
+
+    _pair: ClassVar[tuple[Any, Any]]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> None:
+        """Take torch's arguments."""
+        self._arguments = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, input: Any) -> Any:
+        """Compute the roots of sums of powers."""
+        result = self._pair[0](input, *self._arguments)
+        self._input, self._result = input, result
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        x, result = self._kept("_input", "_result")
+        return self._pair[1](grad_output, x, result, *self._arguments)
+
+
+class LPPool1d(_Powers):
+    """See ``nn.lp_pool1d``."""
+
+    _pair = lp_pooling.lp_pool1d, lp_pooling.lp_pool1d_backward
+
+
+class LPPool2d(_Powers):
+    """See ``nn.lp_pool2d``."""
+
+    _pair = lp_pooling.lp_pool2d, lp_pooling.lp_pool2d_backward
+
+
+class LPPool3d(_Powers):
+    """See ``nn.lp_pool3d``."""
+
+    _pair = lp_pooling.lp_pool3d, lp_pooling.lp_pool3d_backward
+
+
 class Upsample(Module):
     """See ``nn.interpolate``."""
 
@@ -156,11 +247,12 @@ class Upsample(Module):
         scale_factor: Any = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
     ) -> None:
         """Take torch's arguments."""
         self._options = {
             "size": size, "scale_factor": scale_factor, "mode": mode,
-            "align_corners": align_corners,
+            "align_corners": align_corners, "recompute_scale_factor": recompute_scale_factor,
         }  # fmt: skip
 
     def forward(self, input: Any) -> Any:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import finite, flag, shown
+from portable_gpu.arguments import finite, flag
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import parameter
-from portable_gpu.ops.normalize.functions import group_norm
+from portable_gpu.ops.normalize.functions import group_norm, native_group_norm
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
+from portable_gpu.ops.reduce import mean as averaged
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import check_output
 
 
 def instance_norm(
@@ -38,27 +42,88 @@ def instance_norm(
     :func:`group_norm_backward`.  Without ``use_input_stats`` it is :func:`batch_norm` by running
     statistics.
 
-    Raises:
-        ArgumentError: Running statistics are given to be updated, which is not supported.
+    Args:
+        input, weight, bias, eps, out, engine, queue, wait_for: As :func:`batch_norm`.
+        running_mean, running_var: An element for each channel, of float32 (float64 for float64),
+            both or none.  With ``use_input_stats`` they are updated in place by ``momentum``, by
+            the means over the batch of the statistics of instances, the variance with the divisor
+            n - 1; otherwise they are the statistics.
+        use_input_stats: Whether the statistics are those of ``input``.
+        momentum: The weight of new statistics.
+
+    Returns: As :func:`batch_norm`.
+
+    Raises: As :func:`batch_norm`; ArgumentError where running statistics are updated and a channel
+        has fewer than two elements.
+
+    Cost: as :func:`group_norm`; an update of running statistics is six launches on arrays of
+        (N, C) elements.
     """
+    place = place_of(engine, queue, wait_for)
     if not flag(use_input_stats, "use_input_stats"):
-        return batch_norm(
-            input, running_mean, running_var, weight, bias, False, momentum, eps, out=out,
-            engine=engine, queue=queue, wait_for=wait_for,
-        )  # fmt: skip
-    for name, value in (("running_mean", running_mean), ("running_var", running_var)):
-        if value is not None:
+        return _by_running(input, running_mean, running_var, weight, bias, eps, out, place)
+    if running_mean is None and running_var is None:
+        x = _with_channels(input)
+        return group_norm(x, max(1, x.shape[1]), weight, bias, eps, out=out, **place)
+    return tracked_instance_norm(
+        input, running_mean, running_var, weight, bias, momentum, eps, out, place
+    )[0]
+
+
+def tracked_instance_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    momentum: float,
+    eps: float,
+    out: Any,
+    place: Place,
+) -> tuple[Any, Any, Any]:
+    """Normalise instances, and update running statistics in place, if there are any.
+
+    Returns:
+        The result, and the mean and ``1 / sqrt(var + eps)`` of each instance, of shape (N, C).
+    """
+    x = _with_channels(input)
+    _both(running_mean, running_var)
+    count, channels, wide = prod(x.shape[2:]), (x.shape[1],), statistics_dtype(x.dtype)
+    if running_mean is not None:
+        for name, value in (("running_mean", running_mean), ("running_var", running_var)):
+            parameter(value, name, channels, wide)
+            check_output(value, channels, wide, name, not isinstance(x, DEVICE_KINDS))
+        finite(momentum, "momentum")
+        if count < 2:
             raise ArgumentError(
-                f"{name} is {shown(value)} and use_input_stats True; statistics of instances are "
-                "not averaged, so None would do"
+                f"input has shape {x.shape}: running variances need at least two elements of a "
+                "channel"
             )
+    y, mean, rstd = native_group_norm(
+        x, max(1, x.shape[1]), weight, bias, eps, out=_first(out, 3), **place
+    )
+    if running_mean is None or not x.size:
+        return y, mean, rstd
+    variance = elementwise(
+        "(1 / (r * r) - e) * f", r=rstd, e=float(eps), f=count / (count - 1), **place
+    )
+    for running, values in ((running_mean, mean), (running_var, variance)):
+        new = averaged(values, axis=0, **place)
+        elementwise("s + f * (n - s)", s=running, n=new, f=float(momentum), out=running, **place)
+    return y, mean, rstd
+
+
+def _with_channels(input: Any) -> Any:
     x = floating(input, "input")
     if x.ndim < 2:
         raise ShapeError(f"input has shape {x.shape}; batch and channels are needed")
-    return group_norm(
-        x, max(1, x.shape[1]), weight, bias, eps, out=out,
-        engine=engine, queue=queue, wait_for=wait_for,
-    )  # fmt: skip
+    return x
+
+
+def _both(running_mean: Any, running_var: Any) -> None:
+    if (running_mean is None) != (running_var is None):
+        names = ["running_mean", "running_var"][:: 1 if running_mean is None else -1]
+        raise ArgumentError(f"{names[0]} is None and {names[1]} is not; both or none would do")
 
 
 def batch_norm(
@@ -139,9 +204,7 @@ def native_batch_norm(
         first = out[0] if isinstance(out, tuple) and len(out) == 3 else out
         y = _by_running(input, running_mean, running_var, weight, bias, eps, first, place)
         return y, None, None
-    if (running_mean is None) != (running_var is None):
-        name = "running_mean" if running_mean is None else "running_var"
-        raise ArgumentError(f"{name} is None and the other one is not; both or none would do")
+    _both(running_mean, running_var)
     if running_mean is None:
         results = forward("batch_norm", input, None, weight, bias, eps, None, out, place)
         return results[0], results[1], results[2]

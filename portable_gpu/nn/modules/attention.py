@@ -1,0 +1,341 @@
+"""The module of attention with several heads."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import flag
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.nn import init
+from portable_gpu.nn.linear import linear, linear_backward
+from portable_gpu.nn.modules.base import Module
+from portable_gpu.nn.modules.linear import Linear, positive
+from portable_gpu.nn.parameter import ModuleParameter
+from portable_gpu.ops.attention.functions import (
+    native_scaled_dot_product_attention,
+    scaled_dot_product_attention_backward,
+)
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.gemm import matmul
+from portable_gpu.ops.random.api import dropout as dropped
+from portable_gpu.ops.random.mask import probability
+from portable_gpu.ops.reduce import mean
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray
+from portable_gpu.runtime.views import as_array
+
+_NAMES = ("query", "key", "value")
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads between linear layers, as ``torch.nn.MultiheadAttention``.
+
+    A query that sees no key has a context of zeros, where torch has NaN.  ``bias_k``, ``bias_v``
+    and ``add_zero_attn`` are not supported.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Draw the weights of projections within ``sqrt(6 / (fan_in + fan_out))``; biases are 0.
+
+        Args:
+            embed_dim, num_heads: The extent of rows, and a divisor of it.
+            dropout: The probability that a probability is dropped in training.
+            bias: Whether projections have biases.
+            kdim, vdim: The extents of rows of keys and of values; ``embed_dim`` by default.
+            batch_first: Whether arrays are (N, L, E) and not (L, N, E).
+            dtype, engine: Of the parameters.
+            seed: Of dropout; by default the next one after ``manual_seed``.
+
+        Raises:
+            ArgumentTypeError, ArgumentError: A number is not of its kind or range.
+        """
+        extent, heads = positive(embed_dim, "embed_dim"), positive(num_heads, "num_heads")
+        if extent % heads:
+            raise ArgumentError(f"embed_dim is {extent} and num_heads {heads}; a divisor would do")
+        self.embed_dim, self.num_heads = extent, heads
+        self.dropout = probability(dropout, "dropout")
+        self.batch_first, kind = flag(batch_first, "batch_first"), as_dtype(dtype)
+        extents = (extent, *(
+            extent if given is None else positive(given, name)
+            for given, name in ((kdim, "kdim"), (vdim, "vdim"))
+        ))  # fmt: skip
+        self._is_joined = set(extents) == {extent}
+        if self._is_joined:
+            values = init.xavier_uniform((3 * extent, extent), kind)
+            self.in_proj_weight = ModuleParameter(values, engine)
+        else:
+            for name, width in zip("qkv", extents, strict=True):
+                values = init.xavier_uniform((extent, width), kind)
+                setattr(self, f"{name}_proj_weight", ModuleParameter(values, engine))
+        self.in_proj_bias: ModuleParameter | None = None
+        if flag(bias, "bias"):
+            self.in_proj_bias = ModuleParameter(np.zeros(3 * extent, kind), engine)
+        self.out_proj = Linear(extent, extent, bias, dtype=dtype, engine=engine)
+        if self.out_proj.bias is not None:
+            self.out_proj.bias.set(np.zeros(extent, kind))
+        self._extents = extents
+        self.seed, self.calls = init.next_seed() if seed is None else seed, 0
+
+    def __call__(self, query: Any, key: Any = None, value: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """Compute the output; arrays of NumPy are copied to the device of the parameters first."""
+        first = self._on_device(query, "query")
+        second = first if key is None or key is query else self._on_device(key, "key")
+        third = second if value is None or value is key else self._on_device(value, "value")
+        return self.forward(first, second, third, **options)
+
+    def forward(
+        self,
+        query: Any,
+        key: Any = None,
+        value: Any = None,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Any, Any]:
+        """Compute the output, and the probabilities if they are wanted.
+
+        Args:
+            query: Shape (L, N, E), with ``batch_first`` (N, L, E), or (L, E).
+            key, value: Shapes (S, N, kdim) and (S, N, vdim), or as ``query``; ``key`` is ``query``
+                by default, and ``value`` is ``key``.
+            key_padding_mask: Shape (N, S), or (S,): bool, true for keys that are left out, or
+                numbers that are added to products.
+            need_weights: Whether probabilities are returned; they take memory of their shape, and
+                ``backward`` does not take their gradient.
+            attn_mask: Shape (L, S) or (N * num_heads, L, S), as ``key_padding_mask``.
+            average_attn_weights: Whether the probabilities are means over the heads.
+            is_causal: Whether query i sees keys up to i; it adds nothing to an ``attn_mask``.
+
+        Returns:
+            The output, of the shape of ``query``, and ``None`` or the probabilities, of shape
+            (N, L, S) or (N, num_heads, L, S), without N where ``query`` has none.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        arrays, is_single = self._checked((query, key, value)), query.ndim == 2
+        n, queries, keys = self._sizes(arrays[0], arrays[1])
+        causal, wanted = flag(is_causal, "is_causal"), flag(need_weights, "need_weights")
+        is_mean = flag(average_attn_weights, "average_attn_weights")
+        mask, is_alone = self._mask(
+            (n, queries, keys), key_padding_mask, attn_mask, causal, wanted, query
+        )
+        rate = self.dropout if self.training else 0.0
+        options: dict[str, Any] = {
+            "dropout_p": rate, "is_causal": is_alone, "seed": self.seed, "offset": self.calls
+        }  # fmt: skip
+        context = Array(query.queue, arrays[0].shape, query.dtype)
+        q, k, v = (self._heads(part) for part in self._project(arrays))
+        y, sums = native_scaled_dot_product_attention(
+            q, k, v, mask, **options, out=(self._heads(context), None)
+        )
+        result = self.out_proj.forward(context)
+        weights = self._weights(q, k, sums, mask, rate, is_mean) if wanted else None
+        self.calls += bool(rate)
+        self._saved = arrays, (q, k, v), y, sums, mask, options, is_single
+        if is_single:
+            result = result.reshape(query.shape)
+            weights = weights if weights is None else weights[0]
+        return result, weights
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradients of query, key and value, and add those of the parameters.
+
+        Returns:
+            The gradient of ``query`` where it is the key and the value as well; else those of the
+            three arrays.
+        """
+        (saved,) = self._kept("_saved")
+        arrays, (q, k, v), y, sums, mask, options, is_single = saved
+        if is_single:
+            grad_output = grad_output.reshape(arrays[0].shape)
+        grad = self._heads(self.out_proj.backward(grad_output))
+        shapes = [(*one.shape[:2], self.embed_dim) for one in arrays]
+        grads = [Array(q.queue, shape, q.dtype) for shape in shapes]
+        scaled_dot_product_attention_backward(
+            grad, q, k, v, y, sums, mask, out=tuple(self._heads(one) for one in grads), **options
+        )
+        self._add_grads(grads, arrays)
+        found = [
+            _product(grad, x, weight, 0, None)
+            for grad, x, weight in zip(grads, arrays, self._weights_of(), strict=True)
+        ]
+        if _is_one(arrays):
+            found = [elementwise("a + b + c", a=found[0], b=found[1], c=found[2])]
+        if is_single:
+            found = [
+                one.reshape([n for k, n in enumerate(one.shape) if k != self._batch_axis])
+                for one in found
+            ]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _add_grads(self, grads: list[Any], arrays: list[Any]) -> None:
+        """Add the gradients of the weights and biases of the three projections."""
+        e, weights = self.embed_dim, self._weights_of()
+
+        def joined(which: int, out: Any) -> Any:
+            """The gradients of weights (1) or biases (2), one after the other."""
+            shape = (3 * e, *(weights[0].shape[1:] if which == 1 else ()))
+            result = Array(grads[0].queue, shape, grads[0].dtype) if out is None else out
+            for k, (grad, x, weight) in enumerate(zip(grads, arrays, weights, strict=True)):
+                _product(grad, x, weight, which, result[k * e : k * e + e])
+            return result
+
+        if self.in_proj_bias is not None:
+            self.in_proj_bias.add_grad(lambda out: joined(2, out))
+        if self._is_joined:
+            self.in_proj_weight.add_grad(lambda out: joined(1, out))
+            return
+        for k, name in enumerate("qkv"):
+
+            def one(out: Any, k: int = k) -> Any:
+                return _product(grads[k], arrays[k], weights[k], 1, out)
+
+            getattr(self, f"{name}_proj_weight").add_grad(one)
+
+    def _checked(self, given: tuple[Any, ...]) -> list[Any]:
+        """The three arrays with an axis of the batch."""
+        for array, name, extent in zip(given, _NAMES, self._extents, strict=True):
+            if array.ndim not in (2, 3) or array.ndim != given[0].ndim or array.shape[-1] != extent:
+                raise ShapeError(
+                    f"{name} has shape {array.shape}; 2 or 3 axes as query, the last of {extent}, "
+                    "would do"
+                )
+        axis = self._batch_axis
+        if given[0].ndim == 2:
+            found = {id(one): one.reshape((1, *one.shape) if axis == 0 else (
+                one.shape[0], 1, one.shape[1])) for one in given}  # fmt: skip
+            return [found[id(one)] for one in given]
+        query, key, value = (one.shape[:2] for one in given)
+        if key != value or key[axis] != query[axis]:
+            shapes = ", ".join(f"{n} {x.shape}" for n, x in zip(_NAMES, given, strict=True))
+            raise ShapeError(f"{shapes}: one batch, and as many values as keys, would do")
+        return list(given)
+
+    @property
+    def _batch_axis(self) -> int:
+        return 0 if self.batch_first else 1
+
+    def _sizes(self, query: Any, key: Any) -> tuple[int, int, int]:
+        axis = self._batch_axis
+        return query.shape[axis], query.shape[1 - axis], key.shape[1 - axis]
+
+    def _heads(self, array: Any) -> Any:
+        """An array of rows as a view (N, heads, rows, elements)."""
+        split = array.reshape((*array.shape[:2], self.num_heads, array.shape[2] // self.num_heads))
+        return split.transpose((0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3))
+
+    def _project(self, arrays: list[Any]) -> list[Any]:
+        """The projections of query, key and value; of one array they are one product."""
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.data
+        e, starts = self.embed_dim, (0, self.embed_dim, 2 * self.embed_dim)
+        if self._is_joined and _is_one(arrays):
+            every = linear(arrays[0], self.in_proj_weight.data, bias)
+            return [every[..., start : start + e] for start in starts]
+        return [
+            linear(one, weight, None if bias is None else bias[start : start + e])
+            for one, weight, start in zip(arrays, self._weights_of(), starts, strict=True)
+        ]
+
+    def _weights_of(self) -> list[Any]:
+        if not self._is_joined:
+            return [getattr(self, f"{name}_proj_weight").data for name in "qkv"]
+        e = self.embed_dim
+        return [self.in_proj_weight.data[start : start + e] for start in (0, e, 2 * e)]
+
+    def _mask(
+        self,
+        sizes: tuple[int, int, int],
+        padding: Any,
+        given: Any,
+        is_causal: bool,
+        need_weights: bool,
+        query: Any,
+    ) -> tuple[Any, bool]:
+        """The mask of attention, true for keys that are seen or added, and whether it is causal."""
+        n, queries, keys = sizes
+        masks = []
+        if given is not None:
+            mask = self._as_mask(given, "attn_mask", query)
+            if mask.shape not in ((queries, keys), (n * self.num_heads, queries, keys)):
+                raise ShapeError(
+                    f"attn_mask has shape {mask.shape}; {(queries, keys)} or "
+                    f"{(n * self.num_heads, queries, keys)} would do"
+                )
+            shape = (1, 1) if mask.ndim == 2 else (n, self.num_heads)
+            masks.append(mask.reshape((*shape, queries, keys)))
+        elif is_causal and (need_weights or padding is not None):
+            later = np.triu(np.ones((1, 1, queries, keys), bool), 1)
+            masks.append(asarray(later, queue=query.queue))
+        if padding is not None:
+            mask = self._as_mask(padding, "key_padding_mask", query)
+            if mask.shape != (n, keys) and (n != 1 or mask.shape != (keys,)):
+                raise ShapeError(f"key_padding_mask has shape {mask.shape}; {(n, keys)} would do")
+            masks.append(mask.reshape((n, 1, 1, keys)))
+        if not masks:
+            return None, is_causal
+        if all(mask.dtype == bool for mask in masks):
+            text = "a ? 0 : 1" if len(masks) == 1 else "a ? 0 : b ? 0 : 1"
+            return elementwise(text, **dict(zip("ab", masks, strict=False)), dtype=bool), False
+        if len(masks) == 1:
+            return masks[0], False
+        terms = [
+            f"({name} ? low : 0)" if one.dtype == bool else name
+            for name, one in zip("ab", masks, strict=True)
+        ]
+        arrays: dict[str, Any] = dict(zip("ab", masks, strict=True))
+        if any(one.dtype == bool for one in masks):
+            arrays["low"] = -np.inf
+        return elementwise(" + ".join(terms), **arrays, dtype=query.dtype), False
+
+    def _as_mask(self, given: Any, name: str, query: Any) -> Any:
+        mask = as_array(given, name)
+        if mask.dtype not in (np.dtype(bool), query.dtype):
+            raise DTypeError(f"{name} is {mask.dtype}; bool or {query.dtype} would do")
+        return asarray(mask, queue=query.queue)
+
+    def _weights(self, q: Any, k: Any, sums: Any, mask: Any, rate: float, is_mean: bool) -> Any:
+        """The probabilities, from the logarithms of their sums."""
+        arrays = {"s": matmul(q, k.transpose((0, 1, 3, 2))), "z": sums.reshape((*sums.shape, 1))}
+        # A query that sees no key has a logarithm of -infinity.
+        numbers: dict[str, Any] = {"f": 1 / sqrt(max(1, q.shape[-1])), "low": -3e38}
+        text = "z < low ? 0 : exp(s * f - z)"
+        if mask is not None:
+            arrays["m"] = mask
+            is_seen = mask.dtype == bool
+            text = f"m ? ({text}) : 0" if is_seen else "z < low ? 0 : exp(s * f + m - z)"
+        weights = elementwise(text, **arrays, **numbers, dtype=q.dtype)
+        if rate:
+            weights = dropped(weights, rate, seed=self.seed, offset=self.calls)
+        return mean(weights, axis=1) if is_mean else weights
+
+
+def _is_one(arrays: list[Any]) -> bool:
+    """Whether query, key and value are one array."""
+    return arrays[0] is arrays[1] is arrays[2]
+
+
+def _product(grad: Any, x: Any, weight: Any, which: int, out: Any) -> Any:
+    """One of the three gradients of a linear layer."""
+    mask = [k == which for k in range(3)]
+    outs: Any = tuple(out if k == which else None for k in range(3))
+    return linear_backward(grad, x, weight, output_mask=mask, out=outs)[which]
