@@ -16,13 +16,13 @@ _COUNTERS = buffer("uint", "counters", writes=True, shared=True, restrict=False)
 
 
 def cholesky_parameters(p: CholeskyProblem, ragged: bool) -> list[Parameter]:
-    """Those of ``cholesky`` on a GPU."""
+    """The parameters of ``cholesky`` on a GPU."""
     sizes = [*scalars("int", "most"), _TABLE] if ragged else scalars("int", "n")
     return [*scalars("long", "count"), *sizes, *scalars("long", "first"), *_factor(p)]
 
 
 def cpu_cholesky_parameters(p: CholeskyProblem, ragged: bool, *sizes: str) -> list[Parameter]:
-    """Those of ``cholesky`` on a CPU; ``sizes``: the names of those that no table has."""
+    """The parameters of ``cholesky`` on a CPU; ``sizes``: the names of those that no table has."""
     taken = [_TABLE] if ragged else scalars("long", *sizes)
     return [*_scratch(p.elem), *taken, *scalars("long", "count", "first"), *_factor(p)]
 
@@ -38,7 +38,7 @@ def _factor(p: CholeskyProblem) -> list[Parameter]:
 
 
 def solve_parameters(p: SolveProblem, ragged: bool, separate: bool) -> list[Parameter]:
-    """Those of ``solve`` on a GPU; ``separate``: whether B is another array than X."""
+    """The parameters of ``solve`` on a GPU; ``separate``: whether B is another array than X."""
     rank = len(p.batch)
     sizes = [*scalars("int", "most"), _TABLE] if ragged else _sizes()
     return [
@@ -55,7 +55,7 @@ def _sizes() -> list[Parameter]:
 
 
 def cpu_solve_parameters(p: SolveProblem, ragged: bool, separate: bool) -> list[Parameter]:
-    """Those of ``solve`` on a CPU."""
+    """The parameters of ``solve`` on a CPU."""
     rank = len(p.batch)
     sizes = [_TABLE] if ragged else scalars("long", "ld", "n", "m", "run", "columns")
     return [
@@ -66,7 +66,7 @@ def cpu_solve_parameters(p: SolveProblem, ragged: bool, separate: bool) -> list[
 
 
 def tiles_parameters(elem: Element, rank: int, factorises: bool, separate: bool) -> list[Parameter]:
-    """Those of ``tiles``, which factorises or solves."""
+    """The parameters of ``tiles``, which factorises or solves."""
     result = [
         *scalars("long", "n", "m"), *scalars("int", "tiles_s", "tiles_f"),
         *scalars("long", "count"), *(matrix_parameters("c", elem, rank) if separate else ()),
@@ -80,7 +80,7 @@ def tiles_parameters(elem: Element, rank: int, factorises: bool, separate: bool)
 
 
 def vector_parameters(elem: Element, rank: int, separate: bool) -> list[Parameter]:
-    """Those of ``vector``."""
+    """The parameters of ``vector``."""
     return [
         *scalars("long", "n", "m"), *scalars("int", "blocks"), *scalars("uint", "groups"),
         *scalars("long", "cells"), *(matrix_parameters("c", elem, rank) if separate else ()),
@@ -90,7 +90,7 @@ def vector_parameters(elem: Element, rank: int, separate: bool) -> list[Paramete
 
 
 def update_parameters(elem: Element) -> list[Parameter]:
-    """Those of ``update``."""
+    """The parameters of ``update``."""
     return [
         _TABLE, *scalars("long", "groups"), *scalars("int", "k"),
         *matrix_parameters("l", elem, 0), *matrix_parameters("b", elem, 0, writes=True),
@@ -98,7 +98,7 @@ def update_parameters(elem: Element) -> list[Parameter]:
 
 
 def zeros_parameters(elem: Element, rank: int, ragged: bool) -> list[Parameter]:
-    """Those of ``zeros``."""
+    """The parameters of ``zeros``."""
     return [
         *([_TABLE] if ragged else scalars("long", "n")), *scalars("long", "count"),
         *matrix_parameters("triangle", elem, rank), *_report(), *batch_parameters(rank),
@@ -106,7 +106,7 @@ def zeros_parameters(elem: Element, rank: int, ragged: bool) -> list[Parameter]:
 
 
 def pack_parameters(elem: Element, rank: int, what: str) -> list[Parameter]:
-    """Those of ``pack``; ``what``: ``pack``, ``unpack`` or ``add``."""
+    """The parameters of ``pack``; ``what``: ``pack``, ``unpack`` or ``add``."""
     names = ("packed", "dense") if what == "unpack" else ("dense", "packed")
     return [
         *scalars("long", "n", "row0", "col0", "rows", "cols", "pieces", "bands"),
@@ -116,7 +116,7 @@ def pack_parameters(elem: Element, rank: int, what: str) -> list[Parameter]:
 
 
 def copy_parameters(elem: Element, rank: int) -> list[Parameter]:
-    """Those of ``copy``."""
+    """The parameters of ``copy``."""
     sizes = scalars("long", "length", "count", "pieces", "bands")
     return [*sizes, *_copied(elem, rank, "from", "to")]
 

@@ -76,7 +76,7 @@ def gemm(
         ArgumentError: An unknown option, or ``beta`` without ``out``.
         OverlapError: ``out`` shares memory with an input.
         UnsupportedError: float64 on a device without it.
-        DeviceMemoryError: The device lacks room for the result or for partial sums.
+        DeviceMemoryError: The device lacks memory for the result or for partial sums.
 
     Cost: ``2*m*n*k`` flop (8 complex); at least ``(m*k + k*n + m*n) * itemsize`` bytes.  A split
         k takes a workspace of ``splits * m * n`` sums, at most 64 MiB.  Matrix units may need a

@@ -69,7 +69,7 @@ def bind(
 
     Args:
         target: The device.
-        a, b, c: Operands and result, as they lie in memory.
+        a, b, c: Operands and result, as they are stored.
         trans_a, trans_b: N, T or C: how A and B come from ``a`` and ``b``.
         stages, extras: The epilogue and a view for each stage that reads an array.
         multiplies: False where alpha is 0 and A and B are not read.

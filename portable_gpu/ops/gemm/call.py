@@ -26,7 +26,7 @@ _FLOP_OF_A_BEGINNING = 3000
 
 @dataclass(frozen=True)
 class Product:
-    """What is multiplied, checked as far as that needs no device.
+    """The operands of a product, checked as far as that needs no device.
 
     Attributes:
         triangle: Of the result, that is computed; see :class:`GemmProblem`.
@@ -50,7 +50,7 @@ class Product:
 
     @property
     def fills(self) -> str:
-        """What a fresh result holds in the triangle that is not computed."""
+        """The values of a new result in the triangle that is not computed."""
         return "zeros" if self.triangle and self.out is None else ""
 
     @property

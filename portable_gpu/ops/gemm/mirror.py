@@ -76,7 +76,7 @@ def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
 
 
 def bytes_of(problem: GemmProblem) -> int:
-    """What is read and written."""
+    """The bytes that are read and written."""
     rest = problem.m * (problem.m - 1) // 2 * problem.c.elem.itemsize * problem.batch_size
     return rest * (2 if problem.fills == "mirror" else 1)
 

@@ -13,7 +13,7 @@ from portable_gpu.ops.gemm.reader import Table
 
 
 def strides(operands: Mapping[str, Operand]) -> dict[str, int]:
-    """What stays of operands, by their names in the kernel."""
+    """The strides of operands, by their names in the kernel."""
     result: dict[str, int] = {}
     for name, operand in operands.items():
         indices = {f"{name}_row": operand.row, f"{name}_col": operand.col}

@@ -1,4 +1,4 @@
-"""What one matrix product is, apart from how any path computes it."""
+"""A matrix product, independent of how a path computes it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class GemmProblem:
     symmetric: bool = False
 
     def transpose(self) -> GemmProblem:
-        """The same result as ``C' = B' A'``: exchanges the roles of rows and columns."""
+        """Return the problem ``C' = B' A'``, which exchanges the roles of rows and columns."""
         return self._transpose
 
     @cached_property

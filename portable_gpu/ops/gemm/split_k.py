@@ -1,4 +1,4 @@
-"""What groups that share a tile of C leave for each other; see ``gemm/_split_k.cl.mako``."""
+"""The workspace of groups that share a tile of C; see ``gemm/_split_k.cl.mako``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portable_gpu.runtime.queue_state import QueueState
 
 @dataclass(frozen=True)
 class SplitSpace:
-    """Room in which the parts of tiles meet, for one launch.
+    """Workspace in which the parts of tiles are combined, for one launch.
 
     Attributes:
         counters: How many words are 0 between launches.
@@ -24,7 +24,7 @@ class SplitSpace:
 
     @classmethod
     def of(cls, counters: int, parts: int, area: int, compute: Element) -> SplitSpace:
-        """For so many parts of tiles of ``area`` elements."""
+        """Return the workspace for ``parts`` parts of tiles of ``area`` elements."""
         return cls(counters, parts * area * max(value_bytes(compute), 4))
 
     def allocate(self, state: QueueState) -> tuple[Any, Any]:

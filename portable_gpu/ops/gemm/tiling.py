@@ -28,7 +28,7 @@ class Tiling:
         transposed: Whether ``C' = B' A'`` is computed.
         gather: Whether operands whose layout matrix units do not read are copied element by
             element, rather than repacked by a first pass.
-        shape_class: Of :data:`SHAPE_CLASSES`; what rows of the tuning table go by.
+        shape_class: Of :data:`SHAPE_CLASSES`, by which the tuning table has rows.
         origin: Where the policy came from.
         why: A sentence.
         evidence: Of a measured policy.
@@ -66,7 +66,7 @@ class Tiling:
         return self.splits > 1 or self.shares > 0
 
     def fit(self, k: int) -> Tiling:
-        """The same with as few splits as its parts need: none is empty."""
+        """The tiling without splits that would be empty."""
         if not isinstance(self.policy, GemmPolicy) or self.splits == 1:
             return self
         return replace(self, splits=-(-k // split_length(k, self.splits, self.policy.tile_k)))
@@ -77,7 +77,7 @@ WORKSPACE = 64 << 20
 
 
 def split_length(k: int, splits: int, tile_k: int) -> int:
-    """Steps of k in each split: equal, in whole tiles; the last split takes what is left."""
+    """Steps of k in each split: equal, in whole tiles; the last split has the remaining ones."""
     if splits == 1:
         return k
     tiles = -(-k // tile_k)

@@ -245,7 +245,7 @@ def _shared_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> G
 
 
 def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int, int]:
-    """Elements of a load and rows of a work-item, so many that two waves of a SIMD have room.
+    """The most elements of a load and rows of a work-item with which two waves fit a SIMD.
 
     The compiler unrolls: it takes twice the registers of the sums and of what is loaded, and for
     integers those of a word of elements at least.
@@ -280,8 +280,10 @@ def _columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -> Ge
     policy = row.policy
     unit = p.a_out == 1
     several = 2 if p.vectors > 2 else 1
-    most = max(1, policy.vector // 2) if p.elem.itemsize < 4 or p.vectors > 2 else policy.vector
-    V = _aligned_vector(p, most, p.m, p.a_sum, p.n) if unit else 1
+    max_vector = (
+        max(1, policy.vector // 2) if p.elem.itemsize < 4 or p.vectors > 2 else policy.vector
+    )
+    V = _aligned_vector(p, max_vector, p.m, p.a_sum, p.n) if unit else 1
     while p.m % V:
         V //= 2
     size = policy.group_size
@@ -293,8 +295,8 @@ def _columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -> Ge
     deep = size // lanes
     blocks = _ceil(p.m, lanes * V)
     enough = _ceil(policy.groups_per_unit // several * target.compute_units, blocks)
-    least = deep * U * 2
-    parts, part_size = _parts(p.n, min(enough, p.n // least), 1)
+    min_size = deep * U * 2
+    parts, part_size = _parts(p.n, min(enough, p.n // min_size), 1)
     context = {
         **_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
     }  # fmt: skip
@@ -314,10 +316,10 @@ def _cpu_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Gemv
     policy, figures = row.policy, GemvCpuFigures.of("gemv on CPUs", target)
     unit = p.a_sum == 1
     V, R = policy.vector if unit else 1, policy.rows
-    wanted = _groups(p, target, policy)
-    block = _ceil(_ceil(p.m, min(wanted, _ceil(p.m, R))), R) * R
+    target_groups = _groups(p, target, policy)
+    block = _ceil(_ceil(p.m, min(target_groups, _ceil(p.m, R))), R) * R
     blocks = _ceil(p.m, block)
-    enough = min(wanted // blocks, p.n // (64 * V)) if 2 * blocks <= wanted else 1
+    enough = min(target_groups // blocks, p.n // (64 * V)) if 2 * blocks <= target_groups else 1
     parts, part_size = _parts(p.n, enough, V)
     nbytes = p.n * p.elem.itemsize
     is_near = p.m * nbytes <= L2_BYTES
@@ -347,20 +349,22 @@ def _cpu_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     V, U, R = (policy.vector, policy.unroll, policy.rows) if unit else (1, 1, policy.rows)
     if unit and p.m > U * V and p.m * p.elem.itemsize <= PAGE_BYTES:
         R, U = 1, 4 * U
-    most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
-    wanted = _groups(p, target, policy)
+    max_block = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
+    target_groups = _groups(p, target, policy)
     # A block of a row should be long enough for the hardware's prefetch: 2 KiB.
     short = max(V * U, 2048 // p.elem.itemsize)
     blocks = max(
-        _ceil(p.m, most),
-        min(_ceil(wanted, GemvCpuFigures.of("gemv on CPUs", target).parts), _ceil(p.m, short)),
+        _ceil(p.m, max_block),
+        min(
+            _ceil(target_groups, GemvCpuFigures.of("gemv on CPUs", target).parts), _ceil(p.m, short)
+        ),
     )
-    block = min(most, _ceil(_ceil(p.m, blocks), V) * V)
+    block = min(max_block, _ceil(_ceil(p.m, blocks), V) * V)
     blocks = _ceil(p.m, block)
-    enough = min(wanted // blocks, p.n // (8 * R)) if 2 * blocks <= wanted else 1
+    enough = min(target_groups // blocks, p.n // (8 * R)) if 2 * blocks <= target_groups else 1
     parts, part_size = _parts(p.n, enough, R)
     context = {
-        **_context(p, V, R, unit, True), "U": U, "B": most,
+        **_context(p, V, R, unit, True), "U": U, "B": max_block,
         "widths": [V >> k for k in range(V.bit_length())], "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
@@ -448,15 +452,15 @@ def _groups(p: GemvProblem, target: Target, policy: RowPolicy | ColumnPolicy) ->
     """How many work-groups a CPU wants: one for a thread alone, else enough to even threads out."""
     if target.compute_units == 1:
         return 1
-    most = policy.groups_per_unit * target.compute_units
-    return max(1, min(most, p.m * p.n * p.elem.itemsize // policy.grain))
+    max_groups = policy.groups_per_unit * target.compute_units
+    return max(1, min(max_groups, p.m * p.n * p.elem.itemsize // policy.grain))
 
 
-def _parts(n: int, wanted: int, multiple: int) -> tuple[int, int]:
-    """About ``wanted`` parts of n elements, each but the last a multiple of ``multiple``."""
-    wanted = max(1, min(wanted, _MOST_PARTS))
-    size = _ceil(_ceil(n, wanted), multiple) * multiple
-    return (_ceil(n, size), size) if wanted > 1 else (1, n)
+def _parts(n: int, count: int, multiple: int) -> tuple[int, int]:
+    """About ``count`` parts of n elements, each but the last a multiple of ``multiple``."""
+    count = max(1, min(count, _MOST_PARTS))
+    size = _ceil(_ceil(n, count), multiple) * multiple
+    return (_ceil(n, size), size) if count > 1 else (1, n)
 
 
 def _ceil(a: int, b: int) -> int:

@@ -1,4 +1,4 @@
-"""What one matrix-vector product is, apart from how any path computes it."""
+"""A matrix-vector product, independent of how a path computes it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class GemvProblem:
         return abs(self.a_sum) <= abs(self.a_out)
 
     def forwards(self) -> GemvProblem:
-        """The same sums, with axes along which A runs backwards by one turned about.
+        """Return the problem with the axes reversed along which A has the stride -1.
 
         Outputs keep their numbers where what follows may ask for them.
         """

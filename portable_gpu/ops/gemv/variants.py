@@ -17,7 +17,7 @@ from portable_gpu.tuning.table import TuningTable
 
 @dataclass(frozen=True)
 class GemvCosts(Figures):
-    """What a product costs beside its traffic.
+    """The costs of a product in addition to its traffic.
 
     Attributes:
         start: Seconds of a product of next to nothing.
@@ -54,7 +54,7 @@ def variants(problem: GemvProblem, target: Target, table: TuningTable) -> list[V
 
 
 def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
-    # A group alone moves as much as two of those that fill the device.
+    # A group alone moves the bytes of two of those that fill the device.
     units = target.compute_units
     busy = min(units, max(units // 4, 2 * kernel.blocks * kernel.parts, 1))
     device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)

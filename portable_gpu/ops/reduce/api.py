@@ -404,7 +404,7 @@ def reduce(
         inputs: Further real arrays that ``map`` reads, which broadcast with ``x`` as in NumPy, and
             numbers.  All of them are converted to their common dtype, in which ``map`` is computed,
             as in :func:`portable_gpu.elementwise`.  The result has that dtype unless ``dtype`` says
-            otherwise.  Beside device arrays a number is copied there at each call.
+            otherwise.  If arrays are on the device, a number is copied there at each call.
 
     Example::
 

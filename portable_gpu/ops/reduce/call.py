@@ -160,7 +160,7 @@ _BOOL, _INT64, _FLOAT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.fl
 
 @lru_cache(maxsize=128)
 def sum_like(name: str, dtype: DType | None) -> Maker:
-    """Of ``sum`` and ``prod``, added as ``dtype`` (``None``: NumPy's choice)."""
+    """The request of ``sum`` and ``prod``, added as ``dtype`` (``None``: NumPy's choice)."""
 
     def make(x: DType) -> tuple[Request, DType]:
         result = _sum_dtype(x) if dtype is None else dtype
@@ -174,7 +174,7 @@ def sum_like(name: str, dtype: DType | None) -> Maker:
 
 @lru_cache(maxsize=128)
 def mean(dtype: DType | None) -> Maker:
-    """Of ``mean``, computed in ``dtype``."""
+    """The request of ``mean``, computed in ``dtype``."""
 
     def make(x: DType) -> tuple[Request, DType]:
         result = _inexact(x) if dtype is None else dtype
@@ -188,7 +188,7 @@ def mean(dtype: DType | None) -> Maker:
 
 @lru_cache(maxsize=128)
 def moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
-    """Of ``var``, and of ``std`` with ``root``."""
+    """The request of ``var``, and of ``std`` with ``root``."""
 
     def make(x: DType) -> tuple[Request, DType]:
         wide = _inexact(x) if dtype is None else dtype
@@ -203,59 +203,59 @@ def moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
 
 
 def minimum(x: DType) -> tuple[Request, DType]:
-    """Of ``min``."""
+    """The request of ``min``."""
     return Request("min", element(x), element(x), element(x)), x
 
 
 def maximum(x: DType) -> tuple[Request, DType]:
-    """Of ``max``."""
+    """The request of ``max``."""
     return Request("max", element(x), element(x), element(x)), x
 
 
 def argmin(x: DType) -> tuple[Request, DType]:
-    """Of ``argmin``."""
+    """The request of ``argmin``."""
     return Request("argmin", element(x), element(x), element(_INT64)), _INT64
 
 
 def argmax(x: DType) -> tuple[Request, DType]:
-    """Of ``argmax``."""
+    """The request of ``argmax``."""
     return Request("argmax", element(x), element(x), element(_INT64)), _INT64
 
 
 def any_(x: DType) -> tuple[Request, DType]:
-    """Of ``any``."""
+    """The request of ``any``."""
     return Request("any", element(x), element(_INT64), element(_BOOL)), _BOOL
 
 
 def all_(x: DType) -> tuple[Request, DType]:
-    """Of ``all``."""
+    """The request of ``all``."""
     return Request("all", element(x), element(_INT64), element(_BOOL)), _BOOL
 
 
 def count_nonzero(x: DType) -> tuple[Request, DType]:
-    """Of ``count_nonzero``."""
+    """The request of ``count_nonzero``."""
     return Request("count_nonzero", element(x), element(_INT64), element(_INT64)), _INT64
 
 
 def asum(x: DType) -> tuple[Request, DType]:
-    """Of ``asum``."""
+    """The request of ``asum``."""
     result = _real(_sum_dtype(x))
     return Request("asum", element(x), element(result), element(result)), result
 
 
 def nrm2(x: DType) -> tuple[Request, DType]:
-    """Of ``nrm2``."""
+    """The request of ``nrm2``."""
     result = _real(_inexact(x))
     return Request("nrm2", element(x), element(result), element(result)), result
 
 
 def dot(a: DType, b: DType) -> tuple[Request, DType]:
-    """Of ``dot``."""
+    """The request of ``dot``."""
     return _product("dot", a, b)
 
 
 def vdot(a: DType, b: DType) -> tuple[Request, DType]:
-    """Of ``vdot``."""
+    """The request of ``vdot``."""
     return _product("vdot", a, b)
 
 
@@ -270,7 +270,7 @@ def _product(name: str, a: DType, b: DType) -> tuple[Request, DType]:
 
 @lru_cache(maxsize=128)
 def custom(op: BinaryOp, mapping: Map, dtype: DType | None, names: tuple[str, ...] = ()) -> Maker:
-    """Of ``reduce`` with a user's operator; ``names`` are those of the inputs after ``x``."""
+    """The request of ``reduce``; ``names`` are those of the inputs after ``x``."""
 
     def make(x: DType, *others: DType) -> tuple[Request, DType]:
         common = common_dtype(dict(zip(("x", *names), (x, *others), strict=True)))

@@ -34,20 +34,22 @@ def kernel_forms(
     if target.is_cpu and geometry.inner.size == 1:  # no text of its own for single elements
         geometry = replace(geometry, inner=Axis(1, (1,) * len(reduction.inputs)))
     unit = is_unit(geometry.inner.strides[:streamed])
-    wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
+    target_groups = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
     alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
-    wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
+    target_groups = (
+        1 if alone else max(1, min(target_groups, target.compute_units * policy.groups_per_unit))
+    )
     if target.is_cpu:
-        along = cpu_rows(policy, target, reduction, geometry, wanted, unit)
+        along = cpu_rows(policy, target, reduction, geometry, target_groups, unit)
     else:
-        along = gpu_rows(policy, target, reduction, geometry, alignment, wanted, unit)
+        along = gpu_rows(policy, target, reduction, geometry, alignment, target_groups, unit)
     forms = [_with_spread(reduction, geometry.inner, *along)]
     if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
         if target.is_cpu:
-            beside = cpu_columns(policy, target, reduction, geometry, wanted)
+            across = cpu_columns(policy, target, reduction, geometry, target_groups)
         else:
-            beside = gpu_columns(policy, target, reduction, geometry, alignment, wanted)
-        forms.append(_with_spread(reduction, geometry.kept[-1], *beside))
+            across = gpu_columns(policy, target, reduction, geometry, alignment, target_groups)
+        forms.append(_with_spread(reduction, geometry.kept[-1], *across))
     return forms
 
 
@@ -136,7 +138,7 @@ def gpu_rows(
     reduction: Reduction,
     geometry: Geometry,
     alignment: int,
-    wanted: int,
+    target_groups: int,
     unit: bool,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Sub-groups or groups that have a row each, or groups that share one."""
@@ -144,7 +146,7 @@ def gpu_rows(
     vector, aligned, peel = 1, False, False
     if unit and reduction.vectorizable:
         vector, aligned, peel = _row_vector(policy, target, reduction, geometry, alignment)
-    size, lanes = _row_lanes(policy, target, geometry, elem.itemsize, vector, wanted, peel)
+    size, lanes = _row_lanes(policy, target, geometry, elem.itemsize, vector, target_groups, peel)
     if peel:
         lanes = max(lanes, vector)
     unroll = 1
@@ -152,16 +154,16 @@ def gpu_rows(
         # In rows that share a group the other rows hide the latency, and accumulators with indices
         # need the registers (docs/experiments/reduce.md).
         plain = lanes < size or reduction.indexed
-        own = replace(policy, unroll=1) if plain else policy
-        unroll = unrolled(own, target, reduction, vector, n // (lanes * vector))
+        fitted = replace(policy, unroll=1) if plain else policy
+        unroll = unrolled(fitted, target, reduction, vector, n // (lanes * vector))
     group_rows = size // lanes
-    parts = _row_parts(policy, target, reduction, geometry, wanted) if lanes == size else 1
+    parts = _row_parts(policy, target, reduction, geometry, target_groups) if lanes == size else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, lanes * vector * unroll)
     if inner * outer > 1:
         tiles, rows_per_group = rows, 1
     else:
-        most = 8 * target.compute_units * policy.groups_per_unit
-        groups = max(1, min(most, -(-rows // group_rows)))
+        max_groups = 8 * target.compute_units * policy.groups_per_unit
+        groups = max(1, min(max_groups, -(-rows // group_rows)))
         rows_per_group = -(-rows // (groups * group_rows)) * group_rows
         tiles = -(-rows // rows_per_group)
     form = ReduceForm(
@@ -207,7 +209,7 @@ def _row_lanes(
     geometry: Geometry,
     itemsize: int,
     vector: int,
-    wanted: int,
+    target_groups: int,
     peel: bool,
 ) -> tuple[int, int]:
     """Work-items of a group, and of a row: a whole group, or a sub-group at most."""
@@ -221,7 +223,7 @@ def _row_lanes(
     # With many rows a compute unit, sub-groups that have a row each are faster than groups that
     # have one (docs/experiments/reduce.md).
     many = rows >= figures.many_rows * units
-    wide = lanes > 4 * most or rows * min(lanes, size) < size * wanted
+    wide = lanes > 4 * most or rows * min(lanes, size) < size * target_groups
     if wide and not many:
         if 2 * rows >= units:
             enough = ceil_power_of_two(-(-n // (vector * figures.group_steps)))
@@ -249,7 +251,7 @@ def _row_parts(
     target: Target,
     reduction: Reduction,
     geometry: Geometry,
-    wanted: int,
+    target_groups: int,
 ) -> int:
     """Into how many parts each row is cut at most, a group each."""
     rows, units, figures = geometry.rows, target.compute_units, _figures(target)
@@ -257,7 +259,7 @@ def _row_parts(
     dear = reduction.name == "moment" or 2 * rows >= units
     if nbytes < figures.single_bytes * (2 if dear else 1):
         return 1
-    parts = -(-wanted // max(1, rows))
+    parts = -(-target_groups // max(1, rows))
     if nbytes < parts * figures.group_bytes:
         groups = min(figures.few_groups, policy.groups_per_unit) * units
         parts = min(parts, -(-groups // max(1, rows)))
@@ -272,7 +274,7 @@ def gpu_columns(
     reduction: Reduction,
     geometry: Geometry,
     alignment: int,
-    wanted: int,
+    target_groups: int,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Groups that have blocks of columns, or a part of one."""
     figures = ReduceColumnFigures.of("reduce columns", target)
@@ -295,8 +297,8 @@ def gpu_columns(
         vectors //= 2
     # Fewer groups of a compute unit than for rows are faster (docs/experiments/reduce.md).
     most_groups = figures.groups * target.compute_units
-    shared_by_all = wanted >= most_groups
-    wanted = min(wanted, most_groups)
+    shared_by_all = target_groups >= most_groups
+    target_groups = min(target_groups, most_groups)
     lanes = policy.column_lanes
     if (
         reduction.name == "moment"
@@ -330,8 +332,8 @@ def gpu_columns(
         unroll = doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
     step = size // lanes * unroll
     # Two parts of a column pay only where blocks leave a third of the groups without work.
-    shared = count >= figures.shared_steps * step and 2 * wanted > 3 * tiles
-    parts = -(-wanted // tiles) if shared else 1
+    shared = count >= figures.shared_steps * step and 2 * target_groups > 3 * tiles
+    parts = -(-target_groups // tiles) if shared else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)
     kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
     split = inner * outer > 1
@@ -351,11 +353,11 @@ def _lanes_of_many(
     figures: ReduceColumnFigures,
 ) -> int:
     """Work-items side by side, of ``each`` columns, where columns fill the device by themselves."""
-    most = min(size, figures.item_rows * size // max(1, count))
+    max_lanes = min(size, figures.item_rows * size // max(1, count))
     while lanes < size:
-        if lanes >= most and count > figures.many_rows:
+        if lanes >= max_lanes and count > figures.many_rows:
             break
-        blocks = 2 if lanes < most else figures.many_blocks
+        blocks = 2 if lanes < max_lanes else figures.many_blocks
         if columns <= blocks * lanes * each * target.compute_units:
             break
         lanes *= 2
@@ -367,7 +369,7 @@ def cpu_rows(
     target: Target,
     reduction: Reduction,
     geometry: Geometry,
-    wanted: int,
+    target_groups: int,
     unit: bool,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Rows on a CPU: short ones a vector's lane each, others one after the other."""
@@ -385,30 +387,36 @@ def cpu_rows(
         not side_by_side, max(1, len(geometry.kept)), len(geometry.outer),
         side_by_side=side_by_side,
     )  # fmt: skip
-    least = together if side_by_side else 1
-    parts = 1 if side_by_side else -(-wanted // max(1, rows))
+    multiple = together if side_by_side else 1
+    parts = 1 if side_by_side else -(-target_groups // max(1, rows))
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, vector * unroll)
     if inner * outer > 1:
         return form, ReducePartition(rows, inner, outer, inner_span, outer_span, 1)
-    each = -(-rows // (wanted * least)) * least
+    each = -(-rows // (target_groups * multiple)) * multiple
     return form, ReducePartition(-(-rows // each), 1, 1, inner_span, outer_span, each)
 
 
 def cpu_columns(
-    policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, wanted: int
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    target_groups: int,
 ) -> tuple[ReduceForm, ReducePartition]:
     """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
     columns, figures = geometry.kept[-1].size, ReduceCpuFigures.of("reduce on CPUs", target)
     vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
     vector = vector if vector <= columns else 1
-    most = min(figures.block_columns, policy.column_bytes // reduction.inputs[0].itemsize)
+    max_columns = min(figures.block_columns, policy.column_bytes // reduction.inputs[0].itemsize)
     unroll = min(figures.block_rows, reduction.block or figures.block_rows)
     form = ReduceForm(
-        "columns", 1, 1, vector, max(1, most // vector), unroll, False, False, True,
+        "columns", 1, 1, vector, max(1, max_columns // vector), unroll, False, False, True,
         len(geometry.kept) - 1, len(geometry.outer),
     )  # fmt: skip
     tiles = -(-columns // form.block) * (geometry.rows // columns)
-    inner, outer, inner_span, outer_span = split_elements(-(-wanted // tiles), geometry, unroll)
+    inner, outer, inner_span, outer_span = split_elements(
+        -(-target_groups // tiles), geometry, unroll
+    )
     return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, 1)
 
 
@@ -440,11 +448,11 @@ def unrolled(
 ) -> int:
     """Vectors in flight: where a GPU keeps several sums of a value, more share in lifting them.
 
-    As many as make it cost a value no more than one sum's; not for more than ``most``, all that a
+    Their number makes it cost a value no more than one sum's, and is at most ``most``, all that a
     work-item has of a row.
     """
-    wanted = min(most, policy.unroll * reduction.folds[0].lift_cost)
-    return doubled(policy.unroll, wanted, policy, target, reduction, vector)
+    limit = min(most, policy.unroll * reduction.folds[0].lift_cost)
+    return doubled(policy.unroll, limit, policy, target, reduction, vector)
 
 
 def in_flight(
@@ -452,26 +460,26 @@ def in_flight(
 ) -> int:
     """Steps of ``width`` elements in flight: where elements are few, or small, more of them.
 
-    With room for their states twice, for what is loaded and its addresses take registers too.
+    Their states must fit twice, because loaded values and addresses take registers too.
     """
     figures = ReduceLoadFigures.of("reduce loads", target)
     enough = -(-figures.item_bytes // (width * reduction.inputs[0].itemsize))
-    wanted = min(most, figures.steps, enough)
-    return doubled(unroll, wanted, policy, target, reduction, width, room=2)
+    limit = min(most, figures.steps, enough)
+    return doubled(unroll, limit, policy, target, reduction, width, copies=2)
 
 
 def doubled(
     unroll: int,
-    wanted: float,
+    limit: float,
     policy: ReducePolicy,
     target: Target,
     reduction: Reduction,
     width: int,
-    room: int = 1,
+    copies: int = 1,
 ) -> int:
-    """``unroll``, doubled as often as ``room`` times the states fit, up to ``wanted``."""
-    while 2 * unroll <= wanted:
-        if not fits(replace(policy, unroll=2 * room * unroll), target, reduction, width):
+    """``unroll``, doubled as often as ``copies`` times the states fit, up to ``limit``."""
+    while 2 * unroll <= limit:
+        if not fits(replace(policy, unroll=2 * copies * unroll), target, reduction, width):
             break
         unroll *= 2
     return unroll

@@ -91,7 +91,7 @@ class ReducePlan(Plan):
         arrays = [*(f"{name}_in" for name in reduction.names), "out"]
         self._parts = partition.parts
         space = ["counters", "partial"] * (partition.parts > 1)
-        # How far turned axes move the offset of each input.
+        # How far reversed axes move the offset of each input.
         self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
         self._counters = partition.tiles
         block = self.form.block if self.form.kind == "columns" else 1

@@ -147,7 +147,7 @@ class ReducePartition:
 
 @dataclass(frozen=True)
 class ReduceLoadFigures(Figures):
-    """What keeps memory busy where single elements of columns are loaded.
+    """The loads that keep memory busy if single elements of columns are loaded.
 
     Attributes:
         item_bytes: Bytes of a work-item that should be in flight.

@@ -45,7 +45,7 @@ class Problem:
         return tuple(n for axis, n in enumerate(self.shape) if axis not in self.reduced)
 
     def of_means(self) -> Problem:
-        """Of a ``moment``: the means that it is about, as a C-ordered array."""
+        """Return the problem of the means of a ``moment``, as a C-ordered array."""
         centre = element(centre_dtype(self.request.acc))
         request = Request("mean", self.request.x, centre, centre)
         return replace(self, request=request, out_strides=contiguous_strides(self.kept_shape))
@@ -54,8 +54,8 @@ class Problem:
         """Whether a ``moment`` may be computed about each first element, in one pass.
 
         It takes more digits than its input has: 16- and 32-bit floats are summed by blocks of
-        double precision, whose error may grow by as much as the number of elements, which leaves
-        room for so many; float64 in double words, where the device is fast at float64.
+        double precision, whose error may grow by the number of elements, and whose digits suffice
+        for that; float64 in double words, where the device is fast at float64.
         """
         x, acc = self.request.x, self.request.acc
         if 0 in self.shape or target.is_cpu or not target.fp64 or not x.floating:
@@ -66,7 +66,7 @@ class Problem:
         return acc.real == "float" and count <= _MOST_IN_ONE_PASS
 
     def about_first(self) -> Problem:
-        """Of a ``moment``: itself, with its first elements as its second input."""
+        """Return a ``moment`` with its first elements as its second input."""
         (strides,) = self.strides
         spread = tuple(0 if axis in self.reduced else step for axis, step in enumerate(strides))
         x = self.request.x
@@ -75,7 +75,7 @@ class Problem:
         return replace(self, request=request, strides=(strides, spread))
 
     def about_means(self) -> Problem:
-        """Of a ``moment``: itself, with those means as its second input."""
+        """Return a ``moment`` with those means as its second input."""
         along = iter(contiguous_strides(self.kept_shape))
         spread = tuple(0 if a in self.reduced else next(along) for a in range(len(self.shape)))
         request = replace(self.request, y=element(centre_dtype(self.request.acc)))
@@ -99,9 +99,9 @@ class Geometry:
 
     Attributes:
         kept: Axes of the result, the last running fastest; arrays: inputs, then the result.
-        outer: Reduced axes but for the inner one; arrays: inputs.
+        outer: Reduced axes except the inner one; arrays: inputs.
         inner: The reduced axis that kernels stream along.
-        shift: What to add to each input's offset (negative strides are turned round).
+        shift: What to add to each input's offset (negative strides are reversed).
     """
 
     kept: tuple[Axis, ...]

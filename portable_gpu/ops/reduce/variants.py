@@ -66,7 +66,7 @@ def variants(problem: Problem, target: Target, table: TuningTable) -> list[Varia
 
 
 def texts(problem: Problem, target: Target) -> list[Specialization]:
-    """What the best way builds by shipped policies."""
+    """The texts of the best variant by shipped policies."""
     return list(best_of(variants(problem, target, TuningTable.shipped()), target).texts())
 
 

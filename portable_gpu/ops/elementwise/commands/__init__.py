@@ -1,1 +1,1 @@
-"""What the commands need of expressions; imported by the commands alone."""
+"""Records and checks of expressions, which only the commands import."""

@@ -1,1 +1,1 @@
-"""What the commands need of factors and triangular solves; imported by the commands alone."""
+"""Records and checks of factors and triangular solves, which only the commands import."""

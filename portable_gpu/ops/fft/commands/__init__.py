@@ -1,1 +1,1 @@
-"""What the commands need of transforms; imported by the commands alone."""
+"""Records and checks of transforms, which only the commands import."""

@@ -1,1 +1,1 @@
-"""What the commands need of fronts; imported by the commands alone."""
+"""Records and checks of fronts, which only the commands import."""

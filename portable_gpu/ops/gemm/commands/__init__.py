@@ -1,1 +1,1 @@
-"""What the commands need of matrix products; imported by the commands alone."""
+"""Records and checks of matrix products, which only the commands import."""

@@ -1,4 +1,4 @@
-"""Products with no device at hand: the kernels that each builds by default, and explanations."""
+"""Products without a device: the kernels that each builds by default, and explanations."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _symmetric(problem: GemmProblem) -> GemmProblem:
 
 
 def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
-    """What an explanation says of a ``precision`` that changes nothing; empty where it does."""
+    """The remark of an explanation on a ``precision`` that has no effect, else an empty string."""
     if problem.a.elem.name != "f32" or problem.b.elem.name != "f32":
         reason = "it is for products of float32"
     elif not target.matrix_units:
@@ -118,7 +118,7 @@ def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """What the policies of all shape classes build, by formula and by shipped rows."""
+    """The texts of the policies of all shape classes, by formula and by shipped rows."""
     problem = contiguous(4096, 4096, 4096, dtype)
     mirror = mirrored_text(replace(problem, triangle="lower", fills="mirror"), target)
     if target.is_cpu:
@@ -148,10 +148,10 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
 def _matrix_specializations(
     problem: GemmProblem, dtype: np.dtype[Any], target: Target
 ) -> list[Specialization]:
-    """The same of matrix units: of all precisions, operands as they lie, repacked, and gathered.
+    """The texts of matrix units: all precisions, and operands read in place, repacked and gathered.
 
-    Products that are transposed come both ways: what a transposed one reads as it lies is repacked
-    in one that is not.
+    Products that are transposed have both orientations: an operand that one reads in place is
+    repacked in the other.
     """
     result = []
     for precision in PRECISIONS:
@@ -188,7 +188,7 @@ def _matrix_specializations(
 
 
 def _off_the_grid(p: GemmProblem) -> GemmProblem:
-    """The same with rows that begin anywhere."""
+    """The problem with rows that are aligned only to their elements."""
     a, b, c = (replace(x, aligned_bytes=x.elem.itemsize) for x in (p.a, p.b, p.c))
     return replace(p, a=a, b=b, c=c)
 

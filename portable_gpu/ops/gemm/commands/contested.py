@@ -34,7 +34,7 @@ def product_of(case: Case) -> GemmProblem:
 
 
 def _nbytes(case: Case) -> tuple[int, ...]:
-    """Of A, B and C."""
+    """The shapes of A, B and C."""
     m, _, n = case.extents
     lengths = *(prod(shape) for shape in shapes(case)), m * n * (case.batch or 1)
     return tuple(length * dtype_of(case.dtype).itemsize for length in lengths)

@@ -1,4 +1,4 @@
-"""What the compiled kernels of gemm are held to."""
+"""The requirements of gemm's compiled kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from portable_gpu.tuning.policy import Policy
 #: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float16 and
 #: float32.
 FMA_SHARE = 0.85
-#: A tile too flat for that comes to this part of what its multiply-adds and loads alone would give.
+#: A tile too flat for that reaches this part of the share of its multiply-adds in a loop of these
+#: and its loads.
 _OF_BOUND = 0.95
 
 

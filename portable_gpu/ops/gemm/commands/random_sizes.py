@@ -96,7 +96,7 @@ def transformer(rng: random.Random, on_cpu: bool) -> Size:
 
 
 def resnet(rng: random.Random, on_cpu: bool) -> Size:
-    """A convolution of 1 to 64 images whose patches lie in memory as rows."""
+    """A convolution of 1 to 64 images whose patches are stored as rows."""
 
     def draw() -> Size:
         places, k, n = rng.choice(_RESNET)

@@ -58,7 +58,7 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool
 
 
 def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
-    """The same of the path that reads A where it lies."""
+    """Test the path that reads A in place."""
     key = ("matrix units work", "few columns", problem.a.elem.name)
 
     def bind(small: GemmProblem) -> Plan:
@@ -68,7 +68,7 @@ def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
 
 
 def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
-    """The same of tiles on the vector units that take two steps of k in one instruction."""
+    """Test tiles on the vector units that take two steps of k in one instruction."""
     policy = GemmPolicy.for_shape_class(engine.target, problem.compute, "small")
 
     def bind(small: GemmProblem) -> Plan:
@@ -118,7 +118,7 @@ def _multiplies(
         problem: In what format.
         sizes: ``m, n, k``.
         bind: By which path.
-        trans: N or T each: whether A and B lie in memory the other way round.
+        trans: N or T each: whether A and B are stored transposed.
         exponent: A's numbers are times this power of two, exactly.
     """
     random = np.random.default_rng(1)

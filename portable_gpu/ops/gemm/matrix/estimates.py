@@ -31,7 +31,7 @@ _WIDE = 192
 
 @dataclass(frozen=True)
 class MatrixCosts(Figures):
-    """What takes time, in steps of the large tile but for the first.
+    """The costs of tiles; all but the first are in steps of the large tile.
 
     Attributes:
         step: Seconds of a step of the large tile.
@@ -96,7 +96,7 @@ class KPartition:
 
 @dataclass(frozen=True)
 class Work:
-    """What compute units have to do for a product, in steps of the large tile.
+    """The work of compute units for a product, in steps of the large tile.
 
     Attributes:
         tiles, steps: Of all products; of a tile.
@@ -104,7 +104,7 @@ class Work:
         waiting: A step of a tile that waits for memory, as long as others fill the time.
         area: Of a tile, of that of the large one.
         storing: Storing a tile.
-        lines: Lines that come to local memory in a step of a tile.
+        lines: Lines that are copied to local memory in a step of a tile.
         units, beside: Compute units, and how many groups run on one of them at a time.
         running: The most groups to launch.
     """
@@ -193,7 +193,7 @@ def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: Matrix
 
 
 def _of_warpgroups(cut: KPartition, work: Work, costs: MatrixCosts) -> tuple[float, float]:
-    """What persistent groups take while they multiply, and after the last step."""
+    """The times of persistent groups while they multiply, and after the last step."""
     w, storing = work, work.storing
     if cut.shares:
         beside, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
@@ -211,7 +211,7 @@ def _of_warpgroups(cut: KPartition, work: Work, costs: MatrixCosts) -> tuple[flo
 
 
 def _of_tiles(cut: KPartition, work: Work, costs: MatrixCosts, alone: float) -> float:
-    """What groups of a tile each, or of a part of one, take."""
+    """The times of groups that have a tile, or a part of one, each."""
     w = work
     turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
     first = cut.whole // w.units  # turns of whole tiles
@@ -264,7 +264,7 @@ def takes(
 
 @dataclass(frozen=True)
 class RepackCosts(Figures):
-    """What a first pass costs beside its traffic.
+    """The costs of a first pass in addition to its traffic.
 
     Attributes:
         start: Seconds.
@@ -276,7 +276,7 @@ class RepackCosts(Figures):
 
 
 def repack_seconds(nbytes: list[int], target: Target) -> float:
-    """Of first passes that move so many bytes each."""
+    """The seconds of first passes, given the bytes that each moves."""
     device, costs = DeviceCosts.of("device", target), RepackCosts.of("repack", target)
     bandwidth = costs.rate * device.bandwidth * target.compute_units
     return sum(costs.start + n / bandwidth for n in nbytes)
@@ -309,7 +309,7 @@ def fitting(
             if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
                 continue
             if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
-                continue  # of tf32 nobody has timed narrow tiles
+                continue  # narrow tiles of tf32 were not timed
             if parts == 1:
                 policy = with_room(policy, computed, target)
         if all(policy.limits(target, form.elem).values()):
@@ -336,7 +336,7 @@ def _cuts(
             return
         timed = form.elem.itemsize == 2 and form.parts == 1
         for cut in _shares(p, policy, work):
-            # Of tf32 and of pieces nobody has timed shares of several tiles.
+            # Shares of several tiles were not timed for tf32 and for pieces.
             if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
                 yield cut
         return

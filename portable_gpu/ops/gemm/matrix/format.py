@@ -1,4 +1,4 @@
-"""What matrix units are given for the elements of a product, and what has to be repacked for it."""
+"""The formats in which matrix units take a product's elements, and the operands to repack."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Side: TypeAlias = Literal["a", "b"]
 SIDES: tuple[Side, Side] = ("a", "b")
 MatrixKernel: TypeAlias = Literal["wgmma", "mma", "mfma"]
 F32, F64 = element(np.float32), element(np.float64)
-#: Of each precision: which pieces of A and B (0 leads) are multiplied, once so many have arrived.
-#: Of six products the largest comes last: the matrix unit truncates by the size of the sum so far.
+#: Of each precision: the pieces of A and B (0 leads) that are multiplied when a piece has arrived.
+#: The largest of six products is the last: the matrix unit truncates by the size of the sum so far.
 _PRODUCTS = {
     "tf32": (((0, 0),),),
     "tf32x3": (((0, 0),), ((0, 1), (1, 0))),
@@ -29,7 +29,7 @@ _PRODUCTS = {
 
 @dataclass(frozen=True)
 class OperandLayout:
-    """How an operand comes to local memory.
+    """How an operand is copied to local memory.
 
     Attributes:
         across: Whether k runs across the lines there, not along them.
@@ -45,7 +45,7 @@ class OperandLayout:
 
 @dataclass(frozen=True)
 class MatrixFormat:
-    """What the matrix unit multiplies, and by which main loop.
+    """The format in which the matrix unit multiplies, and its main loop.
 
     Attributes:
         kernel: The main loop.
@@ -84,7 +84,7 @@ class MatrixFormat:
         return LINE // self.elem.itemsize
 
     def across(self, operand: Operand, side: Side, extent: int, k: int) -> bool | None:
-        """Whether k runs across an operand's lines as it lies in memory; ``None``: it has none.
+        """Whether k runs across an operand's lines as it is stored; ``None``: it has none.
 
         A copy takes 16 aligned bytes, all of them inside the matrix.  The instruction for tf32
         takes k along the lines; across them A's fragments are read to registers first, which B's
@@ -113,10 +113,10 @@ class MatrixFormat:
         )
 
     def gathers(self, operand: Operand, side: Side) -> bool | None:
-        """The same where copies take an element each: ``None`` if no elements are adjacent.
+        """As :meth:`across`, for copies of single elements: ``None`` if no elements are adjacent.
 
-        Values in pieces, and wavefronts' tiles, are copied in no such way; nor is tf32, for want of
-        a measurement.
+        Values in pieces, and wavefronts' tiles, are not copied so.  Nor is tf32, which was not
+        measured.
         """
         along_extent, along_k = strides(operand, side)
         if operand.elem != self.elem or self.kind not in ("f16", "bf16", "f64"):

@@ -15,7 +15,7 @@ from portable_gpu.ops.gemm.reader import Gather
 
 @dataclass(frozen=True)
 class Lines:
-    """How a tile of an operand comes to local memory (``gemm/_lines``, ``_boxes`` or ``_chunks``).
+    """How a tile is copied to local memory (``gemm/_lines``, ``_boxes`` or ``_chunks``).
 
     Attributes:
         name: ``a`` or ``b``.

@@ -259,7 +259,7 @@ def _parameters(
 def repacked_bytes(
     problem: GemmProblem, form: MatrixFormat, bulk: bool, gather: bool = False
 ) -> list[int]:
-    """What each first pass over an operand reads and writes, in a problem as it is computed."""
+    """The bytes that each first pass over an operand moves, in a problem as it is computed."""
     p, result = problem, []
     sides: tuple[tuple[Side, Operand, int], ...] = (("a", p.a, p.m), ("b", p.b, p.n))
     for side, operand, extent in sides:

@@ -16,7 +16,7 @@ LINE = 128
 _WARPGROUP = 128
 _MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
 _STEP = 64  # of k: a line of 16-bit floats
-_OTHER_REGISTERS = 88  # of a work-item, beside its sums
+_OTHER_REGISTERS = 88  # of a work-item, without its sums
 #: Work-items of a wavefront.
 LANES = 64
 #: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
@@ -64,12 +64,12 @@ class WgmmaPolicy(Policy):
         return 32 if self.bulk else _WARPGROUP
 
     def suited(self, target: Target, longest: float) -> WgmmaPolicy:
-        """The same; work-items copy where the copy engine cannot (``longest``: of the extents)."""
+        """This policy, with copies by work-items if the copy engine cannot make them."""
         bulk = self.bulk and target.tensor_maps and longest <= _MOST_BOXED
         return self if bulk == self.bulk else replace(self, bulk=bulk)
 
     def check_pieces(self, parts: int) -> None:
-        """Raise PolicyError unless the stages are two whole steps of so many pieces, or more.
+        """Raise PolicyError unless the stages are at least two whole steps of ``parts`` pieces.
 
         With others the kernel would wait for ever.
         """
@@ -136,7 +136,7 @@ class WgmmaPolicy(Policy):
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """What the tuner varies (not ``flush``: that is accuracy, not speed)."""
+        """The values that the tuner tries (not of ``flush``: that is accuracy, not speed)."""
         return {
             "consumers": (1, 2, 3),
             "blocks": (1, 2),
@@ -174,8 +174,8 @@ class MmaPolicy(Policy):
     """How ``cl_kernels/gemm/mma.cl.mako`` cuts a product.
 
     Attributes:
-        warps_m, warps_n: Warps of a group, one above and beside the other.
-        blocks, pairs: Squares of 16 x 16 of C that each sums, one above and beside the other.
+        warps_m, warps_n: Warps of a group along the rows and the columns of its tile.
+        blocks, pairs: Squares of 16 x 16 of C that each sums, along rows and columns.
         stages: Steps of k in local memory at a time.
         band: Tile rows that are walked together, for the cache's sake.
     """
@@ -235,7 +235,7 @@ class MmaPolicy(Policy):
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        """The values that the tuner tries; :meth:`limits` drops those that do not fit."""
         return {
             "warps_m": (1, 2, 4),
             "warps_n": (1, 2, 4),
@@ -277,7 +277,7 @@ class MfmaPolicy(Policy):
     """How ``cl_kernels/gemm/mfma.cl.mako`` cuts a product.
 
     Attributes:
-        waves_m, waves_n: Wavefronts of a group, one above and beside the other.
+        waves_m, waves_n: Wavefronts of a group along the rows and the columns of its tile.
         wave_m, wave_n: The part of C that each sums, in whole squares of the instruction.
         buffers: 2 for a second pair of tiles in local memory, which saves a barrier a step.
         band: Tile rows that are walked together, for the cache's sake.
@@ -334,7 +334,7 @@ class MfmaPolicy(Policy):
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        """The values that the tuner tries; :meth:`limits` drops those that do not fit."""
         return {
             "waves_m": (1, 2, 4),
             "waves_n": (1, 2, 4),

@@ -15,7 +15,7 @@ _LEAST_STAGES = 3
 
 
 def pairs(problem: GemmProblem, two_rows: bool) -> str:
-    """Where C's elements may be stored two at a time: along its ``rows``, ``columns``, or not.
+    """Whether C's elements may be stored two at a time: along its ``rows``, ``columns``, or not.
 
     Args:
         problem: Whose C.
@@ -30,7 +30,7 @@ def pairs(problem: GemmProblem, two_rows: bool) -> str:
 
 
 def wide(problem: GemmProblem) -> str:
-    """Where C's elements may be stored in 16 bytes: along its ``rows``, ``columns``, or not.
+    """Whether C's elements may be stored in 16 bytes: along its ``rows``, ``columns``, or not.
 
     Arrays that are read as well are read an element at a time.
     """
@@ -65,7 +65,7 @@ def by_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool
 
 
 def with_room(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:
-    """The policy with so few stages that rows of C which begin anywhere find room.
+    """The policy with fewer stages, if rows of C that are not aligned need the local memory.
 
     Single elements take four times as long.
     """

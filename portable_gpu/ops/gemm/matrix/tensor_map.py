@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine (SM 90) is told of an operand."""
+"""Tensor maps: descriptions of an operand for the copy engine (SM 90)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TensorMap:
         """The map of an operand of ``rows`` rows (columns, of B) that lies as its lines say."""
         along_rows, along_k = strides(operand, lines.name)
         extent, count, step = (rows, k, along_k) if lines.across else (k, rows, along_rows)
-        pitch = step * operand.elem.itemsize if count > 1 else 16  # nobody steps over one line
+        pitch = step * operand.elem.itemsize if count > 1 else 16  # one line has no pitch
         box_lines = lines.box_lines if lines.across else min(lines.box_lines, count)
         parameters = [
             buffer("uint", "map", writes=True, restrict=False),

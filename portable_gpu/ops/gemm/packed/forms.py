@@ -56,7 +56,7 @@ def packed_figures(target: Target) -> PackedFigures:
 
 
 def shape_class(problem: GemmProblem) -> str:
-    """What rows of the tuning table go by: batched, tiny, deep, tall, wide or square."""
+    """The shape class of the tuning table: batched, tiny, deep, tall, wide or square."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.batch_size > 1:
         return "batched"
@@ -202,8 +202,8 @@ def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
 def strip_of(core: GemmProblem, policy: PackedPolicy, target: Target) -> int:
     """Panels of columns in each strip, where a number of strips for each compute unit is wanted."""
     figures, units = packed_figures(target), target.compute_units
-    wanted = max(1, figures.strips * units // core.batch_size)
-    return max(1, -(-core.n // policy.item_n) // wanted)
+    strips = max(1, figures.strips * units // core.batch_size)
+    return max(1, -(-core.n // policy.item_n) // strips)
 
 
 def _fits_strips(core: GemmProblem, policy: PackedPolicy, strip: int) -> bool:
@@ -264,7 +264,7 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, target: Target
 def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, target: Target) -> bool | None:
     """Whether a B that is wider than A is tall turns the product about; ``None``: it does not say.
 
-    Beside few rows of A it is best read where it lies: as B where its own rows are contiguous, else
+    If A has few rows, B is best read in place: as B where its own rows are contiguous, else
     as A of the transposed product, whose few columns are soon packed.  One work-item packs B and
     not A, which over a long k had better be the narrower one.
     """

@@ -142,5 +142,5 @@ class LanesPlan(OneLaunch):
 
 
 def _elements(p: GemmProblem) -> int:
-    """Those of all operands of a product."""
+    """The elements of all operands of a product."""
     return p.m * p.k + p.k * p.n + p.m * p.n

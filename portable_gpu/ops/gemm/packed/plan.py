@@ -248,20 +248,20 @@ class PackedPlan(Plan):
         core, form, policy = self._core, self.form, self.form.policy
         lane = core.compute.itemsize
         tiles = core.tiles(policy.item_m, policy.item_n) * core.batch_size
-        wanted = -(-4 * self._units // tiles)
-        self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
+        target_splits = -(-4 * self._units // tiles)
+        self.splits = splits = max(1, min(target_splits, core.k // 512)) if target_splits > 1 else 1
         third = WORKSPACE // 3
         if form.b_packed:
             worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
-            most = max(64, third // (lane * max(policy.item_m, policy.item_n)))
-            depth = min(most, max(policy.depth, min(4 * policy.depth, worth)))
+            max_depth = max(64, third // (lane * max(policy.item_m, policy.item_n)))
+            depth = min(max_depth, max(policy.depth, min(4 * policy.depth, worth)))
         else:
-            depth = most = max(policy.depth, VISIT << 10)
-        whole = core.k <= splits * min(most, 2 * depth)
+            depth = max_depth = max(policy.depth, VISIT << 10)
+        whole = core.k <= splits * min(max_depth, 2 * depth)
         rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
         self._visit = share if form.b_packed else min(share, VISIT)
-        fits = most // share
+        fits = max_depth // share
         if core.m * core.n * lane <= third:
             # Whole rows and columns: fewer, larger launches than of deep, small slabs.
             sides = (core.m * form.a_packed, core.n * form.b_packed)
@@ -274,10 +274,10 @@ class PackedPlan(Plan):
         rows = core.m if not form.a_packed else min(rows, core.m)
         cols = core.n if not form.b_packed else min(cols, core.n)
         if multiple:
-            most = third // (splits * lane * policy.item_m * policy.item_n)
-            cols = min(cols, max(1, most) * policy.item_n)
-            most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
-            rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
+            panels = third // (splits * lane * policy.item_m * policy.item_n)
+            cols = min(cols, max(1, panels) * policy.item_n)
+            max_rows = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
+            rows = min(rows, max(1, max_rows // policy.item_m) * policy.item_m)
         rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
         each = slab_k * lane * max(rows * form.a_packed, cols * form.b_packed)
         if multiple:
@@ -418,7 +418,7 @@ class PackedPlan(Plan):
         return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
 
     def _of_slab(self, slab: Slab) -> dict[str, int]:
-        """What packing and multiplying a slab are told alike."""
+        """The arguments that packing and multiplying a slab have in common."""
         return {
             "m": slab.rows, "n": slab.cols, "depth": slab.steps, "share": self._share,
             "splits": self._shares, "first": slab.first,

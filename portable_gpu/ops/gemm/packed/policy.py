@@ -76,7 +76,7 @@ class PackedPolicy(Policy):
         return self.item_m, self.item_n, self.depth
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
-        """What the kernels rely on."""
+        """The conditions on which the kernels rely."""
         sums = self.item_m * self.item_n // self.vector * elem.components
         return {
             "vector is 2, 4, 8 or 16": self.vector in (2, 4, 8, 16),

@@ -85,7 +85,7 @@ class SkinnyPolicy(Policy):
 
 
 #: The kinds of product that have policies of their own: how k runs through A's lines, and whether
-#: blocks of 64 rows are at least half as many as compute units.
+#: there is a block of 64 rows for at least half of the compute units.
 SKINNY_CLASSES = {"along": (8, 4, 1, 1), "across": (16, 2, 4, 1), "across, few rows": (8, 2, 2, 4)}
 
 
@@ -114,7 +114,7 @@ class SkinnyKernel:
 
 @dataclass(frozen=True)
 class FewColumnsCosts(Figures):
-    """What the path costs beside its traffic.
+    """The costs of the path in addition to its traffic.
 
     Attributes:
         start: Seconds.
@@ -126,7 +126,7 @@ class FewColumnsCosts(Figures):
 
 
 def takes(problem: GemmProblem, target: Target) -> bool:
-    """Whether the path takes an upright product (at least as many rows as columns)."""
+    """Whether the path takes a product that has no fewer rows than columns."""
     p, a = problem, problem.a
     whole, pitch = (p.m, a.col) if a.row == 1 else (p.k, a.row)
     return (
@@ -147,7 +147,7 @@ def takes(problem: GemmProblem, target: Target) -> bool:
 
 
 def finish(problem: GemmProblem) -> Finish | None:
-    """What follows on each sum, if anything does."""
+    """The epilogue of each sum, if there is one."""
     p = problem
     return Finish(p.compute, p.epilogue, p.extras, p.transposed) if p.epilogue else None
 
@@ -172,13 +172,13 @@ def kernel_of(problem: GemmProblem, target: Target, table: TuningTable) -> Skinn
     policy = replace(row.policy, warps=warps, unroll=unroll)
     if policy != row.policy:
         row = replace(row, policy=policy, origin=row.origin + ", fitted to k")
-    least = policy.groups_per_unit * units
+    min_groups = policy.groups_per_unit * units
     tile, step = 16 * policy.blocks, policy.warps * (16 if across else 32)
     # Across the lines a group reads 2 bytes of each of its rows: better few parts than short lines.
-    while not across and tile > 16 and 4 * -(-p.m // tile) < 3 * least:
+    while not across and tile > 16 and 4 * -(-p.m // tile) < 3 * min_groups:
         tile //= 2
     blocks = -(-p.m // tile)
-    parts = max(1, min(round(least / blocks), p.k // step))
+    parts = max(1, min(round(min_groups / blocks), p.k // step))
     part_size = -(-p.k // (parts * step)) * step
     parts = -(-p.k // part_size)
     parameters = [
@@ -215,7 +215,7 @@ def kernel_of(problem: GemmProblem, target: Target, table: TuningTable) -> Skinn
 
 
 def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant:
-    """The way of an upright product that the path :func:`takes`."""
+    """The variant of a product that the path :func:`takes`."""
     kernel = kernel_of(problem, target, table)
     p, policy = problem, kernel.row.policy
     costs = FewColumnsCosts.of("few columns", target)
@@ -247,7 +247,7 @@ class SkinnyPlan(Plan):
     """One launch that reads the large operand once."""
 
     def __init__(self, engine: Engine, problem: GemmProblem, kernel: SkinnyKernel) -> None:
-        """Build the kernel of an upright product that the path :func:`takes`."""
+        """Build the kernel of a product that the path :func:`takes`."""
         p = problem
         self._kernel = kernel
         self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, kernel.partial_bytes

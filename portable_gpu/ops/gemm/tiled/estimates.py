@@ -25,7 +25,7 @@ _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 @dataclass(frozen=True)
 class TileCosts(Figures):
-    """What tiles cost; the unit of time is a multiply-add of a compute unit in the large tile.
+    """The costs of tiles; the unit of time is a multiply-add of a compute unit in the large tile.
 
     Attributes:
         latency: A tile's way through local memory.
@@ -36,7 +36,7 @@ class TileCosts(Figures):
         turned: Of C' = B' A' where C lies along its rows, and the other way about: a factor.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
         start: Seconds of a product of next to no steps.
-        group: Seconds until the next group has begun, where another one has ended.
+        group: Seconds from the end of a group to the start of the next one.
         stores: How many times as long C's elements take to write as to read.
         gathered: Of operands that have readers: a factor.
         unaligned: Factors of that where rows of C are not aligned for vectors: of pairs, and, times
@@ -65,7 +65,7 @@ def estimates(
 
     The groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
     of the shape class.  However few they are, it costs the latency of bringing a tile; where the
-    two are alike, more than either.  Smaller tiles come first.
+    two are alike, more than either.  Smaller tiles are listed before larger ones.
     """
     p, units = problem, target.compute_units
     costs = TileCosts.of("tiles", target)
@@ -180,7 +180,7 @@ def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[flo
 def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     p, units = problem, target.compute_units
     device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
-    # The last steps are guarded one by one, so a few of them cost as much as all.
+    # The last steps are guarded one by one, so a few of them cost the same as all.
     products = p.batch_size * p.area * -(-p.k // _STEPS) * _STEPS
     rounds = -(-p.batch_size * p.m * p.n * lanes // (units * costs.resident))
     loads = _lines(p, target.subgroup_size, lanes) * costs.line
@@ -203,7 +203,7 @@ def _lines(problem: GemmProblem, subgroup: int, lanes: int) -> float:
 
 @dataclass(frozen=True)
 class DirectCosts(Figures):
-    """What one work-item for each element of C costs.
+    """The seconds of a kernel with one work-item for each element of C.
 
     Attributes:
         step: Seconds of a step of k.
@@ -223,13 +223,13 @@ class DirectCosts(Figures):
 
 
 def _taken(policy: GemmPolicy, target: Target, elem: Element, alone: float, groups: int) -> float:
-    """What ``groups`` one after the other take on a compute unit, in groups at the full rate.
+    """The time of ``groups`` on a compute unit, one after the other, in groups at the full rate.
 
-    As many as are resident run side by side.  The fewer they are, the less they hide of what each
+    The resident ones run side by side.  The fewer they are, the less they hide of what each
     waits for.
     """
-    most, lost = policy.resident(target, elem), alone * 4 * target.subgroup_size
-    rounds = -(-groups // most)
+    resident, lost = policy.resident(target, elem), alone * 4 * target.subgroup_size
+    rounds = -(-groups // resident)
     return groups + rounds * lost / policy.group_size
 
 
@@ -261,6 +261,6 @@ def _cuts(
             break
         for whole in {0, full}:
             cut = groups - whole
-            most = cut * splits * tile <= WORKSPACE * problem.batch_size
-            if most and cut * splits <= _MOST_ROUNDS * units:
+            fits = cut * splits * tile <= WORKSPACE * problem.batch_size
+            if fits and cut * splits <= _MOST_ROUNDS * units:
                 yield splits, whole

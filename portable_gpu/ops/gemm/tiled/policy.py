@@ -1,4 +1,4 @@
-"""GemmPolicy: the rungs of the ladder as sizes, and a formula for devices nobody has measured."""
+"""GemmPolicy: the rungs of the ladder as sizes, and a formula for devices without measurements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GemmPolicy(Policy):
         tile_m, tile_n: The part of C that a work-group computes.
         tile_k: Steps of k between two barriers.
         item_m, item_n: The part of it that a work-item sums in registers.
-        lanes_m, lanes_n: How neighbouring work-items lie side by side, usually a sub-group.
+        lanes_m, lanes_n: The arrangement of neighbouring work-items, usually a sub-group.
         vector: Elements of the widest load (lowered where memory is not aligned for it).
         buffers: 2 for a second pair of panels in local memory, which saves a barrier a step.
         prefetch: Load the next panels to registers while this one is multiplied.
@@ -66,18 +66,18 @@ class GemmPolicy(Policy):
         return max(panels, repacked) * value_bytes(elem)
 
     def registers(self, elem: Element) -> int:
-        """About so many a work-item takes: sums, fragments, what it moves, and the rest."""
+        """Estimate the registers of a work-item: sums, fragments, loaded values, and the rest."""
         moved = (self.tile_m + self.tile_n) * self.tile_k // self.group_size
         values = self.item_m * self.item_n + self.item_m + self.item_n + moved
         return values * value_words(elem) + _OTHER_REGISTERS
 
     def resident(self, target: Target, elem: Element) -> int:
-        """About so many groups are on a compute unit of four SIMDs at a time."""
+        """Estimate the groups on a compute unit of four SIMDs at a time."""
         file = 4 * target.subgroup_size * 2 * target.resident_registers
         return max(1, file // (self.registers(elem) * self.group_size))
 
     def at_edges(self, target: Target, elem: Element, k: int, splits: int) -> GemmPolicy:
-        """The same for a kernel that guards the end of k, or lets parts of k meet, if it has to.
+        """The policy for a kernel that guards the end of k, or combines parts of k.
 
         Either takes registers.  Where the sums alone take half of them, the compiler's order of
         multiply-adds suffers from it, and panels of half the
@@ -122,7 +122,7 @@ class GemmPolicy(Policy):
     def _fit(
         cls, target: Target, elem: Element, group: int, item_m: int, item_n: int, flat_m: int = 0
     ) -> GemmPolicy:
-        """The widest group and the deepest panels that the target has room for."""
+        """The widest group and the deepest panels that fit the target."""
         group = floor_power_of_two(min(group, target.max_work_group_size))
         lanes = min(group, floor_power_of_two(max(1, target.subgroup_size)))
         rows = flat_m // item_m if flat_m else floor_power_of_two(max(1, round((group * 2) ** 0.5)))
@@ -164,7 +164,7 @@ class GemmPolicy(Policy):
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        """The values that the tuner tries; :meth:`limits` drops those that do not fit."""
         return {
             "tile_m": (16, 32, 64, 128, 256),
             "tile_n": (16, 32, 64, 128, 256),
@@ -223,7 +223,7 @@ SHAPE_CLASSES = ("large", "wide", "medium", "small", "flat", "tiny")
 
 
 def value_bytes(elem: Element) -> int:
-    """Bytes of one element as it lies in local memory and registers."""
+    """Bytes of one element in local memory and registers."""
     return elem.components * SCALAR_BYTES[elem.real]
 
 

@@ -1,4 +1,4 @@
-"""Who moves and who sums what in a work-group: the geometry behind the gemm template."""
+"""The copies and sums of each work-item of a group: the geometry behind the gemm template."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Panel:
         group: Work-items that share the loads.
         pad: Elements between two rows of local memory, against bank conflicts.
         buffers: How many panels are in local memory.
-        aligned: Whether complex elements lie at multiples of their size.
+        aligned: Whether complex elements are aligned to their size.
         offset_type: C type that byte offsets inside the panel fit.
         pairs: Whether a value in local memory is a word of two neighbours along k.
         reader: What reads the operand instead of two strides.
@@ -90,7 +90,7 @@ class Panel:
 
     @property
     def value_type(self) -> str:
-        """C type of one load as it lies in local memory."""
+        """C type of one load in local memory."""
         if self.values == 1:
             return self.held
         return vector("uint" if self.pairs else self.elem.real, self.values)
@@ -117,7 +117,7 @@ class Panel:
 
     @property
     def k_stride(self) -> str:
-        """The same, from one step of k on."""
+        """The stride along k."""
         return "col" if self.name == "a" else "row"
 
     def place_s(self, i: int) -> str:
@@ -189,7 +189,7 @@ class RegisterTile:
 
     @property
     def mad(self) -> str:
-        """What adds a value of A times a fragment of B to sums."""
+        """The code that adds a value of A times a fragment of B to sums."""
         return "MAD_PAIRS" if self.pairs else "MAD"
 
     @property
@@ -291,8 +291,8 @@ class GroupStagger:
 
     Attributes:
         along: Places to begin at, in steps of a panel's depth.
-        group: C expression of the number that it goes by: groups that share a panel of the operand
-            it is for have the same.
+        group: C expression of the number on which it depends; it is the same for groups that share
+            a panel of the operand.
     """
 
     along: Stagger

@@ -1,1 +1,1 @@
-"""What the commands need of matrix-vector products; imported by the commands alone."""
+"""Records and checks of matrix-vector products, which only the commands import."""

@@ -32,7 +32,7 @@ def problem_of(case: Case) -> GemvProblem:
 
 
 def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Of the matrix and of the vector."""
+    """The shapes of the matrix and of the vector."""
     m, n = case.extents
     return (m, n), (m if case.trans == "T" else n,)
 

@@ -1,4 +1,4 @@
-"""What a matrix-vector product would do, and the kernels of typical ones."""
+"""Explanations of matrix-vector products, and the kernels of typical ones."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def explain(
 
 
 def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
-    """What a product builds by shipped policies."""
+    """The texts of a product by shipped policies."""
     best = best_of(variants(problem, target, TuningTable.shipped()), target)
     return best.texts()[0]
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """What products of typical shapes build for a target and a dtype: each kernel once or more."""
+    """The texts of products of typical shapes: each kernel once or more."""
     shapes = (
         (1 << 20, 32, "N"),
         (1 << 14, 1024, "N"),

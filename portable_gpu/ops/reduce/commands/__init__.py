@@ -1,1 +1,1 @@
-"""What the commands need of reductions; imported by the commands alone."""
+"""Records and checks of reductions, which only the commands import."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def flop(real: int, complex_: int, case: Case) -> int:
-    """So many operations for each element."""
+    """The operations: ``real`` or ``complex_`` for each element."""
     each = complex_ if element(dtype_of(case.dtype)).complex else real
     return each * prod(case.extents)
 

@@ -1,4 +1,4 @@
-"""Reductions with no device at hand: the kernels that each builds by default, and explanations."""
+"""Reductions without a device: the kernels that each builds by default, and explanations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def problem(operation: str, shape: Shape, axis: Axes, dtype: DType, target: Targ
 
 
 def specializations(operation: str, target: Target, dtype: DType) -> list[Specialization]:
-    """What default policies build for a long vector, and along both axes of matrices."""
+    """The texts by default policies for a long vector, and along both axes of matrices."""
     problems: list[tuple[Shape, Axes]] = [((1 << 24,), None)]
     if operation not in _WHOLE_ONLY:
         problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((4096, 4096), 0)]
@@ -80,7 +80,7 @@ def explain(
     *,
     axis: Axes = None,
 ) -> Explanation:
-    """Which kernels a reduction of a C-ordered array takes, how it is dealt out, and why."""
+    """The kernels of a reduction of a C-ordered array, their partition, and the reasons."""
     shape = tuple(sizes)
     if operation in _WHOLE_ONLY and (axis is not None or len(shape) != 1):
         raise ArgumentError(f"{operation} takes one size, that of both vectors; got {shape}")
