@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -74,6 +74,21 @@ def _as_it_is(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     if variant:
         raise ArgumentError(f"{case.operation} has no variant {variant!r}")
     yield case
+
+
+#: The variant of a case that is the gradient of its operation.
+BACKWARD = "backward"
+
+
+def forward_or_backward(case: Case, variant: str, _alone: bool) -> Iterator[Case]:
+    """The case itself, or the gradient of its operation.
+
+    Raises:
+        ArgumentError: It is neither.
+    """
+    if variant not in ("", BACKWARD):
+        raise ArgumentError(f"{case.operation} has no variant {variant!r}; {BACKWARD} would do")
+    yield replace(case, trans=variant)
 
 
 @dataclass(frozen=True)

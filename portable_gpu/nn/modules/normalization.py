@@ -12,6 +12,7 @@ from portable_gpu.dtypes import as_dtype
 from portable_gpu.nn.modules.base import Buffer, Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter, add_grads
+from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import batch, functions
 from portable_gpu.runtime.engine import Engine
 
@@ -42,8 +43,7 @@ class _Tracking(_Normalization):
 
     def _track(self, shape: Any, dtype: Any, engine: Any, track_running_stats: bool) -> None:
         if flag(track_running_stats, "track_running_stats"):
-            kind = as_dtype(dtype)
-            statistics_kind = np.dtype(np.float32) if kind.itemsize == 2 else kind
+            statistics_kind = statistics_dtype(as_dtype(dtype))
             self.running_mean = Buffer(np.zeros(shape, statistics_kind), engine)
             self.running_var = Buffer(np.ones(shape, statistics_kind), engine)
             self.num_batches_tracked = Buffer(np.int64(0), on_host=True)

@@ -17,12 +17,10 @@ from functools import partial
 from itertools import pairwise
 from math import prod
 
-import numpy as np
-
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.conv.copies import moved
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
@@ -284,7 +282,7 @@ class _StepsBuilder:
         joined = self.last and self._are_joined(p.y, y_step)
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, after those of windows are added.
-        stored = element(np.float32) if backward and p.elem.itemsize == 2 else p.elem
+        stored = computed(p.elem) if backward else p.elem
         nbytes = chunk * of_image * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)
         steps: list[_Step] = []

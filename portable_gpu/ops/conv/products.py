@@ -24,7 +24,8 @@ import numpy as np
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.epilogue import Stage
-from portable_gpu.dtypes import Element, element
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.conv.copies import computed
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather, Table
@@ -365,14 +366,13 @@ def _product(
     p: ConvProblem, m: int, n: int, k: int, a: Operand, b: Operand, c: Operand
 ) -> GemmProblem:
     """The product of operands, with a bias for each column."""
-    compute = element(np.float32) if p.elem.itemsize == 2 else p.elem
     stages: tuple[Stage, ...] = ()
     extras: tuple[Operand, ...] = ()
     if p.bias is not None:
         stages = (Stage("bias", "v + e", "column"),)
         extras = (Operand(p.elem, 0, p.bias, _of_groups(p, n * p.bias)),)
     return GemmProblem(
-        m, n, k, _of_groups(p, p.groups), a, b, c, compute, epilogue=stages, extras=extras,
+        m, n, k, _of_groups(p, p.groups), a, b, c, computed(p.elem), epilogue=stages, extras=extras,
         precision=p.precision,
     )  # fmt: skip
 

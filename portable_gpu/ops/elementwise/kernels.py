@@ -12,6 +12,7 @@ from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
+from portable_gpu.ops.groups import lanes_of_rows
 from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.figures import Figures
@@ -166,7 +167,7 @@ def _tiles(
         ):
             vector //= 2
     vectors = -(-columns // vector)
-    lanes = _lanes(vectors, rows, size, target.subgroup_size)
+    lanes = lanes_of_rows(vectors, rows, size, target.subgroup_size)
     unroll = max(1, min(policy.unroll, _MAX_ELEMENTS // vector))
     resident = TileFigures.of("elementwise", target).resident_groups * target.compute_units
     while unroll > 1 and rows * vectors < resident * size * unroll:
@@ -189,21 +190,6 @@ def _tiles(
     wide = max(largest_index, blocks * parts, blocks * tile_rows, parts * tile_columns) > _MAX_INT
     form = ElementwiseForm(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
     return form, ElementwisePartition(blocks * parts, parts, tile_rows, tile_columns)
-
-
-def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
-    """The number of work-items along a row of ``vectors`` vectors.
-
-    It is the one that leaves the fewest work-items idle, and at least a sub-group.
-    """
-
-    def padded(extent: int, step: int) -> int:
-        return -(-extent // step) * step
-
-    max_lanes = min(size, ceil_power_of_two(vectors))
-    lanes = [1 << k for k in range(max_lanes.bit_length())]
-    lanes = [w for w in lanes if w >= min(max_lanes, subgroup)]
-    return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))
 
 
 def render(

@@ -12,6 +12,7 @@ import pyopencl as cl
 from portable_gpu.codegen.parameters import Parameter, buffer, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.groups import group_size
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
@@ -20,7 +21,6 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
-_GROUP = 256
 #: The indices of a chunk at least, and the number of chunks at most, on a GPU.
 _CHUNK, _MOST_CHUNKS = 256, 32
 #: Work-items that fill a compute unit of a GPU.
@@ -112,10 +112,6 @@ def texts(problem: EmbeddingProblem, target: Target) -> list[Specialization]:
     ]  # fmt: skip
 
 
-def _group(target: Target) -> int:
-    return 1 if target.is_cpu else min(_GROUP, target.max_work_group_size)
-
-
 def _indices(p: EmbeddingProblem) -> list[Parameter]:
     return [
         *operand(f"{p.index.name}_t", "indices_in"),
@@ -140,7 +136,7 @@ def _gather(p: EmbeddingProblem, target: Target) -> Specialization:
         idx=p.index,
         V=p.vector,
         step=p.strides[1] != 1,
-        G=_group(target),
+        G=group_size(target),
     )
 
 
@@ -151,7 +147,7 @@ def _lists(p: EmbeddingProblem, target: Target) -> Specialization:
         *scalars("long", "padding", "chunks", "chunk_size", "ranges", "rows_each"),
     ]
     parts = {"lists": parameters}
-    return specialize("embedding/lists", target, parts, idx=p.index, G=_group(target))
+    return specialize("embedding/lists", target, parts, idx=p.index, G=group_size(target))
 
 
 def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
@@ -163,7 +159,9 @@ def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
         *scalars("long", "columns", "pieces", "pieces_each", "row_pieces", "chunks", "row_count"),
     ]
     parts = {"rows": parameters}
-    return specialize("embedding/rows", target, parts, elem=p.elem, V=p.vector, G=_group(target))
+    return specialize(
+        "embedding/rows", target, parts, elem=p.elem, V=p.vector, G=group_size(target)
+    )
 
 
 def _pieces(p: EmbeddingProblem, target: Target, rows: int) -> tuple[dict[str, int], int]:
@@ -200,7 +198,7 @@ class GatherPlan(OneLaunch):
         }  # fmt: skip
         names = ("indices_in", "weight_in", "out_in", "report_in")
         offsets = [f"{name}_offset" for name in names]
-        sizes = _grid(items, _group(target), 1)
+        sizes = _grid(items, group_size(target), 1)
         self._launch = engine.programs.launch(
             _gather(p, target), "gather", constants, names, offsets, *sizes
         )
@@ -216,7 +214,7 @@ class SumPlan(Plan):
             BuildError: The driver refused a kernel.
         """
         p, target = problem, engine.target
-        part, group = EmbeddingPartition.of(p, target), _group(target)
+        part, group = EmbeddingPartition.of(p, target), group_size(target)
         self.flop, self.bytes = p.count * p.columns, p.nbytes
         self.workspace_bytes = 4 * (part.chunks * p.rows + p.count)
         constants: dict[str, int] = {

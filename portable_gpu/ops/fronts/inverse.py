@@ -33,6 +33,7 @@ from portable_gpu.ops.fronts.kernels import fronts_tables, read, scratch, tables
 from portable_gpu.ops.fronts.solve import TakePlan
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.groups import group_size
 from portable_gpu.runtime.plan import Part, Plan, Step, Temporary
 from portable_gpu.targets import Target
 
@@ -43,8 +44,8 @@ _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 FACTOR, DIAGONAL, SQUARES = range(3)
 #: The maximum rows and own columns of a small front, on a GPU and on a CPU.
 _MAX_SMALL, _MAX_SMALL_ON_CPU = (512, 128), (256, 256)
-#: Work-items of a group, and groups of a compute unit.
-_GROUP, _GROUPS = 256, 2
+#: Groups of a compute unit.
+_GROUPS = 2
 #: The maximum scratch bytes of all groups.
 _MAX_SCRATCH = 1 << 28
 #: Rows of Z22 that a group of a CPU copies.
@@ -112,7 +113,7 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
         tables["index"] = np.arange(int((c + u).max()), dtype=np.int32)
     plan = FrontsPlan(
         device, small_text(elem, target), "inverse", constants, ["factor", "diagonal", "z"],
-        groups, lanes_of(target), tables, scratch=groups * size * elem.itemsize,
+        groups, group_size(target), tables, scratch=groups * size * elem.itemsize,
         flop=2 * int(work.sum()) * elem.components**2,
     )  # fmt: skip
     return Step(plan, (FACTOR, DIAGONAL, SQUARES))
@@ -121,7 +122,7 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
 def _rows(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer) -> list[Step]:
     """Return the steps that extract Z22 of large fronts from their parents' blocks."""
     fronts, target = device.fronts, device.engine.target
-    run, size = (_RUN, 1) if target.is_cpu else (1, lanes_of(target))
+    run, size = (_RUN, 1) if target.is_cpu else (1, group_size(target))
     blocks = -(-fronts.rows[which] // run)
     if not blocks.any():
         return []
@@ -200,11 +201,6 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
     return [*steps, Step(take, (Part(SQUARES, start), Part(DIAGONAL, first)))]
 
 
-def lanes_of(target: Target) -> int:
-    """Return the work-items of a group."""
-    return 1 if target.is_cpu else min(_GROUP, target.max_work_group_size)
-
-
 def strip_of(target: Target, elem: Element) -> int:
     """Return the columns of a CPU product's strip: see ``cl_kernels/fronts/_cpu_products``."""
     return 2 * front_policy(target, elem).vector // elem.components
@@ -236,7 +232,7 @@ def small_text(elem: Element, target: Target) -> Specialization:
         *written(elem, "diagonal", "z"),
     ]
     kernels = {"inverse": parameters}
-    return specialize("fronts/inverse", target, kernels, e=elem, lanes=lanes_of(target))
+    return specialize("fronts/inverse", target, kernels, e=elem, lanes=group_size(target))
 
 
 def rows_text(elem: Element, target: Target) -> Specialization:
@@ -249,7 +245,7 @@ def rows_text(elem: Element, target: Target) -> Specialization:
         *written(elem, "z"),
     ]
     kernels = {"inverse_rows": parameters}
-    return specialize("fronts/inverse_rows", target, kernels, e=elem, size=lanes_of(target))
+    return specialize("fronts/inverse_rows", target, kernels, e=elem, size=group_size(target))
 
 
 def typical_texts(elem: Element, target: Target) -> list[Specialization]:

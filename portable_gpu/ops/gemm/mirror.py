@@ -12,6 +12,7 @@ from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.operands import batch_parameters, extents, matrix_parameters, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, step
+from portable_gpu.ops.groups import group_size
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
@@ -29,7 +30,7 @@ class MirrorPlan(Plan):
     def __init__(self, engine: Engine, problem: GemmProblem) -> None:
         problem = _along_rows(problem)
         spec = specialization_of(problem, engine.target)
-        group, tiles = _group(engine.target), -(-problem.n // _TILE)
+        group, tiles = group_size(engine.target), -(-problem.n // _TILE)
         self.bytes = bytes_of(problem)
         constants = {"n": problem.n, **strides({"c": problem.c}), **extents(problem.batch)}
         self._launches = [
@@ -71,7 +72,7 @@ def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
         {"mirror": parameters},
         problem=only,
         tile=_TILE,
-        group=_group(target),
+        group=group_size(target),
     )
 
 
@@ -117,7 +118,3 @@ def filled(one: Variant, problem: GemmProblem, target: Target) -> Variant:
 def _along_rows(problem: GemmProblem) -> GemmProblem:
     c = problem.c
     return problem if step(c.col, problem.n) <= step(c.row, problem.m) else problem.transpose()
-
-
-def _group(target: Target) -> int:
-    return 1 if target.is_cpu else min(256, target.max_work_group_size)

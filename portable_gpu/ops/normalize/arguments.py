@@ -8,7 +8,7 @@ import numpy as np
 
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.floats import floating
+from portable_gpu.ops.floats import floating, statistics_dtype
 
 
 def axis_of(dim: Any, ndim: int) -> int:
@@ -66,7 +66,7 @@ def parameter(
     array = floating(value, name)
     if array.shape != shape:
         raise ShapeError(f"{name} has shape {array.shape}; with {decided_by}, {shape} would do")
-    wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+    wide = statistics_dtype(dtype)
     if array.dtype not in (dtype, wide):
         raise DTypeError(f"{name} is {array.dtype}; with an input of {dtype}, {wide} would do")
     return array

@@ -14,6 +14,7 @@ from portable_gpu.codegen.parameters import operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.groups import group_size
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step
 from portable_gpu.runtime.queue_state import QueueState
@@ -54,10 +55,6 @@ def targets_step(
     return Step(plan, (place, report))
 
 
-def _group_size(target: Target) -> int:
-    return 1 if target.is_cpu else min(256, target.max_work_group_size)
-
-
 def specialization(target: Target, elem: Element, axes: int) -> Specialization:
     """The text and options of the kernel for targets of some axes."""
     arguments = [
@@ -65,7 +62,7 @@ def specialization(target: Target, elem: Element, axes: int) -> Specialization:
         *parameters("kept", axes, ["target"]),
         *scalars("long", "count", "span", "classes", "ignore"),
     ]  # fmt: skip
-    kernels, size = {"normalize_targets": arguments}, _group_size(target)
+    kernels, size = {"normalize_targets": arguments}, group_size(target)
     return specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
 
 
@@ -75,7 +72,7 @@ class _TargetsPlan(Plan):
     def __init__(self, engine: Engine, view: View, classes: int, ignore: int) -> None:
         target, elem, count = engine.target, element(view.dtype), view.size
         groups, axes = _groups(count), max(1, len(view.shape))
-        size = _group_size(target)
+        size = group_size(target)
         spec = specialization(target, elem, axes)
         constants: dict[str, Any] = {
             "count": count,

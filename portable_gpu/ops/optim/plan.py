@@ -8,6 +8,7 @@ from functools import partial
 from portable_gpu.codegen.parameters import Parameter, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.groups import group_size
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
@@ -20,7 +21,6 @@ SCALARS = {
     "adam": ("decay", "first", "beta2", "second", "step_size", "root", "eps"),
 }
 _FLOP = {"sgd": 7, "adam": 20}
-_GROUP = 256
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def render(problem: StepProblem, target: Target) -> Specialization:
         flags=problem.flags,
         V=_vector(problem, target),
         aligned=problem.is_aligned and not target.is_cpu,
-        G=_group(target),
+        G=group_size(target),
     )
 
 
@@ -112,10 +112,6 @@ def _parameters(problem: StepProblem) -> list[Parameter]:
     return [*arrays, *numbers, *scalars("long", "each", "size")]
 
 
-def _group(target: Target) -> int:
-    return 1 if target.is_cpu else min(_GROUP, target.max_work_group_size)
-
-
 class StepPlan(OneLaunch):
     """A step bound to a size."""
 
@@ -128,7 +124,7 @@ class StepPlan(OneLaunch):
         target, size, vector = engine.target, problem.size, _vector(problem, engine.target)
         vectors = -(-size // vector)
         each = vector * (-(-vectors // target.compute_units) if target.is_cpu else 1)
-        group, items = _group(target), -(-size // each)
+        group, items = group_size(target), -(-size // each)
         self.flop, self.bytes = _FLOP[problem.rule] * size, problem.nbytes
         self._scalars = (0.0,) * len(SCALARS[problem.rule])
         self._launch = engine.programs.launch(

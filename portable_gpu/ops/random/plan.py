@@ -10,6 +10,7 @@ from portable_gpu.codegen.axes import Axis, merged, parameters
 from portable_gpu.codegen.parameters import Parameter, operand, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.groups import group_size
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
@@ -19,7 +20,6 @@ from portable_gpu.tuning.costs import DeviceCosts, overlapped
 
 #: Multiplications of 32 bits, and twice as many other operations, of a block of four words.
 _BLOCK_FLOP = 60
-_GROUP = 256
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def render(problem: DropoutProblem, target: Target) -> Specialization:
         in_place=len(problem.strides) == 1,
         plain=problem.is_plain,
         V=4 if problem.is_plain and aligned else 1,
-        G=_group(target),
+        G=group_size(target),
     )
 
 
@@ -116,10 +116,6 @@ def _parameters(problem: DropoutProblem) -> list[Parameter]:
     ]
 
 
-def _group(target: Target) -> int:
-    return 1 if target.is_cpu else min(_GROUP, target.max_work_group_size)
-
-
 class DropoutPlan(OneLaunch):
     """Dropout bound to shapes and strides."""
 
@@ -134,7 +130,7 @@ class DropoutPlan(OneLaunch):
         target, size, axes = engine.target, prod(problem.shape), problem.axes
         blocks = -(-size // 4)
         each = -(-blocks // target.compute_units) if target.is_cpu else 1
-        group = _group(target)
+        group = group_size(target)
         items = -(-blocks // each)
         self.flop, self.bytes = 2 * size, problem.nbytes
         constants = {"blocks_each": each, "size": size, "columns": axes[-1].size}

@@ -13,6 +13,7 @@ from portable_gpu.codegen.axes import Axis, parameters
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.groups import lanes_of_rows
 from portable_gpu.ops.sampling.problem import (
     INDEXED,
     ROUTED,
@@ -22,7 +23,6 @@ from portable_gpu.ops.sampling.problem import (
     axes_of,
 )
 from portable_gpu.ops.sampling.rules import table_of
-from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.targets import Target
 
 #: Accumulators of a CPU's work-item: vectors of any width, in the first cache.
@@ -250,7 +250,7 @@ def _tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
     target_items = target.compute_units * _WORK_ITEMS
     each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items))
     chunks = -(-repeated.size // each)
-    lanes = _lanes(vectors, rows * chunks, size, target.subgroup_size)
+    lanes = lanes_of_rows(vectors, rows * chunks, size, target.subgroup_size)
     parts = -(-vectors // lanes)
     groups = parts * -(-rows * chunks // (size // lanes))
     loops = [k for k in range(len(ruled)) if ruled[k].taps == 0]
@@ -289,15 +289,3 @@ def _vector(
     ):
         vector //= 2
     return vector
-
-
-def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
-    """The number of work-items along the columns: the fewest are idle, at least a sub-group."""
-
-    def padded(extent: int, step: int) -> int:
-        return -(-extent // step) * step
-
-    max_lanes = min(size, ceil_power_of_two(vectors))
-    lanes = [1 << k for k in range(max_lanes.bit_length())]
-    lanes = [w for w in lanes if w >= min(max_lanes, subgroup)]
-    return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,7 @@ from portable_gpu.checking.check import rounding, unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, worst
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.family import RandomSizes
+from portable_gpu.ops.family import BACKWARD, RandomSizes
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sizes import Size, random_extent
 from portable_gpu.runtime.views import Shape
@@ -25,18 +23,6 @@ if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
 _CHECKED = 2  # heads: all products of a head are computed in float64
-_BACKWARD = "backward"
-
-
-def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
-    """The case itself, or its gradients.
-
-    Raises:
-        ArgumentError: It is neither.
-    """
-    if variant not in ("", _BACKWARD):
-        raise ArgumentError(f"{case.operation} has no variant {variant!r}; {_BACKWARD} would do")
-    yield replace(case, trans=variant)
 
 
 def _shape(case: Case) -> Shape:
@@ -132,7 +118,7 @@ def heads(rng: random.Random, on_cpu: bool) -> Size:
         rows, extent = random_extent(rng, 4096), rng.choice((32, 64, 80, 128))
         batch = random_extent(rng, 128)
         if batch * rows * rows * extent <= most:
-            return Size((rows, extent), batch, rng.choice(("", _BACKWARD)))
+            return Size((rows, extent), batch, rng.choice(("", BACKWARD)))
 
 
 RANDOM = (RandomSizes("heads", ("float32", "float16"), heads),)

@@ -19,7 +19,14 @@ from portable_gpu.ops.attention.functions import scaled_dot_product_attention
 from portable_gpu.ops.attention.plan import AttentionProblem, backward_specialization
 from portable_gpu.ops.attention.variants import variants
 from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes
+from portable_gpu.ops.family import (
+    Benchmark,
+    Compiled,
+    Family,
+    OperationRecord,
+    Sizes,
+    forward_or_backward,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -112,7 +119,7 @@ _BENCHMARK = Benchmark(
     form="heads: rows x extent",
     label="heads: rows x extent",
     by_flop=True,
-    variants=cases.variants,
+    variants=forward_or_backward,
     batched=True,
     section=lambda case: case.trans,
     call=cases.call,

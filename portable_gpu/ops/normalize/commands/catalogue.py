@@ -13,6 +13,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import targets
 from portable_gpu.ops.normalize.plan import variants
 from portable_gpu.ops.normalize.problem import RowProblem, row_problem
@@ -39,7 +40,7 @@ def contiguous(
     remaining = iter(contiguous_strides(kept_shape))
     of_rows = tuple(0 if k in along else next(remaining) for k in range(len(shape)))
     params = strides_along(shape, max(along))
-    wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+    wide = statistics_dtype(dtype)
     spread: dict[str, Shape] = {}
     views = []
     for operand in p.operands:

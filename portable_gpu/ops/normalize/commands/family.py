@@ -13,6 +13,7 @@ from portable_gpu.ops.family import (
     OperationRecord,
     Sizes,
     Typical,
+    forward_or_backward,
 )
 from portable_gpu.ops.normalize.batch import batch_norm
 from portable_gpu.ops.normalize.commands import cases, norms
@@ -124,7 +125,7 @@ _BENCHMARK = Benchmark(
     like_numpy=cases.like_numpy,
     form="a shape; along its last axis",
     label="shape",
-    variants=norms.variants,
+    variants=forward_or_backward,
     section=lambda case: case.trans,
     call=cases.call,
     random=ROWS,

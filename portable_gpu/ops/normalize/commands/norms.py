@@ -5,8 +5,7 @@ A case whose variant is ``backward`` is the gradient by the input, weight and bi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,8 @@ from portable_gpu.checking.check import rounding, unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, within
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.family import BACKWARD
+from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.runtime.views import Shape
 
@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 
 _GROUPS = 32  # of group normalisation, or each channel where 32 does not divide them
 _EPS = 1e-5
-BACKWARD = "backward"
-
-
-def variants(case: Case, variant: str, _alone: bool) -> Iterator[Case]:
-    """The case itself, or its gradient.
-
-    Raises:
-        ArgumentError: It is neither.
-    """
-    if variant not in ("", BACKWARD):
-        raise ArgumentError(f"{case.operation} has no variant {variant!r}; {BACKWARD} would do")
-    yield replace(case, trans=variant)
 
 
 def is_backward(case: Case) -> bool:
@@ -104,7 +92,7 @@ def operands(case: Case, inputs: Operands) -> Operands:
     if not is_backward(case):
         return inputs
     grad, x, *parameters = inputs
-    dtype = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
+    dtype = statistics_dtype(x.dtype)
     statistics = [item.astype(dtype) for item in _statistics(case, x)][
         case.operation == "rms_norm" :
     ]

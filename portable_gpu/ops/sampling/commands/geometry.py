@@ -11,6 +11,7 @@ import numpy as np
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.sampling import pooling, resampling
+from portable_gpu.ops.sampling.call import result_shape
 from portable_gpu.ops.sampling.padding import pad, padding_rules
 from portable_gpu.ops.sampling.pooling_calls import avg_rules, window_rules
 from portable_gpu.ops.sampling.problem import SamplingProblem
@@ -129,7 +130,7 @@ def problem_of(operation: str, shape: Shape, dtype: np.dtype[Any]) -> SamplingPr
         elem = element(np.dtype(f"u{elem.itemsize}"))
     rules = tuple(typical.rules(shape))
     source: Shape = shape
-    target = result_of(shape, rules)
+    target = result_shape(shape, rules)
     if typical.gradient:
         source, target = target, source
         rules = tuple([None if rule is None else TransposedRule.of(rule) for rule in rules])
@@ -152,18 +153,12 @@ def channels_last(problem: SamplingProblem) -> SamplingProblem:
     return replace(problem, strides=tuple(result))
 
 
-def result_of(shape: Shape, rules: Sequence[AxisRule | None]) -> Shape:
-    """The shape of the result of a forward call."""
-    extents = zip(shape, rules, strict=True)
-    return tuple([n if rule is None else rule.outputs for n, rule in extents])
-
-
 def operand_shapes(operation: str, shape: Shape) -> tuple[Shape, ...]:
     """The shapes of the arrays that the typical call takes."""
     typical = TYPICAL_CALLS[operation]
     if not typical.gradient:
         return (shape,)
-    result = result_of(shape, typical.rules(shape))
+    result = result_shape(shape, typical.rules(shape))
     return (result, result) if typical.kind == "routed" else (result,)
 
 
