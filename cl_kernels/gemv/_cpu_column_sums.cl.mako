@@ -44,9 +44,11 @@ static inline void panel_${W}_${unroll}(__global const ${elem.name}_t *a, long a
     for (; i + ${R} <= last; i += ${R}) {
 ${add_rows(W, unroll, R)}\
     }
+% if R > 1:
     for (; i < last; ++i) {
 ${add_rows(W, unroll, 1)}\
     }
+% endif
 % for u in range(unroll):
     *(sums_${W} *)(s + ${u * W * P}) = s${u};
 % if elem.complex:

@@ -15,10 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recorded_devices import RECORDED
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.fft import variants as fft_variants
 from portable_gpu.ops.fft.commands.catalogue import problem
+from portable_gpu.ops.fft.convolution import ConvolutionPiece, ConvolutionProblem, Strided
 from portable_gpu.ops.fft.decompositions import Decomposition, decompositions
 from portable_gpu.ops.fft.joined import fused_axes
 from portable_gpu.ops.fft.passes import Pass, PassLimits, PassOperand
@@ -27,7 +30,7 @@ from portable_gpu.ops.fft.problem import Line, LineOperand
 from portable_gpu.ops.fft.variants import variants
 from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.plan import Part, Temporary
-from portable_gpu.targets import example_target
+from portable_gpu.targets import detect, example_target
 from portable_gpu.tuning.table import TuningTable
 
 Array = np.ndarray[Any, Any]
@@ -390,3 +393,19 @@ def test_planes_of_a_strided_array_are_found_or_left() -> None:
     assert [pass_step.pass_.source.lane for pass_step in variant.pass_steps] == [1, 40]
     elsewhere = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (44, 44)))
     assert not fused_axes(first, elsewhere, policy, target, iter("a"))
+
+
+@pytest.mark.parametrize(("extra", "programs"), [(0.01, 4), (0.0, 5)])
+def test_axes_share_programs_where_it_costs_hardly_more(
+    monkeypatch: pytest.MonkeyPatch, extra: float, programs: int
+) -> None:
+    """The nine rows of a filter are transformed as the rows of an image, and not in two passes."""
+    monkeypatch.setattr(fft_variants, "_HARDLY", extra)
+    image, result = Strided((1, 1000, 300), (0, 300, 1)), Strided((1, 1008, 308), (0, 308, 1))
+    filtered = ConvolutionProblem(
+        element(dtype_of("float32")), (True, True), False, (1, 2), (1024, 320),
+        Strided((1, 9, 9), (0, 9, 1)), (ConvolutionPiece(image, result, (0, 0)),),
+    )  # fmt: skip
+    target = detect(RECORDED["PoCL"][0])
+    texts = best_of(variants(filtered, target, TuningTable.shipped()), target).texts()
+    assert (len(texts), len({text.key for text in texts})) == (6, programs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise, product
@@ -25,6 +25,8 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
+#: The part of a call's time that programs in common may cost.
+_HARDLY = 0.01
 #: An array that a step reads or writes: an input, the output, or a temporary.
 _Operand: TypeAlias = int | Temporary | Part
 #: The passes of a launch, with its source, the array that it multiplies by (if any), its target.
@@ -88,7 +90,7 @@ def variants(
     def cost(decomposition: Decomposition) -> float:
         return costs.seconds(seconds(decomposition), len(decomposition.launches))
 
-    best = [] if len(by_axis) == 1 else [min(listed, key=cost) for listed in by_axis]
+    best = [] if len(by_axis) == 1 else _best_of_axes(by_axis, cost)
     chosen = [[item] for item in best] or by_axis
     every = [(combined, operands) for combined in product(*chosen)]
     for k, ((one, places), (two, others)) in enumerate(pairwise(axes)):
@@ -101,6 +103,32 @@ def variants(
         _variant(problem, combined, places, choice, sum(map(seconds, combined)), target)
         for combined, places in every
     ]
+
+
+def _best_of_axes(
+    by_axis: Sequence[Sequence[Decomposition]], cost: Callable[[Decomposition], float]
+) -> list[Decomposition]:
+    """Return the best decomposition of each axis.
+
+    Where it costs hardly more, an axis takes the passes of another axis: these need no programs of
+    their own, each of which takes a tenth of a second or more to compile.
+    """
+    best = [min(listed, key=cost) for listed in by_axis]
+    limit = _HARDLY * sum(map(cost, best))
+    for k, listed in enumerate(by_axis):
+        others = [_rendered(item) for item in (*best[:k], *best[k + 1 :])]
+        alike = [item for item in listed if _rendered(item) in others]
+        if alike and cost(cheapest := min(alike, key=cost)) <= cost(best[k]) + limit:
+            best[k] = cheapest
+    return best
+
+
+def _rendered(decomposition: Decomposition) -> tuple[object, ...]:
+    """Return what the texts of a decomposition depend on, beside the policy."""
+    passes = passes_of(decomposition.pass_steps)
+    return decomposition.path, *(
+        (pass_.n, pass_.planes, pass_.source.rendered, pass_.target.rendered) for pass_ in passes
+    )
 
 
 def _lines(
