@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +12,9 @@ from portable_gpu.cli.console import Console
 from portable_gpu.cli.options import DeviceOption
 from portable_gpu.dtypes import PRECISIONS
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.case import Case
 from portable_gpu.ops.explain import explain as explanation_of
-from portable_gpu.ops.registry import OPERATIONS
+from portable_gpu.ops.registry import BENCHMARKS, OPERATIONS
 from portable_gpu.ops.sizes import Size, parse_size
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import class_names
@@ -26,7 +28,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             help="As --sizes of bench. gemm: MxKxN (8x3200x3200, 512x512x512/NT); gemv: MxN; "
-            "reductions: the shape (4096x4096/0).  Numbers alone will do too: 8 3200 3200.",
+            "reductions: the shape (4096x4096/0); conv2d: N C H W K R S (8x64x56x56x64x3x3/s2).  "
+            "Numbers alone will do too: 8 3200 3200.",
             metavar="SIZE",
         ),
     ] = None,
@@ -44,7 +47,8 @@ def explain(
     if device is not None and target is not None:
         raise ArgumentError("--device and --target exclude each other")
     asked = parse_size("x".join(size), "SIZE") if size else Size(())
-    options = _options(operation, asked.variant, axis, trans)
+    options = _of_size(operation, asked, dtype) if axis is None and trans is None else {}
+    options = options or _options(operation, asked.variant, axis, trans)
     if asked.batch is not None:
         options["batch"] = (asked.batch,)
     if precision is not None:
@@ -57,6 +61,21 @@ def explain(
         print(json.dumps(result.to_dict(), indent=2))
     else:
         Console().write(str(result), indent=11)
+
+
+def _of_size(operation: str, size: Size, dtype: str) -> dict[str, Any]:
+    """The options that a size of ``bench`` stands for, as stride and padding of convolutions.
+
+    None of an operation with an axis or transposed operands: :func:`_options` has these.
+    """
+    record, benchmark = OPERATIONS.get(operation), BENCHMARKS.get(operation)
+    if record is None or benchmark is None or not size.extents or record.transposes:
+        return {}
+    if signature(record.explain).parameters.keys() & {"axis", "trans"}:
+        return {}
+    case = Case(operation, size.extents, dtype, batch=size.batch)
+    *_, case = benchmark.variants(case, size.variant, True)
+    return record.options(case)
 
 
 def _options(operation: str, variant: str, axis: int | None, trans: str | None) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.figures import by_origin, origins
 
+#: Details that are shown for each variant: bytes of workspace, and bytes that kernels move.
+_MEMORY = ("workspace", "moved")
 _SHOWN = 5  # estimates, and names of rows of figures, that are printed
 
 
@@ -29,6 +31,8 @@ class Explanation:
         evidence: If the policy is a row of a table, the measurement behind the row.
         estimates: The estimated seconds of a call with each variant, launches included, in the
             order of preference; ``None`` for a variant that a rule puts after another one.
+        memory: The bytes of workspace of each variant, and those that its kernels move, for
+            operations whose variants differ in them.
         figures: Where each row of figures was measured, by which variants are chosen: on this
             device, or where it is inherited from.
     """
@@ -42,6 +46,7 @@ class Explanation:
     details: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
     estimates: Mapping[str, float | None] = field(default_factory=dict)
+    memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     figures: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +69,11 @@ class Explanation:
             lines.append(f"           measured: {_pairs(self.evidence)}")
         if self.details:
             lines.append(f"  so       {_pairs(self.details)}")
-        if len(self.estimates) > 1:
+        if self.memory:
+            for number, (name, seconds) in enumerate(self.estimates.items()):
+                numbers = f"{_estimated(seconds)}, {_pairs(self.memory[name])}"
+                lines.append(f"  {'' if number else 'variants':8} {name}: {numbers}")
+        elif len(self.estimates) > 1:
             few = list(self.estimates.items())[:_SHOWN]
             shown = [f"{name} {_estimated(seconds)}" for name, seconds in few]
             lines.append(f"  variants {'; '.join(shown)}")
@@ -99,6 +108,11 @@ def explanation(operation: str, variants: Sequence[Variant], target: Target) -> 
                 variant.seconds(costs) if first.get(variant.decision, variant) is variant else None
             )
             for variant in (best, *others)
+        },
+        memory={
+            variant.name: {name: variant.details[name] for name in _MEMORY}
+            for variant in (best, *others)
+            if variant.details.keys() >= set(_MEMORY)
         },
         figures=origins(target),
     )

@@ -249,3 +249,23 @@ def test_columns_of_few_rows_are_not_shared(
     target = example_target("nvidia-sm90")
     kernel = reduce_kernel(problem("sum", (rows, columns), 0, dtype, target), target)
     assert (kernel.form.lanes, kernel.partition.parts) == (lanes, parts)
+
+
+@pytest.mark.parametrize("target", ["cpu", "nvidia-sm90", "gcn"])
+def test_convolutions_explain_workspace_and_bytes_of_all_variants(target: str) -> None:
+    """Each has an estimate, those above the limit are left out, and a name stands alone."""
+    sizes = 8, 64, 56, 56, 64, 3, 3
+    every = pg.explain("conv2d", *sizes, padding=1, target=target)
+    assert {"direct", "im2col", "winograd", "fft"} <= every.estimates.keys() == every.memory.keys()
+    assert every.memory["direct"]["workspace"] == 0
+    least = every.details["bytes"]
+    assert all(item["moved"] >= least for item in every.memory.values())
+    text = str(every)
+    for name, item in every.memory.items():
+        assert f"{name}: estimate" in text
+        assert f"workspace {item['workspace']}, moved {item['moved']}" in text
+    none = pg.explain("conv2d", *sizes, padding=1, target=target, workspace_limit=0)
+    assert "winograd" not in none.estimates
+    only = pg.explain("conv2d", *sizes, padding=1, target=target, algo="fft")
+    assert list(only.estimates) == ["fft"]
+    assert not pg.explain("gemm", 8, 8, 8, target=target).memory

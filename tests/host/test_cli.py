@@ -2,6 +2,7 @@
 
 import builtins
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import portable_gpu as pg
 from portable_gpu.cli import main
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.targets import Target
@@ -139,6 +141,11 @@ def test_explain_takes_the_sizes_of_bench(capsys: pytest.CaptureFixture[str]) ->
     assert "7 x (8 x 9 by 9 x 10)" in capsys.readouterr().out
     assert main(["explain", "sum", "2^12x100/0", "--target", "gcn"]) == 0
     assert "sum of 4096 x 100 float32 along axis 0" in capsys.readouterr().out
+    assert main(["explain", "conv2d", "1x8x56x56x8x7x7/s2", "--target", "cpu", "--json"]) == 0
+    estimates = json.loads(capsys.readouterr().out)["estimates"]
+    options = {"stride": 2, "padding": 3}
+    expected = pg.explain("conv2d", 1, 8, 56, 56, 8, 7, 7, target="cpu", **options)
+    assert estimates == expected.estimates
 
 
 @pytest.mark.parametrize(

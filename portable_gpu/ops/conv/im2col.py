@@ -389,7 +389,7 @@ def variants(
     bandwidth = device.bandwidth * target.compute_units
     copy_time = ConvCosts.of("convolutions", target).copy_time
     texts: list[Specialization] = []
-    seconds, launches, known = 0.0, 0, dict[_Key, tuple[float, int]]()
+    seconds, launches, nbytes, known = 0.0, 0, 0, dict[_Key, tuple[float, int]]()
     for step in made.steps:
         key = step.problem if isinstance(step, ConvProduct) else step[0]
         if key not in known:
@@ -407,6 +407,7 @@ def variants(
                 texts.append(key.specialization(target))
         seconds += known[key][0]
         launches += known[key][1]
+        nbytes += key.nbytes if isinstance(key, ElementwiseProblem) else key.bytes
     why = (
         f"products of matrices, with the windows of {made.chunk} image(s) in workspace"
         if made.workspace else "one product of matrices: filters of one tap"
@@ -421,8 +422,8 @@ def variants(
         texts=lambda: list({spec.key: spec for spec in texts}.values()),
         bind=partial(_bind, problem=problem, limit=limit),
         details={
-            "workspace": made.workspace, "images at a time": made.chunk, "flop": problem.flop,
-            "bytes": problem.bytes,
+            "workspace": made.workspace, "moved": nbytes, "images at a time": made.chunk,
+            "flop": problem.flop, "bytes": problem.bytes,
         },
     )  # fmt: skip
 

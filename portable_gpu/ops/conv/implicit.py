@@ -67,7 +67,11 @@ def by_copies(
         why="images copied with adjacent channels; " + variant.why,
         texts=lambda: [*(text for item in moved for text in item.texts()), *variant.texts()],
         bind=partial(_bind_copies, problem=problem, inside=inside),
-        details={**variant.details, "workspace": variant.details["workspace"] + copied},
+        details={
+            **variant.details,
+            "workspace": variant.details["workspace"] + copied,
+            "moved": variant.details["moved"] + 2 * copied,
+        },
     )
 
 
@@ -122,6 +126,9 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
     copies = _copies(problem, products)
     moved = [best_of(elementwise_variants(copy, target, table), target) for copy in copies]
     launched, first = [*moved, *multiplied], (multiplied or moved)[0]
+    workspace = problem.elem.itemsize * sum(
+        prod(item.copied.extents) for item in products if item.copied
+    )
     return Variant(
         path="implicit_gemm",
         name="implicit_gemm",
@@ -136,8 +143,7 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
         evidence=first.evidence,
         details={
             "products": len(products), "flop": problem.flop, "bytes": problem.bytes,
-            "workspace": problem.elem.itemsize
-            * sum(prod(item.copied.extents) for item in products if item.copied),
+            "workspace": workspace, "moved": problem.bytes + 2 * workspace,
         },
     )  # fmt: skip
 

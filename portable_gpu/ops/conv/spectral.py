@@ -340,6 +340,8 @@ def variants(
     computing = kernel.flop / 2 * multiply_adds(p.elem) / (units * device.multiply_adds)
     moving = s.workspace(images) / (device.bandwidth * units)
     products = chunks * overlapped(computing / costs.spectra_rate, moving)
+    moved = chunks * s.workspace(images)
+    moved += sum(variant.details["bytes"] * count for variant, count in best)
     yield Variant(
         path="fft",
         name="fft",
@@ -354,7 +356,8 @@ def variants(
         ],
         bind=partial(_bind, problem=problem, limit=limit),
         details={
-            "workspace": s.workspace(images), "images at a time": images, "flop": problem.flop,
+            "workspace": s.workspace(images), "moved": round(moved), "images at a time": images,
+            "flop": problem.flop,
             "bytes": problem.bytes,
         },
     )  # fmt: skip

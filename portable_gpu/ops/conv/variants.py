@@ -165,6 +165,6 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
         bind=bind,
         details={
             "taps": prod(problem.w_size), "flop": problem.flop, "bytes": problem.bytes,
-            "workspace": kernel.partial_bytes,
+            "workspace": kernel.partial_bytes, "moved": problem.bytes + 2 * kernel.partial_bytes,
         },
     )  # fmt: skip

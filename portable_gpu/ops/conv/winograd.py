@@ -374,8 +374,9 @@ def variants(
         ],
         bind=partial(_bind, problem=problem, limit=limit),
         details={
-            "workspace": w.workspace(chunk), "images at a time": chunk, "flop": problem.flop,
-            "bytes": problem.bytes,
+            "workspace": w.workspace(chunk),
+            "moved": moved + round(product.bytes * p.batch / chunk), "images at a time": chunk,
+            "flop": problem.flop, "bytes": problem.bytes,
         },
     )  # fmt: skip
 
