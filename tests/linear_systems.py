@@ -69,7 +69,7 @@ def laid(x: Any, layout: str) -> Any:
 
 
 def gamma(steps: int, dtype: Any) -> float:
-    """Higham's gamma of so many roundings; of complex numbers two more, and twice that."""
+    """Higham's gamma of some roundings; for complex numbers two more, and twice that."""
     is_complex = np.dtype(dtype).kind == "c"
     steps = steps + 2 * is_complex
     u = unit_roundoff(dtype)

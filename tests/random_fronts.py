@@ -119,7 +119,7 @@ def place(device: DeviceFronts, dense: Array) -> Array:
 
 
 def _elements(device: DeviceFronts) -> Iterator[tuple[Array, Array, Array]]:
-    """Of each front: rows and columns of its elements of L, and where in the factor they lie."""
+    """Rows and columns of each front's elements of L, and their places in the factor."""
     fronts = device.fronts
     for s in range(len(fronts)):
         columns = np.arange(fronts.first[s], fronts.first[s + 1])

@@ -1,4 +1,4 @@
-"""Random calls of portable_gpu.linalg: what is given, how it lies in memory, what must come out.
+"""Random calls of portable_gpu.linalg: operands, their layout in memory, and expected results.
 
 A call is drawn twice: its options, shapes and layouts by one generator, its values by another.  So
 it can be made again with other values, as a loop makes it.
@@ -71,7 +71,7 @@ class Drawn:
         return self.draw.choice(((), (), (), (1,), (3,), (9,), (2, 3)))
 
     def part(self, batch: tuple[int, ...]) -> tuple[int, ...]:
-        """What broadcasts to it."""
+        """An array that broadcasts to it."""
         some = batch[self.draw.randint(0, len(batch)) :] if self.flag(0.3) else batch
         return tuple(1 if self.flag(0.15) else extent for extent in some)
 
@@ -166,7 +166,7 @@ class Drawn:
 
 
 def values(result: Any) -> Any:
-    """What a result holds; tells of matrices without one."""
+    """The values of a result, and the matrices without one."""
     if isinstance(result, np.ndarray) or np.isscalar(result):
         return result
     if isinstance(result, pg.Array):

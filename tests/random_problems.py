@@ -556,7 +556,7 @@ def _parent(tree: str, s: int, count: int, draws: Draws) -> int:
 
 
 def _parent_in_binary(s: int, low: int, end: int) -> int:
-    """Of two halves in postorder, and their root behind them."""
+    """Two halves in postorder, and their root behind them."""
     while True:
         middle = low + (end - 1 - low) // 2
         if s < middle:

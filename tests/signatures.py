@@ -1,4 +1,4 @@
-"""What kernels take."""
+"""The parameters of kernels."""
 
 from __future__ import annotations
 

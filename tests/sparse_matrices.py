@@ -37,7 +37,7 @@ def random_definite(n: int, density: float, seed: int, dtype: Any = np.float64) 
 
 
 def filled(pattern: Any, perm: Any) -> Any:
-    """Where L has elements: columns eliminated one by one, each joining the rows that it has."""
+    """The structure of L: columns are eliminated one by one, and each joins its rows."""
     n = len(perm)
     there = (pattern | pattern.T)[np.ix_(perm, perm)] | np.eye(n, dtype=bool)
     for k in range(n):

@@ -77,7 +77,7 @@ PROBLEMS: dict[str, tuple[Callable[[int], Array], Callable[[int], tuple[int, ...
 
 
 def by_planes(shape: tuple[int, ...], unknowns: int) -> Array:
-    """Nested dissection of a grid: a plane across its longest side parts it, and comes last."""
+    """Nested dissection of a grid: a plane across its longest side parts it, and is the last."""
     result: list[Array] = []
 
     def cut(points: Array) -> None:

@@ -30,7 +30,7 @@ class Builders:
     """Processes that build programs for the device of an engine.
 
     This process builds programs itself if compiled programs are not kept on disk, or if one of the
-    processes ended by itself, for want of memory perhaps.
+    processes ended by itself, perhaps because memory was short.
     """
 
     def __init__(self, engine: Engine, device: str | None, processes: int | None = None) -> None:

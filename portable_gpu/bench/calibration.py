@@ -114,7 +114,7 @@ class Calibrated:
 
     @property
     def evidence(self) -> str:
-        """What was measured, in a sentence."""
+        """A sentence on the measurement."""
         return (
             f"{self.timed} random products and transforms; choices for {self.held_back} others "
             f"take {self.relative:.3f} of the time by the figures before ({self.differing} differ)"

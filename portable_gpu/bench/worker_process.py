@@ -1,4 +1,4 @@
-"""What a worker process does first."""
+"""The start of a worker process."""
 
 from __future__ import annotations
 

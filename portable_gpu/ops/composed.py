@@ -44,7 +44,7 @@ class _TracedState(QueueState):
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an operand of a traced call is: its whole, and the bytes after the start of that."""
+    """The place of an operand of a traced call: its whole array, and its byte offset there."""
 
     of: int | Temporary
     start: int

@@ -1,4 +1,4 @@
-"""Checks of every public operation against NumPy in higher precision, on the device at hand."""
+"""Checks of every public operation against NumPy in higher precision, on a device."""
 
 from portable_gpu.checking.check import Check, CheckResult
 from portable_gpu.selftest.grid import all_checks

@@ -114,7 +114,7 @@ def _spend(seconds: float) -> None:
 def _is_on_disk(function: Callable[..., Any]) -> bool:
     """Return whether numba's cache seems to have machine code of a loop.
 
-    Of its folders, the one beside the package and that of NUMBA_CACHE_DIR are searched.
+    Of its folders, the one next to the package and that of NUMBA_CACHE_DIR are searched.
     """
     source = Path(function.__code__.co_filename)
     named = os.environ.get("NUMBA_CACHE_DIR")

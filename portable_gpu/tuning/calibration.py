@@ -1,6 +1,6 @@
 """The figures that ``portable-gpu calibrate`` measured on this user's devices.
 
-They are rows of one JSON file beside the user's tuning table.  A row holds for one device as one
+They are rows of one JSON file next to the user's tuning table.  A row holds for one device as one
 class, with the driver, the version of the library and the texts of kernels with which it was
 measured.  With any other of these it is ignored, because its figures may no longer be true.
 """
@@ -27,7 +27,7 @@ from portable_gpu.tuning.table import user_file
 _FORMAT = 1
 _NAME, _LOCK = "calibration.json", ".calibration.lock"
 _MAX_BYTES = 16 << 20
-#: What a calibration holds for, beside the device and its class.
+#: The conditions of a calibration, in addition to the device and its class.
 _VERSIONS = ("platform", "driver", "library", "texts")
 
 
@@ -88,7 +88,7 @@ class Calibration:
 
 
 def versions_of(target: Target, library: str, texts: str) -> dict[str, str]:
-    """What a calibration of a target holds for, beside the device and its class."""
+    """The conditions of a target's calibration, in addition to the device and its class."""
     facts = target.facts
     return {
         "platform": facts.platform_version,
@@ -99,7 +99,7 @@ def versions_of(target: Target, library: str, texts: str) -> dict[str, str]:
 
 
 def calibration_file() -> Path | None:
-    """The file of calibrations, beside the user's tuning table; ``None`` for a user without one."""
+    """The file of calibrations, next to the user's tuning table; ``None`` if there is none."""
     path = user_file()
     return None if path is None else path.with_name(_NAME)
 

@@ -131,7 +131,7 @@ def test_what_ends_a_calibration_stores_nothing(
             main(["calibrate"])
     assert not path.exists()
     with exclusive():  # another calibration may run now
-        assert main(["calibrate"]) == 1  # and no second one beside it
+        assert main(["calibrate"]) == 1  # and there is no second one
 
 
 def test_a_device_is_measured_and_its_choices_compared(

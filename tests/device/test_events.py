@@ -62,7 +62,7 @@ class Held:
     def check(self, reader: Any, expected: Any) -> None:
         """The values that another queue has read, enqueued while this one is blocked."""
         reader.queue.flush()
-        time.sleep(0.05)  # room for what waits for nothing
+        time.sleep(0.05)  # space for calls that wait for nothing
         self.open()
         np.testing.assert_array_equal(reader.get(), expected)
 

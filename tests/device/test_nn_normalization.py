@@ -53,7 +53,7 @@ def check_gradients(reference: Reference, dy: Any, got: Any, axes: tuple[int, ..
 
 
 def strided(array: Any, rng: random.Random) -> Any:
-    """The same values: as they are, with reversed axes, stepped, or channels last."""
+    """Return the values as they are, with reversed axes, stepped, or channels last."""
     kind = rng.randrange(4)
     if kind == 1:
         return np.asfortranarray(array)

@@ -24,7 +24,7 @@ Values = np.ndarray[Any, Any]
 
 
 def layouts(x: Values, engine: Engine) -> dict[str, Any]:
-    """The same values in several layouts."""
+    """Return the values in several layouts."""
     last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
     spread = np.zeros(tuple(2 * n for n in x.shape), x.dtype)
     spread[tuple(slice(None, None, 2) for _ in x.shape)] = x

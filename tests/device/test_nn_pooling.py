@@ -35,7 +35,7 @@ def function(name: str, axes: int, *more: str) -> Any:
 
 
 def laid(x: Values, turn: int, engine: Engine) -> Any:
-    """The same values in one of several layouts."""
+    """Return the values in one of several layouts."""
     if turn % 4 == 1:
         return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     if turn % 4 == 2:

@@ -1,4 +1,4 @@
-"""Where folders cannot be written, or there is no home: one warning, and calls work."""
+"""If folders cannot be written, or there is no home, there is one warning, and calls work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_nobody() -> list[str]:
         return []
     if shutil.which("setpriv") is None:
         pytest.skip("root can write everywhere, and there is no setpriv to be somebody else")
-    caps = "+dac_read_search"  # the interpreter may lie in root's home
+    caps = "+dac_read_search"  # the interpreter may be in root's home
     prefix = [
         "setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups",
         f"--inh-caps={caps}", f"--ambient-caps={caps}",
@@ -51,7 +51,7 @@ def as_nobody() -> list[str]:
 
 
 def run(folder: Path, prefix: list[str], **changes: str | None) -> tuple[str, list[str]]:
-    """What a sum prints, and its warnings, with variables changed (``None``: not set)."""
+    """The output of a sum, and its warnings, with variables changed (``None``: not set)."""
     without = {"PORTABLE_GPU_CACHE", "PORTABLE_GPU_TUNING", "POCL_CACHE_DIR", "XDG_CACHE_HOME"}
     names = {**dict.fromkeys(without), **changes}
     environment = {k: v for k, v in os.environ.items() if k not in names}

@@ -91,7 +91,7 @@ def test_every_operation_is_here() -> None:
 
 @pytest.mark.parametrize("where", ["numpy", "device"])
 def test_plans_of_factors(engine: Engine, where: str) -> None:
-    """A plan looks at no report before it ran, and at the right one then."""
+    """A plan reads no report before it ran, and the right one then."""
     place = placed(engine, where)
     rows = values(3, 9, 9)
     a = rows @ rows.transpose(0, 2, 1) + 9 * np.eye(9, dtype=np.float32)

@@ -143,7 +143,7 @@ def test_what_is_not_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 class Builds:
-    """What a program cache compiles: texts, and their options."""
+    """The texts and options that a program cache compiles."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[tuple[str | bytes, tuple[str, ...]]] = []

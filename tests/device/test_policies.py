@@ -1,4 +1,4 @@
-"""What the limits of a policy let pass gives right results, in bounded time."""
+"""Policies within their limits give right results, in bounded time."""
 
 from __future__ import annotations
 

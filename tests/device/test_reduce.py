@@ -322,7 +322,7 @@ def test_dot_of_two_dtypes(engine: Engine, pair: str) -> None:
     first, second = pair.split()
     a, b = values(N, first, 11), values(N, second, 12)
     if first == second == "bool":
-        a, b = np.arange(N) < 256, np.arange(N) < 512  # 256 of both: no room in 8 bits
+        a, b = np.arange(N) < 256, np.arange(N) < 512  # 256 of both do not fit 8 bits
     numpys = np.dot(a, b)
     for x, y in ((a, b), (on_device(engine, a), on_device(engine, b))):
         got = pg.dot(x, y, engine=engine)

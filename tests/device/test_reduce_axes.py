@@ -511,7 +511,7 @@ def test_maps_of_several_arrays(engine: Engine) -> None:
 
 
 def test_maps_that_broadcast_x(engine: Engine) -> None:
-    """Squared distances of all pairs, and x beside a larger array."""
+    """Squared distances of all pairs, and x with a larger array."""
     a, b = (RNG.integers(-4, 5, (n, 6)).astype(np.float32) for n in (13, 21))
     got = pg.reduce(a[:, None], ADD, "(x - y) * (x - y)", axis=2, keepdims=True, y=b, engine=engine)
     expected = ((a[:, None] - b) ** 2).sum(axis=2, keepdims=True)

@@ -64,7 +64,7 @@ def alarm() -> Iterator[Any]:
 
 @pytest.mark.parametrize("where", ["host", "device"])
 def test_signal_handlers_that_call(where: str, engine: Engine, alarm: Any) -> None:
-    """The same kernel, for other numbers, between any two steps of a call."""
+    """The kernel may be called with other numbers between any two steps of a call."""
     outer, inner = OUTER, INNER
     if where == "device":
         outer, inner = (cla.to_device(engine.queue, array) for array in (OUTER, INNER))

@@ -113,7 +113,7 @@ def test_several_results(engine: Engine, where: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("where", ["numpy", "device"])
 def test_wrong_results(engine: Engine, where: str) -> None:
-    """What does not fit is refused by name; overlaps also in repeated calls; reports are read."""
+    """Misfits are refused by name; overlaps also in repeated calls; reports are read."""
     place = placed(engine, where)
     x = place(np.arange(9, dtype=np.float32))
     memory = place(np.zeros(18, np.float32))

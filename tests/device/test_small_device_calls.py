@@ -340,7 +340,7 @@ def test_plans_and_closed_engines(new_engine: Engine, counts: Counts) -> None:
 
 
 def test_threads(new_engine: Engine, counts: Counts) -> None:
-    """Calls beside other threads are enqueued."""
+    """Calls in a process of several threads are enqueued."""
     x = np.arange(600, dtype=np.float32)
 
     def work(k: int) -> None:

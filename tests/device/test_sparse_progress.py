@@ -146,7 +146,7 @@ def test_without_rich(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(sys, "stderr", Terminal())
         with pytest.raises(UnsupportedError, match=r"package rich: pip install .*\[cli\]"):
             cholesky(A, engine=engine, progress=True)
-    cholesky(A, engine=engine, progress=True)  # nobody looks
+    cholesky(A, engine=engine, progress=True)  # there is no display
 
 
 @pytest.mark.parametrize("progress", [3, "yes", np.ones(3)])

@@ -154,7 +154,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, wrong: Policy, wrongly: Callable[[Any
 
 
 def drops_a_term_of_odd_sums(plan: Any) -> None:
-    """Right for the problem that is timed, wrong beside a tile: what users have been shipped."""
+    """A policy is right for the problem that is timed, and wrong at a tile's edge."""
     plan._n -= plan._n % 2
 
 

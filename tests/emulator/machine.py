@@ -96,7 +96,7 @@ class Group:
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
         commits: Commit groups of copies that each thread has closed.
         products: Of each warpgroup what its matrix instructions in flight read, by commit group:
-            how to look at it, and what was there.
+            how it is read, and its value.
     """
 
     grid: Grid

@@ -168,7 +168,7 @@ def _wide(bits: Any, kind: str) -> Any:
 def warpgroup(i: Instruction) -> Step | None:
     """``wgmma``: four warps multiply tiles in shared memory; A may be in registers.
 
-    The product is done at once.  What it reads has to stay as it is until somebody has waited.
+    The product is done at once.  Its operands have to stay as they are until a wait has ended.
     """
     if i.name != "wgmma" or i.modifiers[0] == "fence":
         return None

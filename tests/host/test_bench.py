@@ -205,7 +205,7 @@ def test_cost() -> None:
 
 @pytest.mark.parametrize("extents", [(72, 2, 1019), (5, 1, 4000), (300, 3, 2000)])
 def test_the_oracle_allows_for_its_own_rounding(extents: tuple[int, int, int]) -> None:
-    """Of many columns and few terms its sums are longer than the product's."""
+    """With many columns and few terms its sums are longer than the product's."""
     case = Case("gemm", extents, "float64", trans="TT")
     for seed in range(10):
         a, b = inputs = operands(case, seed)

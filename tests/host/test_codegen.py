@@ -130,7 +130,7 @@ def test_key_depends_on_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def file_of_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of a template in a folder of its own, and a store beside it."""
+    """The file of a template in a folder of its own, and a store next to it."""
     folder = tmp_path / "kernels"
     (folder / "one").mkdir(parents=True)
     monkeypatch.setattr(source, "kernel_folder", lambda: folder)

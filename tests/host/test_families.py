@@ -17,9 +17,9 @@ from portable_gpu.tuner.jobs import TUNED
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("bench", "tuner", "cli", "isa", "selftest", "checking")
 KINDS = {family.name for family in FAMILIES}
-#: But for "all": what asks for every operation is called as one of them is.
+#: Except for "all": what asks for every operation is called as one of them is.
 NAMES = {*OPERATIONS, *KINDS} - {"all"}
-#: By file, the names that it may go by: tables of what other libraries have.
+#: The operations that a file may name: tables of what other libraries have.
 MAY_NAME = {
     "bench/peers.py": {"sum", "dot", "max"},
     "bench/clblast.py": {"sum", "dot", "nrm2", "argmax", "gemv", "gemm"},
@@ -51,7 +51,7 @@ _ASKING = ("startswith", "endswith", "removeprefix", "get")
 
 
 def branches(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Lines where code goes by a name: comparisons, displays, keys, patterns, prefixes."""
+    """Lines where code depends on a name: comparisons, displays, keys, patterns, prefixes."""
     for node in ast.walk(tree):
         asked: list[ast.AST | None] = []
         if isinstance(node, ast.Compare):
@@ -114,7 +114,7 @@ MODULES = {module_of(path): path for path in sorted((ROOT / "portable_gpu").rglo
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
-    """The package's modules that a module imports, anywhere but for the sake of types."""
+    """The package's modules that a module imports, except for the sake of types."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue

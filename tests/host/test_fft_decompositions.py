@@ -102,7 +102,7 @@ def write_lane(
     found: Array,
     factors: Array | None,
 ) -> None:
-    """Store what there is room for."""
+    """Store the elements that fit."""
     side = pass_.target
     zero = base - number_of(side, 0, 0, batch) * side.lane
     for row in range(side.rows):
@@ -320,7 +320,7 @@ def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str,
 
 @pytest.mark.parametrize("n", [2 * 3**5, 2**9, 7**3, 11**2 * 2, 13**3])
 def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
-    """What no two lengths within a pass's make is transformed nonetheless."""
+    """A length that is no product of two lengths of a pass is transformed nonetheless."""
     names = [*check(draw(random.Random(n), n, ("complex", "complex")), PassLimits(16, 2, 16, 8))]
     assert names
     assert set(names) <= {"two passes", "three passes"}
@@ -371,7 +371,7 @@ def test_planes_take_one_launch_where_that_was_measured(device: str, planes: boo
 
 
 def test_planes_lie_where_both_passes_write() -> None:
-    """A real result has no room for the numbers between its last two axes."""
+    """A real result cannot hold the numbers between its last two axes."""
     target = example_target("nvidia")
     cube = problem("c2r", (64, 64, 64), np.dtype(np.float32), inverse=True)
     result = variants(cube, target, TuningTable.shipped())

@@ -84,6 +84,6 @@ def test_the_name_is_of_what_the_processor_has(flags: Any, line: str, name: str)
     ],
 )
 def test_devices_that_need_no_name(text: str) -> None:
-    device: Any = SimpleNamespace(version=text)  # nothing else of it is looked at
+    device: Any = SimpleNamespace(version=text)  # nothing else of it is read
     assert version(device) == text
     name_processor(device)

@@ -43,7 +43,7 @@ def test_errors_of_tasks() -> None:
 
 
 def test_the_calling_thread_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not wait for a thread that works; nothing is begun afterwards."""
+    """It does not wait for a thread that works; nothing starts afterwards."""
     gate, begun = threading.Event(), []
 
     def wait() -> list[Task]:

@@ -40,7 +40,7 @@ from portable_gpu.tuning.costs import DeviceCosts
 
 
 class Recorder:
-    """Stands in for an engine: notes the texts that plans launch, and looks at their arguments."""
+    """Stands in for an engine: notes the texts that plans launch, and checks their arguments."""
 
     maps_host_memory = False
     own_queue = context = None
@@ -92,7 +92,7 @@ def test_the_best_is_built(device: str) -> None:
 @pytest.mark.parametrize("where", ["works", "bind"])
 @pytest.mark.parametrize("code", ["OUT_OF_HOST_MEMORY", "OUT_OF_RESOURCES", "INVALID_KERNEL_NAME"])
 def test_a_lack_of_memory_is_no_refusal(where: str, code: str) -> None:
-    """Else a call would take a slower variant, whose plan is kept."""
+    """Otherwise a call would take a slower variant, whose plan is kept."""
 
     def failing(_: Any) -> Any:
         kind = cl.LogicError if code.startswith("INVALID") else cl.MemoryError

@@ -12,7 +12,7 @@ Pads = Sequence[tuple[int, int]]
 
 
 class Kind(NamedTuple):
-    """What kernels may be built for: the extents of arrays are arguments of these."""
+    """Properties that kernels may be built for; the extents of arrays are their arguments."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]

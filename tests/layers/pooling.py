@@ -37,7 +37,7 @@ class Windows:
         }  # fmt: skip
 
     def on_axis(self, a: int) -> list[tuple[list[int], int]]:
-        """Of each window the places, and how many are within the padded axis."""
+        """The places of each window, and how many are within the padded axis."""
         n, k, s, d = self.extents[a], self.kernel[a], self.stride[a], self.dilation[a]
         before, after = self.pads[a]
         windows, start = [], -before
