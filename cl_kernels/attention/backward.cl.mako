@@ -18,6 +18,7 @@
     by_query = side == "q"
     outputs = (("dq", "scale * a", DQ),) if by_query else (("dk", "scale * a", DQ), ("dv", "w", DV))
     space = "" if target.is_cpu else "__local "
+    unroll = "" if target.is_cpu else "#pragma unroll"  # arrays are registers
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
     products = " + ".join(f"product{component(V, c)}" for c in range(V))
@@ -43,6 +44,7 @@ void ${kernel("attention_backward")}
 ${tiles_of.own(T, name, size, extent)}\
 % endfor
     ${T} a[${DQ // V}];
+${unroll}
     for (uint c = 0; c < ${DQ // V}u; ++c) a[c] = 0;
 % if by_query:
     ${real} delta = 0;
@@ -56,6 +58,7 @@ ${tiles_of.own(T, name, size, extent)}\
         + (delta_offset + b * delta_batch + own_head * delta_head + x * delta_row), delta);
 % else:
     ${T} w[${DV // V}];
+${unroll}
     for (uint c = 0; c < ${DV // V}u; ++c) w[c] = 0;
 % endif
     for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
@@ -74,7 +77,9 @@ ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
                 const ${space}${T} *near = (const ${space}${T} *)(${tiles[0][0]}t + j * ${DQ}u);
                 const ${space}${T} *far = (const ${space}${T} *)(${tiles[1][0]}t + j * ${DV}u);
                 ${T} dot = 0, product = 0;
+${unroll}
                 for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${own[0][0]}[c] * near[c];
+${unroll}
                 for (uint c = 0; c < ${DV // V}u; ++c) product += ${own[1][0]}[c] * far[c];
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ given" if mask and not mask.boolean else ""};
@@ -89,8 +94,10 @@ ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
                 const ${real} factor = ${dropout.factor()};
 % endif
                 const ${real} e = p * (${f"factor * ({products})" if drops else products} - delta);
+${unroll}
                 for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near[c];
 % if not by_query:
+${unroll}
                 for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* far[c];
 % endif
             }

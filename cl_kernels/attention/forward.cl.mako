@@ -1,5 +1,4 @@
 ## forward: out = softmax(scale * q k' + mask) v, in one pass over the keys.
-##
 ##   queries | G work-items of R rows each |         each keeps its rows of q, and of out, in registers
 ##   keys    | TK | TK | TK | ...                    tiles of k and v, in local memory (private on a CPU)
 ##           | 8 | 8 |                               scores of 8 keys at a time
@@ -15,6 +14,7 @@
 <%
     T = vector(real, V)
     space = "" if target.is_cpu else "__local "
+    unroll = "" if target.is_cpu else "#pragma unroll"  # arrays are registers
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -32,6 +32,7 @@ void ${kernel("attention_forward")}
     __global const ${elem.name}_t *v = v_in + (v_offset + b * v_batch + h / shared * v_head);
     ${T} q[${R}][${DQ // V}], sum[${R}][${DV // V}];
     ${real} m[${R}], z[${R}];
+${unroll}
     for (uint r = 0; r < ${R}u; ++r) {
         __global const ${elem.name}_t *row = q_in
             + (q_offset + b * q_batch + h * q_head + min(first + r, queries - 1u) * q_row);
@@ -39,6 +40,7 @@ void ${kernel("attention_forward")}
 % for c in range(0, DQ, V):
         q[r][${c // V}] = scale * (${T})(${", ".join(f"Q({c + i}u)" for i in range(V))});
 % endfor
+${unroll}
         for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] = 0;
         m[r] = -${"DBL" if real == "double" else "FLT"}_MAX;
         z[r] = 0;
@@ -57,6 +59,7 @@ void ${kernel("attention_forward")}
 % if not target.is_cpu:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
+${unroll}
         for (uint r = 0; r < ${R}u; ++r) {
 % if mask or causal or drops:
             const uint i = min(first + r, queries - 1u);
@@ -67,9 +70,11 @@ void ${kernel("attention_forward")}
 % endif
             for (uint part = 0; part < ${TK}u && k0 + part < last; part += 8) {
                 ${real} s[8], largest = m[r];
+${unroll}
                 for (uint j = 0; j < 8; ++j) {
                     const ${space}${T} *row = (const ${space}${T} *)(kt + (part + j) * ${DQ}u);
                     ${T} dot = 0;
+${unroll}
                     for (uint c = 0; c < ${DQ // V}u; ++c) dot += q[r][c] * row[c];
                     s[j] = ${" + ".join(f"dot{component(V, c)}" for c in range(V))};
                     const uint n = k0 + part + j;
@@ -85,7 +90,9 @@ void ${kernel("attention_forward")}
                 const ${real} shrink = exp(m[r] - largest);
                 m[r] = largest;
                 z[r] *= shrink;
+${unroll}
                 for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] *= shrink;
+${unroll}
                 for (uint j = 0; j < 8; ++j) {
                     const ${space}${T} *row = (const ${space}${T} *)(vt + (part + j) * ${DV}u);
                     const ${real} p = exp(s[j] - largest);
@@ -94,6 +101,7 @@ void ${kernel("attention_forward")}
                     const uint n = k0 + part + j;
                     const ${real} weight = p * ${dropout.factor()};
 % endif
+${unroll}
                     for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] += ${"weight" if drops else "p"} * row[c];
                 }
             }
