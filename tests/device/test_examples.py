@@ -33,7 +33,7 @@ def test_example(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(path)])  # without a folder for pictures
-    monkeypatch.setenv("DIGITS_EPOCHS", "1")  # of the 20 that reach the accuracy
+    monkeypatch.setenv("DIGITS_EPOCHS", "1")  # of the 40 that reach the accuracy
     monkeypatch.setenv("DIGITS_STEPS", "3")
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
