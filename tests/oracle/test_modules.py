@@ -28,10 +28,10 @@ def default(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 #: Arguments of torch's modules that are left out: memory, deprecated ones, ``out`` in its place,
-#: other kinds of padding (a layer of its own here), indices of maxima, rows of embeddings that are
-#: scaled as they are read, and keys that are added to those that are given.
+#: the one padding of transposed convolutions, rows of embeddings that are scaled as they are read,
+#: and keys that are added to those that are given.
 LEFT_OUT = {
-    "device", "dtype", "inplace", "size_average", "reduce", "padding_mode", "return_indices",
+    "device", "dtype", "inplace", "size_average", "reduce", "padding_mode",
     "max_norm", "norm_type", "scale_grad_by_freq", "sparse", "_weight", "_freeze",
     "add_bias_kv", "add_zero_attn", "min_value", "max_value", "args", "kwargs",
 }  # fmt: skip
@@ -82,6 +82,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("BatchNorm2d", (6,), {}, IMAGE),
     ("GroupNorm", (3, 6), {}, IMAGE),
     ("Conv2d", (6, 4, 3), {"padding": 1}, IMAGE),
+    ("Conv2d", (6, 4, 3), {"padding": (1, 2), "padding_mode": "reflect", "stride": 2}, IMAGE),
+    ("Conv2d", (6, 4, 3), {"padding": "same", "padding_mode": "circular", "bias": False}, IMAGE),
     ("ConvTranspose2d", (6, 4, 3), {"stride": 2, "output_padding": 1}, IMAGE),
     ("LayerNorm", (16,), {}, (4, 5, 16)),
     ("RMSNorm", (16,), {"eps": 1e-4}, (4, 5, 16)),
@@ -136,6 +138,21 @@ def test_modules(case: Any) -> None:
         state = ours.state_dict()
         for key, value in theirs.state_dict().items():
             near(state[key], value.double(), key)
+
+
+def test_unpooling() -> None:
+    """The indices of pooling; a plane that windows do not fill."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((2, 3, 7, 6)).astype(np.float32)
+    values, places = nn.MaxPool2d(2, return_indices=True)(x)
+    exact, indices = T.MaxPool2d(2, return_indices=True)(twin(x))
+    assert np.array_equal(pg.asnumpy(places), indices.numpy())
+    ours, tensor = nn.MaxUnpool2d(2), exact.clone().requires_grad_(True)
+    y = T.MaxUnpool2d(2)(tensor, indices, output_size=x.shape)
+    g = rng.standard_normal(x.shape).astype(np.float32)
+    y.backward(twin(g))
+    near(ours(values, places, x.shape), y, "output")
+    near(ours.backward(pg.asarray(g)), tensor.grad, "gradient")
 
 
 def test_losses() -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from portable_gpu.arguments import flag, integers
+from portable_gpu.arguments import flag, integers, one_of
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn import init
@@ -16,9 +16,12 @@ from portable_gpu.nn.modules.base import Module
 from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter
 from portable_gpu.ops.conv import functions
+from portable_gpu.ops.conv.shapes import Options, pads
+from portable_gpu.ops.sampling.padding import pad, pad_backward
 from portable_gpu.runtime.engine import Engine
 
 Extents = int | Sequence[int]
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Convolution(Module):
@@ -97,19 +100,68 @@ class _Convolution(Module):
             self.bias.add_grad(lambda out: by_bias(grad_output, out=out))
 
 
-class Conv1d(_Convolution):
+class _Padded(_Convolution):
+    """The base of convolutions whose padding may be other than zeros."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Extents,
+        stride: Extents = 1,
+        padding: Any = 0,
+        dilation: Extents = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
+        dtype: Any = np.float32,
+        engine: Engine | None = None,
+    ) -> None:
+        """Draw the weight and the bias within ``1 / sqrt(fan_in)``, as torch.
+
+        ``padding_mode`` is ``"zeros"``, or the mode of :func:`portable_gpu.nn.pad` that makes a
+        padded copy of the input first: ``"reflect"``, ``"replicate"`` or ``"circular"``.
+        """
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
+            dtype=dtype, engine=engine,
+        )  # fmt: skip
+        self.padding_mode = one_of(padding_mode, _PADDING_MODES, "padding_mode")
+        self._sides: list[int] | None = None
+        if padding_mode != "zeros":
+            options = Options(self._axes, stride, padding, dilation, groups)
+            sides = pads(options, self.weight.shape[2:], self.stride, self.dilation)
+            self._sides = [n for pair in reversed(sides) for n in pair]
+            self.padding = 0
+
+    def forward(self, input: Any) -> Any:
+        """Compute the convolution, with the bias as part of it."""
+        if self._sides is None:
+            return super().forward(input)
+        return super().forward(pad(input, self._sides, self.padding_mode))
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input, and add those of weight and bias."""
+        grad = super().backward(grad_output)
+        if self._sides is not None:
+            grad = pad_backward(grad, self._sides, self.padding_mode)
+        return grad
+
+
+class Conv1d(_Padded):
     """Cross-correlation along one axis, as ``torch.nn.Conv1d``; see ``nn.conv1d``."""
 
     _axes = 1
 
 
-class Conv2d(_Convolution):
+class Conv2d(_Padded):
     """Cross-correlation along two axes, as ``torch.nn.Conv2d``; see ``nn.conv2d``."""
 
     _axes = 2
 
 
-class Conv3d(_Convolution):
+class Conv3d(_Padded):
     """Cross-correlation along three axes, as ``torch.nn.Conv3d``; see ``nn.conv3d``."""
 
     _axes = 3

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from portable_gpu.arguments import flag
 from portable_gpu.nn.modules.base import Module
-from portable_gpu.ops.sampling import lp_pooling, pooling, resampling
+from portable_gpu.ops.sampling import lp_pooling, pooling, resampling, unpooling
 
 
 class _Pooling(Module):
@@ -38,9 +39,11 @@ class _Largest(_Pooling):
         stride: Any = None,
         padding: Any = 0,
         dilation: Any = 1,
+        return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
-        """Take torch's arguments."""
+        """Take torch's arguments; with ``return_indices`` indices follow the result."""
+        self.return_indices = flag(return_indices, "return_indices")
         super().__init__(
             kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
             ceil_mode=ceil_mode,
@@ -51,7 +54,7 @@ class _Largest(_Pooling):
         function = getattr(pooling, self._name)
         result, indices = function(input, return_indices=True, **self._options)
         self._shape, self._indices = input.shape, indices
-        return result
+        return (result, indices) if self.return_indices else result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
@@ -167,11 +170,16 @@ class AdaptiveAvgPool3d(_Adaptive):
 class _AdaptiveLargest(_Adaptive):
     """The base of poolings of largest elements to a given size."""
 
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        """Take the size; with ``return_indices`` indices follow the result."""
+        super().__init__(output_size)
+        self.return_indices = flag(return_indices, "return_indices")
+
     def forward(self, input: Any) -> Any:
         """Compute the largest elements."""
         result, indices = getattr(pooling, self._name)(input, self.output_size, True)
         self._shape, self._indices = input.shape, indices
-        return result
+        return (result, indices) if self.return_indices else result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
@@ -195,6 +203,52 @@ class AdaptiveMaxPool3d(_AdaptiveLargest):
     """See ``nn.adaptive_max_pool3d``."""
 
     _name = "adaptive_max_pool3d"
+
+
+class _Unpooling(Module):
+    """The base of unpoolings: ``forward(input, indices)``."""
+
+    _pair: ClassVar[tuple[Any, Any]]
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        """Take torch's arguments."""
+        self._arguments = kernel_size, stride, padding
+
+    def __call__(self, input: Any, indices: Any, output_size: Any = None) -> Any:  # type: ignore[override]
+        """Compute the output; arrays of NumPy are copied to the device first."""
+        arrays = self._on_device(input, "input"), self._on_device(indices, "indices")
+        return self.forward(*arrays, output_size)
+
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:  # type: ignore[override]
+        """Put the elements to their places; ``output_size`` is of the places, or a whole shape."""
+        axes = len(input.shape) - 2
+        size = output_size if output_size is None else tuple(output_size)[-axes:]
+        result = self._pair[0](input, indices, *self._arguments, size)
+        self._indices = indices
+        return result
+
+    def backward(self, grad_output: Any) -> Any:
+        """Compute the gradient of the input."""
+        (indices,) = self._kept("_indices")
+        return self._pair[1](grad_output, indices, *self._arguments)
+
+
+class MaxUnpool1d(_Unpooling):
+    """See ``nn.max_unpool1d``."""
+
+    _pair = unpooling.max_unpool1d, unpooling.max_unpool1d_backward
+
+
+class MaxUnpool2d(_Unpooling):
+    """See ``nn.max_unpool2d``."""
+
+    _pair = unpooling.max_unpool2d, unpooling.max_unpool2d_backward
+
+
+class MaxUnpool3d(_Unpooling):
+    """See ``nn.max_unpool3d``."""
+
+    _pair = unpooling.max_unpool3d, unpooling.max_unpool3d_backward
 
 
 class _Powers(Module):
