@@ -70,31 +70,6 @@ class MatrixCosts(Figures):
 
 
 @dataclass(frozen=True)
-class KPartition:
-    """A partition of k over work-groups: see :class:`Tiling`.
-
-    Attributes:
-        splits, whole, shares, lanes: As there.
-        band: Of the policy, where adjacent tiles must be those of a row; 0 for any.
-    """
-
-    splits: int = 1
-    whole: int = 0
-    shares: int = 0
-    lanes: int = 1
-    band: int = 0
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether parts of tiles meet."""
-        return self.splits > 1 or self.shares > 0
-
-    def groups(self, tiles: int) -> int:
-        """Groups, or tiles of persistent ones."""
-        return self.shares or self.whole + (tiles - self.whole) * self.splits
-
-
-@dataclass(frozen=True)
 class Work:
     """The work of compute units for a product, in steps of the large tile.
 
@@ -158,23 +133,23 @@ def estimates(
                 beside=max(1, running // units) if kernel == "wgmma" else 1,
                 running=running,
             )
-            for cut in _cuts(computed, policy, work, form, gathered > 0):
+            plain = Tiling(
+                path=kernel,
+                policy=policy,
+                transposed=transposed,
+                gather=gathered > 0,
+                shape_class=shape_class,
+                origin=row.origin,
+                evidence=row.evidence,
+            )
+            for cut in _cuts(plain, policy, computed, work, form):
                 if cut.shares and not target.forward_progress:
                     continue  # groups that share a tile wait for each other
-                tiling = Tiling(
+                tiling = replace(
+                    cut,
                     path=f"{kernel}, split-k" if cut.is_cut else kernel,
-                    policy=replace(policy, band=cut.band) if cut.band else policy,
-                    splits=cut.splits,
-                    whole=cut.whole,
-                    shares=cut.shares,
-                    lanes=cut.lanes,
-                    transposed=transposed,
-                    gather=gathered > 0,
-                    shape_class=shape_class,
-                    origin=row.origin,
                     why=f"{cut.groups(work.tiles)} groups on {units} compute units with matrix "
                     "units: the least estimate; checked on the device before the first use",
-                    evidence=row.evidence,
                 )
                 if kernel == "wgmma":
                     time, after = _of_warpgroups(cut, work, costs)
@@ -192,7 +167,7 @@ def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: Matrix
     return costs.turned if turned else 1.0
 
 
-def _of_warpgroups(cut: KPartition, work: Work, costs: MatrixCosts) -> tuple[float, float]:
+def _of_warpgroups(cut: Tiling, work: Work, costs: MatrixCosts) -> tuple[float, float]:
     """The times of persistent groups while they multiply, and after the last step."""
     w, storing = work, work.storing
     if cut.shares:
@@ -210,7 +185,7 @@ def _of_warpgroups(cut: KPartition, work: Work, costs: MatrixCosts) -> tuple[flo
     return overlapped(time, w.tiles * w.steps * w.lines * costs.line), after
 
 
-def _of_tiles(cut: KPartition, work: Work, costs: MatrixCosts, alone: float) -> float:
+def _of_tiles(cut: Tiling, work: Work, costs: MatrixCosts, alone: float) -> float:
     """The times of groups that have a tile, or a part of one, each."""
     w = work
     turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
@@ -317,36 +292,37 @@ def fitting(
 
 
 def _cuts(
-    p: GemmProblem,
-    policy: MatrixPolicy,
-    work: Work,
-    form: MatrixFormat,
-    gathered: bool,
-) -> Iterator[KPartition]:
-    """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times.
+    plain: Tiling, policy: MatrixPolicy, p: GemmProblem, work: Work, form: MatrixFormat
+) -> Iterator[Tiling]:
+    """Yield a tiling, and those that cut k: of all tiles, or of the last ones.
 
-    ``p`` is the problem the way round in which it is computed.
+    Args:
+        plain: The tiling with k whole.
+        policy: Its policy.
+        p: The problem in the orientation in which it is computed.
+        work: The work of compute units.
+        form: The format of the elements.
     """
     units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
-    yield KPartition()
+    yield plain
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
-        if gathered and policy.tile_n >= _WIDE and off_the_grid(p):
+        if plain.gather and policy.tile_n >= _WIDE and off_the_grid(p):
             return
         timed = form.elem.itemsize == 2 and form.parts == 1
-        for cut in _shares(p, policy, work):
+        for cut in _shares(plain, policy, p, work):
             # Shares of several tiles were not timed for tf32 and for pieces.
             if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
                 yield cut
         return
     for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
-        yield KPartition(splits)
+        yield replace(plain, splits=splits)
     whole = tiles // units * units
     if form.kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
         left = tiles - whole
         for splits in _splits(steps, left, left * size, units)[1:]:
-            yield KPartition(splits, whole)
+            yield replace(plain, splits=splits, whole=whole)
 
 
 def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:
@@ -358,8 +334,8 @@ def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:
     return form.elem.itemsize == 2 or policy.registers - policy.sums > 64
 
 
-def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[KPartition]:
-    """How groups share the steps of tiles.
+def _shares(plain: Tiling, policy: MatrixPolicy, p: GemmProblem, work: Work) -> Iterator[Tiling]:
+    """Yield the tilings whose groups share the steps of tiles.
 
     Some groups for each tile; or one for each compute unit.  Then groups with the same share have
     the tiles of a row, or of a column, if these are few.
@@ -370,7 +346,7 @@ def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[KParti
         if parts * tiles > work.running:
             break
         if -(-steps // -(-steps // parts)) == parts:
-            yield KPartition(shares=parts * tiles, lanes=tiles)
+            yield replace(plain, shares=parts * tiles, lanes=tiles)
     few = min(rows, cols)
     lanes = few if few <= _FEW and not p.triangle else 1
     shares = units // lanes * lanes
@@ -380,9 +356,9 @@ def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[KParti
     few_turns = whole <= _MOST_TURNS * shares
     if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
         beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
-        yield KPartition(
-            shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1
-        )
+        if not (beside or lanes == 1):  # adjacent tiles must be those of a row
+            plain = replace(plain, policy=replace(policy, band=1))
+        yield replace(plain, shares=shares, whole=whole, lanes=lanes)
 
 
 #: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns
