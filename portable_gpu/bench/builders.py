@@ -71,8 +71,8 @@ class Builders:
             texts: The texts by their names, in the order in which they are built.
             until: The value of :func:`time.monotonic` after which no build is started.
         """
-        wanted = {name: {spec.key: spec for spec in specs} for name, specs in texts.items()}
-        new = {key: spec for specs in wanted.values() for key, spec in specs.items()}
+        requested = {name: {spec.key: spec for spec in specs} for name, specs in texts.items()}
+        new = {key: spec for specs in requested.values() for key, spec in specs.items()}
         new = {key: spec for key, spec in new.items() if key not in self._built}
         if self._pool is not None:
             try:
@@ -81,7 +81,7 @@ class Builders:
                 self._close()
         if self._pool is None:
             self._build_here(new, until)
-        return [name for name, specs in wanted.items() if self._built.issuperset(specs)]
+        return [name for name, specs in requested.items() if self._built.issuperset(specs)]
 
     def _build_there(
         self, pool: ProcessPoolExecutor, specs: Mapping[str, Specialization], until: float

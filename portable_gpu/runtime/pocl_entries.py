@@ -8,7 +8,7 @@ PoCL then builds it again.
 
 The header of a binary names its entry.  The entry of a text is not known before it is built, and
 PoCL reads its files then.  So all entries are checked before a process builds its first text, which
-takes 0.6 ms an entry.
+takes 0.1 ms an entry.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import shutil
 import struct
 import threading
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from portable_gpu.runtime.pocl_cache import folder
 
@@ -39,7 +40,7 @@ def discard_if_damaged(binary: bytes) -> None:
     """Remove the entry of a binary if a file of it is damaged."""
     entry = entry_of(binary)
     if entry is not None:
-        _discard_if_damaged(entry)
+        _discard_if_damaged(str(entry))
 
 
 def entry_of(binary: bytes) -> Path | None:
@@ -72,7 +73,7 @@ def discard_damaged() -> None:
 def _discard_all_damaged() -> None:
     root = folder()
     for entry in root.glob("[A-P][A-P]/*") if root is not None else ():
-        _discard_if_damaged(entry)
+        _discard_if_damaged(str(entry))
 
 
 def hint() -> str:
@@ -80,28 +81,37 @@ def hint() -> str:
     return f"if files of PoCL's cache are damaged, delete its folder: {folder()}"
 
 
-def _discard_if_damaged(entry: Path) -> None:
+def _discard_if_damaged(entry: str) -> None:
     if not all(_is_intact(path) for path in _files(entry)):
         shutil.rmtree(entry, ignore_errors=True)
 
 
-def _files(entry: Path) -> Iterator[Path]:
-    for root, folders, files in os.walk(entry):
-        yield from (Path(root, name) for name in (*folders, *files) if name[-3:] in (".bc", ".so"))
+def _files(folder: str) -> Iterator[str]:
+    """Yield the paths of bitcode and libraries in a folder and in those within it."""
+    try:
+        with os.scandir(folder) as found:
+            entries = list(found)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.endswith((".bc", ".so")):
+            yield entry.path
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
 
 
-def _is_intact(path: Path) -> bool:
+def _is_intact(path: str) -> bool:
     """Whether a file is whole, or is not there."""
     try:
-        with path.open("rb") as file:
-            return (_is_bitcode if path.suffix == ".bc" else _is_library)(file)
+        with FileIO(path) as file:
+            return (_is_bitcode if path.endswith(".bc") else _is_library)(file)
     except FileNotFoundError:
         return True
     except OSError:
         return False
 
 
-def _is_bitcode(file: BinaryIO) -> bool:
+def _is_bitcode(file: FileIO) -> bool:
     """Whether blocks of LLVM's bitcode, each of which states its length, fill the file."""
     size = os.fstat(file.fileno()).st_size
     if file.read(4) != _BITCODE:
@@ -116,7 +126,7 @@ def _is_bitcode(file: BinaryIO) -> bool:
     return at == size
 
 
-def _is_library(file: BinaryIO) -> bool:
+def _is_library(file: FileIO) -> bool:
     """Whether an ELF file has its section headers and their names, one of which ends the file.
 
     GNU's linker and LLD write the headers at the end, the Tiny C Compiler the names.

@@ -57,9 +57,9 @@ def test_damage_is_found(name: str, suffix: str, intact: Path, tmp_path: Path) -
     (file, *_) = intact.glob(f"pocl/*/*/**/*{suffix}")
     copy = tmp_path / file.name
     shutil.copy(file, copy)
-    assert pocl_entries._is_intact(copy)
+    assert pocl_entries._is_intact(str(copy))
     DAMAGES[name](copy)
-    assert not pocl_entries._is_intact(copy)
+    assert not pocl_entries._is_intact(str(copy))
 
 
 @pytest.mark.parametrize(

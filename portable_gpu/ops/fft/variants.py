@@ -124,7 +124,7 @@ def _best_of_axes(
 
 
 def _rendered(decomposition: Decomposition) -> tuple[object, ...]:
-    """Return what the texts of a decomposition depend on, beside the policy."""
+    """Return what the texts of a decomposition depend on, apart from the policy."""
     passes = passes_of(decomposition.pass_steps)
     return decomposition.path, *(
         (pass_.n, pass_.planes, pass_.source.rendered, pass_.target.rendered) for pass_ in passes
