@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 from layers.attention import reference
 
 import portable_gpu as pg
+from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.attention import check
+from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem
+from portable_gpu.ops.attention.policy import AttentionPolicy
 from portable_gpu.ops.random.commands.family import kept
 from portable_gpu.runtime.engine import Engine
 
@@ -127,6 +132,25 @@ def test_dropout(engine: Engine) -> None:
         assert abs((found[at] * direction).sum() - want) <= 1e-4 * (1 + size)
     none = pg.nn.scaled_dot_product_attention(q, k, v, mask, **{**place, "dropout_p": 1.0})
     assert not none.any()
+
+
+def test_kernels_of_matrix_units_are_compared_with_numpy(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison by which a device's first use of one decides, on kernels right and wrong."""
+    half, extent = element(np.float16), 20
+    strides = ((0, 0, extent, 1),) * 4 + ((0, 0, 1, 0),)
+    problem = AttentionProblem(
+        half, element(np.float32), None, 2, 3, 1, 99, 99, extent, extent, strides, False, 1.0
+    )
+    policy = AttentionPolicy(2, 1, 32)
+    for factor, is_right in ((1.0, True), (1.05, False)):
+
+        def bind(engine: Engine, small: AttentionProblem, _: Any, factor: float = factor) -> Any:
+            return AttentionPlan(engine, replace(small, scale=factor * small.scale))
+
+        monkeypatch.setattr(check, "MatrixAttentionPlan", bind)
+        assert check._is_right(engine, problem, policy) == is_right
 
 
 def test_wrong_arguments(engine: Engine) -> None:

@@ -56,8 +56,10 @@ def _is_right(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> b
         mask: Any = inputs[3] > 0 if p.mask.boolean else inputs[3]
         scores = np.where(mask, scores, -np.inf) if p.mask.boolean else scores + mask
         inputs[3] = mask
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    expected = powers @ v / powers.sum(axis=1, keepdims=True)
+    top = scores.max(axis=1, keepdims=True)
+    powers = np.exp(scores - top)
+    totals = powers.sum(axis=1, keepdims=True)
+    expected, logarithms = powers @ v / totals, (top + np.log(totals))[:, 0]
 
     state, flags = engine.state(), cl.mem_flags
     arrays = [_stored(x, p.elem.name) for x in inputs]
@@ -68,10 +70,13 @@ def _is_right(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> b
     ]
     plan = MatrixAttentionPlan(engine, small, policy)
     event = plan.enqueue(state, buffers, (0,) * len(buffers))
-    cl.enqueue_copy(state.queue, results[0], buffers[-2], wait_for=state.after(event))
+    for result, buffer in zip(results, buffers[-2:], strict=True):
+        cl.enqueue_copy(state.queue, result, buffer, wait_for=state.after(event))
     unit = 2.0**-11 if p.elem.name == "f16" else 2.0**-8
     error = np.abs(_numbers(results[0]) - expected)
-    return bool(np.all(error <= 3 * unit * np.abs(v).max()))
+    if not np.all(error <= 3 * unit * np.abs(v).max()):
+        return False
+    return bool(np.all(np.abs(results[1] - logarithms) <= 1e-4 * (1 + np.abs(logarithms))))
 
 
 def _stored(values: Any, name: str) -> Any:
