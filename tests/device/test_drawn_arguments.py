@@ -17,6 +17,11 @@ from portable_gpu.runtime.engine import Engine
 TOOL = Path(__file__).parents[2] / "tools" / "wrong_arguments.py"
 
 
+class BadRepr:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
 @pytest.fixture(scope="module")
 def tool() -> Any:
     spec = importlib.util.spec_from_file_location(TOOL.stem, TOOL)
@@ -101,6 +106,7 @@ def test_messages_of_layers_name_the_argument(engine: Engine) -> None:
     large, many = 1 << 63, np.ones((2, 2), object)
     places, w = np.zeros((1, 2, 2, 2), np.int64), np.ones((2, 2, 3, 3), np.float32)
     parameter = nn.Parameter(np.ones(2, np.float32), engine)
+    pooled = np.ones((2, 2, 1, 1), np.float32)
     wrong: tuple[tuple[Any, str], ...] = (
         (lambda: nn.avg_pool2d(x, 2, many), "stride is"),
         (lambda: nn.max_unpool2d(x[..., :2, :2], places, 2, many), "stride is"),
@@ -115,6 +121,20 @@ def test_messages_of_layers_name_the_argument(engine: Engine) -> None:
         (lambda: nn.adaptive_avg_pool2d_backward(x[..., :0], x), "grad_output has shape"),
         (lambda: nn.lp_pool2d_backward(x, x, x, 2, 2, 3), r"grad_output .*\(kernel_size, stride"),
         (lambda: nn.max_unpool2d_backward(x, places, 1), "grad_output .* kernel_size 1"),
+        (
+            lambda: nn.interpolate_backward(x[..., :2, :2], x, size=1),
+            r"grad_output .* for input \(1, 2, 4, 4\) and its size",
+        ),
+        (lambda: nn.pad(x, (1, 1), value=[BadRepr()]), "value is"),
+        (lambda: nn.embedding_backward(four[:2], places[0, 0, 0], 10**400), "num_weights is"),
+        (
+            lambda: nn.max_unpool2d_backward(x, np.zeros(x.shape, np.int64), 2),
+            r"indices has shape \(1, 2, 4, 4\) and grad_output",
+        ),
+        (
+            lambda: nn.batch_norm_backward(x, x, None, None, None, None, None, False, 0.1),
+            "running_mean is None; without training",
+        ),
         (lambda: nn.pixel_shuffle_backward(four, 2), "grad_output has shape"),
         (lambda: nn.pixel_unshuffle_backward(x, "2"), "downscale_factor is '2'"),
         (lambda: nn.conv2d(x, w, stride=large), "stride is 922"),
@@ -140,7 +160,7 @@ def test_messages_of_layers_name_the_argument(engine: Engine) -> None:
             lambda: nn.interpolate(x, scale_factor=2, recompute_scale_factor=x[:0]),
             "recompute_scale_factor is",
         ),
-        (lambda: nn.max_pool2d_backward(x.transpose(0, 2, 3, 1), np.ndarray, x, 2), "indices is"),
+        (lambda: nn.max_pool2d_backward(pooled.T, np.ndarray, x[:, :1], 2), "indices is"),
         (lambda: nn.clip_grad_norm_([parameter], 1, {}), "norm_type is"),
         (lambda: nn.SGD(3), "params is 3|element of params"),
         (lambda: nn.GroupNorm(1, 10**400), "num_channels is"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import whole
+from portable_gpu.arguments import shown, whole
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArrayIndexError, DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
@@ -116,10 +116,10 @@ def embedding_backward(
             f"{given.shape} and one axis more would do"
         )
     rows = whole(num_weights, "num_weights")
-    if rows < 0 or given.size > _MOST:
+    if not 0 <= rows <= _MOST or given.size > _MOST:
         raise ArgumentError(
-            f"num_weights is {rows}, and there are {given.size} indices; at least 0 and less than "
-            "2^31 would do"
+            f"num_weights is {shown(rows)}, and there are {given.size} indices; at least 0 and "
+            "less than 2^31 would do"
         )
     padding = _padding(padding_idx, rows)
     shape = rows, grad.shape[-1]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import finite, flag
@@ -18,7 +19,7 @@ from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, fo
 from portable_gpu.ops.reduce import mean as averaged
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import check_output
+from portable_gpu.runtime.views import Shape, check_output
 
 
 def instance_norm(
@@ -257,8 +258,10 @@ def batch_norm_backward(
         mean = parameter(save_mean, "save_mean", channels, wide)
         rstd = parameter(save_invstd, "save_invstd", channels, wide)
     else:
-        mean = parameter(running_mean, "running_mean", channels, wide)
-        variance = parameter(running_var, "running_var", channels, wide)
+        mean, variance = (
+            _running(value, name, channels, wide)
+            for name, value in (("running_mean", running_mean), ("running_var", running_var))
+        )
         finite(eps, "eps")
         rstd = elementwise("1 / sqrt(v + eps)", v=variance, eps=eps, **place)
     return backward(
@@ -272,6 +275,13 @@ def _first(out: Any, count: int) -> Any:
     return None if out is None else (out, *(None,) * (count - 1))
 
 
+def _running(value: Any, name: str, channels: Shape, dtype: np.dtype[Any]) -> Any:
+    """Statistics that are given, as an array."""
+    if value is None:
+        raise ArgumentError(f"{name} is None; without training, statistics are needed")
+    return parameter(value, name, channels, dtype)
+
+
 def _by_running(
     input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: Any, out: Any, place: Place
 ) -> Any:
@@ -281,9 +291,7 @@ def _by_running(
     arrays = {"x": x}
     finite(eps, "eps")
     for name, short, value in (("running_mean", "m", mean), ("running_var", "v", variance)):
-        if value is None:
-            raise ArgumentError(f"{name} is None; without training, statistics are needed")
-        arrays[short] = parameter(value, name, geometry.statistics, wide)
+        arrays[short] = _running(value, name, geometry.statistics, wide)
     text = "(x - m) / sqrt(v + eps)"
     for name, short, plus in (("weight", "w", " * "), ("bias", "b", " + ")):
         value = weight if name == "weight" else bias

@@ -138,8 +138,16 @@ def result_shape(shape: Shape, rules: Sequence[AxisRule | None]) -> Shape:
     return tuple([n if rule is None else rule.outputs for n, rule in extents])
 
 
-def check_result(x: Any, name: str, rules: Sequence[AxisRule | None], shape: Shape) -> None:
+def check_result(
+    x: Any,
+    name: str,
+    rules: Sequence[AxisRule | None],
+    shape: Shape,
+    options: str = "windows (kernel_size, stride, padding, dilation, ceil_mode)",
+) -> None:
     """Check that an array has the shape of the result of rules, for an input of a shape.
+
+    The rules are made of the named options.
 
     Raises:
         ShapeError: It has another shape.
@@ -148,15 +156,14 @@ def check_result(x: Any, name: str, rules: Sequence[AxisRule | None], shape: Sha
     if tuple(x.shape) != result:
         raise ShapeError(
             f"{name} has shape {x.shape}; the result of the forward call has {result} for input "
-            f"{shape} and its windows (kernel_size, stride, padding, dilation, ceil_mode)"
+            f"{shape} and its {options}"
         )
 
 
 def summed_back(
-    grad: Any, rules: Sequence[AxisRule | None], shape: Shape, arguments: CallArguments
+    grad: Any, rules: Sequence[AxisRule | None], arguments: CallArguments
 ) -> Invocation:
-    """The gradient of weighted sums by rules, for an input of a shape."""
-    check_result(grad, "grad_output", rules, shape)
+    """The gradient of weighted sums by rules; the shape of ``grad`` was checked."""
     return invocation("sum", [(grad, "grad_output")], transposed(rules), arguments)
 
 

@@ -9,6 +9,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import hashable, one_of, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
+from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation
 from portable_gpu.ops.sampling.call import (
     SamplingOperation,
@@ -67,7 +68,8 @@ def pad(
         each place of a padded axis.
     Accuracy: exact.
     """
-    options = hashable(pad), mode, value, repr(value)  # which tells -0.0 from 0.0
+    number = None if value is None else plain_number(value, "value")
+    options = hashable(pad), mode, number, repr(number)  # which tells -0.0 from 0.0
     return _PAD.call((input,), options, out, engine, queue, wait_for)
 
 

@@ -215,11 +215,11 @@ def _backward(name: str, kind: str, rules_of: _Rules) -> SamplingOperation:
                 )
             options = [sizes]
         rules = rules_of(shape, axes, *options)
+        check_result(grad, "grad_output", rules, shape)
         if kind == "sum":
-            return summed_back(grad, rules, shape, arguments)
+            return summed_back(grad, rules, arguments)
         indices = indices_of(arguments)
-        for array, its_name in ((grad, "grad_output"), (indices, "indices")):
-            check_result(array, its_name, rules, shape)
+        check_result(indices, "indices", rules, shape)
         arrays = [(grad, "grad_output"), (indices, "indices")]
         return invocation(kind, arrays, transposed(rules), arguments)
 

@@ -15,6 +15,7 @@ from portable_gpu.ops.operation import CallArguments, Invocation
 from portable_gpu.ops.sampling.call import (
     SamplingOperation,
     bits,
+    check_result,
     floating,
     invocation,
     logical,
@@ -293,7 +294,8 @@ def _interpolate_backward(arguments: CallArguments) -> Invocation:
     shape, *options, order = arguments.options
     grad = floating(logical(as_array(arguments.inputs[0], "grad_output"), order), "grad_output")
     _, rules = resize_rules(shape, *options)
-    return summed_back(grad, rules, shape, arguments)
+    check_result(grad, "grad_output", rules, shape, "size, scale_factor and mode")
+    return summed_back(grad, rules, arguments)
 
 
 _INTERPOLATE = SamplingOperation("interpolate", _interpolate)

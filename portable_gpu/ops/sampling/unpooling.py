@@ -156,8 +156,9 @@ def _unpool_backward(arguments: CallArguments) -> Invocation:
     indices = spatial(indices_of(arguments), "indices", axes)
     sizes = tuple(grad.shape[grad.ndim - axes :])
     rules = _unpooled(
-        tuple(indices.shape), axes, (*options, sizes), "grad_output has the spatial extents"
-    )
+        tuple(indices.shape), axes, (*options, sizes),
+        f"indices has shape {indices.shape} and grad_output the spatial extents",
+    )  # fmt: skip
     check_result(grad, "grad_output", transposed(rules), tuple(indices.shape))
     return invocation("picked", [(grad, "grad_output"), (indices, "indices")], rules, arguments)
 
