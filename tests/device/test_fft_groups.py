@@ -353,7 +353,8 @@ def test_real_lines_that_begin_anywhere(
 ) -> None:
     """Lines of even length are read in pairs where these are aligned."""
     needs(engine, dtype)
-    monkeypatch.setattr(grouping, "_PACKED_LENGTH", 2)
+    of = grouping._figures
+    monkeypatch.setattr(grouping, "_figures", lambda target: replace(of(target), packed_length=2))
     small_engine = Small().on(monkeypatch, engine)
     host = numbers((5, n + 1), dtype)
     memory = cla.to_device(engine.queue, host)[:, 1:]

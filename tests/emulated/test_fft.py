@@ -108,7 +108,8 @@ def test_a_real_line_as_a_complex_one_of_half_the_length(
     n: int, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One stage and several; a line begins at no multiple of a pair."""
-    monkeypatch.setattr(grouping, "_PACKED_LENGTH", 2)
+    of = grouping._figures
+    monkeypatch.setattr(grouping, "_figures", lambda target: replace(of(target), packed_length=2))
     gpu = Emulator.of("sm_90", races=True)
     run = real_as_complex(real_pass(n), SMALL, gpu.target)
     assert run.source.form == "packed"
