@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import pyopencl as cl
-
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem
@@ -21,9 +19,8 @@ from portable_gpu.ops.conv.strips import (
     row_reads,
     strip_of,
 )
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 GROUP = 64
@@ -190,19 +187,18 @@ def _vector(p: ConvProblem) -> int:
     return _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
 
 
-class DirectConvPlan(Plan):
+class DirectConvPlan(OneLaunch):
     """Operands: x (or the gradient by y), w, the bias if there is one, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem) -> None:
         """Build the kernel."""
         kernel = direct_kernel(problem, engine.target)
         self.flop, self.bytes = problem.flop, problem.bytes
-        self._biased = problem.bias is not None
         constants: dict[str, int | None] = {**kernel.constants}
         names = [name for name, extent in kernel.context["order"]]
         assert names[0] == "n"
         buffers, offsets = ["s", "f", "bias", "t"], ["s", "f", "bias", "t"]
-        if not self._biased:
+        if problem.bias is None:
             constants |= {"bias": None, "bias_offset": 0}
             buffers.remove("bias")
             offsets.remove("bias")
@@ -212,14 +208,3 @@ class DirectConvPlan(Plan):
             kernel.specialization(engine.target), "direct", constants, buffers,
             [f"{name}_offset" for name in offsets], (grid,), (group,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, tuple(buffers), offsets, wait_for)

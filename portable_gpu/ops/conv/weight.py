@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import pyopencl as cl
-
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem, Triple
@@ -20,9 +18,9 @@ from portable_gpu.ops.conv.strips import (
     row_reads,
     strip_of,
 )
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
@@ -151,7 +149,7 @@ def _taps_of_group(taps: Triple) -> Triple:
     return (1, 1, taps[2]) if taps[2] <= _MOST_SUMS else (1, 1, 1)
 
 
-class WeightPlan(Plan):
+class WeightPlan(OneLaunch):
     """Operands: x, the gradient by y, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem) -> None:
@@ -173,18 +171,9 @@ class WeightPlan(Plan):
             (group,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
         kernel = self._kernel
-        arrays = tuple(buffers)
-        if kernel.parts > 1:
-            counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
-            arrays = (*arrays, partial, counters)
-        return self._launch(state, arrays, offsets, wait_for)
+        if kernel.parts == 1:
+            return operands
+        counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
+        return *operands, partial, counters

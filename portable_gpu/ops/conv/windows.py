@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.conv.problem import ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axis_parameters
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 _GROUP = 64  # work-items of a group on a GPU, items of one channel of a work-item on a CPU
@@ -159,7 +154,7 @@ class Windows:
         return (-(-items // _GROUP) * _GROUP,), (_GROUP,)
 
 
-class WindowsPlan(Plan):
+class WindowsPlan(OneLaunch):
     """Operands: the image and the matrix; or the matrix, the bias if there is one, the image."""
 
     def __init__(self, engine: Engine, windows: Windows) -> None:
@@ -201,14 +196,3 @@ class WindowsPlan(Plan):
             buffers, [f"{name}_offset" for name in buffers],
             *sizes,
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, tuple(buffers), offsets, wait_for)

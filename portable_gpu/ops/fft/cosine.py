@@ -15,7 +15,6 @@ from math import prod, sqrt
 from typing import Any, Literal
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis, merged, parameters
 from portable_gpu.codegen.parameters import buffer, scalars
@@ -24,6 +23,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.problem import FftProblem, Line, LineOperand
 from portable_gpu.ops.fft.tables import Table, as_components, roots
 from portable_gpu.ops.fft.variants import make_plan, one_pass_plan
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.queue_state import QueueState
@@ -98,7 +98,7 @@ class _CosineStep:
     edge: float
 
 
-class _CosineStepPlan(Plan):
+class _CosineStepPlan(OneLaunch):
     """The plan of one step; operands are the source and the target."""
 
     def __init__(self, engine: Engine, kind: CosineKind, real: Element, side: _CosineStep) -> None:
@@ -133,16 +133,8 @@ class _CosineStepPlan(Plan):
             ["w", "x", "y"], ["x_offset", "y_offset"], (-(-items // group) * group,), (group,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, (self._table, *buffers), offsets, wait_for)
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
+        return self._table, *operands
 
 
 def text(kind: CosineKind, stage: str, real: Element, rank: int, target: Target) -> Specialization:

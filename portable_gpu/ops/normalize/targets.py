@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.axes import parameters
 from portable_gpu.codegen.parameters import operand, scalars
@@ -15,9 +13,9 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.groups import group_size
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan, Step
-from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.plan import Step
 from portable_gpu.runtime.report import ReportSpec
 from portable_gpu.runtime.views import Shape, View
 from portable_gpu.targets import Target
@@ -66,7 +64,7 @@ def specialization(target: Target, elem: Element, axes: int) -> Specialization:
     return specialize("normalize/targets", target, kernels, elem=elem, kept=axes, G=size)
 
 
-class _TargetsPlan(Plan):
+class _TargetsPlan(OneLaunch):
     """The first targets that name no class."""
 
     def __init__(self, engine: Engine, view: View, classes: int, ignore: int) -> None:
@@ -88,14 +86,3 @@ class _TargetsPlan(Plan):
             spec, "normalize_targets", constants, ["target", "report"],
             ["target_offset", "report_offset"], (groups * size,), (size,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, buffers, offsets, wait_for)
