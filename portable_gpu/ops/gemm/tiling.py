@@ -65,10 +65,6 @@ class Tiling:
         """Whether parts of tiles meet."""
         return self.splits > 1 or self.shares > 0
 
-    def groups(self, tiles: int) -> int:
-        """The number of groups, or of tiles of persistent ones."""
-        return self.shares or self.whole + (tiles - self.whole) * self.splits
-
     def fit(self, k: int) -> Tiling:
         """The tiling without splits that would be empty."""
         if not isinstance(self.policy, GemmPolicy) or self.splits == 1:

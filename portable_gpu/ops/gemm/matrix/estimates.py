@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -133,30 +133,52 @@ def estimates(
                 beside=max(1, running // units) if kernel == "wgmma" else 1,
                 running=running,
             )
-            plain = Tiling(
-                path=kernel,
-                policy=policy,
-                transposed=transposed,
-                gather=gathered > 0,
-                shape_class=shape_class,
-                origin=row.origin,
-                evidence=row.evidence,
+            make = partial(
+                _tiling, kernel, policy, row, shape_class, transposed, gathered > 0, work
             )
-            for cut in _cuts(plain, policy, computed, work, form):
-                if cut.shares and not target.forward_progress:
+            for tiling in _cuts(make, policy, computed, work, form, gathered > 0):
+                if tiling.shares and not target.forward_progress:
                     continue  # groups that share a tile wait for each other
-                tiling = replace(
-                    cut,
-                    path=f"{kernel}, split-k" if cut.is_cut else kernel,
-                    why=f"{cut.groups(work.tiles)} groups on {units} compute units with matrix "
-                    "units: the least estimate; checked on the device before the first use",
-                )
                 if kernel == "wgmma":
-                    time, after = _of_warpgroups(cut, work, costs)
+                    time, after = _of_warpgroups(tiling, work, costs)
                 else:
-                    time, after = _of_tiles(cut, work, costs, costs.alone.get(shape_class, 1.0)), 0
+                    alone = costs.alone.get(shape_class, 1.0)
+                    time, after = _of_tiles(tiling, work, costs, alone), 0
                 seconds = overlapped(time * costs.step, moving) + after * costs.step + costs.start
                 yield seconds, tiling
+
+
+def _tiling(
+    kernel: str,
+    policy: MatrixPolicy,
+    row: PolicyRow[MatrixPolicy],
+    shape_class: str,
+    transposed: bool,
+    gather: bool,
+    work: Work,
+    splits: int = 1,
+    whole: int = 0,
+    shares: int = 0,
+    lanes: int = 1,
+    band: int = 0,
+) -> Tiling:
+    """Return a tiling; ``band``: of the policy, if adjacent tiles must be those of a row."""
+    groups = shares or whole + (work.tiles - whole) * splits
+    return Tiling(
+        path=f"{kernel}, split-k" if splits > 1 or shares else kernel,
+        policy=replace(policy, band=band) if band else policy,
+        splits=splits,
+        whole=whole,
+        shares=shares,
+        lanes=lanes,
+        transposed=transposed,
+        gather=gather,
+        shape_class=shape_class,
+        origin=row.origin,
+        why=f"{groups} groups on {work.units} compute units with matrix units: the least "
+        "estimate; checked on the device before the first use",
+        evidence=row.evidence,
+    )
 
 
 def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: MatrixCosts) -> float:
@@ -292,37 +314,43 @@ def fitting(
 
 
 def _cuts(
-    plain: Tiling, policy: MatrixPolicy, p: GemmProblem, work: Work, form: MatrixFormat
+    make: Callable[..., Tiling],
+    policy: MatrixPolicy,
+    p: GemmProblem,
+    work: Work,
+    form: MatrixFormat,
+    gathered: bool,
 ) -> Iterator[Tiling]:
     """Yield a tiling, and those that cut k: of all tiles, or of the last ones.
 
     Args:
-        plain: The tiling with k whole.
-        policy: Its policy.
+        make: Makes a tiling, given its partition of k.
+        policy: The policy of all.
         p: The problem in the orientation in which it is computed.
         work: The work of compute units.
         form: The format of the elements.
+        gathered: Whether operands are copied element by element.
     """
     units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
-    yield plain
+    yield make()
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
-        if plain.gather and policy.tile_n >= _WIDE and off_the_grid(p):
+        if gathered and policy.tile_n >= _WIDE and off_the_grid(p):
             return
         timed = form.elem.itemsize == 2 and form.parts == 1
-        for cut in _shares(plain, policy, p, work):
+        for cut in _shares(make, policy, p, work):
             # Shares of several tiles were not timed for tf32 and for pieces.
             if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
                 yield cut
         return
     for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
-        yield replace(plain, splits=splits)
+        yield make(splits=splits)
     whole = tiles // units * units
     if form.kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
         left = tiles - whole
         for splits in _splits(steps, left, left * size, units)[1:]:
-            yield replace(plain, splits=splits, whole=whole)
+            yield make(splits=splits, whole=whole)
 
 
 def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:
@@ -334,7 +362,9 @@ def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:
     return form.elem.itemsize == 2 or policy.registers - policy.sums > 64
 
 
-def _shares(plain: Tiling, policy: MatrixPolicy, p: GemmProblem, work: Work) -> Iterator[Tiling]:
+def _shares(
+    make: Callable[..., Tiling], policy: MatrixPolicy, p: GemmProblem, work: Work
+) -> Iterator[Tiling]:
     """Yield the tilings whose groups share the steps of tiles.
 
     Some groups for each tile; or one for each compute unit.  Then groups with the same share have
@@ -346,7 +376,7 @@ def _shares(plain: Tiling, policy: MatrixPolicy, p: GemmProblem, work: Work) -> 
         if parts * tiles > work.running:
             break
         if -(-steps // -(-steps // parts)) == parts:
-            yield replace(plain, shares=parts * tiles, lanes=tiles)
+            yield make(shares=parts * tiles, lanes=tiles)
     few = min(rows, cols)
     lanes = few if few <= _FEW and not p.triangle else 1
     shares = units // lanes * lanes
@@ -356,9 +386,7 @@ def _shares(plain: Tiling, policy: MatrixPolicy, p: GemmProblem, work: Work) -> 
     few_turns = whole <= _MOST_TURNS * shares
     if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
         beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
-        if not (beside or lanes == 1):  # adjacent tiles must be those of a row
-            plain = replace(plain, policy=replace(policy, band=1))
-        yield replace(plain, shares=shares, whole=whole, lanes=lanes)
+        yield make(shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1)
 
 
 #: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns
