@@ -42,6 +42,7 @@ from portable_gpu.tuning.table import TuningTable
 _BIAS = Stage("bias", "v + e", "row")
 #: Bytes of windows at a time: a CPU's, which its caches keep in part, and the most of a GPU.
 _CHUNK = {True: 1 << 23, False: 1 << 30}
+_LINE, _CACHED = 64, 3  # bytes; how much faster lines are read again than from memory
 Location = int | Temporary | Part
 
 
@@ -408,6 +409,11 @@ def variants(
         seconds += known[key][0]
         launches += known[key][1]
         nbytes += key.nbytes if isinstance(key, ElementwiseProblem) else key.bytes
+    if target.is_cpu and problem.groups > 1 and problem.x.channel == 1:
+        # Each group reads whole lines for its few channels, of which caches keep some.
+        of_group = min(problem.channels, problem.filters) // problem.groups * problem.elem.itemsize
+        lines = min(problem.groups, max(1, _LINE // of_group))
+        seconds += (lines - 1) * problem.bytes / (_CACHED * bandwidth)
     why = (
         f"products of matrices, with the windows of {made.chunk} image(s) in workspace"
         if made.workspace else "one product of matrices: filters of one tap"

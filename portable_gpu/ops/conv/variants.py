@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -11,7 +12,7 @@ from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, spectral, winograd
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
-from portable_gpu.ops.conv.estimates import ConvCosts
+from portable_gpu.ops.conv.estimates import ConvCosts, direct_work, weight_work
 from portable_gpu.ops.conv.im2col import workspace_limit
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
@@ -131,13 +132,23 @@ def variants(
 
     Those that work in chunks keep to the limit of workspace if they can; others may be above it.
     """
-    return [
+    every = [
         _direct(problem, target),
         *im2col.variants(problem, target, table, limit),
         *implicit.variants(problem, target, table),
         *winograd.variants(problem, target, table, limit),
         *spectral.variants(problem, target, table, limit),
     ]
+    return [_on_cpu(item, problem, target) for item in every] if target.is_cpu else every
+
+
+def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
+    """Return a variant of a CPU, whose launches but the first find its threads awake."""
+    costs = ConvCosts.of("convolutions", target)
+    estimate = variant.estimate + (variant.launches - 1) * costs.following
+    if problem.groups > 1 and variant.path != "direct":
+        estimate += problem.groups * problem.batch * costs.grouped / target.compute_units
+    return replace(variant, estimate=estimate, launches=1)
 
 
 def _direct(problem: ConvProblem, target: Target) -> Variant:
@@ -145,20 +156,25 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
     device = DeviceCosts.of("device", target)
     products = problem.flop // 2 * multiply_adds(problem.elem)
     units = target.compute_units
-    rate = ConvCosts.of("convolutions", target).direct_rate
-    computing = products / (units * device.multiply_adds) / rate
+    computing = products / ConvCosts.of("convolutions", target).direct_rate
     moving = problem.bytes / (device.bandwidth * units)
     kernel: WeightKernel | DirectKernel
     bind: Callable[[Engine], Plan]
     if problem.direction == "weight":
-        kernel, bind = weight_kernel(problem, target), partial(WeightPlan, problem=problem)
+        of_weights = weight_kernel(problem, target)
+        kernel, bind = of_weights, partial(WeightPlan, problem=problem)
+        if target.is_cpu:
+            work = of_weights.context, of_weights.constants, of_weights.blocks
+            computing = weight_work(*work, target)
     else:
         kernel, bind = direct_kernel(problem, target), partial(DirectConvPlan, problem=problem)
+        if target.is_cpu:
+            computing = direct_work(kernel.context, kernel.constants, target)
     return Variant(
         path="direct",
         name="direct",
         kind="direct",
-        estimate=overlapped(computing, moving),
+        estimate=overlapped(computing / (units * device.multiply_adds), moving),
         launches=1,
         why="sums without workspace, of any strides",
         texts=lambda: [kernel.specialization(target)],
