@@ -35,9 +35,9 @@ def trusting(facts: DeviceFacts, *_asked: str | None) -> Target:
     return replace(detect(facts, "gcn"), lockstep=True)
 
 
-def wrong(name: str, target: Target, **context: Any) -> Specialization:
+def wrong(name: str, target: Target, kernels: Any, **context: Any) -> Specialization:
     """The check, with a sum that is a difference."""
-    spec = real(name, target, **context)
+    spec = real(name, target, kernels, **context)
     return replace(spec, text=spec.text.replace("a.wide += b.wide", "a.wide -= b.wide"))
 
 
@@ -59,7 +59,7 @@ def test_mechanisms_with_barriers_pass(engine: Engine, monkeypatch: pytest.Monke
         assert exchange.checked(target, engine.context, engine.device, programs) is target
         assert not verdicts, "barriers need no check"
         with_check = replace(target, exchange="wavefront_dpp")  # same text: options decide
-        monkeypatch.setattr(exchange, "specialize", lambda n, t, **c: real(n, target, **c))  # noqa: B023
+        monkeypatch.setattr(exchange, "specialize", lambda n, t, k, **c: real(n, target, k, **c))  # noqa: B023
         assert exchange.checked(with_check, engine.context, engine.device, programs) is with_check
         assert verdicts == [""]
         verdicts.clear()
@@ -102,7 +102,7 @@ def test_a_check_that_does_not_build_counts_as_failed(
 ) -> None:
     monkeypatch.setattr(engine_module, "detect", trusting)
     monkeypatch.setattr(
-        exchange, "specialize", lambda n, t, **c: replace(real(n, t, **c), text="not OpenCL")
+        exchange, "specialize", lambda n, t, k, **c: replace(real(n, t, k, **c), text="not OpenCL")
     )
     with pytest.warns(UserWarning, match=r"failed its check: kernel .* failed to build"):
         assert pg.sum(X, engine=Engine(engine.device, caller=False)) == X.sum()

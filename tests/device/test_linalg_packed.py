@@ -97,7 +97,7 @@ def _forget(engine: Engine) -> None:
     """Drop the plans of an engine, and the remembered calls that keep them."""
     for each in (engine, engine.caller):
         if each is not None:
-            each._forget_plans()
+            each.forget_plans()
 
 
 def of_way(way: str, turn: int) -> str:
