@@ -8,7 +8,7 @@ from pathlib import Path
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import BFLOAT16, dtype_of
-from portable_gpu.errors import ArgumentError, BuildError, UnsupportedError
+from portable_gpu.errors import ArgumentError, BuildError, DTypeError, UnsupportedError
 from portable_gpu.isa.architectures import Occupancy, occupancy
 from portable_gpu.isa.compilers import Compilers
 from portable_gpu.isa.kernel import CompiledKernel
@@ -82,7 +82,7 @@ def jobs(
                     continue
                 try:
                     specs = CATALOGUE[operation](machine.target, dtype_of(dtype))
-                except UnsupportedError:  # reduce takes no complex numbers
+                except (DTypeError, UnsupportedError):  # reduce takes no complex numbers
                     continue
                 for spec in specs:
                     result.setdefault(

@@ -83,6 +83,7 @@ CONV = Family(
     benchmarks=dict.fromkeys(cases.DIRECTIONS, _BENCHMARK),
     kernels={
         "conv/direct": Compiled(shown="conv2d", strided=True),
+        "conv/image": Compiled(strided=True),
         "conv/weight": Compiled(shown="conv2d_weight", strided=True),
     },
 )
