@@ -48,7 +48,7 @@ OFFLINE = "offline"
 #: others some operations, as lanes, registers and occupancy differ.  With --all, every target.
 OFFLINE_TARGETS = {
     ("gfx90a-dpp", "sm_90"): (),
-    ("gfx900-dpp", "gfx1030-lds", "sm_60", "sm_70"): ("sum", "argmax", "gemv", "gemm", "fft"),
+    ("gfx1030-lds", "sm_60"): ("sum", "argmax", "gemv", "gemm", "fft"),
 }
 #: What faulthandler says of a test that takes too long (pyproject.toml).
 _HANGS = re.compile(r"^Timeout \(.*\)!\n(?:(?:Thread |  File |\n).*\n?)*", re.MULTILINE)
@@ -158,7 +158,7 @@ HOST_ONLY = (EMULATOR, FRONT_END)
 #: and a wavefront on Intel's runtime what other widths would, in tiny tests, for Intel's compiler
 #: takes 2 to 5 s for a kernel of 64 lanes.
 _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
-#: Layers run by README's line, on wavefronts and on old warps.
+#: Layers run by README's line and on wavefronts.
 _NO_LAYERS = ("--ignore-glob=tests/device/test_nn_*",)
 #: Scales, axes and parts of results, which are the same at any width; Intel's compiler takes 5 s
 #: for a transform of 64 lanes.
@@ -216,7 +216,9 @@ JOBS = (
     _job("pocl-cpu", POCL, arguments=_NO_LAYERS, extra={"PORTABLE_GPU_TEST_OPTIMISED": "1"}),
     _job("pocl-gcn", POCL, "gcn", extra=_UNOPTIMISED),
     _job("pocl-gcn-gfx942", POCL, "gcn-gfx942", arguments=_MATRIX_UNITS, extra=_UNOPTIMISED),
-    _job("pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=_TINY, extra=_UNOPTIMISED),
+    _job(
+        "pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=(*_TINY, *_NO_LAYERS), extra=_UNOPTIMISED
+    ),
     _job(
         "pocl-generic", POCL, "generic", arguments=(*_LANES_ONLY, *_NO_LAYERS), extra=_SPECIALISED
     ),
