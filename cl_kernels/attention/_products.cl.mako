@@ -16,7 +16,7 @@
                  : "=r"(x##_0), "=r"(x##_1), "=r"(x##_2), "=r"(x##_3) : "r"(from) : "memory")
 </%def>
 
-## What a lane reads of matrices: rows of A and of v, and of k.  A step along a row changes the turned bits alone.
+## What a lane reads of matrices: rows of A and of v, and of k.  A step along a row changes the swizzled bits alone.
 <%def name="places(B)"><% swizzle = copies.module.swizzle %>\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
     const uint q_at = q_base + (t / 32u * ${16 * B}u + row) * ${2 * DQ}u, k_at = k_base + key * ${2 * DQ}u;

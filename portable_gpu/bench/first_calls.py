@@ -80,11 +80,11 @@ def first_calls(names: Sequence[str], device: str | None) -> list[FirstCall]:
     """
     layers = [name for name in names if name.startswith(LAYER)]
     others = [name for name in names if name not in layers]
-    found: dict[str, FirstCall] = {}
+    calls: dict[str, FirstCall] = {}
     for together in ([others] if others else []) + [["engine", name] for name in layers]:
         for call in _from_empty_caches(together, device):
-            found.setdefault(call.name, call)
-    return [*found.values()]
+            calls.setdefault(call.name, call)
+    return [*calls.values()]
 
 
 def _from_empty_caches(names: Sequence[str], device: str | None) -> list[FirstCall]:
@@ -110,10 +110,10 @@ def totals(calls: Sequence[FirstCall]) -> dict[str, FirstCall]:
     return {
         part: FirstCall(
             part,
-            sum((call.cold for call in result), Cost()),
-            sum((call.warm for call in result), Cost()),
+            sum((call.cold for call in its_calls), Cost()),
+            sum((call.warm for call in its_calls), Cost()),
         )
-        for part, result in parts.items()
+        for part, its_calls in parts.items()
     }
 
 

@@ -166,7 +166,7 @@ class ComposedCall:
         events = result.events
         has_event = not isinstance(events, QueueEvents) and events
         event = events[-1] if has_event else None
-        del events  # for it counts who has the list
+        del events  # cover() counts the references of the list
         for array in written:
             state.cover(array, event)
         checks = [check for _, _, check in self._reports]

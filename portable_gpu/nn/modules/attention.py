@@ -74,8 +74,8 @@ class MultiheadAttention(Module):
         self.dropout = probability(dropout, "dropout")
         self.batch_first, kind = flag(batch_first, "batch_first"), as_dtype(dtype)
         extents = (extent, *(
-            extent if given is None else positive(given, name)
-            for given, name in ((kdim, "kdim"), (vdim, "vdim"))
+            extent if width is None else positive(width, name)
+            for width, name in ((kdim, "kdim"), (vdim, "vdim"))
         ))  # fmt: skip
         self._is_joined = set(extents) == {extent}
         if self._is_joined:
@@ -169,24 +169,24 @@ class MultiheadAttention(Module):
         if is_single:
             grad_output = grad_output.reshape(arrays[0].shape)
         grad = self._heads(self.out_proj.backward(grad_output))
-        shapes = [(*one.shape[:2], self.embed_dim) for one in arrays]
+        shapes = [(*array.shape[:2], self.embed_dim) for array in arrays]
         grads = [Array(q.queue, shape, q.dtype) for shape in shapes]
         scaled_dot_product_attention_backward(
-            grad, q, k, v, y, sums, mask, out=tuple(self._heads(one) for one in grads), **options
+            grad, q, k, v, y, sums, mask, out=tuple(map(self._heads, grads)), **options
         )
         self._add_grads(grads, arrays)
-        found = [
+        results = [
             _product(grad, x, weight, 0, None)
             for grad, x, weight in zip(grads, arrays, self._weights_of(), strict=True)
         ]
         if _is_one(arrays):
-            found = [elementwise("a + b + c", a=found[0], b=found[1], c=found[2])]
+            results = [elementwise("a + b + c", **dict(zip("abc", results, strict=True)))]
         if is_single:
-            found = [
-                one.reshape([n for k, n in enumerate(one.shape) if k != self._batch_axis])
-                for one in found
+            results = [
+                result.reshape([n for k, n in enumerate(result.shape) if k != self._batch_axis])
+                for result in results
             ]
-        return found[0] if len(found) == 1 else tuple(found)
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _add_grads(self, grads: list[Any], arrays: list[Any]) -> None:
         """Add the gradients of the weights and biases of the three projections."""
@@ -207,29 +207,28 @@ class MultiheadAttention(Module):
             return
         for k, name in enumerate("qkv"):
 
-            def one(out: Any, k: int = k) -> Any:
+            def of_weight(out: Any, k: int = k) -> Any:
                 return _product(grads[k], arrays[k], weights[k], 1, out)
 
-            getattr(self, f"{name}_proj_weight").add_grad(one)
+            getattr(self, f"{name}_proj_weight").add_grad(of_weight)
 
-    def _checked(self, given: tuple[Any, ...]) -> list[Any]:
+    def _checked(self, arrays: tuple[Any, ...]) -> list[Any]:
         """The three arrays with an axis of the batch."""
-        for array, name, extent in zip(given, _NAMES, self._extents, strict=True):
-            if array.ndim not in (2, 3) or array.ndim != given[0].ndim or array.shape[-1] != extent:
+        rank, axis = arrays[0].ndim, self._batch_axis
+        for array, name, extent in zip(arrays, _NAMES, self._extents, strict=True):
+            if rank not in (2, 3) or array.ndim != rank or array.shape[-1] != extent:
                 raise ShapeError(
                     f"{name} has shape {array.shape}; 2 or 3 axes as query, the last of {extent}, "
                     "would do"
                 )
-        axis = self._batch_axis
-        if given[0].ndim == 2:
-            found = {id(one): one.reshape((1, *one.shape) if axis == 0 else (
-                one.shape[0], 1, one.shape[1])) for one in given}  # fmt: skip
-            return [found[id(one)] for one in given]
-        query, key, value = (one.shape[:2] for one in given)
+        if rank == 2:  # an array that is passed twice stays one object
+            views = {id(x): x.reshape((*x.shape[:axis], 1, *x.shape[axis:])) for x in arrays}
+            return [views[id(array)] for array in arrays]
+        query, key, value = (array.shape[:2] for array in arrays)
         if key != value or key[axis] != query[axis]:
-            shapes = ", ".join(f"{n} {x.shape}" for n, x in zip(_NAMES, given, strict=True))
+            shapes = ", ".join(f"{n} {x.shape}" for n, x in zip(_NAMES, arrays, strict=True))
             raise ShapeError(f"{shapes}: one batch, and as many values as keys, would do")
-        return list(given)
+        return list(arrays)
 
     @property
     def _batch_axis(self) -> int:
@@ -252,8 +251,8 @@ class MultiheadAttention(Module):
             every = linear(arrays[0], self.in_proj_weight.data, bias)
             return [every[..., start : start + e] for start in starts]
         return [
-            linear(one, weight, None if bias is None else bias[start : start + e])
-            for one, weight, start in zip(arrays, self._weights_of(), starts, strict=True)
+            linear(array, weight, None if bias is None else bias[start : start + e])
+            for array, weight, start in zip(arrays, self._weights_of(), starts, strict=True)
         ]
 
     def _weights_of(self) -> list[Any]:
@@ -266,7 +265,7 @@ class MultiheadAttention(Module):
         self,
         sizes: tuple[int, int, int],
         padding: Any,
-        given: Any,
+        attn_mask: Any,
         is_causal: bool,
         need_weights: bool,
         query: Any,
@@ -274,8 +273,8 @@ class MultiheadAttention(Module):
         """The mask of attention, true for keys that are seen or added, and whether it is causal."""
         n, queries, keys = sizes
         masks = []
-        if given is not None:
-            mask = self._as_mask(given, "attn_mask", query)
+        if attn_mask is not None:
+            mask = self._as_mask(attn_mask, "attn_mask", query)
             if mask.shape not in ((queries, keys), (n * self.num_heads, queries, keys)):
                 raise ShapeError(
                     f"attn_mask has shape {mask.shape}; {(queries, keys)} or "

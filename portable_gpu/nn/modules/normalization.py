@@ -41,7 +41,15 @@ class _Tracking(_Normalization):
     running_mean: Buffer | None = None
     running_var: Buffer | None = None
 
-    def _track(self, shape: Any, dtype: Any, engine: Any, track_running_stats: bool) -> None:
+    def _set_up(
+        self, num_features: Any, eps: Any, momentum: Any, affine: Any, track_running_stats: Any,
+        bias: Any, dtype: Any, engine: Engine | None,
+    ) -> None:  # fmt: skip
+        """Check the arguments of a constructor, and make parameters and statistics."""
+        shape = (positive(num_features, "num_features"),)
+        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
+        is_affine = flag(affine, "affine")
+        self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
         if flag(track_running_stats, "track_running_stats"):
             statistics_kind = statistics_dtype(as_dtype(dtype))
             self.running_mean = Buffer(np.zeros(shape, statistics_kind), engine)
@@ -69,11 +77,7 @@ class _BatchNorm(_Tracking):
         engine: Engine | None = None,
     ) -> None:
         """Take torch's arguments; the weight is 1, the bias 0."""
-        shape = (positive(num_features, "num_features"),)
-        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
-        is_affine = flag(affine, "affine")
-        self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
-        self._track(shape, dtype, engine, track_running_stats)
+        self._set_up(num_features, eps, momentum, affine, track_running_stats, bias, dtype, engine)
 
     def forward(self, input: Any) -> Any:
         """Normalise by the batch in training, and by the running statistics otherwise."""
@@ -130,11 +134,7 @@ class _InstanceNorm(_Tracking):
         engine: Engine | None = None,
     ) -> None:
         """Take torch's arguments; the weight is 1, the bias 0."""
-        shape = (positive(num_features, "num_features"),)
-        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
-        is_affine = flag(affine, "affine")
-        self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
-        self._track(shape, dtype, engine, track_running_stats)
+        self._set_up(num_features, eps, momentum, affine, track_running_stats, bias, dtype, engine)
 
     def forward(self, input: Any) -> Any:
         """Normalise by the instances, and in evaluation by running statistics, if there are any."""

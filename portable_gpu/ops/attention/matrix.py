@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.parameters import scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
@@ -17,9 +14,8 @@ from portable_gpu.ops.attention.plan import (
     operands,
 )
 from portable_gpu.ops.attention.policy import AnyPolicy, AttentionPolicy, WarpgroupPolicy
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
@@ -54,8 +50,8 @@ def takes(problem: AttentionProblem, target: Target) -> bool:
 
 def extents(problem: AttentionProblem, policy: AnyPolicy) -> tuple[int, int]:
     """The extents of rows of q and of v that the kernel of a policy is compiled for."""
-    least = 64 if isinstance(policy, WarpgroupPolicy) else 16
-    dq, dv = (-(-max(1, extent) // least) * least for extent in (problem.dq, problem.dv))
+    unit = 64 if isinstance(policy, WarpgroupPolicy) else 16
+    dq, dv = (-(-max(1, extent) // unit) * unit for extent in (problem.dq, problem.dv))
     return dq, dv
 
 
@@ -117,7 +113,7 @@ def kernel_of(policy: AnyPolicy) -> str:
     return "mma" if isinstance(policy, AttentionPolicy) else "wgmma"
 
 
-class MatrixAttentionPlan(Plan):
+class MatrixAttentionPlan(OneLaunch):
     """Attention on matrix units; its operands are q, k, v, mask, out, sums."""
 
     def __init__(self, engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> None:
@@ -134,14 +130,3 @@ class MatrixAttentionPlan(Plan):
             *forward_arguments(p, blocks), (p.batch * p.heads * blocks * policy.group_size,),
             (policy.group_size,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
-        return self._launch(state, buffers, offsets, wait_for)

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyopencl as cl
-
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.random.mask import mask_scalars
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
@@ -21,10 +19,11 @@ from portable_gpu.targets import Target
 AXES = ("batch", "head", "row", "step")
 #: The results of each side of the gradients.
 _RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
+_NO_DROPOUT = mask_scalars(0.0, 0, 0)
 _SIZES = ("heads", "shared", "queries", "keys", "blocks")
 _ROWS_ON_CPU = 8  # queries that share a tile of keys there
 _EXTENT = 16  # what the extents of rows are rounded up to
-_MOST_LOCAL = 1 << 15  # bytes of the tiles, of which every device has as many
+_MOST_LOCAL = 1 << 15  # bytes of the tiles, which every device has
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def _backward_operands(problem: AttentionProblem, side: str) -> list[str]:
     return [*first, "y" if side == "q" else "delta", *_RESULTS[side]]
 
 
-class BackwardPlan(Plan):
+class BackwardPlan(OneLaunch):
     """One side of the gradients of attention, bound to shapes and strides.
 
     Operands of side ``q``: q, k, v, mask, grad, sums, y, dq, delta; of side ``k``: q, k, v, mask,
@@ -176,23 +175,13 @@ class BackwardPlan(Plan):
         constants |= _strides(names, p.strides)
         products = 2 if by_query else 3
         self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
+        self._scalars = _NO_DROPOUT if p.drops else ()
         spec = backward_specialization(p, target, side)
         self._launch = engine.programs.launch(
             spec, "attention_backward", constants, [f"{name}_in" for name in names],
             [*mask_names(p), *(f"{name}_offset" for name in names)],
             (p.batch * heads * blocks * group,), (group,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; its scalars are those of the mask of dropout."""
-        return self._launch(state, buffers, (*scalars, *offsets), wait_for)
 
 
 def _strides(names: Sequence[str], strides: Sequence[Shape]) -> dict[str, int]:
@@ -239,7 +228,7 @@ def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class AttentionPlan(Plan):
+class AttentionPlan(OneLaunch):
     """An attention bound to shapes and strides; its operands are q, k, v, mask, out, sums."""
 
     def __init__(self, engine: Engine, problem: AttentionProblem) -> None:
@@ -252,18 +241,8 @@ class AttentionPlan(Plan):
         group, rows, _ = partition(p, target)
         blocks = -(-p.queries // (group * rows))
         self.flop, self.bytes = p.flop, p.bytes
+        self._scalars = _NO_DROPOUT if p.drops else ()
         self._launch = engine.programs.launch(
             specialization(p, target), "attention_forward", *forward_arguments(p, blocks),
             (p.batch * p.heads * blocks * group,), (group,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; its scalars are those of the mask of dropout."""
-        return self._launch(state, buffers, (*scalars, *offsets), wait_for)

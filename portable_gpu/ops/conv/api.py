@@ -97,15 +97,15 @@ def problem_of_call(
     ``None`` if the result has no elements.
     """
     asked = _asked(kind, inputs, options, size, precision, "auto", workspace_limit, out)
-    found: list[tuple[Engine, ConvProblem]] = []
+    planned: list[tuple[Engine, ConvProblem]] = []
 
     def plan(engine: Engine, problem: ConvProblem, algo: str, limit: int | None) -> Plan:
-        found.append((engine, problem))
+        planned.append((engine, problem))
         return make_plan(engine, problem, algo, limit)
 
     invocation = _normalise(kind, options.rank, plan, CallArguments(inputs, asked, out, ()))
     complete(invocation, None, inputs, Planning(engine, queue), None, None)
-    return found[0] if found else None
+    return planned[0] if planned else None
 
 
 def _asked(

@@ -44,13 +44,11 @@ class DirectKernel:
         context: What the template is rendered with.
         constants: The arguments of every launch.
         items: Work-items.
-        partial_bytes: Workspace.
     """
 
     context: Mapping[str, Any]
     constants: Mapping[str, int]
     items: int
-    partial_bytes: int = 0
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
@@ -77,7 +75,6 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     f_out, f_in = p.w.outer, p.w.channel
     f_group = targets * f_out
     if backward:
-        f_group = targets * p.w.outer
         sources, targets, f_out, f_in = targets, sources, f_in, f_out
     channels = p.groups * targets
     axes = axes_of(p, backward)
@@ -163,7 +160,7 @@ def _layout(
 
 
 def _lines_of_item(rows: int, others: int, target: Target) -> int:
-    """Return the rows of a work-item: on a CPU as many as leave work for all threads."""
+    """Return the rows of a work-item: on a CPU the most that leave work for all threads."""
     if not target.is_cpu:
         return 1
     bands = min(max(1, rows), max(1, -(-_BANDS * target.compute_units // max(1, others))))
@@ -195,16 +192,13 @@ class DirectConvPlan(OneLaunch):
         kernel = direct_kernel(problem, engine.target)
         self.flop, self.bytes = problem.flop, problem.bytes
         constants: dict[str, int | None] = {**kernel.constants}
-        names = [name for name, extent in kernel.context["order"]]
-        assert names[0] == "n"
-        buffers, offsets = ["s", "f", "bias", "t"], ["s", "f", "bias", "t"]
+        buffers = ["s", "f", "bias", "t"]
         if problem.bias is None:
             constants |= {"bias": None, "bias_offset": 0}
             buffers.remove("bias")
-            offsets.remove("bias")
         group = 1 if engine.target.is_cpu else GROUP
         grid = -(-kernel.items // group) * group
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target), "direct", constants, buffers,
-            [f"{name}_offset" for name in offsets], (grid,), (group,),
+            [f"{name}_offset" for name in buffers], (grid,), (group,),
         )  # fmt: skip

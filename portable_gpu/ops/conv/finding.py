@@ -74,7 +74,7 @@ def find(
     seconds = _timed(variants)
     workspaces = {variant.name: variant.details["workspace"] for variant in every}
     timed = [TimedAlgorithm(name, time, workspaces[name]) for name, time in seconds.items()]
-    timed.sort(key=lambda one: one.seconds)
+    timed.sort(key=lambda answer: answer.seconds)
     answers.store(problem, where.target, timed)
     where.forget_plans()  # those of the variants, and of what was the answer
     return timed
@@ -87,7 +87,7 @@ def _timed(variants: dict[str, Callable[[int], float]]) -> dict[str, float]:
         BuildError, DeviceMemoryError, UnsupportedError: None of them runs: the last one's error.
     """
     counts: dict[str, int] = {}
-    least: dict[str, float] = {}
+    fastest: dict[str, float] = {}
     failed: Exception | None = None
     for name, seconds in variants.items():
         try:
@@ -98,15 +98,15 @@ def _timed(variants: dict[str, Callable[[int], float]]) -> dict[str, float]:
             failed = error
             continue
         counts[name] = max(1, round(_TURN / max(first, 1e-9)))
-        least[name] = first
-    if failed is not None and not least:
+        fastest[name] = first
+    if failed is not None and not fastest:
         raise failed
     for _ in range(_TURNS):
-        best = min(least.values(), default=0.0)
+        best = min(fastest.values(), default=0.0)
         for name, count in counts.items():
-            if least[name] <= _HOPELESS * best:
-                least[name] = min(least[name], variants[name](count) / count)
-    return least
+            if fastest[name] <= _HOPELESS * best:
+                fastest[name] = min(fastest[name], variants[name](count) / count)
+    return fastest
 
 
 class Finding:

@@ -170,10 +170,10 @@ class Spectral:
 
     def images(self, limit: int | None) -> int:
         """Return the number of images at a time, at least one."""
-        most = workspace_limit(limit, self.target)
-        constant = self.workspace(0)
-        one = self.workspace(1) - constant
-        return max(1, min(self.problem.batch, (most - constant) // one))
+        of_weights = self.workspace(0)
+        each = self.workspace(1) - of_weights
+        within = (workspace_limit(limit, self.target) - of_weights) // each
+        return max(1, min(self.problem.batch, within))
 
     def workspace(self, batch: int) -> int:
         """Return the bytes of the spectra of ``batch`` images and of the weights."""

@@ -80,32 +80,33 @@ def of_algorithm(
     Raises:
         ArgumentError: There are none, or they need more workspace than ``limit``.
     """
-    most = workspace_limit(limit, target)
+    limit_bytes = workspace_limit(limit, target)
     every = variants(problem, target, table, limit)
-    allowed = [variant for variant in every if _fits(variant, most)]
+    allowed = [variant for variant in every if _fits(variant, limit_bytes)]
     if algo == "auto" or not (problem.x_elements and problem.y_elements):
         return allowed  # what sums nothing needs no product
     if algo == "found":
-        return [_found(problem, target, allowed)]
+        return [_fastest_timed(problem, target, allowed)]
     named = [variant for variant in every if algo in (variant.path, variant.name)]
     if not named:
         raise ArgumentError(f"algo is {algo!r}, which does not take this convolution: {_NEEDS}")
-    fitting = [variant for variant in named if _fits(variant, most)]
+    fitting = [variant for variant in named if _fits(variant, limit_bytes)]
     if not fitting:
-        least = min(variant.details["workspace"] for variant in named)
+        needed = min(variant.details["workspace"] for variant in named)
         raise ArgumentError(
-            f"algo is {algo!r}, which needs {least} bytes of workspace here; workspace_limit is "
-            f"{most} bytes" + ("" if limit == most else ", the device's largest allocation")
+            f"algo is {algo!r}, which needs {needed} bytes of workspace here; workspace_limit is "
+            f"{limit_bytes} bytes"
+            + ("" if limit == limit_bytes else ", the device's largest allocation")
         )
     return fitting
 
 
-def _fits(variant: Variant, most: int) -> bool:
+def _fits(variant: Variant, limit_bytes: int) -> bool:
     """Whether a variant's workspace is within the limit; ``direct`` always is allowed."""
-    return variant.path == "direct" or bool(variant.details["workspace"] <= most)
+    return variant.path == "direct" or bool(variant.details["workspace"] <= limit_bytes)
 
 
-def _found(problem: ConvProblem, target: Target, allowed: Sequence[Variant]) -> Variant:
+def _fastest_timed(problem: ConvProblem, target: Target, allowed: Sequence[Variant]) -> Variant:
     """The fastest of the timed variants that the limit of workspace allows.
 
     Raises:
@@ -113,15 +114,15 @@ def _found(problem: ConvProblem, target: Target, allowed: Sequence[Variant]) -> 
     """
     by_name = {variant.name: variant for variant in allowed}
     timed = answers.recall(problem, target)
-    for one in timed:
-        if one.algo in by_name:
-            return by_name[one.algo]
+    for answer in timed:
+        if answer.algo in by_name:
+            return by_name[answer.algo]
     raise ArgumentError(
         "algo is 'found', and the variants of this convolution have not been timed on this device "
         "with this driver and version; portable_gpu.nn.find_conv2d with the same arguments does it"
         if not timed else
-        f"algo is 'found', and {', '.join(one.algo for one in timed)}, which were timed, need more "
-        "workspace than workspace_limit"
+        f"algo is 'found', and {', '.join(answer.algo for answer in timed)}, which were timed, "
+        "need more workspace than workspace_limit"
     )  # fmt: skip
 
 
@@ -160,9 +161,11 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
     moving = problem.bytes / (device.bandwidth * units)
     kernel: WeightKernel | DirectKernel
     bind: Callable[[Engine], Plan]
+    workspace = 0
     if problem.direction == "weight":
         of_weights = weight_kernel(problem, target)
         kernel, bind = of_weights, partial(WeightPlan, problem=problem)
+        workspace = of_weights.partial_bytes
         if target.is_cpu:
             work = of_weights.context, of_weights.constants, of_weights.blocks
             computing = weight_work(*work, target)
@@ -181,6 +184,6 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
         bind=bind,
         details={
             "taps": prod(problem.w_size), "flop": problem.flop, "bytes": problem.bytes,
-            "workspace": kernel.partial_bytes, "moved": problem.bytes + 2 * kernel.partial_bytes,
+            "workspace": workspace, "moved": problem.bytes + 2 * workspace,
         },
     )  # fmt: skip

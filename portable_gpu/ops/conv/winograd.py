@@ -146,11 +146,10 @@ class Winograd:
 
     def chunk(self, limit: int | None) -> int:
         """Return the number of images at a time, at least one."""
-        most = workspace_limit(limit, self.target)
-        one = self.workspace(1) - self.weight_bytes
-        within = (most - self.weight_bytes) // one
+        each = self.workspace(1) - self.weight_bytes
+        within = (workspace_limit(limit, self.target) - self.weight_bytes) // each
         if self.target.is_cpu:
-            within = min(within, max(_CHUNK, self.weight_bytes) // one)
+            within = min(within, max(_CHUNK, self.weight_bytes) // each)
         return max(1, min(self.problem.batch, within))
 
     def product(self, batch: int) -> GemmProblem:

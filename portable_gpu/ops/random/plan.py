@@ -12,6 +12,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.groups import group_size
 from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.random.mask import mask_scalars
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
@@ -119,7 +120,7 @@ def _parameters(problem: DropoutProblem) -> list[Parameter]:
 class DropoutPlan(OneLaunch):
     """Dropout bound to shapes and strides."""
 
-    _scalars = (0, 1.0, 0, 0)
+    _scalars = mask_scalars(0.0, 0, 0)
 
     def __init__(self, engine: Engine, problem: DropoutProblem) -> None:
         """Build the kernel.

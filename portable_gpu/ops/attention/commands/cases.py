@@ -104,20 +104,20 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     bound = (sqrt(rows) * 8 + 64 + 4 * shape[-1]) * unit(dtype) * scale
     # A result of 16 bits, on matrix units, has probabilities and operands that were rounded so.
     bound = bound + 8 * rounding(dtype) * (np.abs(expected) + scale / sqrt(rows))
-    return lambda found: (
-        worst(found[0, heads], expected, np.broadcast_to(bound, expected.shape))
-        if found.shape == shape
+    return lambda result: (
+        worst(result[0, heads], expected, np.broadcast_to(bound, expected.shape))
+        if result.shape == shape
         else np.inf
     )
 
 
 def heads(rng: random.Random, on_cpu: bool) -> Size:
     """Some heads of any number of rows, forward or backward."""
-    most = 1 << (26 if on_cpu else 33)
+    max_products = 1 << (26 if on_cpu else 33)
     while True:
         rows, extent = random_extent(rng, 4096), rng.choice((32, 64, 80, 128))
         batch = random_extent(rng, 128)
-        if batch * rows * rows * extent <= most:
+        if batch * rows * rows * extent <= max_products:
             return Size((rows, extent), batch, rng.choice(("", BACKWARD)))
 
 

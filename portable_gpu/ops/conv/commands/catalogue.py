@@ -69,6 +69,6 @@ def specializations(
         asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 64}
         p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
         for variant in variants(p, target, TuningTable.shipped()):
-            found = variant.texts()
-            texts |= {spec.key: spec for spec in found if spec.name.startswith("conv/")}
+            specs = variant.texts()
+            texts |= {spec.key: spec for spec in specs if spec.name.startswith("conv/")}
     return list(texts.values())

@@ -27,7 +27,7 @@ def layer(rng: random.Random, on_cpu: bool) -> Size:
 
 def any_kind(rng: random.Random, on_cpu: bool) -> Size:
     """A convolution of any kind: along one to three axes, of any stride, dilation and groups."""
-    most = _MOST[on_cpu] >> 2
+    max_products = _MOST[on_cpu] >> 2
     while True:
         rank = rng.choice((1, 2, 2, 2, 3))
         n, c, k = random_extent(rng, 32), random_extent(rng, 512), random_extent(rng, 512)
@@ -39,7 +39,7 @@ def any_kind(rng: random.Random, on_cpu: bool) -> Size:
         out = [m // stride + 1 for m in space]
         products = n * k * prod(out) * c // groups * prod(taps)
         fits = all(m >= dilation * (r - 1) + 1 for m, r in zip(space, taps, strict=True))
-        if fits and products <= most and n * max(c, k) * prod(space) <= most // 8:
+        if fits and products <= max_products and n * max(c, k) * prod(space) <= max_products // 8:
             letters = f"s{stride}d{dilation}g{groups}" + rng.choice(("", "l"))
             return Size((n, c, *space, k, *taps), variant=letters)
 

@@ -68,26 +68,26 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     if not is_backward(case):
         indices, weight = inputs
         chosen = weight[indices]
-        return lambda found: 0.0 if np.array_equal(found, chosen) else np.inf
+        return lambda result: 0.0 if np.array_equal(result, chosen) else np.inf
     grad, indices = inputs
     order = np.argsort(indices, kind="stable")
     wide, ordered = grad[order].astype(np.float64), indices[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    most = int(np.diff(starts, append=len(ordered)).max(initial=1))
+    terms = int(np.diff(starts, append=len(ordered)).max(initial=1))
     sums, sizes = (np.zeros((ROWS, grad.shape[1])) for _ in range(2))
     sums[ordered[starts]] = np.add.reduceat(wide, starts)
     sizes[ordered[starts]] = np.add.reduceat(np.abs(wide), starts)
     dtype = dtype_of(case.dtype)
-    bound = most * unit(dtype) * sizes + rounding(dtype) * np.abs(sums)
+    bound = terms * unit(dtype) * sizes + rounding(dtype) * np.abs(sums)
     return within(sums, bound + float(np.finfo(np.float32).tiny))
 
 
 def rows(rng: random.Random, on_cpu: bool) -> Size:
     """Any number of indices and of columns."""
-    most = 1 << (21 if on_cpu else 26)
+    max_elements = 1 << (21 if on_cpu else 26)
     while True:
         extents = random_extent(rng, 1 << 17), random_extent(rng, 4096)
-        if extents[0] * extents[1] <= most and ROWS * extents[1] <= 4 * most:
+        if extents[0] * extents[1] <= max_elements and ROWS * extents[1] <= 4 * max_elements:
             return Size(extents)
 
 
