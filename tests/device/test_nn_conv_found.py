@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyopencl.array as cla
 import pytest
 from device_arrays import from_device, on_device
 
@@ -140,6 +141,45 @@ def test_a_damaged_answer_is_none(engine: Engine, folder: Path, kept: int) -> No
         nn.conv2d(X, W, algo="found", engine=other, **OPTIONS)
     assert nn.find_conv2d(X, W, engine=other, **OPTIONS)
     nn.conv2d(X, W, algo="found", engine=other, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"null", b"3", b"{", b'{"a": 1}', b'[["direct", 1]]', b"[[1, 2, 3]]", b"\xff",
+        b'[[["direct"], 1.0, 0]]', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_an_entry_of_another_form_is_none(engine: Engine, folder: Path, payload: bytes) -> None:
+    """Its hash is right: another program wrote it."""
+    of_other_process(engine, "direct")
+    (file,) = folder.iterdir()
+    DiskCache(folder).write(file.name, payload)
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(ArgumentError, match="not been timed"),
+    ):
+        nn.conv2d(X, W, algo="found", engine=Engine(queue=engine.queue), **OPTIONS)
+
+
+def test_a_folder_whose_name_is_too_long(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is that of the process, as without a folder."""
+    disk = DiskCache(Path("/" + "a" * 300))
+    monkeypatch.setattr(answers, "DiskCache", SimpleNamespace(default=lambda: disk))
+    monkeypatch.setattr(folders, "_warned", set())
+    other = Engine(queue=engine.queue)
+    with pytest.raises(ArgumentError, match="not been timed"):
+        nn.conv2d(X, W, algo="found", engine=other, **OPTIONS)
+
+
+def test_arrays_without_a_queue(engine: Engine) -> None:
+    """Those of pyopencl whose call names the queue."""
+    x, w = (cla.to_device(engine.queue, array).with_queue(None) for array in (X, W))
+    out = cla.zeros(engine.queue, (2, 6, 9, 9), np.float32).with_queue(None)
+    assert nn.find_conv2d(x, w, out=out, engine=engine, queue=engine.queue, **OPTIONS)
+    np.testing.assert_allclose(
+        out.with_queue(engine.queue).get(), nn.conv2d(X, W, engine=engine, **OPTIONS), atol=1e-4
+    )
 
 
 def test_without_a_disk(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

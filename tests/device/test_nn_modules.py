@@ -16,6 +16,7 @@ from portable_gpu.dtypes import BFLOAT16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DTypeError,
     NotPositiveDefiniteError,
     ShapeError,
 )
@@ -284,6 +285,8 @@ def test_a_refused_call_or_state_changes_nothing(engine: Engine) -> None:
         (lambda: nn.Conv2d(2, 2, 3), (1, 2, 5, 5), (1, 3, 5, 5)),
         (lambda: nn.MaxPool2d(2), (1, 2, 4, 4), (3,)),
         (lambda: nn.AvgPool2d(2), (1, 2, 4, 4), (3,)),
+        (lambda: nn.Upsample(scale_factor=2), (1, 2, 4, 4), (3,)),
+        (lambda: nn.Dropout2d(0.5), (2, 3, 4, 4), (2, 3)),
     ],
 )
 def test_backward_belongs_to_the_last_forward_that_was_not_refused(
@@ -295,3 +298,13 @@ def test_backward_belongs_to_the_last_forward_that_was_not_refused(
     with pytest.raises(ShapeError):
         module(np.ones(refused, np.float32))
     np.testing.assert_array_equal(pg.asnumpy(module.backward(y)), before)
+
+
+def test_a_refused_mask_of_channels_is_not_counted(engine: Engine) -> None:
+    """Integers have no dropout; the next mask is that of the call that was refused."""
+    module, x = nn.Dropout2d(0.5, seed=3), np.ones((2, 9, 1, 1), np.float32)
+    first = pg.asnumpy(module(x))
+    with pytest.raises(DTypeError):
+        module(x.astype(np.int32))
+    np.testing.assert_array_equal(pg.asnumpy(module.backward(pg.asarray(x))), first)
+    assert module.calls == 1

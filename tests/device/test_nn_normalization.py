@@ -11,7 +11,14 @@ import pytest
 from layers.normalization import EPS, Reference
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    DeviceMemoryError,
+    DTypeError,
+    OverlapError,
+    ShapeError,
+)
+from portable_gpu.ops.normalize import batch
 from portable_gpu.ops.normalize.programs import program
 from portable_gpu.runtime.engine import Engine
 
@@ -164,6 +171,34 @@ def test_running_statistics_of_instances(engine: Engine) -> None:
     ):
         with pytest.raises(error, match=words):
             call()
+
+
+def test_running_statistics_of_instances_change_together(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both, or none: not where they share memory, and not where a later step has no memory."""
+    x = RNG.standard_normal((3, 4, 5, 6)).astype(np.float32)
+    memory = np.ones(20, np.float32)
+    mean, var, on = memory[:4], memory[4:8], {"engine": engine}
+    for call, words in (
+        (lambda: pg.nn.instance_norm(x, mean, mean, **on), "running_var .* with running_mean"),
+        (lambda: pg.nn.instance_norm(x, mean, memory[3:7], **on), "running_var .* running_mean"),
+        (lambda: pg.nn.instance_norm(x, x[0, 0, 0, :4], var, **on), "running_mean .* with input"),
+        (lambda: pg.nn.instance_norm(x, mean, var, out=x, **on), "shares memory"),
+    ):
+        with pytest.raises(OverlapError, match=words):
+            call()
+    real, calls = batch.averaged, iter(range(2))
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        if next(calls):
+            raise DeviceMemoryError("no memory")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(batch, "averaged", failing)
+    with pytest.raises(DeviceMemoryError):
+        pg.nn.instance_norm(x, mean, var, **on)
+    np.testing.assert_array_equal(memory, 1)
 
 
 def test_large_means_and_long_rows(engine: Engine) -> None:

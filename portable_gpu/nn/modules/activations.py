@@ -203,14 +203,15 @@ class _ChannelDropout(Dropout):
         if input.ndim < 3:
             raise ShapeError(f"input has shape {input.shape}; batch, channels and more are needed")
         call = self.calls if self.training and self.p else None
-        self._call, self._factors = call, None
-        if call is None:
-            return input
-        self.calls += 1
-        ones = np.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype)
-        on_device = asarray(ones, queue=input.queue)
-        self._factors = dropout(on_device, self.p, seed=self.seed, offset=call)
-        return elementwise("x * f", x=input, f=self._factors)
+        result, factors = input, None
+        if call is not None:
+            ones = np.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype)
+            on_device = asarray(ones, queue=input.queue)
+            factors = dropout(on_device, self.p, seed=self.seed, offset=call)
+            result = elementwise("x * f", x=input, f=factors)
+        self._call, self._factors = call, factors
+        self.calls += call is not None
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Drop the same channels of the gradient."""

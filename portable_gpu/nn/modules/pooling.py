@@ -311,8 +311,9 @@ class Upsample(Module):
 
     def forward(self, input: Any) -> Any:
         """Compute the array of the other size."""
+        result = resampling.interpolate(input, **self._options)
         self._shape = input.shape
-        return resampling.interpolate(input, **self._options)
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""

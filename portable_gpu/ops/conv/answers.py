@@ -9,6 +9,7 @@ Without a folder, answers are those of this process.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -54,17 +55,25 @@ def recall(problem: ConvProblem, target: Target) -> tuple[TimedAlgorithm, ...]:
     key = _key(problem, target)
     disk = DiskCache.default()
     stored = disk.read(key)
-    if stored is None:
-        if disk.folder is not None and (disk.folder / key).exists():
-            warn_once(
-                f"timed {key}",
-                f"{disk.folder / key} ignored: it is damaged, or other users may write it; "
-                "find_conv2d replaces it",
-            )
-        return _answers.get(key, ())
-    return tuple(
-        [TimedAlgorithm(algo, seconds, nbytes) for algo, seconds, nbytes in json.loads(stored)]
-    )
+    timed = None if stored is None else _parsed(stored)
+    if timed is not None:
+        return timed
+    if disk.folder is not None and os.path.exists(disk.folder / key):  # noqa: PTH110  # no errors
+        warn_once(
+            f"timed {key}",
+            f"{disk.folder / key} ignored: it is damaged, or other users may write it; "
+            "find_conv2d replaces it",
+        )
+    return _answers.get(key, ())
+
+
+def _parsed(stored: bytes) -> tuple[TimedAlgorithm, ...] | None:
+    """The timed variants of an entry; ``None`` if it is none that :func:`store` writes."""
+    try:
+        timed = tuple([TimedAlgorithm(*one) for one in json.loads(stored)])
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return timed if all(isinstance(one.algo, str) for one in timed) else None
 
 
 def _key(problem: ConvProblem, target: Target) -> str:

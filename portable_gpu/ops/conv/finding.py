@@ -62,7 +62,7 @@ def find(
             for _ in range(count):
                 result = convolve(kind, inputs, options, size, algo=algo, wait_for=None, **asked)
             if not isinstance(result, np.ndarray) and result is not None:
-                result.queue.finish()
+                (result.queue or queue or where.queue).finish()
             return perf_counter() - begin
 
         return seconds

@@ -19,7 +19,7 @@ from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, fo
 from portable_gpu.ops.reduce import mean as averaged
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Shape, check_output
+from portable_gpu.runtime.views import Shape, check_no_overlap, check_output
 
 
 def instance_norm(
@@ -55,7 +55,7 @@ def instance_norm(
     Returns: As :func:`batch_norm`.
 
     Raises: As :func:`batch_norm`; ArgumentError where running statistics are updated and a channel
-        has fewer than two elements.
+        has fewer than two elements; OverlapError if they share memory with another array.
 
     Cost: as :func:`group_norm`; an update of running statistics is six launches on arrays of
         (N, C) elements.
@@ -91,9 +91,12 @@ def tracked_instance_norm(
     _both(running_mean, running_var)
     count, channels, wide = prod(x.shape[2:]), (x.shape[1],), statistics_dtype(x.dtype)
     if running_mean is not None:
+        others = [(x, "input"), (weight, "weight"), (bias, "bias"), (out, "out")]
         for name, value in (("running_mean", running_mean), ("running_var", running_var)):
             parameter(value, name, channels, wide)
             check_output(value, channels, wide, name, not isinstance(x, DEVICE_KINDS))
+            check_no_overlap(value, name, others)
+            others.append((value, name))
         finite(momentum, "momentum")
         if count < 2:
             raise ArgumentError(
@@ -108,9 +111,10 @@ def tracked_instance_norm(
     variance = elementwise(
         "(1 / (r * r) - e) * f", r=rstd, e=float(eps), f=count / (count - 1), **place
     )
-    for running, values in ((running_mean, mean), (running_var, variance)):
-        new = averaged(values, axis=0, **place)
-        elementwise("s + f * (n - s)", s=running, n=new, f=float(momentum), out=running, **place)
+    # All that may fail is done before the first update.
+    new = [averaged(values, axis=0, **place) for values in (mean, variance)]
+    for running, value in zip((running_mean, running_var), new, strict=True):
+        elementwise("s + f * (n - s)", s=running, n=value, f=float(momentum), out=running, **place)
     return y, mean, rstd
 
 
