@@ -5,9 +5,17 @@ from portable_gpu.nn.activations import (
     elu_backward,
     gelu,
     gelu_backward,
+    hardsigmoid,
+    hardsigmoid_backward,
+    hardswish,
+    hardswish_backward,
+    hardtanh,
+    hardtanh_backward,
     leaky_relu,
     leaky_relu_backward,
     relu,
+    relu6,
+    relu6_backward,
     relu_backward,
     sigmoid,
     sigmoid_backward,
@@ -125,16 +133,6 @@ from portable_gpu.nn.modules.pooling import (
 )
 from portable_gpu.nn.optim import SGD, Adam, AdamW, Optimizer, clip_grad_norm_, clip_grad_value_
 from portable_gpu.nn.parameter import ModuleParameter as Parameter
-from portable_gpu.nn.piecewise import (
-    hardsigmoid,
-    hardsigmoid_backward,
-    hardswish,
-    hardswish_backward,
-    hardtanh,
-    hardtanh_backward,
-    relu6,
-    relu6_backward,
-)
 from portable_gpu.nn.resampling import (
     pixel_shuffle,
     pixel_shuffle_backward,

@@ -144,6 +144,157 @@ def leaky_relu_backward(
 
 
 @of_one
+def hardtanh(
+    input: Any,
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``x`` between ``min_val`` and ``max_val``, and these numbers beyond; NaN stays NaN.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    ArgumentError where ``min_val`` is not below ``max_val``.
+    """
+    options = ends(min_val, max_val)
+    expression = "x < min_val ? min_val : x > max_val ? max_val : x"
+    return computed(expression, input, options, out, engine, queue, wait_for)
+
+
+@of_two
+def hardtanh_backward(
+    grad_output: Any,
+    input: Any,
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`hardtanh`: ``grad_output`` between the ends, else 0.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    expression = "x <= min_val ? 0 : x >= max_val ? 0 : g"
+    options = ends(min_val, max_val)
+    return gradient(expression, grad_output, input, options, out, engine, queue, wait_for)
+
+
+@of_one
+def relu6(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute ``min(max(x, 0), 6)``: :func:`hardtanh` from 0 to 6.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    """
+    return hardtanh(input, 0.0, 6.0, out=out, engine=engine, queue=queue, wait_for=wait_for)
+
+
+@of_two
+def relu6_backward(
+    grad_output: Any,
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`relu6`: ``grad_output`` between 0 and 6, else 0.
+
+    ``input`` may be the result of :func:`relu6` as well.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    return hardtanh_backward(
+        grad_output, input, 0.0, 6.0, out=out, engine=engine, queue=queue, wait_for=wait_for
+    )
+
+
+@of_one
+def hardsigmoid(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute 0 up to -3, 1 from 3 on, and ``x / 6 + 1 / 2`` between.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    """
+    expression = "x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5"
+    return computed(expression, input, {}, out, engine, queue, wait_for)
+
+
+@of_two
+def hardsigmoid_backward(
+    grad_output: Any,
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`hardsigmoid`: ``grad_output / 6`` between -3 and 3, else 0.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    expression = "x <= -3 ? 0 : x >= 3 ? 0 : g / 6"
+    return gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
+
+
+@of_one
+def hardswish(
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute 0 up to -3, ``x`` from 3 on, and ``x * (x + 3) / 6`` between.
+
+    Arguments, result, errors, cost: see :func:`relu`.
+    Howard et al., arXiv:1905.02244.
+    """
+    return computed(
+        "x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6", input, {}, out, engine, queue, wait_for
+    )
+
+
+@of_two
+def hardswish_backward(
+    grad_output: Any,
+    input: Any,
+    *,
+    out: Any = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the gradient of :func:`hardswish`: that of each of its three parts.
+
+    Arguments, result, errors, cost: see :func:`relu_backward`.
+    """
+    expression = "x <= -3 ? 0 : x >= 3 ? g : g * (x / 3 + 0.5)"
+    return gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
+
+
+@of_one
 def elu(
     input: Any,
     alpha: float = 1.0,
@@ -386,7 +537,7 @@ def softplus(
     """
     rest = "log1p(exp(-abs(x * beta)))"
     expression = f"x * beta > threshold ? x : (max(x * beta, 0) + {rest}) / beta"
-    return computed(expression, input, _sharpness(beta, threshold), out, engine, queue, wait_for)
+    return computed(expression, input, sharpness(beta, threshold), out, engine, queue, wait_for)
 
 
 @of_two
@@ -408,7 +559,7 @@ def softplus_backward(
     e = "exp(-abs(x * beta))"
     expression = f"x * beta > threshold ? g : g * (x * beta < 0 ? {e} : 1) / (1 + {e})"
     return gradient(
-        expression, grad_output, input, _sharpness(beta, threshold), out, engine, queue, wait_for
+        expression, grad_output, input, sharpness(beta, threshold), out, engine, queue, wait_for
     )
 
 
@@ -421,7 +572,25 @@ def _with_c(expression: str, c: str, exponent: str) -> str:
     return re.sub(r"\bc\b", c, text)
 
 
-def _sharpness(beta: Any, threshold: Any) -> dict[str, Any]:
-    if real_number(beta, "beta") == 0:
+def ends(min_val: Any, max_val: Any) -> dict[str, Any]:
+    """The options of :func:`hardtanh`.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: One is no number; the first is not below the second.
+    """
+    low, high = real_number(min_val, "min_val"), real_number(max_val, "max_val")
+    if not low < high:
+        raise ArgumentError(f"min_val is {low} and max_val {high}; a smaller min_val would do")
+    return {"min_val": low, "max_val": high}
+
+
+def sharpness(beta: Any, threshold: Any) -> dict[str, Any]:
+    """The options of :func:`softplus`.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: One is no number; ``beta`` is 0.
+    """
+    options = {"beta": real_number(beta, "beta"), "threshold": real_number(threshold, "threshold")}
+    if not options["beta"]:
         raise ArgumentError("beta is 0; another number would do")
-    return {"beta": beta, "threshold": threshold}
+    return options

@@ -80,7 +80,7 @@ def test_values_and_gradients(engine: Engine, case: Any) -> None:
 def _repeats_in_place(
     engine: Engine, forward: Any, backward: Any, options: Any, x: Any, g: Any, y: Any, kept: Any
 ) -> None:
-    """The same bits on the device, with axes in another order, and in place."""
+    """Check that bits repeat on the device, with axes in another order, and in place."""
     gradient = backward(g, kept, **options, engine=engine)
     transposed = on_device(engine, np.ascontiguousarray(x.transpose(2, 0, 1)), rim=4)
     last = pg.Array.of(transposed).transpose(1, 2, 0)
@@ -153,6 +153,7 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ArgumentError, "alpha is NaN", lambda: nn.elu(x, float("nan"))),
         (ArgumentTypeError, "negative_slope", lambda: nn.leaky_relu(x, np.ones(4))),
         (ArgumentError, "beta is 0", lambda: nn.softplus(x, 0)),
+        (ArgumentError, "beta is 0", lambda: nn.Softplus(0)),
         (ArgumentError, "min_val is 2.0 and max_val 1.0", lambda: nn.hardtanh(x, 2)),
         (ArgumentError, "negative_slope is -1", lambda: nn.leaky_relu_backward(x, x, -1, True)),
         (ArgumentError, "alpha is -1", lambda: nn.elu_backward(x, x, -1, True)),

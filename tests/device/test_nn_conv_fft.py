@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layers.convolution import Kind, forward, gradients
+from layers.convolution import Kind, forward, gradients, laid_out
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
@@ -36,13 +36,6 @@ def check(got: Any, expected: Any, size: Any, terms: int, extents: Any, extra: A
     length = prod(2 * n + 2 for n in extents)
     factor = (21 * log2(length) + terms + 5) * unit_roundoff(got.dtype)
     assert_within(got, expected, np.broadcast_to(factor * (size + abs(extra)), expected.shape))
-
-
-def laid_out(a: Any, layout: str) -> Any:
-    """The same array in another order of memory."""
-    if layout == "channels":
-        return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
-    return np.repeat(a, 2, -1)[..., ::2] if layout == "sliced" else a
 
 
 @pytest.mark.path

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from layers.convolution import by_channels
 from sampling import FEW, compile_fast
 
 from portable_gpu import Engine, nn
@@ -46,9 +47,7 @@ class Layer(NamedTuple):
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Small whole numbers, in the layout of the images."""
         values = rng.integers(-4, 5, shape).astype(np.float32)
-        if not self.channels_last:
-            return values
-        return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 1, -1)), -1, 1)
+        return by_channels(values) if self.channels_last else values
 
 
 def drawn(rng: np.random.Generator) -> Layer:
@@ -129,7 +128,7 @@ def check(gpu: Engine, layer: Layer, rng: np.random.Generator) -> None:
 
 
 def test_images_copied_with_adjacent_channels(gpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU with matrix units may do; here for float32, exactly."""
+    """Products of images copied by channels, as on GPUs with matrix units, are exact in float32."""
 
     def only(
         problem: ConvProblem, target: Target, table: TuningTable, limit: int | None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layers.convolution import Kind, forward, gradients, padded
+from layers.convolution import Kind, forward, gradients, laid_out, padded
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
@@ -56,13 +56,6 @@ def check(got: Any, x: Any, w: Any, expected: Any, bias: Any, kind: Kind, groups
     assert (size <= 16 * forward(largest(x, kind), abs(w), same, groups) * (1 + 1e-12)).all()
 
 
-def laid_out(a: Any, layout: str) -> Any:
-    """The same array in another order of memory."""
-    if layout == "channels":
-        return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
-    return np.repeat(a, 2, -1)[..., ::2] if layout == "sliced" else a
-
-
 @pytest.mark.path
 @pytest.mark.parametrize("case", range(2 if FEW else len(CASES)))
 def test_within_the_bound(engine: Engine, case: int) -> None:
@@ -88,13 +81,13 @@ def test_within_the_bound(engine: Engine, case: int) -> None:
     got = nn.conv2d_input(x.shape, w, laid_out(dy, layout), **options)
     # The same convolution of dy: filters are rotated, channels and filters of each group change
     # places, and what is before is 2 - padding.
-    turned = W[..., ::-1, ::-1].reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
-    turned = turned.reshape(channels, -1, 3, 3)
+    mirrored = W[..., ::-1, ::-1].reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
+    mirrored = mirrored.reshape(channels, -1, 3, 3)
     crop = [(2 - first, 2 - last) for first, last in pads]
     whole = np.pad(DY, [(0, 0), (0, 0), *((max(0, a), max(0, z)) for a, z in crop)])
     cut = [slice(max(0, -a), n - max(0, -z)) for (a, z), n in zip(crop, whole.shape[2:])]  # noqa: B905
     same = Kind((3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)])
-    check(got, whole[:, :, cut[0], cut[1]], turned, dx, 0, same, groups)
+    check(got, whole[:, :, cut[0], cut[1]], mirrored, dx, 0, same, groups)
     again = nn.conv_transpose2d(laid_out(dy, layout), w, back, **options)
     np.testing.assert_array_equal(again, got + back[:, None, None])
     np.testing.assert_array_equal(nn.conv2d(laid_out(x, layout), w, b, **options), y)

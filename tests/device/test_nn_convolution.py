@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arrays import from_device, on_device
-from layers.convolution import Kind, forward, gradients
+from layers.convolution import Kind, by_channels, forward, gradients
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
@@ -36,13 +36,8 @@ KINDS = {
 CHANNELS = ((1, 3, 5), (20, 1, 1), (3, 2, 1), (2, 1, 3))
 
 
-def by_channels(a: Any) -> Any:
-    """The same array with its channels adjacent in memory."""
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
-
-
 def sliced(a: Any) -> Any:
-    """The same array as a view of every second element, backwards along the first axis."""
+    """Return the same array as a view of every second element, backwards along the first axis."""
     whole = np.full((*a.shape[:-1], 2 * a.shape[-1]), np.nan, a.dtype)
     view = whole[::-1, ..., ::2]
     view[...] = a

@@ -78,3 +78,15 @@ def gradients(x: Any, w: Any, dy: Any, kind: Kind, groups: int) -> tuple[Any, An
         dw[(..., *tap)] = sums.reshape(w.shape[:2])
     inner = [slice(a, n - b) for (a, b), n in zip(kind.pads, source.shape[2:], strict=True)]
     return dx[(slice(None), slice(None), *inner)], dw
+
+
+def by_channels(a: Any) -> Any:
+    """Return the same array with its channels adjacent in memory."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 1, -1)), -1, 1)
+
+
+def laid_out(a: Any, layout: str) -> Any:
+    """Return the same array by channels, as a view of every second element, or as it is."""
+    if layout == "channels":
+        return by_channels(a)
+    return np.repeat(a, 2, -1)[..., ::2] if layout == "sliced" else a

@@ -8,7 +8,7 @@ import numpy as np
 
 from portable_gpu.arguments import flag, one_of, real_number, whole
 from portable_gpu.errors import ShapeError
-from portable_gpu.nn import activations, init, piecewise
+from portable_gpu.nn import activations, init
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.normalize.softmax import (
@@ -62,7 +62,7 @@ class ReLU(_Activation):
 class ReLU6(ReLU):
     """See ``nn.relu6``."""
 
-    _pair = piecewise.relu6, piecewise.relu6_backward
+    _pair = activations.relu6, activations.relu6_backward
 
 
 class LeakyReLU(_Activation):
@@ -118,23 +118,23 @@ class SiLU(_Activation):
 class Hardswish(_Activation):
     """See ``nn.hardswish``."""
 
-    _pair = piecewise.hardswish, piecewise.hardswish_backward
+    _pair = activations.hardswish, activations.hardswish_backward
 
 
 class Hardsigmoid(_Activation):
     """See ``nn.hardsigmoid``."""
 
-    _pair = piecewise.hardsigmoid, piecewise.hardsigmoid_backward
+    _pair = activations.hardsigmoid, activations.hardsigmoid_backward
 
 
 class Hardtanh(_Activation):
     """See ``nn.hardtanh``."""
 
-    _pair = piecewise.hardtanh, piecewise.hardtanh_backward
+    _pair = activations.hardtanh, activations.hardtanh_backward
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
         """Take the least and the largest result."""
-        self._options = piecewise.ends(min_val, max_val)
+        self._options = activations.ends(min_val, max_val)
 
 
 class Softplus(_Activation):
@@ -144,8 +144,7 @@ class Softplus(_Activation):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         """Take the sharpness, and where the function is the input itself."""
-        beta, threshold = real_number(beta, "beta"), real_number(threshold, "threshold")
-        self._options = {"beta": beta, "threshold": threshold}
+        self._options = activations.sharpness(beta, threshold)
 
 
 class _OfRows(_Activation):
