@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import random_layers
 import random_linalg
+import random_modules
+import random_variants
 from random_linalg import Drawn, values
 from reference import (
     add,
@@ -672,6 +674,8 @@ def sparse_systems(d: Call) -> None:
     d.told += random_sparse.solve(d.engine, d.dtype, d.draw, d.rng, 400)
 
 
+#: Those of layers.
+LAYERS = {**random_layers.FAMILIES, **random_variants.FAMILIES, **random_modules.FAMILIES}
 #: By name; the packages without which they cannot be checked.
 FAMILIES: dict[str, tuple[Callable[[Call], None], tuple[str, ...]]] = {
     "elementwise": (elementwise, ()),
@@ -683,7 +687,7 @@ FAMILIES: dict[str, tuple[Callable[[Call], None], tuple[str, ...]]] = {
     "signal": (convolutions, ("scipy",)),
     "sparse": (sparse_systems, ("scipy", "numba")),
     "copies": (copies, ()),
-    **{name: (call, ()) for name, call in random_layers.FAMILIES.items()},
+    **{name: (call, ()) for name, call in LAYERS.items()},
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layers.convolution import Kind, forward, gradients, laid_out
+from layers.convolution import Kind, forward, gradients, laid_out, norms
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
@@ -24,11 +24,6 @@ CASES: list[tuple[tuple[int, ...], Any, Any, Any, str, str]] = [
     ((1, 1, 3, 2), (31,), (10,), ((0, 0),), "float32", "planes"),
     ((2, 1, 2, 1), (3, 6, 14), (2, 3, 5), ((0, 1), (1, 1), (2, 2)), "float32", "planes"),
 ]
-
-
-def norms(a: Any) -> Any:
-    """The 2-norms of planes."""
-    return np.sqrt((a.astype(np.float64) ** 2).sum(tuple(range(2, a.ndim)), keepdims=True))
 
 
 def check(got: Any, expected: Any, size: Any, terms: int, extents: Any, extra: Any = 0.0) -> None:

@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layers.convolution import Kind, forward, gradients, laid_out, padded
+from layers.convolution import Kind, amplified, forward, gradients, laid_out, padded, turned
 from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
 from portable_gpu import nn
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine
-
-G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 1]])
-B = np.array([[1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
-A = np.array([[1, 1, 1, 0], [0, 1, 1, 1]])
 
 #: Batch, channels, rows, columns, filters, groups, padding; layouts and dtypes in turns.
 CASES: list[tuple[tuple[int, ...], Any, str, str]] = [
@@ -26,20 +22,6 @@ CASES: list[tuple[tuple[int, ...], Any, str, str]] = [
     ((1, 20, 8, 16, 18, 1), ((1, 1), (1, 1)), "float64", "planes"),
     ((2, 3, 4, 170, 2, 1), ((0, 0), (5, 0)), "float32", "planes"),
 ]  # fmt: skip
-
-
-def amplified(x: Any, w: Any, kind: Kind, groups: int) -> Any:
-    """The convolution with the magnitudes of all elements and of the transforms' matrices."""
-    x = padded(abs(x), kind.pads)
-    n, _, *size = x.shape
-    rows, columns = (-(-(extent - 2) // 2) for extent in size)
-    x = np.pad(x, [(0, 0), (0, 0), (0, 2 * rows + 2 - size[0]), (0, 2 * columns + 2 - size[1])])
-    tiles = np.lib.stride_tricks.sliding_window_view(x, (4, 4), axis=(2, 3))[:, :, ::2, ::2]
-    tiles = (B @ tiles @ B.T).reshape(n, groups, -1, rows, columns, 4, 4)
-    filters = (G @ abs(w) @ G.T).reshape(groups, -1, w.shape[1], 4, 4)
-    products = np.einsum("ngcrqij,gkcij->ngkrqij", tiles, filters)
-    y = (A @ products @ A.T).transpose(0, 1, 2, 3, 5, 4, 6)
-    return y.reshape(n, w.shape[0], 2 * rows, 2 * columns)[..., : size[0] - 2, : size[1] - 2]
 
 
 def largest(x: Any, kind: Kind) -> Any:
@@ -79,15 +61,9 @@ def test_within_the_bound(engine: Engine, case: int) -> None:
     DY = dy.astype(np.float64)
     dx, _ = gradients(X, W, DY, kind, groups)
     got = nn.conv2d_input(x.shape, w, laid_out(dy, layout), **options)
-    # The same convolution of dy: filters are rotated, channels and filters of each group change
-    # places, and what is before is 2 - padding.
-    mirrored = W[..., ::-1, ::-1].reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
-    mirrored = mirrored.reshape(channels, -1, 3, 3)
-    crop = [(2 - first, 2 - last) for first, last in pads]
-    whole = np.pad(DY, [(0, 0), (0, 0), *((max(0, a), max(0, z)) for a, z in crop)])
-    cut = [slice(max(0, -a), n - max(0, -z)) for (a, z), n in zip(crop, whole.shape[2:])]  # noqa: B905
+    source, filters_of_x = turned(DY, W, pads, groups)
     same = Kind((3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)])
-    check(got, whole[:, :, cut[0], cut[1]], mirrored, dx, 0, same, groups)
+    check(got, source, filters_of_x, dx, 0, same, groups)
     again = nn.conv_transpose2d(laid_out(dy, layout), w, back, **options)
     np.testing.assert_array_equal(again, got + back[:, None, None])
     np.testing.assert_array_equal(nn.conv2d(laid_out(x, layout), w, b, **options), y)

@@ -308,3 +308,27 @@ def test_a_refused_mask_of_channels_is_not_counted(engine: Engine) -> None:
         module(x.astype(np.int32))
     np.testing.assert_array_equal(pg.asnumpy(module.backward(pg.asarray(x))), first)
     assert module.calls == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.ReLU(), nn.Linear(4, 4)),
+        lambda: nn.Sequential(nn.Sequential(nn.ReLU(), nn.Linear(4, 4)), nn.ReLU()),
+        lambda: nn.Residual(nn.Linear(4, 4), nn.ReLU()),
+        lambda: nn.Concat(nn.ReLU(), nn.Linear(4, 4)),
+    ],
+)
+def test_gradients_after_a_later_module_refused_a_call(make: Any) -> None:
+    """An array of one column would broadcast in the gradient of the first module."""
+    net = make()
+    y = net(np.ones((3, 4), np.float32))
+    before = pg.asnumpy(net.backward(y))
+    with pytest.raises(ShapeError):
+        net(np.ones((3, 1), np.float32))
+    net.zero_grad()
+    with pytest.raises(ArgumentError, match="after a forward that one of its modules refused"):
+        net.backward(y)
+    assert not any(parameter.has_grad for parameter in net.parameters())
+    net(np.ones((3, 4), np.float32))
+    np.testing.assert_array_equal(pg.asnumpy(net.backward(y)), before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,7 +90,7 @@ def attend(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> 
         seen = np.tril(seen)
     elif c.mask == "bool":
         seen = rng.random(seen.shape) < 0.6
-        seen[3] = False
+        seen[3:4] = False
         masks, mask = [seen.view(np.uint8)], element(bool)
     elif c.mask == "added":
         stored = bits(draw(seen.shape), c.elem)
@@ -155,6 +156,32 @@ CASES = {
     ),
     "no key": (Case(keys=0), SMALL),
 }  # fmt: skip
+
+
+def drawn_case(draw: random.Random) -> tuple[Case, AnyPolicy, float]:
+    """A case, a policy and a factor of the scale; extents are small, for they are emulated."""
+    by_warpgroups = draw.random() < 0.5
+    shared, few = draw.choice((1, 1, 2, 3)), draw.choice((1, 1, 2))
+    most = 128 if by_warpgroups else draw.choice((64, 64, 128, 256))
+    dq, dv = (8 * draw.randint(1, draw.choice((4, most // 8))) for _ in range(2))
+    queries, keys = (
+        draw.choice((draw.randint(1, 20), draw.randint(1, 160), draw.choice((16, 32, 64, 65, 128))))
+        for _ in range(2)
+    )
+    case = Case(
+        draw.choice((1, 1, 2)) if queries < 70 else 1, few * shared if queries < 70 else 1,
+        shared if queries < 70 else 1, queries, draw.choice((keys, keys, keys, 0, 1)), dq, dv,
+        draw.choice((F16, BF16)), draw.choice(("", "causal", "bool", "added")),
+        draw.choice((0, 0, 1, 3)),
+    )  # fmt: skip
+    policy: AnyPolicy = AttentionPolicy(
+        draw.choice((1, 2, 4)), draw.choice((1, 2)), draw.choice((16, 32, 48, 64))
+    )
+    if by_warpgroups:
+        policy = WarpgroupPolicy(
+            draw.choice((1, 1, 2)), draw.choice((16, 32, 64, 112, 128)), draw.choice((2, 3))
+        )
+    return case, policy, draw.choice((1.0, 1.0, 0.1, 4.0))
 
 
 @pytest.fixture

@@ -90,3 +90,43 @@ def laid_out(a: Any, layout: str) -> Any:
     if layout == "channels":
         return by_channels(a)
     return np.repeat(a, 2, -1)[..., ::2] if layout == "sliced" else a
+
+
+#: Magnitudes of the matrices of Winograd's F(2 x 2, 3 x 3).
+G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 1]])
+B = np.array([[1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
+A = np.array([[1, 1, 1, 0], [0, 1, 1, 1]])
+
+
+def amplified(x: Any, w: Any, kind: Kind, groups: int) -> Any:
+    """The convolution with the magnitudes of all elements and of the transforms' matrices."""
+    x = padded(abs(x), kind.pads)
+    n, _, *size = x.shape
+    rows, columns = (-(-(extent - 2) // 2) for extent in size)
+    x = np.pad(x, [(0, 0), (0, 0), (0, 2 * rows + 2 - size[0]), (0, 2 * columns + 2 - size[1])])
+    tiles = np.lib.stride_tricks.sliding_window_view(x, (4, 4), axis=(2, 3))[:, :, ::2, ::2]
+    tiles = (B @ tiles @ B.T).reshape(n, groups, w.shape[1], rows, columns, 4, 4)
+    filters = (G @ abs(w) @ G.T).reshape(groups, -1, w.shape[1], 4, 4)
+    products = np.einsum("ngcrqij,gkcij->ngkrqij", tiles, filters)
+    y = (A @ products @ A.T).transpose(0, 1, 2, 3, 5, 4, 6)
+    return y.reshape(n, w.shape[0], 2 * rows, 2 * columns)[..., : size[0] - 2, : size[1] - 2]
+
+
+def turned(dy: Any, w: Any, pads: Pads, groups: int) -> tuple[Any, Any]:
+    """The images and filters of 3 x 3 whose convolution without padding is the gradient by x.
+
+    Filters are rotated, channels and filters of each group change places, and what is before is
+    2 - padding.
+    """
+    rotated = w[..., ::-1, ::-1].reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)
+    crop = [(2 - first, 2 - last) for first, last in pads]
+    whole = padded(dy, [(max(0, a), max(0, z)) for a, z in crop])
+    for axis, (a, z) in enumerate(crop, 2):
+        kept = range(max(0, -a), whole.shape[axis] - max(0, -z))
+        whole = whole.take(kept, axis)
+    return whole, rotated.reshape(-1, w.shape[0] // groups, 3, 3)
+
+
+def norms(a: Any) -> Any:
+    """The 2-norms of planes."""
+    return np.sqrt((a.astype(np.float64) ** 2).sum(tuple(range(2, a.ndim)), keepdims=True))

@@ -49,6 +49,7 @@ class Module:
     """
 
     training = True
+    _is_whole = True  # whether all that is kept for ``backward`` belongs to one call of ``forward``
 
     def forward(self, input: Any) -> Any:
         """Compute the output of an array on the device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -13,7 +13,40 @@ from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import Array
 
 
-class _Numbered(Module):
+class _Composition(Module):
+    """The base of modules that compute others one after the other.
+
+    Where one of them refuses a call, those before it have kept what belongs to that call.
+    """
+
+    def _each(self, modules: Iterable[Module], compute: Callable[[Module], None]) -> None:
+        """Call ``compute`` with each module, and keep whether all belong to one call."""
+        count = 0
+        try:
+            for module in modules:
+                compute(module)
+                count += 1
+        except BaseException:
+            # The first module, if it refused the call itself, has what belongs to the last one.
+            if count or not module._is_whole:
+                self._is_whole = False
+            raise
+        self._is_whole = True
+
+    def _check_whole(self) -> None:
+        """Check that ``backward`` has what belongs to one call.
+
+        Raises:
+            ArgumentError: A module after the first one has refused the last call.
+        """
+        if not self._is_whole:
+            raise ArgumentError(
+                f"{type(self).__name__}.backward is called after a forward that one of its modules "
+                "refused; another forward would do"
+            )
+
+
+class _Numbered(_Composition):
     """The base of lists of modules, whose names are their numbers, from ``"0"`` on."""
 
     def __iter__(self) -> Iterator[Module]:
@@ -37,12 +70,17 @@ class Sequential(_Numbered):
     def forward(self, input: Any) -> Any:
         """Compute the output of the last module."""
         result = input
-        for module in self:
+
+        def compute(module: Module) -> None:
+            nonlocal result
             result = module.forward(result)
+
+        self._each(self, compute)
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, from the last module to the first."""
+        self._check_whole()
         for module in reversed(list(self)):
             grad_output = module.backward(grad_output)
         return grad_output
@@ -75,7 +113,7 @@ class Identity(Module):
         return grad_output
 
 
-class Residual(Module):
+class Residual(_Composition):
     """``body(x) + shortcut(x)``, without a shortcut ``body(x) + x`` (He et al., CVPR 2016)."""
 
     def __init__(self, body: Module, shortcut: Module | None = None) -> None:
@@ -87,19 +125,23 @@ class Residual(Module):
 
     def forward(self, input: Any) -> Any:
         """Compute the sum of both branches."""
-        other = input if self.shortcut is None else self.shortcut.forward(input)
-        result = self.body.forward(input)
+        branches = [self.body] if self.shortcut is None else [self.shortcut, self.body]
+        results = [input]
+        self._each(branches, lambda branch: results.append(branch.forward(input)))
+        other, result = results[-2:]
         if result.shape != other.shape:
+            self._is_whole = False
             raise ShapeError(f"body gives {result.shape} and shortcut {other.shape}")
         return elementwise("a + b", a=result, b=other)
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the sum of the gradients of both branches."""
+        self._check_whole()
         other = grad_output if self.shortcut is None else self.shortcut.backward(grad_output)
         return elementwise("a + b", a=self.body.backward(grad_output), b=other)
 
 
-class Concat(Module):
+class Concat(_Composition):
     """The outputs of several branches of one input, joined along an axis (of channels)."""
 
     def __init__(self, *branches: Module, dim: int = 1) -> None:
@@ -112,7 +154,10 @@ class Concat(Module):
 
     def forward(self, input: Any) -> Any:
         """Compute all branches, and join their outputs."""
-        parts = [branch.forward(input) for _, branch in self.named_children()]
+        parts: list[Any] = []
+        branches = [branch for _, branch in self.named_children()]
+        self._each(branches, lambda branch: parts.append(branch.forward(input)))
+        self._is_whole = False  # until the parts fit
         first = parts[0]
         if not -first.ndim <= self.dim < first.ndim:
             raise ShapeError(f"dim is {self.dim}, and the outputs have {first.ndim} axes")
@@ -127,10 +172,12 @@ class Concat(Module):
         result = Array(first.queue, shape, first.dtype)
         for part, piece in zip(parts, self._pieces(result), strict=True):
             elementwise("x", x=part, out=piece)
+        self._is_whole = True
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the sum of the gradients of all branches."""
+        self._check_whole()
         self._kept("_extents")
         branches = [branch for _, branch in self.named_children()]
         total: Any = None
@@ -163,11 +210,10 @@ class Flatten(Module):
             raise ShapeError(
                 f"start_dim is {self.start_dim} and end_dim {self.end_dim} of {input.ndim} axes"
             )
+        size = prod(input.shape[start : end + 1])
+        result = input.reshape((*input.shape[:start], size, *input.shape[end + 1 :]))
         self._shape = input.shape
-        size = 1
-        for extent in input.shape[start : end + 1]:
-            size *= extent
-        return input.reshape((*input.shape[:start], size, *input.shape[end + 1 :]))
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""
@@ -200,8 +246,9 @@ class Unflatten(Module):
                 f"unflattened_size is {self.unflattened_size}, and axis {axis} has "
                 f"{input.shape[axis]} elements"
             )
+        result = input.reshape((*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
         self._shape = input.shape
-        return input.reshape((*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
+        return result
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""
