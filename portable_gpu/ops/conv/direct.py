@@ -9,6 +9,7 @@ from typing import Any
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.items import bound_operands, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import (
     SpaceAxis,
@@ -23,7 +24,6 @@ from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
-GROUP = 64
 _VECTOR_BYTES = 64
 #: Results at a time on a GPU: more would take the registers of other wavefronts.
 _STRIP = 4
@@ -191,14 +191,10 @@ class DirectConvPlan(OneLaunch):
         """Build the kernel."""
         kernel = direct_kernel(problem, engine.target)
         self.flop, self.bytes = problem.flop, problem.bytes
-        constants: dict[str, int | None] = {**kernel.constants}
-        buffers = ["s", "f", "bias", "t"]
-        if problem.bias is None:
-            constants |= {"bias": None, "bias_offset": 0}
-            buffers.remove("bias")
-        group = 1 if engine.target.is_cpu else GROUP
-        grid = -(-kernel.items // group) * group
+        has_bias = problem.bias is not None
+        buffers, constants = bound_operands(("s", "f", "bias", "t"), has_bias)
         self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), "direct", constants, buffers,
-            [f"{name}_offset" for name in buffers], (grid,), (group,),
+            kernel.specialization(engine.target), "direct", {**constants, **kernel.constants},
+            buffers, [f"{name}_offset" for name in buffers],
+            *launch_sizes(kernel.items, 1, engine.target),
         )  # fmt: skip

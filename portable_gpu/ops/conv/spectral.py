@@ -22,6 +22,7 @@ from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.im2col import workspace_limit
+from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.fft.problem import FftProblem
 from portable_gpu.ops.fft.tables import fast_length
@@ -38,9 +39,6 @@ from portable_gpu.tuning.table import TuningTable
 
 #: Bytes of a CPU's vectors; the tile of a work-item; planes of frequencies are multiples apart.
 _VECTOR_BYTES, _TILE, _PITCH = 32, 2, 8
-#: Work-items of a GPU's group; items of a CPU's, at most.
-_GROUP = 64
-_MAX_INT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -249,8 +247,8 @@ class SpectraKernel:
 
     @property
     def each(self) -> int:
-        """Items of a CPU's group: few enough that all its cores have work."""
-        return max(1, min(_GROUP, self.items // (8 * self.target.compute_units)))
+        """Items of a CPU's work-item."""
+        return items_of_one(self.items, self.target)
 
     @property
     def flop(self) -> int:
@@ -267,7 +265,7 @@ class SpectraKernel:
         # The planes of a block of frequencies stay in a CPU's cache; a GPU's lanes go along them.
         order = [block, *tiles] if self.target.is_cpu else [*tiles, block]
         spans = self.items, *(2 * self.plane * n for n in self.constants.values())
-        index = "long" if self.target.is_cpu or max(spans) >= _MAX_INT else "int"
+        index = index_type(max(spans), self.target)
         operands = ("a", "b", "bias", "o")
         parameters: list[Parameter] = [
             buffer(f"{elem.name}_t", name, writes=name == "o") for name in operands
@@ -285,20 +283,15 @@ class SpectraPlan(OneLaunch):
 
     def __init__(self, engine: Engine, kernel: SpectraKernel) -> None:
         """Build the kernel."""
-        groups = -(-kernel.items // kernel.each)
-        sizes: tuple[tuple[int], tuple[int]] = ((groups,), (1,))
-        if not engine.target.is_cpu:
-            sizes = ((-(-kernel.items // _GROUP) * _GROUP,), (_GROUP,))
-        constants: dict[str, int | None] = {
+        has_bias = kernel.problem.bias is not None
+        operands, constants = bound_operands(("a", "b", "bias", "o"), has_bias)
+        constants |= {
             **kernel.counts, **kernel.constants, "items": kernel.items, "each": kernel.each,
         }  # fmt: skip
-        operands = ["a", "b", "bias", "o"]
-        if kernel.problem.bias is None:
-            operands.remove("bias")
-            constants |= {"bias": None, "bias_offset": 0}
         self._launch = engine.programs.launch(
             kernel.specialization, "spectra", constants, operands,
-            [f"{name}_offset" for name in operands], *sizes,
+            [f"{name}_offset" for name in operands],
+            *launch_sizes(kernel.items, kernel.each, engine.target),
         )  # fmt: skip
 
 

@@ -8,15 +8,14 @@ from math import prod
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.conv.items import GROUP, bound_operands, index_type, launch_sizes
 from portable_gpu.ops.conv.problem import ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axis_parameters
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
-_GROUP = 64  # work-items of a group on a GPU, items of one channel of a work-item on a CPU
 _MOST_SUMS = 256  # that a work-item of a CPU keeps near
-_MOST_INT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Windows:
     def _index(self, target: Target) -> str:
         spans = self.batch * abs(self.image.outer) + self.channels * abs(self.image.channel)
         spans += sum(max(a.target, a.source) * max(abs(a.s), abs(a.t)) for a in self.axes)
-        return "long" if target.is_cpu or max(spans, self.elements) >= _MOST_INT else "int"
+        return index_type(max(spans, self.elements), target)
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
@@ -129,7 +128,7 @@ class Windows:
 
     def _items_of_one(self) -> int:
         """Items of a work-item of a CPU: rows of one channel are short."""
-        return 1 if self.last else _GROUP
+        return 1 if self.last else GROUP
 
     def partition(self, target: Target) -> tuple[int, int, int]:
         """The columns and blocks of an item, and the number of items."""
@@ -147,11 +146,9 @@ class Windows:
             self.batch * channels * self.axes[0].target * self.axes[1].target * blocks
         )  # fmt: skip
 
-    def groups(self, items: int, target: Target) -> tuple[tuple[int], tuple[int]]:
-        """The work-items of a launch, and those of a group."""
-        if target.is_cpu:
-            return (-(-items // self._items_of_one()),), (1,)
-        return (-(-items // _GROUP) * _GROUP,), (_GROUP,)
+    def groups(self, count: int, target: Target) -> tuple[tuple[int], tuple[int]]:
+        """The work-items of a launch over ``count`` items, and those of a group."""
+        return launch_sizes(count, self._items_of_one(), target)
 
 
 class WindowsPlan(OneLaunch):
@@ -168,23 +165,19 @@ class WindowsPlan(OneLaunch):
                 inner.insert(0, replace(axis, s=step))
                 step *= axis.source
             axes = tuple(inner)
-        columns, blocks, items = w.partition(engine.target)
-        sizes = w.groups(items, engine.target)
+        columns, blocks, count = w.partition(engine.target)
         constants: dict[str, int | None] = {
-            "items": items, "batch": w.batch, "channels": w.channels, "columns": columns,
+            "items": count, "batch": w.batch, "channels": w.channels, "columns": columns,
             "blocks": blocks, "c_batch": c.batch, "c_channel": c.channel, "c_tap": c.tap,
         }  # fmt: skip
         for number, axis in enumerate(axes):
             constants |= axis.constants(number)
         if w.sums:
-            buffers = ["c", "bias", "t"]
-            constants |= {
+            buffers, unbiased = bound_operands(("c", "bias", "t"), w.bias is not None)
+            constants |= unbiased | {
                 "t_batch": w.image.outer, "t_channel": w.image.channel,
                 "bias_step": w.bias or 0, "adds_bias": int(w.bias is not None),
             }  # fmt: skip
-            if w.bias is None:
-                buffers.remove("bias")
-                constants |= {"bias": None, "bias_offset": 0}
         else:
             buffers = ["s", "c"]
             constants |= {
@@ -194,5 +187,5 @@ class WindowsPlan(OneLaunch):
         self._launch = engine.programs.launch(
             w.specialization(engine.target), "image" if w.sums else "columns", constants,
             buffers, [f"{name}_offset" for name in buffers],
-            *sizes,
+            *w.groups(count, engine.target),
         )  # fmt: skip

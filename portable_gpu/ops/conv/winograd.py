@@ -22,6 +22,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.im2col import workspace_limit
+from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -42,9 +43,6 @@ _RESULTS, _PRODUCTS = 2, 16
 _CHUNK = 1 << 23
 #: Tiles of a CPU's work-item, and the bytes of its vectors.
 _BLOCK, _VECTOR_BYTES = 64, 32
-#: Work-items of a GPU's group; items of a CPU's, at most.
-_GROUP = 64
-_MAX_INT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -282,14 +280,14 @@ class WinogradKernel:
 
     @property
     def each(self) -> int:
-        """Items of a CPU's group: few enough that all its cores have work."""
-        return max(1, min(_GROUP, self.items // (8 * self.target.compute_units)))
+        """Items of a CPU's work-item."""
+        return items_of_one(self.items, self.target)
 
     @property
     def specialization(self) -> Specialization:
         """The text and options of the kernel."""
         spans = [self.items, *(16 * abs(value) for value in self.constants.values())]
-        index = "long" if self.target.is_cpu or max(spans) >= _MAX_INT else "int"
+        index = index_type(max(spans), self.target)
         elem = self.context["elem"]
         parameters: list[Parameter] = [
             buffer(f"{elem.name}_t", name, writes=name == self.operands[-1])
@@ -308,20 +306,13 @@ class WinogradTransformPlan(OneLaunch):
 
     def __init__(self, engine: Engine, kernel: WinogradKernel) -> None:
         """Build the kernel."""
-        groups = -(-kernel.items // kernel.each)
-        sizes: tuple[tuple[int], tuple[int]] = ((groups,), (1,))
-        if not engine.target.is_cpu:
-            sizes = ((-(-kernel.items // _GROUP) * _GROUP,), (_GROUP,))
-        constants: dict[str, int | None] = {
-            **kernel.constants, "items": kernel.items, "each": kernel.each,
-        }  # fmt: skip
-        operands = list(kernel.operands)
-        if "bias" in operands and not kernel.constants["adds_bias"]:
-            operands.remove("bias")
-            constants |= {"bias": None, "bias_offset": 0}
+        has_bias = "bias" not in kernel.operands or bool(kernel.constants["adds_bias"])
+        operands, constants = bound_operands(kernel.operands, has_bias)
+        constants |= {**kernel.constants, "items": kernel.items, "each": kernel.each}
         self._launch = engine.programs.launch(
             kernel.specialization, kernel.name, constants, operands,
-            [f"{name}_offset" for name in operands], *sizes,
+            [f"{name}_offset" for name in operands],
+            *launch_sizes(kernel.items, kernel.each, engine.target),
         )  # fmt: skip
 
 
