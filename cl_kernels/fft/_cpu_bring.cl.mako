@@ -55,7 +55,7 @@ static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t
     re[${p}] = im[${p}] = 0;
 % endfor
 % if source.layout == "along":
-    if (live == ${V * planes})
+    if (row == 1 && live == ${V * planes})
         for (; i + ${V} <= rows; i += ${V}) {
             vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for p in sides:

@@ -63,7 +63,7 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
     long k = first;
     vec_t re[${planes}], im[${planes}];
 % if target.layout == "along":
-    if (live == ${V * planes})
+    if (row == 1 && live == ${V * planes})
         for (; k + ${V} <= rows; k += ${V}) {
             vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for l in range(V):

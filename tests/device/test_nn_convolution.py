@@ -162,6 +162,13 @@ def test_layouts_and_outputs(engine: Engine) -> None:
     parts = nn.conv2d_weight(x, w.shape, dy, **size)
     whole = nn.conv2d_weight(x, w.shape, dy, algo="direct", **options)
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-4)
+    canvas = np.full((*w.shape, 2), np.nan, np.float32)  # products add to zeros, not to what it has
+    np.testing.assert_array_equal(
+        nn.conv2d_weight(x, w.shape, dy, out=canvas[..., 0], **size), parts
+    )
+    np.testing.assert_allclose(
+        nn.conv2d_weight(by_channels(x), w.shape, dy, **size), whole, rtol=1e-4, atol=1e-4
+    )
     mixed = nn.conv2d(x.astype(np.float16), w, b, **options)
     assert mixed.dtype == np.float32
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
+import pytest
+from recorded_devices import RECORDED
 
 from portable_gpu.dtypes import element
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.products import products_of
+from portable_gpu.ops.conv.variants import variants
+from portable_gpu.targets import detect
+from portable_gpu.tuning.table import TuningTable
 
 
 def dense(outer: int, channels: int, size: Triple) -> ImageStrides:
@@ -45,3 +52,30 @@ def test_residues_of_one_tap_read_weights_by_strides() -> None:
     for item in items:
         assert item.copied is None
         assert item.problem.b.reader is None
+
+
+@pytest.mark.parametrize(
+    ("direction", "algo", "size", "programs"),
+    [
+        ("weight", "im2col", (1, 28, 28), {"conv/cpu_columns": 1, "gemm": 1}),
+        ("weight", "fft", (8, 10, 10), {"fft/cpu": 3, "conv/spectra": 1}),
+        ("forward", "fft", (8, 10, 10), {"fft/cpu": 3, "conv/spectra": 1}),
+    ],
+)
+def test_steps_share_programs(
+    direction: Direction, algo: str, size: Triple, programs: dict[str, int]
+) -> None:
+    """Products of the first image and of others are one program; so are reversed transforms."""
+    taps: Triple = (min(3, size[0]), 3, 3)
+    before: Triple = (taps[0] // 2, 1, 1)
+    image, filters = dense(8, 16, size), dense(16, 16, taps)
+    convolution = ConvProblem(
+        direction, element(np.dtype(np.float32)), 8, 1, 16, 16, size, taps, size, (1, 1, 1),
+        (1, 1, 1), before, image, filters, image,
+    )  # fmt: skip
+    target = detect(RECORDED["PoCL"][0])
+    every = variants(convolution, target, TuningTable.shipped())
+    (variant,) = [item for item in every if item.name == algo]
+    texts = {text.key: text.name for text in variant.texts()}
+    counts = Counter("gemm" if name.startswith("gemm") else name for name in texts.values())
+    assert counts == programs

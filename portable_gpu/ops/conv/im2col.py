@@ -180,6 +180,11 @@ class _StepsBuilder:
     def _view(self, shape: Shape, strides: Shape, alignment: int = 128) -> View:
         return View(None, 0, shape, strides, self.dtype, alignment)
 
+    @property
+    def _w_steps(self) -> tuple[int, int]:
+        """The strides of filters, and of the weights of a filter, as products read them."""
+        return (self.k, 1) if self.w_step is None else (self.p.w.outer, self.w_step)
+
     def _weights(self) -> View:
         p = self.p
         filters = p.filters_of_group
@@ -328,7 +333,7 @@ class _StepsBuilder:
         w = self._weights_at(2)
         axes = tuple(axes_of(p, backward=False))
         points = tuple(_points(n, step) for n, step in zip(p.y_size, p.y.space, strict=True))
-        itemsize, nbytes = p.elem.itemsize, 0
+        itemsize, nbytes, zeroed = p.elem.itemsize, 0, False
         for first, count in _chunks(p.batch, chunk):
             whole = len(_chunks(p.batch, chunk)) == 1
             k = count * self.places
@@ -343,6 +348,11 @@ class _StepsBuilder:
                 space = Temporary("windows", chunk * size // count * itemsize, itemsize)
                 columns = self._columns(self.places, k, 1)
                 copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
+                if self.target.is_cpu and not (first or whole):  # all products add: one program
+                    zeros = copy.zeros(p.filters, *self._w_steps, self.k)
+                    if zeros is not None:
+                        steps.append((zeros, (x_at, w)))
+                        zeroed = True
                 steps.append((copy, (x_at, space)))
                 x_at, of_x = space, 128
                 column, place = (1, self.k) if self.last else (k, 1)
@@ -364,7 +374,7 @@ class _StepsBuilder:
                 (p.groups, self.k, k),
                 (self.k * column, column, place), of_x,
             )  # fmt: skip
-            adds = first > 0
+            adds = zeroed or first > 0
             result = self._weights()
             steps.append(self._product(y, x, result, (y_at, x_at, w), "N", "T", adds=adds))
         return self._with_weights(steps, 2, w, nbytes, chunk)

@@ -74,6 +74,35 @@ class Windows:
         """Whether the channels of a place are adjacent in the image and in the matrix."""
         return self.channels > 1 and self.image.channel == self.columns.channel == 1
 
+    def zeros(self, rows: int, row: int, step: int, count: int) -> Windows | None:
+        """A copy of windows outside of images, which sets a matrix to zero by the text of this one.
+
+        Args:
+            rows, row: The rows of the matrix, and their stride.
+            step, count: The stride of the elements of a row, and their number.
+
+        Returns:
+            The copy on a CPU, which reads nothing; ``None`` if it would have another text.
+        """
+        axis = self.axes[2]
+        unit = axis.step == axis.s == self.columns.place == 1
+        if step != 1 and (self.last or unit):
+            return None
+        if self.last:
+            if count == 1:
+                return None
+            channels, places = count, 1
+        else:
+            channels, places = 1, count
+        outside = SpaceAxis(1, 0, 1, 1, 1, 0, 1, 0, 1, 0)
+        along = replace(outside, target=places, t=step, s=1 if unit else 2)
+        image = replace(self.image, outer=0, channel=int(self.last))
+        columns = ColumnStrides(row, int(self.last), 0, step)
+        return replace(
+            self, batch=rows, channels=channels, axes=(outside, outside, along), image=image,
+            columns=columns,
+        )  # fmt: skip
+
     def _index(self, target: Target) -> str:
         spans = self.batch * abs(self.image.outer) + self.channels * abs(self.image.channel)
         spans += sum(max(a.target, a.source) * max(abs(a.s), abs(a.t)) for a in self.axes)

@@ -21,7 +21,7 @@ from portable_gpu.ops.fft.memory import (
     side_names,
     times_arguments,
 )
-from portable_gpu.ops.fft.passes import Pass, RenderedOperand, moved
+from portable_gpu.ops.fft.passes import Pass, PassOperand, RenderedOperand, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.tables import (
@@ -99,7 +99,9 @@ def text(passes: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specia
     stages = {radix for pass_ in passes for radix in radices(pass_.n)}
     real, rank = passes[0].real, rank_of(passes[0])
     rendered = [
-        _CpuPassText(pass_.source.rendered, pass_.target.rendered, pass_.planes, bool(pass_.whole))
+        _CpuPassText(
+            _rendered(pass_.source), _rendered(pass_.target), pass_.planes, bool(pass_.whole)
+        )
         for pass_ in passes
     ]
     return specialize(
@@ -112,6 +114,14 @@ def text(passes: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specia
         radices=next(some for some in _SETS if stages <= set(some)),
         rank=rank,
     )
+
+
+def _rendered(side: PassOperand) -> RenderedOperand:
+    """The properties of a side; rows of any stride share the text of adjacent ones."""
+    rendered = side.rendered
+    if rendered.layout == "any" and rendered.form != "folded":  # these are read one by one
+        return replace(rendered, layout="along")
+    return rendered
 
 
 def _parameters(passes: Sequence[_CpuPassText], real: str, rank: int) -> list[Parameter]:
