@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import suppress
+from ctypes import c_bool
 from multiprocessing import get_context
 from types import TracebackType
 from typing import TypeVar
 
-from portable_gpu.bench.worker_process import settle
+from portable_gpu.bench.worker_process import interrupts_blocked, settle
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -44,9 +45,12 @@ class Builders:
         self._engine = engine
         self._built: set[str] = set()
         self._pool: ProcessPoolExecutor | None = None
+        context = get_context("spawn")
+        # Without a lock, which a process that is killed could hold.
+        self._is_stopped = context.RawValue(c_bool, False)
         if engine.programs.keeps_binaries:
             self._pool = ProcessPoolExecutor(
-                processes or min(_MOST, cores()), get_context("spawn"), _open, (device,)
+                processes or min(_MOST, cores()), context, _open, (device, self._is_stopped)
             )
 
     def __enter__(self) -> Builders:
@@ -86,12 +90,17 @@ class Builders:
     def _build_there(
         self, pool: ProcessPoolExecutor, specs: Mapping[str, Specialization], until: float
     ) -> None:
-        futures = {key: pool.submit(_build, spec) for key, spec in specs.items()}
-        wait(futures.values(), max(0.0, until - time.monotonic()))
-        started = {key: future for key, future in futures.items() if not future.cancel()}
-        for key, future in started.items():
-            future.result()
-            self._built.add(key)
+        self._is_stopped.value = False
+        try:
+            with interrupts_blocked():  # this starts the processes
+                futures = {key: pool.submit(_build, spec) for key, spec in specs.items()}
+            wait(futures.values(), max(0.0, until - time.monotonic()))
+        finally:  # some of the others are in a queue of the pool, which cannot cancel them
+            self._is_stopped.value = True
+        sent = {key: future for key, future in futures.items() if not future.cancel()}
+        for key, future in sent.items():
+            if future.result():
+                self._built.add(key)
 
     def _build_here(self, specs: Mapping[str, Specialization], until: float) -> None:
         for key, spec in specs.items():
@@ -106,16 +115,22 @@ class Builders:
             self._pool = None
 
 
-_engines: list[Engine] = []  # the one engine of a worker process
+#: The one engine of a worker process, and whether it shall start no builds.
+_workers: list[tuple[Engine, c_bool]] = []
 
 
-def _open(device: str | None) -> None:
+def _open(device: str | None, is_stopped: c_bool) -> None:
     settle()
-    _engines.append(Engine(device, caller=False))
+    _workers.append((Engine(device, caller=False), is_stopped))
 
 
-def _build(spec: Specialization) -> None:
-    _build_by(_engines[0], spec)
+def _build(spec: Specialization) -> bool:
+    """Build a program unless the main process has stopped; return whether it is built."""
+    engine, is_stopped = _workers[0]
+    if is_stopped.value:
+        return False
+    _build_by(engine, spec)
+    return True
 
 
 def _build_by(engine: Engine, spec: Specialization) -> None:

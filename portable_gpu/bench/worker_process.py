@@ -4,8 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import connection, parent_process
+
+
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Start processes in this context: Ctrl-C does not reach them before :func:`settle` either.
+
+    A process imports the library first, for a second or more, and an interrupt of that prints a
+    traceback.  Windows has no such signals.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def settle() -> None:

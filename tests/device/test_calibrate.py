@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
+from concurrent.futures import Future
 from dataclasses import asdict, replace
+from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from portable_gpu.bench import builders as builders_module
 from portable_gpu.bench import calibration as measuring
 from portable_gpu.bench.builders import Builders
 from portable_gpu.bench.calibration import Calibrated
@@ -175,3 +180,42 @@ def test_other_processes_leave_programs_in_the_cache(engine: Engine) -> None:
         assert builders.build({"c": [second]}, later) == ["c"]
         assert not set(active_children()) - others
         assert builders.build({"c": [second], "d": [third]}, time.monotonic()) == ["c"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_is_queued_is_not_built_after_the_end(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    """A pool cannot cancel what is in its queue, so its processes see that the time is over."""
+    texts: list[Specialization] = []
+    programs = SimpleNamespace(program=texts.append, keeps_binaries=False)
+    stub: Any = SimpleNamespace(programs=programs)
+
+    class Queued(Future[bool]):
+        def __init__(self, build: Any, spec: Specialization) -> None:
+            super().__init__()
+            self._build = partial(build, spec)
+
+        def cancel(self) -> bool:
+            return False
+
+        def result(self, timeout: float | None = None) -> bool:
+            return bool(self._build())
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    spec = Specialization("hold", "__kernel void hold() {}", ())
+    with Builders(stub, None) as builders:
+        pool: Any = SimpleNamespace(submit=Queued, shutdown=lambda **_: None)
+        monkeypatch.setattr(builders, "_pool", pool)
+        monkeypatch.setattr(builders_module, "_workers", [(stub, builders._is_stopped)])
+        if interrupted:
+            monkeypatch.setattr(builders_module, "wait", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                builders.build({"a": [spec]}, time.monotonic() + 300)
+            assert not builders_module._build(spec)
+        else:
+            assert builders.build({"a": [spec]}, time.monotonic()) == []
+    assert texts == []
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
