@@ -6,7 +6,7 @@
 It prints how many calls were right, wrong, and refused with an error of the library's, and for each
 wrong one the command that makes it again.  It exits with 1 if any is wrong.  Functions, dtypes,
 shapes, strides, offsets, axes, result dtypes and numbers are drawn; arrays are NumPy's or on the
-device (``tests/random_functions.py``, ``tests/random_layers.py``).  Calls whose numbers differ by a
+device (``tests/random_functions.py`` and what it imports).  Calls whose numbers differ by a
 multiple of ``--programs`` have the same functions and dtypes, so most of them build no program.
 ``--repeats`` makes each call again with other values, after other calls, so that it finds what the
 first one remembered; ``--engines`` and ``--threads`` are how many make calls in turns.
@@ -29,7 +29,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import random_functions
-import random_layers
 
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -158,7 +157,7 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
     known = ",".join(random_functions.FAMILIES)
-    layers = ",".join(random_layers.FAMILIES)
+    layers = ",".join(random_functions.LAYERS)
     parser.add_argument(
         "--family", default=known, help=f"comma list, 'layers' for {layers}; without it all"
     )

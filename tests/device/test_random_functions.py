@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import random_functions
-import random_layers
 from sampling import FORCED
 
 from portable_gpu.runtime.engine import Engine
@@ -23,7 +22,7 @@ _FAMILIES = [name for name in random_functions.FAMILIES if name not in ("linalg"
 def test_random_calls(family: str, unoptimised: Engine) -> None:
     if missing := random_functions.lacking(family):
         pytest.skip(f"no {missing[0]}")
-    few = FORCED or family in random_layers.FAMILIES
+    few = FORCED or family in random_functions.LAYERS
     for number in range(4 if few else 6):
         call = random_functions.drawn(family, 1, number, 2 if few else 4, unoptimised)
         try:
