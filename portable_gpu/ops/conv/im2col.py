@@ -20,6 +20,7 @@ from math import prod
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
@@ -40,8 +41,6 @@ from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
 _BIAS = Stage("bias", "v + e", "row")
-#: Bytes of windows at a time: a CPU's, which its caches keep in part, and the most of a GPU.
-_CHUNK = {True: 1 << 23, False: 1 << 30}
 _LINE, _CACHED = 64, 3  # bytes; how much faster lines are read again than from memory
 Location = int | Temporary | Part
 
@@ -105,12 +104,6 @@ class ConvProducts:
         return Steps(result)
 
 
-def workspace_limit(limit: int | None, target: Target) -> int:
-    """Return the most bytes of workspace."""
-    max_bytes = target.facts.max_alloc_size
-    return max_bytes if limit is None else min(limit, max_bytes)
-
-
 def products(
     problem: ConvProblem, target: Target, limit: int | None, aligned: bool = True
 ) -> ConvProducts | None:
@@ -140,7 +133,7 @@ def products(
             return None
         if x_step is not None:
             return build.at_points(x_step, y_step)
-        chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // max(1, of_image)))
+        chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // max(1, of_image)))
         return build.by_windows(y_step, chunk)
     steps = x_step, y_step
     joined = [
@@ -150,7 +143,7 @@ def products(
     of_image = (0 if joined[0] else of_image) + (0 if joined[1] else p.filters * places * itemsize)
     chunk = p.batch
     if of_image and p.elem.itemsize > 2:
-        chunk = max(1, min(p.batch, min(max_bytes, _CHUNK[target.is_cpu]) // of_image))
+        chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // of_image))
         # Of a single image, arrays of plain places are read where they are.
         plain = [step is not None and not one for step, one in zip(steps, joined, strict=True)]
         copied = (p.channels * plain[0] + p.filters * plain[1]) * places
@@ -293,7 +286,7 @@ class _StepsBuilder:
         space = Temporary("windows", nbytes, stored.itemsize)
         steps: list[_Step] = []
         axes = tuple(axes_of(p, backward))
-        for first, count in _chunks(p.batch, chunk):
+        for first, count in chunks(p.batch, chunk):
             x_at = Part(last if backward else 0, first * p.x.outer)
             y_at = Part(0 if backward else last, first * p.y.outer)
             windows = Windows(
@@ -307,7 +300,7 @@ class _StepsBuilder:
             if joined:
                 shape = 1, p.groups, self.k, count * self.places
             matrix = replace(self._view(shape, strides), dtype=dtype_of(stored.name))
-            alignment = p.y.aligned if len(_chunks(p.batch, chunk)) == 1 else p.elem.itemsize
+            alignment = p.y.aligned if len(chunks(p.batch, chunk)) == 1 else p.elem.itemsize
             y = self._image(p.y, count, p.filters, y_step, alignment, joined)
             if backward:
                 product = self._product(self._weights(), y, matrix, (w, y_at, space), "T")
@@ -334,8 +327,8 @@ class _StepsBuilder:
         axes = tuple(axes_of(p, backward=False))
         points = tuple(_points(n, step) for n, step in zip(p.y_size, p.y.space, strict=True))
         itemsize, nbytes, zeroed = p.elem.itemsize, 0, False
-        for first, count in _chunks(p.batch, chunk):
-            whole = len(_chunks(p.batch, chunk)) == 1
+        for first, count in chunks(p.batch, chunk):
+            whole = len(chunks(p.batch, chunk)) == 1
             k = count * self.places
             x_at: Location = Part(0, first * p.x.outer)
             y_at: Location = Part(1, first * p.y.outer)
@@ -383,10 +376,6 @@ class _StepsBuilder:
 def _points(n: int, step: int) -> SpaceAxis:
     """An axis whose windows are single elements."""
     return SpaceAxis(n, n, 1, 1, 1, 0, 1, 0, step, 0)
-
-
-def _chunks(batch: int, chunk: int) -> Sequence[tuple[int, int]]:
-    return [(first, min(chunk, batch - first)) for first in range(0, batch, chunk)]
 
 
 def variants(

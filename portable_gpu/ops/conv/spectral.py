@@ -5,23 +5,23 @@
     x ─► spectra of images ──┐
     w ─► spectra of filters ─┴─► products, summed over channels ─► y
 
-Each of x, w and y is the convolution of the two others, of which one is reversed along all axes of
-space; the gradient by the weights sums over images instead of channels.  Lengths of transforms are
-such that what wraps around is not returned.
+Each of x, w and y is a convolution of the two others.  The filters are reversed along all axes of
+space for y, and y is for the gradient by the weights, which sums over images instead of channels.
+Lengths of transforms are such that what wraps around is not returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
-from typing import Any
 
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
 from portable_gpu.ops.conv.estimates import ConvCosts
-from portable_gpu.ops.conv.im2col import workspace_limit
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.fft.problem import FftProblem
@@ -37,8 +37,12 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
 
-#: Bytes of a CPU's vectors; the tile of a work-item; planes of frequencies are multiples apart.
-_VECTOR_BYTES, _TILE, _PITCH = 32, 2, 8
+#: Bytes of a CPU's vectors.
+_VECTOR_BYTES = 32
+#: The most rows and columns of a work-item.
+_TILE = 2
+#: Planes of frequencies start at multiples of this many complex numbers.
+_PITCH = 8
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Spectral:
         return tuple(c for c, extents in enumerate(sizes) if max(extents) > 1) or (2,)
 
     def operands(self, batch: int) -> tuple[Spectra, Spectra, Spectra]:
-        """Return the two operands, rows of products first, and the result."""
+        """Return the operand of the rows of products, that of the columns, and the result."""
         p, direction = self.problem, self.problem.direction
         x = Spectra("x", batch, p.channels, p.x_size, p.x)
         y = Spectra("y", batch, p.filters, p.y_size, p.y, direction == "weight")
@@ -127,7 +131,7 @@ class Spectral:
         lengths = [1, 1, 1]
         for c in self.axes:
             n, m, first, count = a.size[c], b.size[c], self.first[c], result.size[c]
-            # What wraps around is added to results before the first one, or after the last one.
+            # What wraps around must fall before the first or after the last result that is kept.
             lengths[c] = fast_length(max(n, m, first + count, n + m - 1 - first))
         return lengths[0], lengths[1], lengths[2]
 
@@ -147,7 +151,7 @@ class Spectral:
         """Return the spectra in the workspace."""
         itemsize = 2 * self.problem.elem.itemsize
         nbytes = spectra.outer * spectra.channels * self.plane * itemsize
-        return Temporary(f"spectra of {spectra.name}", nbytes, itemsize)
+        return Temporary(f"spectra of {spectra.name}", -(-nbytes // 256) * 256, itemsize)
 
     def transform(self, spectra: Spectra, inverse: bool = False) -> FftProblem:
         """Return the transforms to spectra, or from them to the results that are returned."""
@@ -166,16 +170,20 @@ class Spectral:
             False,
         )  # fmt: skip
 
-    def images(self, limit: int | None) -> int:
+    def images_at_a_time(self, limit: int | None) -> int:
         """Return the number of images at a time, at least one."""
-        of_weights = self.workspace(0)
-        each = self.workspace(1) - of_weights
-        within = (workspace_limit(limit, self.target) - of_weights) // each
-        return max(1, min(self.problem.batch, within))
+        max_bytes = workspace_limit(limit, self.target)
+        if not self.target.is_cpu:
+            max_bytes = min(max_bytes, self.workspace(0) + CHUNK_BYTES[False])
+        return images_within(self.problem.batch, self.workspace, max_bytes)
 
     def workspace(self, batch: int) -> int:
-        """Return the bytes of the spectra of ``batch`` images and of the weights."""
-        return sum(self.temporary(spectra).nbytes for spectra in self.operands(batch))
+        """Return the bytes of the spectra of ``batch`` images and of the weights, at most.
+
+        Transforms along several axes have as much as the largest of them between their passes.
+        """
+        spectra = [self.temporary(spectra).nbytes for spectra in self.operands(batch)]
+        return sum(spectra) + (max(spectra) if len(self.axes) > 1 else 0)
 
     def products(self, batch: int, adds: bool) -> SpectraKernel:
         """Return the products of spectra, with a sum over channels or images."""
@@ -202,7 +210,10 @@ class Spectral:
             "adds": int(adds), "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
             "points": prod(self.lengths),
         }  # fmt: skip
-        return SpectraKernel(p, self.target, constants, plane)
+        numbers = max(
+            2 * spectra.outer * spectra.channels * plane for spectra in self.operands(batch)
+        )
+        return SpectraKernel(p, self.target, constants, plane, numbers)
 
 
 @dataclass(frozen=True)
@@ -213,13 +224,15 @@ class SpectraKernel:
         problem: The convolution.
         target: The device.
         constants: The integers of a launch that say what is multiplied.
-        plane: Frequencies.
+        plane: Complex numbers of a plane, with its padding.
+        numbers: Real numbers of the largest spectra.
     """
 
     problem: ConvProblem
     target: Target
     constants: dict[str, int]
     plane: int
+    numbers: int
 
     @property
     def vector(self) -> int:
@@ -233,7 +246,7 @@ class SpectraKernel:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """The extents of the coordinates of items."""
+        """The blocks and tiles along each coordinate of an item."""
         TI, TL = self.tile
         return {
             "blocks": self.plane // self.vector, "tile_rows": -(-self.constants["rows"] // TI),
@@ -264,7 +277,7 @@ class SpectraKernel:
         block = ("block", "blocks")
         # The planes of a block of frequencies stay in a CPU's cache; a GPU's lanes go along them.
         order = [block, *tiles] if self.target.is_cpu else [*tiles, block]
-        spans = self.items, *(2 * self.plane * n for n in self.constants.values())
+        spans = self.items, self.numbers, self.problem.filters * abs(self.problem.bias or 0)
         index = index_type(max(spans), self.target)
         operands = ("a", "b", "bias", "o")
         parameters: list[Parameter] = [
@@ -296,7 +309,10 @@ class SpectraPlan(OneLaunch):
 
 
 def takes(p: ConvProblem, target: Target) -> bool:
-    """Whether transforms compute a problem: stride and dilation 1, IEEE floats, little padding."""
+    """Whether transforms compute a problem: stride and dilation 1, IEEE floats.
+
+    Padding is smaller than the filters, or for the gradient by the weights, than y.
+    """
     return (
         p.elem.name in ("f32", "f64")
         and (p.precision == "ieee" or p.elem.needs_fp64)
@@ -316,36 +332,36 @@ def variants(
     if not takes(problem, target):
         return
     p, s = problem, Spectral(problem, target)
-    images = s.images(limit)
-    chunks = p.batch / images
-    *operands, result = s.operands(images)
-    each = [
-        (transform, 1.0 if name == "w" else chunks)
-        for name, transform in (
-            *((spectra.name, s.transform(spectra)) for spectra in operands),
-            (result.name, s.transform(result, inverse=True)),
-        )
-    ]
-    best = [(best_of(transforms(one, target, table), target), count) for one, count in each]
+    images = s.images_at_a_time(limit)
+    every = chunks(p.batch, images)
+    w = next(spectra for spectra in s.operands(images) if spectra.name == "w")
+    needed = Counter([s.transform(w, inverse=p.direction == "weight")])
+    for _, count in every:
+        *operands, result = s.operands(count)
+        needed.update(s.transform(spectra) for spectra in operands if spectra.name != "w")
+        if result.name != "w":
+            needed[s.transform(result, inverse=True)] += 1
+    best = [(best_of(transforms(one, target, table), target), n) for one, n in needed.items()]
     kernel = s.products(images, adds=False)
     device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
     units = target.compute_units
+    part = p.batch / images
     computing = kernel.flop / 2 * multiply_adds(p.elem) / (units * device.multiply_adds)
-    moving = s.workspace(images) / (device.bandwidth * units)
-    products = chunks * overlapped(computing / costs.spectra_rate, moving)
-    moved = chunks * s.workspace(images)
-    moved += sum(variant.details["bytes"] * count for variant, count in best)
+    spectra_bytes = sum(s.temporary(spectra).nbytes for spectra in s.operands(images))
+    moving = spectra_bytes / (device.bandwidth * units)
+    products = part * overlapped(computing / costs.spectra_rate, moving)
+    moved = part * spectra_bytes + sum(one.details["bytes"] * n for one, n in best)
     yield Variant(
         path="fft",
         name="fft",
         kind="fft",
         estimate=products
-        + costs.transform_time * sum(variant.estimate * count for variant, count in best),
-        launches=round(chunks + sum(variant.launches * count for variant, count in best)),
+        + costs.transform_time * sum(variant.estimate * n for variant, n in best),
+        launches=len(every) + sum(variant.launches * n for variant, n in best),
         why=f"transforms of {' x '.join(str(s.lengths[c]) for c in s.axes)}, products of spectra",
         texts=lambda: [
-            *(text for variant, _ in best[:-1] for text in variant.texts()),
-            kernel.specialization, *best[-1][0].texts(),
+            *(text for variant, _ in best for text in variant.texts()),
+            *(s.products(count, adds=False).specialization for count in {n for _, n in every}),
         ],
         bind=partial(_bind, problem=problem, limit=limit),
         details={
@@ -359,40 +375,40 @@ def variants(
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     """The plan.  Operands: those of the direction, the bias if there is one, the result."""
     p, s = problem, Spectral(problem, engine.target)
-    images = s.images(limit)
+    images = s.images_at_a_time(limit)
     weights = p.direction == "weight"
     # Where x, w and y are among the operands of the call.
     places = {"forward": "xwy", "input": "ywx", "weight": "xyw"}[p.direction]
     places = places if p.bias is None else f"{places[:2]}b{places[2]}"
     bias = () if p.bias is None else (places.index("b"),)
-    made: dict[Any, Plan] = {}
+    whole = s.operands(images)
+    spaces = {spectra.name: s.temporary(spectra) for spectra in whole}
+    transforms_made: dict[FftProblem, Plan] = {}
+    products_made: dict[tuple[int, bool], Plan] = {}
 
     def transformed(spectra: Spectra, first: int, inverse: bool = False) -> Step:
-        key = spectra, inverse
-        if key not in made:
-            made[key] = make_transform(engine, s.transform(spectra, inverse))
+        transform = s.transform(spectra, inverse)
+        if transform not in transforms_made:
+            transforms_made[transform] = make_transform(engine, transform)
         outer = first * spectra.strides.outer if spectra.name != "w" else 0
         memory = Part(places.index(spectra.name), outer + spectra.start)
-        space = s.temporary(spectra)
-        scale = 1 / prod(s.lengths)
+        space = spaces[spectra.name]
         if inverse:
-            return Step(made[key], (space, memory), scalars=(scale,))
-        return Step(made[key], (memory, space), scalars=(1.0,))
+            scale = 1 / prod(s.lengths)
+            return Step(transforms_made[transform], (space, memory), scalars=(scale,))
+        return Step(transforms_made[transform], (memory, space), scalars=(1.0,))
 
     steps = []
-    whole = s.operands(images)
     if not weights:
         steps.append(transformed(whole[1], 0))
-    for first in range(0, p.batch, images):
-        count = min(images, p.batch - first)
+    for first, count in chunks(p.batch, images):
         a, b, result = s.operands(count)
         steps += [transformed(spectra, first) for spectra in (a, b) if spectra.name != "w"]
-        product = s.products(count, adds=weights and first > 0)
         key = count, weights and first > 0
-        if key not in made:
-            made[key] = SpectraPlan(engine, product)
-        factors: Sequence[Temporary] = [s.temporary(spectra) for spectra in (a, b)]
-        steps.append(Step(made[key], (*factors, *bias, s.temporary(result))))
+        if key not in products_made:
+            products_made[key] = SpectraPlan(engine, s.products(*key))
+        operands = spaces[a.name], spaces[b.name], *bias, spaces[result.name]
+        steps.append(Step(products_made[key], operands))
         if not weights:
             steps.append(transformed(result, first, inverse=True))
     if weights:

@@ -11,9 +11,9 @@ from typing import Any
 from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, spectral, winograd
+from portable_gpu.ops.conv.chunks import workspace_limit
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.estimates import ConvCosts, direct_work, weight_work
-from portable_gpu.ops.conv.im2col import workspace_limit
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.variant import Variant, bind_best

@@ -6,7 +6,7 @@
     tiles(x) ───► v (16, i, q) ─┴─► m = u v (16, o, q) ─► results(m) ─► y
 
 Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016.  The gradient by the
-input is the convolution of the gradient by y with rotated filters.
+input is a convolution too: of the gradient by y, with rotated filters.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
 from portable_gpu.ops.conv.estimates import ConvCosts
-from portable_gpu.ops.conv.im2col import workspace_limit
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.gemm.binding import bind
@@ -37,17 +37,15 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
-#: Results and elements of a tile along an axis, and the products of a tile.
+#: Results of a tile along an axis; products of a tile.
 _RESULTS, _PRODUCTS = 2, 16
-#: Bytes of tiles and products at a time on a CPU, if the filters are not larger.
-_CHUNK = 1 << 23
 #: Tiles of a CPU's work-item, and the bytes of its vectors.
 _BLOCK, _VECTOR_BYTES = 64, 32
 
 
 @dataclass(frozen=True)
 class Images:
-    """The images that are transformed to tiles, or those that the products are transformed to.
+    """The images that are read, or those that are written.
 
     Attributes:
         strides: In memory.
@@ -62,7 +60,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Winograd:
-    """A convolution by this algorithm on a target, for a number of images at a time.
+    """A convolution by this algorithm on a target.
 
     Attributes:
         problem: The convolution.
@@ -112,9 +110,9 @@ class Winograd:
         )
 
     def pitch(self, size: int) -> int:
-        """Return the distance from one matrix of ``size`` elements to the next, of 16.
+        """Return the distance between the 16 matrices, of ``size`` elements each.
 
-        Elements of 16 matrices at a distance of whole pages would share lines of a cache.
+        At distances of whole pages, equal places of the matrices fall into the same set of a cache.
         """
         itemsize = self.problem.elem.itemsize
         return size + (256 // itemsize - size) % (4096 // itemsize)
@@ -125,7 +123,7 @@ class Winograd:
 
     @property
     def pairs(self) -> int:
-        """Filters, each of one channel."""
+        """Pairs of a channel of the result and one of the source."""
         return self.result.channels * self.source.channels // self.problem.groups
 
     @property
@@ -142,13 +140,11 @@ class Winograd:
         matrices = sum(self.matrix_bytes(images, batch) for images in (self.source, self.result))
         return self.weight_bytes + matrices
 
-    def chunk(self, limit: int | None) -> int:
+    def images_at_a_time(self, limit: int | None) -> int:
         """Return the number of images at a time, at least one."""
-        each = self.workspace(1) - self.weight_bytes
-        within = (workspace_limit(limit, self.target) - self.weight_bytes) // each
-        if self.target.is_cpu:
-            within = min(within, max(_CHUNK, self.weight_bytes) // each)
-        return max(1, min(self.problem.batch, within))
+        chunk = max(CHUNK_BYTES[self.target.is_cpu], self.weight_bytes)
+        max_bytes = min(workspace_limit(limit, self.target), self.weight_bytes + chunk)
+        return images_within(self.problem.batch, self.workspace, max_bytes)
 
     def product(self, batch: int) -> GemmProblem:
         """Return the products of the transformed filters with the tiles of ``batch`` images."""
@@ -195,7 +191,7 @@ class Winograd:
             "f_in": f_in, "f_axis1": down, "f_axis2": right,
         }  # fmt: skip
         items, context = p.groups * results * blocks, {"elem": p.elem, "wide": wide}
-        return WinogradKernel("filters", self.target, context, items, constants, "fu")
+        return WinogradKernel("filters", p, self.target, context, items, constants, "fu")
 
     @property
     def first_weight(self) -> int:
@@ -214,7 +210,7 @@ class Winograd:
             "before1": before[1], "before2": before[2],
         }  # fmt: skip
         context["block"] = _BLOCK
-        return WinogradKernel("tiles", self.target, context, items, constants, "sv")
+        return WinogradKernel("tiles", p, self.target, context, items, constants, "sv")
 
     def results(self, batch: int) -> WinogradKernel:
         """Return the transform of the products to the results."""
@@ -227,7 +223,7 @@ class Winograd:
         }  # fmt: skip
         context["unit"] = t.strides.space[2] == 1
         operands = ("m", "bias", "t")
-        return WinogradKernel("results", self.target, context, items, constants, operands)
+        return WinogradKernel("results", p, self.target, context, items, constants, operands)
 
     def _partition(
         self, images: Images, batch: int, matrix: str
@@ -241,7 +237,8 @@ class Winograd:
         elif cpu:
             while min(full, self.columns) >= 2 * T:
                 T *= 2
-            count = min(self.columns, _BLOCK) if T > 1 else 1
+            parts = -(-self.columns // _BLOCK)  # of equal length, for the last one overlaps
+            count = -(-self.columns // parts) if T > 1 else 1
         blocks, parts = -(-images.channels // wide), -(-self.columns // count)
         places = batch * self.rows * self.columns
         order = [("n", "batch"), ("channel", "blocks"), ("row", "rows"), ("part", "parts")]
@@ -264,6 +261,7 @@ class WinogradKernel:
 
     Attributes:
         name: Of the kernel.
+        problem: The convolution.
         target: The device.
         context: What the template is rendered with.
         items: The number of items.
@@ -272,6 +270,7 @@ class WinogradKernel:
     """
 
     name: str
+    problem: ConvProblem
     target: Target
     context: Mapping[str, Any]
     items: int
@@ -287,7 +286,7 @@ class WinogradKernel:
     def specialization(self) -> Specialization:
         """The text and options of the kernel."""
         spans = [self.items, *(16 * abs(value) for value in self.constants.values())]
-        index = index_type(max(spans), self.target)
+        index = index_type(max(spans), self.target) if self.problem.fits_int else "long"
         elem = self.context["elem"]
         parameters: list[Parameter] = [
             buffer(f"{elem.name}_t", name, writes=name == self.operands[-1])
@@ -339,28 +338,26 @@ def variants(
     if not takes(problem, target):
         return
     p, w = problem, Winograd(problem, target)
-    chunk = w.chunk(limit)
+    chunk = w.images_at_a_time(limit)
     device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
     product = w.product(chunk)
     best = best_of(fastest(product, target, table), target)
-    chunks = -(-p.batch // chunk)
-    # Each transform reads what the other side of it writes.
+    # The transforms move each array on both of their sides once.
     moved = w.weight_bytes + p.w_elements * p.elem.itemsize
     for images in (w.source, w.result):
         elements = p.batch * images.channels * prod(images.size)
         moved += elements * p.elem.itemsize + w.matrix_bytes(images, p.batch)
     transforms = costs.winograd_time * moved / (device.bandwidth * target.compute_units)
-    kernels = w.filters(), w.tiles(chunk), w.results(chunk)
     yield Variant(
         path="winograd",
         name="winograd",
         kind="winograd",
         estimate=best.estimate * p.batch / chunk + transforms,
-        launches=1 + chunks * (2 + best.launches),
+        launches=1 + len(chunks(p.batch, chunk)) * (2 + best.launches),
         why="filters of 3 x 3 with stride 1: 16 products in place of 36 for 4 results",
         texts=lambda: [
-            kernels[0].specialization, kernels[1].specialization, *best.texts(),
-            kernels[2].specialization,
+            w.filters().specialization, w.tiles(chunk).specialization, *best.texts(),
+            w.results(chunk).specialization,
         ],
         bind=partial(_bind, problem=problem, limit=limit),
         details={
@@ -374,7 +371,7 @@ def variants(
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     """The plan.  Operands: x (or the gradient by y), w, the bias if there is one, the result."""
     p, w = problem, Winograd(problem, engine.target)
-    itemsize, chunk = p.elem.itemsize, w.chunk(limit)
+    itemsize, chunk = p.elem.itemsize, w.images_at_a_time(limit)
     u = Temporary("filters", w.weight_bytes, itemsize)
     v, m = (
         Temporary(name, w.matrix_bytes(images, chunk), itemsize)
@@ -383,8 +380,7 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     made: dict[int, tuple[Plan, Plan, Plan]] = {}
     steps = [Step(WinogradTransformPlan(engine, w.filters()), (Part(1, w.first_weight), u))]
     bias, last = ((), 2) if p.bias is None else ((2,), 3)
-    for first in range(0, p.batch, chunk):
-        count = min(chunk, p.batch - first)
+    for first, count in chunks(p.batch, chunk):
         if count not in made:
             product = replace(w.product(count), aligned=not engine.maps_host_memory)
             made[count] = (

@@ -1,0 +1,95 @@
+"""The workspace and the integers of convolutions by Winograd's and Fourier's transforms."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from portable_gpu.dtypes import element
+from portable_gpu.ops.conv.chunks import chunks, images_within
+from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
+from portable_gpu.ops.conv.spectral import Spectral
+from portable_gpu.ops.conv.spectral import variants as by_spectra
+from portable_gpu.ops.conv.winograd import Winograd
+from portable_gpu.ops.conv.winograd import variants as by_winograd
+from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import TuningTable
+
+TABLE = TuningTable([])
+
+
+def strides(extents: tuple[int, ...]) -> ImageStrides:
+    outer, channel, first, second, third = (
+        int(np.prod(extents[k + 1 :])) for k in range(len(extents))
+    )
+    return ImageStrides(outer, channel, (first, second, third), 16)
+
+
+def problem(
+    direction: Direction, batch: int, channels: int, filters: int, places: int
+) -> ConvProblem:
+    """Filters of 3 x 3, padding of 1."""
+    image: Triple = (1, places, places)
+    return ConvProblem(
+        direction, element(np.dtype(np.float32)), batch, 1, channels, filters, image, (1, 3, 3),
+        image, (1, 1, 1), (1, 1, 1), (0, 1, 1), strides((batch, channels, *image)),
+        strides((filters, channels, 1, 3, 3)), strides((batch, filters, *image)),
+    )  # fmt: skip
+
+
+def test_images_at_a_time() -> None:
+    assert images_within(10, lambda n: 3 + 2 * n, 12) == 4
+    assert images_within(10, lambda n: 3 + 2 * n, 4) == 1
+    assert images_within(10, lambda n: 3 + 2 * n, 100) == 10
+    assert chunks(10, 4) == [(0, 4), (4, 4), (8, 2)]
+
+
+@pytest.mark.parametrize("name", ["cpu", "nvidia"])
+def test_a_larger_limit_has_no_larger_workspace_than_itself(name: str) -> None:
+    """If one image is within the limit, the chunk is; padding between matrices is not linear."""
+    target, rng = example_target(name), random.Random(3)
+    cases = [(8, 64, 64, 2, 282_624)] + [
+        (rng.randint(1, 40), rng.randint(1, 64), rng.randint(1, 64), rng.randint(2, 30), 0)
+        for _ in range(40)
+    ]
+    for batch, channels, filters, places, limit in cases:
+        p = problem("forward", batch, channels, filters, places)
+        for of, make in ((Winograd(p, target), by_winograd), (Spectral(p, target), by_spectra)):
+            least = of.workspace(1)
+            most = max(least, limit or rng.randint(least, 2 * of.workspace(batch)))
+            (variant,) = make(p, target, TABLE, most)
+            assert variant.details["workspace"] <= most
+
+
+def test_launches_of_a_smaller_last_chunk_count() -> None:
+    target = example_target("nvidia")
+    p = problem("forward", 10, 8, 8, 12)
+    (variant,) = by_spectra(p, target, TABLE, Spectral(p, target).workspace(4))
+    assert variant.details["images at a time"] == 4
+    (whole,) = by_spectra(p, target, TABLE, None)
+    assert variant.launches == 1 + 3 * (whole.launches - 1)  # the filters once
+
+
+def test_places_beyond_32_bits_have_long_indices() -> None:
+    target = example_target("nvidia")
+    p = problem("forward", 100, 4, 4, 8)
+    far = replace(p, x=replace(p.x, outer=2**25 - 512))
+    for q, index in ((p, "int"), (far, "long")):
+        text = Winograd(q, target).tiles(100).specialization.text
+        assert f"{index} s_batch" in text
+    # 64 channels of 28 x 28, and 2^31 numbers of filters of depthwise gradients
+    for q, index in (
+        (problem("forward", 8, 64, 64, 28), "int"),
+        (problem("weight", 8192, 512, 1, 20), "long"),
+    ):
+        text = Spectral(q, target).products(q.batch, adds=False).specialization.text
+        assert f"{index} a_row" in text
+
+
+def test_parts_of_rows_of_tiles_are_equal() -> None:
+    """The last part overlaps the one before it; 65 columns are two parts of 33, not of 64."""
+    constants = Winograd(problem("forward", 1, 4, 4, 130), example_target("cpu")).tiles(1).constants
+    assert (constants["parts"], constants["count"]) == (2, 33)
