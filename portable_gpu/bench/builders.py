@@ -1,7 +1,7 @@
 """Processes that build programs for one device and leave them in the cache on disk.
 
-Threads of one process hardly build programs in parallel: drivers and Python have global locks.  The
-processes share nothing but the folder of the cache, whose files are written by rename.
+Threads of one process build programs almost one after the other, because drivers and Python have
+locks.  The processes share nothing but the folder of the cache, whose files are written by rename.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import suppress
 from ctypes import c_bool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from types import TracebackType
 from typing import TypeVar
 
@@ -31,11 +31,11 @@ class Builders:
     """Processes that build programs for the device of an engine.
 
     This process builds programs itself if compiled programs are not kept on disk, or if one of the
-    processes ended by itself, perhaps because memory was short.
+    processes has died, perhaps because memory was short.
     """
 
     def __init__(self, engine: Engine, device: str | None, processes: int | None = None) -> None:
-        """Start the processes.
+        """Make the pool, whose processes start at the first build.
 
         Args:
             engine: The engine of this process.
@@ -44,6 +44,7 @@ class Builders:
         """
         self._engine = engine
         self._built: set[str] = set()
+        self._others = set(active_children())
         self._pool: ProcessPoolExecutor | None = None
         context = get_context("spawn")
         # Without a lock, which a process that is killed could hold.
@@ -62,7 +63,14 @@ class Builders:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the processes; each ends after the program that it builds at present."""
+        """End the processes: after the program that each builds, or at once on an exception.
+
+        Programs are stored by rename, so that a process may be killed at any time.  An interrupt
+        while processes are awaited would leave them running.
+        """
+        if error is not None and self._pool is not None:
+            for process in set(active_children()) - self._others:
+                process.kill()
         self._close()
 
     def build(self, texts: Mapping[_Name, Iterable[Specialization]], until: float) -> list[_Name]:
