@@ -24,6 +24,12 @@ from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.engine import Engine
 
+#: Mesa 22.3 writes this once a process when it compiles a kernel that reads an argument in control
+#: flow.  The offset of an argument is a constant, so the results are right.
+_MESA = (
+    r"MESA: warning: Treating load_kernel_arg in control flow as uniform, "
+    r"results may be incorrect\.\s+"
+)
 #: What has vectors of 64 bytes, structs, indices, 16-bit floats, bools, matrix units among it.
 _SAMPLE = (
     ("gemm", "float32"), ("gemm", "complex64"), ("gemm", "float16"), ("gemv", "float16"),
@@ -98,10 +104,10 @@ def test_calls_print_nothing(
 ) -> None:
     """On a terminal, with empty caches, except lines that say that compilation takes long."""
     compile_fast(monkeypatch, engine)
-    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
-    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    for variable in ("PORTABLE_GPU_CACHE", "POCL_CACHE_DIR", "MESA_SHADER_CACHE_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path))
     line = r"portable_gpu is compiling for [^\n]+; programs are kept for the next time\s+"
-    assert re.fullmatch(f"({line})*", on_terminal(_CALLS))
+    assert re.fullmatch(f"({line}|{_MESA})*", on_terminal(_CALLS))
 
 
 @pytest.mark.path
