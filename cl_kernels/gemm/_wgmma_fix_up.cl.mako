@@ -4,7 +4,7 @@
 <%def name="add_parts(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8
-of_a = min(chunks, policy.part_room[0])
+of_a = min(chunks, policy.part_capacity[0])
 places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * items * i}" for i in range(chunks - of_a)]
 %>\
             if (until < all) {

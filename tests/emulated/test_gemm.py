@@ -25,7 +25,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     WGMMA_CLASSES,
     MmaPolicy,
     WgmmaPolicy,
-    is_odd,
+    requires_k_along_b,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather
@@ -169,7 +169,7 @@ def test_wgmma_transposes_and_edges(
 )
 def test_wgmma_tiles(either: Emulator, name: str, bulk: bool, splits: int) -> None:
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
-    trans = "NT" if is_odd(policy) else "NN"
+    trans = "NT" if requires_k_along_b(policy) else "NN"
     p = problem(200, 264, 712, F16, trans)
     check(by_matrix_units(either, p, policy, splits), either, p, trans)
     if splits == 1:
@@ -398,7 +398,7 @@ def test_wgmma_with_k_cut_of_the_last_tiles(
 ) -> None:
     """Single products and a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
-    trans = "NT" if is_odd(policy) else trans
+    trans = "NT" if requires_k_along_b(policy) else trans
     p = problem(200, 264, 500 if batch else 712, F16, trans, batch=batch)
     path = MatrixPlan(either, p, cut(policy, 3, whole=3))  # type: ignore[arg-type]
     check(path, either, p, trans)

@@ -16,7 +16,7 @@ from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.matrix.policy import WGMMA_CLASSES, WgmmaPolicy
-from portable_gpu.ops.gemm.matrix.stores import by_lines, with_room
+from portable_gpu.ops.gemm.matrix.stores import by_lines, with_row_scratch
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.vectors import is_skinny, upright, variants
@@ -175,7 +175,7 @@ def test_rows_of_c_that_begin_anywhere_have_room_to_leave_by_warps(
     """Single elements, and pairs of 16-bit floats, take two to four times as long."""
     policy = WgmmaPolicy.for_shape_class(shape_class)
     p = product_of(Case("gemm", (3065, 64, n), "float16", trans="NT"))
-    fewer = with_room(policy, p, H200)
+    fewer = with_row_scratch(policy, p, H200)
     assert by_lines(p, fewer, H200) == (off and policy.tile_n % 32 == 0)
     assert policy.stages - 1 <= fewer.stages <= policy.stages
     assert replace(fewer, stages=policy.stages) == policy

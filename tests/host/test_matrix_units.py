@@ -26,7 +26,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     MmaPolicy,
     WgmmaPolicy,
     classes_of,
-    is_odd,
+    requires_k_along_b,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiling import Tiling
@@ -135,25 +135,25 @@ def test_unknown_precision() -> None:
         check_precision("fp8")
 
 
-def test_what_is_read_as_it_lies() -> None:
+def test_operands_that_are_copied_as_stored() -> None:
     form = format_of(problem(64, 64, 64, F16), HOPPER)
     assert form is not None
     along, across = Operand(F16, 64, 1, (), False, 16), Operand(F16, 1, 64, (), False, 16)
-    assert form.across(along, "a", 64, 64) is False
-    assert form.across(across, "a", 64, 64) is True
-    assert form.across(across, "b", 64, 64) is False
-    assert form.across(along, "a", 64, 60) is None  # a copy would pass the end of a row
-    assert form.across(across, "a", 60, 64) is None
-    assert form.across(replace(along, aligned_bytes=8), "a", 64, 64) is None
-    assert form.across(replace(along, col=2), "a", 64, 64) is None
+    assert form.copied_across(along, "a", 64, 64) is False
+    assert form.copied_across(across, "a", 64, 64) is True
+    assert form.copied_across(across, "b", 64, 64) is False
+    assert form.copied_across(along, "a", 64, 60) is None  # a copy would pass the end of a row
+    assert form.copied_across(across, "a", 60, 64) is None
+    assert form.copied_across(replace(along, aligned_bytes=8), "a", 64, 64) is None
+    assert form.copied_across(replace(along, col=2), "a", 64, 64) is None
     tf32 = format_of(problem(64, 64, 64, F32, precision="tf32"), HOPPER)
     assert tf32 is not None
-    assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is True
-    assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 62, 64) is None
-    assert tf32.across(Operand(F32, 64, 1, (), False, 16), "b", 64, 64) is None
+    assert tf32.copied_across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is True
+    assert tf32.copied_across(Operand(F32, 1, 64, (), False, 16), "a", 62, 64) is None
+    assert tf32.copied_across(Operand(F32, 64, 1, (), False, 16), "b", 64, 64) is None
     pieces = format_of(problem(64, 64, 64, F32, precision="tf32x3"), HOPPER)
     assert pieces is not None
-    assert pieces.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is None
+    assert pieces.copied_across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is None
 
 
 @pytest.mark.parametrize("elem", [F16, BF16, F32, F64], ids=lambda e: e.name)
@@ -183,14 +183,14 @@ def test_policies_that_do_not_fit() -> None:
             changed.check(HOPPER, F16)
     with pytest.raises(PolicyError, match="fed by warpgroups"):
         policy.check(example_target("nvidia-sm80"), F16)
-    with pytest.raises(PolicyError, match="blocks is even; copies of 32 lines"):
+    with pytest.raises(PolicyError, match="blocks is even; passes of 32 lines"):
         MmaPolicy(1, 8, 1, 1, 4).check(HOPPER, F64)
     cdna = example_target("gcn-gfx90a")
     for mfma, message in (
         (MfmaPolicy(2, 2, 48, 64, 1), "multiples of 32"),
         (MfmaPolicy(2, 2, 64, 64, 1), r"the sums \(128 registers\) are at most 96"),
         (MfmaPolicy(2, 4, 32, 64, 2), "local memory"),
-        (MfmaPolicy(1, 8, 32, 32, 1), "copies of 64 rows"),
+        (MfmaPolicy(1, 8, 32, 32, 1), "passes of 64 rows"),
         (MfmaPolicy(2, 2, 32, 32, 3), "buffers is 3, not from 1 to 2"),
     ):
         with pytest.raises(PolicyError, match=message):
@@ -288,7 +288,7 @@ def test_tf32_turns_operands_to_where_a_goes_through_registers() -> None:
         assert isinstance(choice.policy, WgmmaPolicy)
         computed = asked.transpose() if choice.transposed else asked
         registers = form.through_registers(computed)
-        assert choice.policy.has_room_for_a or not registers
+        assert choice.policy.has_registers_for_a or not registers
         repacks = arrange(computed, choice, HOPPER).repacks
         result[trans] = choice.transposed, registers, set(repacks)
     assert result == {
@@ -310,7 +310,9 @@ def test_widths_that_leave_no_registers_for_a() -> None:
         assert form is not None
         names[trans] = {name for name, _ in fitting(asked, form, HOPPER, TABLE)}
     odd = {
-        name for name in classes_of("wgmma", 1) if is_odd(WgmmaPolicy.for_shape_class(name))
+        name
+        for name in classes_of("wgmma", 1)
+        if requires_k_along_b(WgmmaPolicy.for_shape_class(name))
     }  # untimed
     assert names["NT"] == set(classes_of("wgmma", 1)) - odd
     assert names["NT"] - names["NN"] == {"broad"}

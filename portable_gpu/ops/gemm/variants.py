@@ -248,7 +248,7 @@ def _simt(
 def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
     """Yield the tiles of matrix units, if the target has them."""
     form = format_of(problem, target)
-    if form is not None and (not problem.has_readers or form.reads(problem)):
+    if form is not None and (not problem.has_readers or form.supports_readers(problem)):
         for seconds, tiling in matrix_estimates.estimates(problem, target, table):
             yield _Group(seconds, partial(_copied, problem, tiling, form, target, seconds))
 

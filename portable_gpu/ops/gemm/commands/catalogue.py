@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
 from portable_gpu.ops.gemm.matrix.format import format_of
-from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_odd
+from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, requires_k_along_b
 from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
 from portable_gpu.ops.gemm.packed import lanes
 from portable_gpu.ops.gemm.packed import plan as packed
@@ -163,25 +163,25 @@ def _matrix_specializations(
             if form is None:
                 continue
             for _, row in fitting(p, form, target, TuningTable([])):
-                odd = is_odd(row.policy)
-                if trans == "NT" and form.kind != "tf32" and not odd:
+                narrow = requires_k_along_b(row.policy)
+                if trans == "NT" and form.kind != "tf32" and not narrow:
                     continue
                 kind_of_cut = "shares" if form.kernel == "wgmma" else "splits"
                 cuts: tuple[dict[str, Any], ...] = ({}, {kind_of_cut: 2})
                 if isinstance(row.policy, WgmmaPolicy) and not shares_fit(row.policy, form):
                     cuts = ({},)
-                turned = form.transposes(p) or (trans == "NT" and odd)
-                ways = [(way, cut) for way in (False, True)[: 1 + turned] for cut in cuts]
+                both = form.transposes(p) or (trans == "NT" and narrow)
                 tilings = [
                     Tiling(form.kernel, row.policy, transposed=transposed, **cut)
-                    for transposed, cut in ways
+                    for transposed in (False, True)[: 1 + both]
+                    for cut in cuts
                 ]
                 if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
                     by_lines = replace(row.policy, bulk=False)
                     tilings += [replace(tiling, policy=by_lines) for tiling in tilings]
                 for tiling in tilings:
                     result += matrix.specializations_of(p, tiling, target)
-                if form.gathers(p.a, "a") is not None and not is_odd(row.policy):
+                if form.gathered_across(p.a, "a") is not None and not narrow:
                     gathered = replace(tilings[-1], splits=1, shares=0, gather=True)
                     result += matrix.specializations_of(_off_the_grid(p), gathered, target)
     return result

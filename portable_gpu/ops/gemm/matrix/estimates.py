@@ -13,9 +13,9 @@ from portable_gpu.ops.gemm.matrix.policy import (
     MatrixPolicy,
     WgmmaPolicy,
     classes_of,
-    is_odd,
+    requires_k_along_b,
 )
-from portable_gpu.ops.gemm.matrix.stores import by_lines, off_the_grid, with_room
+from portable_gpu.ops.gemm.matrix.stores import by_lines, off_the_grid, with_row_scratch
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
 from portable_gpu.targets import Target
@@ -112,7 +112,7 @@ def estimates(
     gathering: dict[bool, list[OperandLayout]] = {}
     for shape_class, row in fitting(p, form, target, table):
         efficiency = costs.efficiency[shape_class]
-        transposed = transposes(is_odd(row.policy))
+        transposed = transposes(requires_k_along_b(row.policy))
         computed = p.transpose() if transposed else p
         if transposed not in gathering:
             layouts = [form.layout(computed, side, gather=True) for side in SIDES]
@@ -254,7 +254,7 @@ def takes(
         return True
     if gather and policy.consumers > 2 and policy.tile_n < 128:
         return False  # 192 x 64 takes 1.27 of the time of 192 x 128
-    if not is_odd(policy):
+    if not requires_k_along_b(policy):
         return True
     return not form.layout(computed, "b", policy.bulk, gather).across
 
@@ -298,17 +298,17 @@ def fitting(
         policy, origin = row.policy, row.origin
         if isinstance(policy, WgmmaPolicy):
             policy.check_pieces(parts)
-            policy = policy.suited(target, longest)
+            policy = policy.with_supported_copies(target, longest)
             if policy != row.policy:
                 origin += ", copied by work-items"
-            narrow = is_odd(policy)
+            narrow = requires_k_along_b(policy)
             computed = problem.transpose() if transposes(narrow) else problem
-            if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
+            if form.through_registers(computed, policy.bulk) and not policy.has_registers_for_a:
                 continue
             if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
                 continue  # narrow tiles of tf32 were not timed
             if parts == 1:
-                policy = with_room(policy, computed, target)
+                policy = with_row_scratch(policy, computed, target)
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
 

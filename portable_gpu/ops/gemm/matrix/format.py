@@ -1,4 +1,4 @@
-"""The formats in which matrix units take a product's elements, and the operands to repack."""
+"""The formats of elements in matrix units, and how operands are copied to local memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Side: TypeAlias = Literal["a", "b"]
 SIDES: tuple[Side, Side] = ("a", "b")
 MatrixKernel: TypeAlias = Literal["wgmma", "mma", "mfma"]
 F32, F64 = element(np.float32), element(np.float64)
-#: Of each precision: the pieces of A and B (0 leads) that are multiplied when a piece has arrived.
-#: The largest of six products is the last: the matrix unit truncates by the size of the sum so far.
+#: See :attr:`MatrixFormat.products`.  The largest of the six products of bf16x6 comes last, because
+#: the matrix unit truncates relative to the sum so far.
 _PRODUCTS = {
     "tf32": (((0, 0),),),
     "tf32x3": (((0, 0),), ((0, 1), (1, 0))),
@@ -31,11 +31,14 @@ _PRODUCTS = {
 class OperandLayout:
     """How an operand is copied to local memory.
 
+    Local memory has lines of 128 bytes.
+
     Attributes:
-        across: Whether k runs across the lines there, not along them.
-        repacked: Whether a first pass brings it into the order of the copies.
-        gathered: Whether it is copied element by element, for it does not lie on the grid of 16
-            bytes.
+        across: True: k runs across the lines, and a line has adjacent rows of A (columns of B).
+            False: k runs along the lines.
+        repacked: Whether a first pass writes the operand in the order in which it is copied.
+        gathered: Whether it is copied element by element, because its chunks of 16 bytes are not
+            aligned.
     """
 
     across: bool
@@ -49,12 +52,12 @@ class MatrixFormat:
 
     Attributes:
         kernel: The main loop.
-        kind: The instruction's name of the elements.
+        kind: The name of the element type in the matrix instruction.
         elem: The element in memory.
-        products: Which pieces of A's and B's values are multiplied, once one, two ... of the
-            pieces have arrived; 0 is the value itself, rounded to the element, 1 what that
-            leaves, and so on.
-        instruction: Of the main loop ``mfma``.
+        products: Each value is the sum of ``len(products)`` pieces.  Piece 0 is the value rounded
+            to ``elem``, piece 1 is the rounded remainder, and so on.  ``products[i]`` lists the
+            pairs (piece of A, piece of B) that are multiplied once the pieces 0 ... i have arrived.
+        instruction: The instruction of the main loop ``mfma``; None for the others.
     """
 
     kernel: MatrixKernel
@@ -65,17 +68,17 @@ class MatrixFormat:
 
     @property
     def parts(self) -> int:
-        """Pieces of each value."""
+        """The number of pieces of each value."""
         return len(self.products)
 
     @property
     def work(self) -> int:
-        """Products of pieces for each product of values."""
+        """The number of products of pieces for each product of values."""
         return sum(len(pairs) for pairs in self.products)
 
     @property
     def width(self) -> int:
-        """Elements of a copy of 16 bytes."""
+        """Elements of a chunk of 16 bytes."""
         return 16 // self.elem.itemsize
 
     @property
@@ -83,12 +86,12 @@ class MatrixFormat:
         """Elements of a line."""
         return LINE // self.elem.itemsize
 
-    def across(self, operand: Operand, side: Side, extent: int, k: int) -> bool | None:
-        """Whether k runs across an operand's lines as it is stored; ``None``: it has none.
+    def copied_across(self, operand: Operand, side: Side, extent: int, k: int) -> bool | None:
+        """Return :attr:`OperandLayout.across` if an operand is copied in chunks as it is stored.
 
-        A copy takes 16 aligned bytes, all of them inside the matrix.  The instruction for tf32
-        takes k along the lines; across them A's fragments are read to registers first, which B's
-        cannot be.
+        ``None`` means that this is not possible.  Each chunk has 16 aligned bytes, all of them
+        inside the matrix.  The instruction for tf32 needs k along the lines.  If k runs across
+        them, A can be read through registers; B cannot.
         """
         along_extent, along_k = strides(operand, side)
         if operand.elem != self.elem or operand.aligned_bytes < 16 or self.parts > 1:
@@ -98,8 +101,8 @@ class MatrixFormat:
         fits = along_extent == 1 and extent % self.width == 0
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
-    def reads(self, problem: GemmProblem) -> bool:
-        """Whether copies of 16 bytes serve the readers of a problem, and stores of rows C's."""
+    def supports_readers(self, problem: GemmProblem) -> bool:
+        """Whether copies in chunks support the readers of A and B, and stores of rows that of C."""
         read = [x for x in (problem.a, problem.b) if x.reader is not None]
         written = problem.c.reader
         if self.kernel != "wgmma" or self.kind == "tf32" or self.parts > 1:
@@ -112,11 +115,11 @@ class MatrixFormat:
             if x.reader is not None
         )
 
-    def gathers(self, operand: Operand, side: Side) -> bool | None:
-        """As :meth:`across`, for copies of single elements: ``None`` if no elements are adjacent.
+    def gathered_across(self, operand: Operand, side: Side) -> bool | None:
+        """Return :attr:`OperandLayout.across` if an operand is copied element by element.
 
-        Values in pieces, and wavefronts' tiles, are not copied so.  Nor is tf32, which was not
-        measured.
+        ``None`` means that this is not possible: no elements are adjacent, values are split into
+        pieces, the main loop is ``mfma``, or the format is tf32, which was not measured.
         """
         along_extent, along_k = strides(operand, side)
         if operand.elem != self.elem or self.kind not in ("f16", "bf16", "f64"):
@@ -128,49 +131,53 @@ class MatrixFormat:
     def layout(
         self, problem: GemmProblem, side: Side, bulk: bool = False, gather: bool = False
     ) -> OperandLayout:
-        """How an operand is to be read.
+        """Return how an operand is copied.
 
-        Beyond what has to be, a first pass pays for operands of which each element is used in
-        many products.  Lines that are not aligned cost half the rate, unless the copy engine brings
-        them (``bulk``).  Of the
-        registers of the double-precision instruction, those of B hold what is adjacent along k:
-        across, they are moved about.
+        An operand that cannot be copied as it is stored is repacked by a first pass.  A first pass
+        also pays if each element is used in many products, and copies would be slow: copies of
+        lines that are not aligned have half the rate, unless the copy engine makes them.  The
+        registers for B of the double-precision instruction hold elements that are adjacent along
+        k, so if k runs across the lines of B, values are moved between registers.
 
         Args:
-            problem: Whose operand.
-            side: Which one.
-            bulk: Whether the copy engine brings what lies on its grid.
-            gather: Whether what does not is copied by elements, where it can be.
+            problem: The problem.
+            side: The operand.
+            bulk: Whether the copy engine copies aligned operands.
+            gather: Whether operands that are not aligned are copied element by element, if that is
+                possible.
         """
         operand, extent, uses = (
             (problem.a, problem.m, problem.n) if side == "a" else (problem.b, problem.n, problem.m)
         )
         if operand.reader is not None:
             return OperandLayout(operand.reader.along == "s")
-        lies = self.across(operand, side, extent, problem.k)
-        if lies is None and gather:
-            by_elements = self.gathers(operand, side)
-            if by_elements is not None:
-                return OperandLayout(by_elements, gathered=True)
+        stored = self.copied_across(operand, side, extent, problem.k)
+        if stored is None and gather:
+            gathered = self.gathered_across(operand, side)
+            if gathered is not None:
+                return OperandLayout(gathered, gathered=True)
         if self.kernel == "mfma":
-            return OperandLayout(bool(lies), repacked=lies is None)
+            return OperandLayout(bool(stored), repacked=stored is None)
         if self.kernel == "mma":
-            wanted = side == "a" if lies is None else lies and (side == "a" or uses < 4096)
-            return OperandLayout(wanted, repacked=lies != wanted)
+            across = side == "a" if stored is None else stored and (side == "a" or uses < 4096)
+            return OperandLayout(across, repacked=stored != across)
         along_extent, along_k = strides(operand, side)
-        pitch, lines = (along_k, problem.k) if lies else (along_extent, extent)
-        if lies is None or (bulk and lines > 1 and pitch < 1):  # the engine knows no way back
+        pitch, lines = (along_k, problem.k) if stored else (along_extent, extent)
+        if stored is None or (
+            bulk and lines > 1 and pitch < 1
+        ):  # tensor maps need positive strides
             return OperandLayout(False, repacked=True)
         ragged = pitch * self.elem.itemsize % LINE != 0
-        return OperandLayout(lies, repacked=ragged and uses >= 2048 and not bulk)
+        return OperandLayout(stored, repacked=ragged and uses >= 2048 and not bulk)
 
     def transposes(self, p: GemmProblem, narrow: bool = False) -> bool:
-        """Whether the transposed product is computed: as C lies, unless operands lie better.
+        """Whether the transposed product ``C' = B' A'`` is computed.
 
-        Narrow tiles have the shorter extent for their columns.
-
-        ``mma``, and ``wgmma`` of tf32, take A with k across its lines and B along them, or both
-        along.
+        For narrow tiles (:func:`requires_k_along_b`) it is, if C has fewer rows than columns: the
+        shorter extent then has the columns of tiles.  Otherwise the rows of the computed product
+        are the direction in which C is contiguous.  But ``mma``, and ``wgmma`` of tf32, read an A
+        with k across its lines faster than such a B: if only one of the two products has such an A,
+        it is computed.
         """
         if p.has_readers:  # rows of C are stored
             return False
@@ -180,25 +187,26 @@ class MatrixFormat:
         if self.kernel != "mma" and self.kind != "tf32":
             return sideways
         transposed = p.transpose()
-        a, b = (bool(self.across(item.a, "a", item.m, p.k)) for item in (p, transposed))
+        a, b = (bool(self.copied_across(item.a, "a", item.m, p.k)) for item in (p, transposed))
         return (b and not a) or (sideways and a == b)
 
     def through_registers(
         self, problem: GemmProblem, bulk: bool = False, gather: bool = False
     ) -> bool:
-        """Whether A goes from local memory to the matrix unit through registers."""
+        """Whether A is read from local memory to registers, and multiplied from there."""
         return self.kind == "tf32" and self.layout(problem, "a", bulk, gather).across
 
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:
-    """An operand's strides along the rows of A (columns of B), and along k."""
+    """Return the stride from one row of A (column of B) to the next, and that along k."""
     return (operand.row, operand.col) if side == "a" else (operand.col, operand.row)
 
 
 def format_of(problem: GemmProblem, target: Target) -> MatrixFormat | None:
-    """The format in which a target's matrix units compute a problem to its precision, if any can.
+    """Return the format in which a target's matrix units compute a problem in its precision.
 
-    Where they multiply float32 itself, that serves every precision.
+    ``None``: they cannot.  Matrix units that multiply float32 values without splitting them are
+    used for every precision.
     """
     pair = problem.a.elem, problem.b.elem
     if problem.compute == F64 and pair[0].real == pair[1].real == "double":
@@ -219,7 +227,7 @@ def format_of(problem: GemmProblem, target: Target) -> MatrixFormat | None:
 def _of_kind(
     kind: Literal["f16", "bf16", "f32", "tf32", "f64"], elem: Element, target: Target
 ) -> MatrixFormat | None:
-    """The format of values as they are, by the main loop that the target has for them."""
+    """Return the format of values that are not split, with the target's main loop for them."""
     if target.matrix_units == "mfma":
         instruction = instruction_of(kind, target)
         return (

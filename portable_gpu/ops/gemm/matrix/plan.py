@@ -14,7 +14,12 @@ from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.matrix import stores
 from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
-from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy, is_odd
+from portable_gpu.ops.gemm.matrix.policy import (
+    MatrixPolicy,
+    MfmaPolicy,
+    WgmmaPolicy,
+    requires_k_along_b,
+)
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
 from portable_gpu.ops.gemm.operands import (
@@ -176,7 +181,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     assert form is not None
     assert isinstance(policy, MatrixPolicy)
     by_engine = isinstance(policy, WgmmaPolicy) and policy.bulk
-    if problem.has_readers and (by_engine or not form.reads(problem)):
+    if problem.has_readers and (by_engine or not form.supports_readers(problem)):
         raise PolicyError(f"{policy} does not copy operands that have these readers")
     if isinstance(policy, WgmmaPolicy):
         policy.check_pieces(form.parts)
@@ -191,7 +196,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     )
     for side, extent, tile in sides:
         layout = form.layout(problem, side, by_engine, tiling.gather)
-        if side == "b" and layout.across and is_odd(policy):
+        if side == "b" and layout.across and requires_k_along_b(policy):
             raise PolicyError(f"{policy} takes B with k along its lines: tile_n % 64 is not 0")
         if layout.repacked:
             repack = repacks[side] = Repack.of(problem, side, extent, form, layout.across, target)

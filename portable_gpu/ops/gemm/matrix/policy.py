@@ -1,4 +1,4 @@
-"""How a product is cut for matrix units: a policy for each of their main loops."""
+"""The tile sizes of products on matrix units: a policy for each main loop."""
 
 from __future__ import annotations
 
@@ -11,33 +11,37 @@ from portable_gpu.errors import PolicyError
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
-#: Bytes of a line of local memory: the matrix unit's widest swizzle.
+#: Bytes of a line of local memory: the span of the matrix unit's widest swizzle.
 LINE = 128
 _WARPGROUP = 128
-_MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
-_STEP = 64  # of k: a line of 16-bit floats
-_OTHER_REGISTERS = 88  # of a work-item, without its sums
+#: The largest extent that the copy engine can address.  Its coordinates are signed 32-bit integers,
+#: and the last step of each piece may start or end beyond the extent.
+_MAX_BOXED_EXTENT = (1 << 31) - 4096
+_STEP = 64  # a step of k: the elements of a line of 16-bit floats
+_OTHER_REGISTERS = 88  # registers of a work-item in addition to its sums
 #: Work-items of a wavefront.
 LANES = 64
-#: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
-#: generation without spills (as clang 19 compiles them).
-_MOST_SUMS = 96
+#: The maximum of registers for the sums of a wavefront.  With more sums, two wavefronts do not fit
+#: one SIMD without spills, on any generation (compiled by clang 19).
+_MAX_SUM_REGISTERS = 96
 
 
 @dataclass(frozen=True)
 class WgmmaPolicy(Policy):
-    """How ``cl_kernels/gemm/wgmma.cl.mako`` cuts a product.
+    """The tiles of ``cl_kernels/gemm/wgmma.cl.mako``.
 
     Attributes:
-        consumers: Warpgroups that multiply; one more copies, or one warp (``bulk``).
-        blocks: Blocks of 64 rows of C that each of them sums in registers.
+        consumers: The number of warpgroups that multiply.  A group also has a producer, which
+            copies the operands: another warpgroup, or one warp if ``bulk``.
+        blocks: The number of blocks of 64 rows of C whose sums a consumer has in registers.
         tile_n: Columns of C of a group.
-        stages: Steps of k in local memory at a time.
-        band: Tile rows that are walked together, for the cache's sake.
-        flush: Steps of k, of 128 bytes of each piece, after which the matrix unit's sums, which
-            truncate, are added to registers, which round; 0 for never.
-        bulk: Whether the copy engine brings the operands, box by box, and not work-items, 16 bytes
-            by 16 bytes.
+        stages: The number of steps of k that are in local memory at the same time.
+        band: The number of tile rows in a band; tiles are numbered band by band, so that tiles that
+            run at the same time share operands in the cache.
+        flush: The matrix unit truncates its sums.  After this number of steps of k (128 bytes of
+            each piece) they are added to sums in registers, which are rounded; 0: never.
+        bulk: Whether the copy engine copies the operands in boxes.  Otherwise work-items copy them
+            in chunks of 16 bytes.
     """
 
     consumers: Annotated[int, Range(1, 7)]
@@ -60,18 +64,24 @@ class WgmmaPolicy(Policy):
 
     @property
     def copiers(self) -> int:
-        """Work-items that copy lines, or tell the copy engine to."""
+        """Work-items of the producer."""
         return 32 if self.bulk else _WARPGROUP
 
-    def suited(self, target: Target, longest: float) -> WgmmaPolicy:
-        """This policy, with copies by work-items if the copy engine cannot make them."""
-        bulk = self.bulk and target.tensor_maps and longest <= _MOST_BOXED
+    def with_supported_copies(self, target: Target, longest: float) -> WgmmaPolicy:
+        """This policy, with copies by work-items if the copy engine cannot make them.
+
+        Args:
+            target: The target.
+            longest: The largest extent of an operand.
+        """
+        bulk = self.bulk and target.tensor_maps and longest <= _MAX_BOXED_EXTENT
         return self if bulk == self.bulk else replace(self, bulk=bulk)
 
     def check_pieces(self, parts: int) -> None:
-        """Raise PolicyError unless the stages are at least two whole steps of ``parts`` pieces.
+        """Raise PolicyError unless the stages are two or more whole steps of k.
 
-        With others the kernel would wait for ever.
+        A step takes one stage for each of the ``parts`` pieces of a value.  With another number of
+        stages the kernel would never end.
         """
         if self.stages % parts or self.stages < 2 * parts:
             raise PolicyError(
@@ -86,32 +96,41 @@ class WgmmaPolicy(Policy):
 
     @property
     def registers(self) -> int:
-        """Registers that a work-item may take."""
-        return min(255, 65536 // (_WARPGROUP * (self.consumers + 1)) // 8 * 8)  # whole warpgroups
+        """The maximum of registers of a work-item; the producer counts as a whole warpgroup."""
+        return min(255, 65536 // (_WARPGROUP * (self.consumers + 1)) // 8 * 8)
 
     @property
-    def has_room_for_a(self) -> bool:
-        """Whether A may go through registers: else ptxas lets one instruction wait for another."""
+    def has_registers_for_a(self) -> bool:
+        """Whether enough registers are left to read A through registers.
+
+        With fewer, ptxas makes each wgmma instruction wait for the previous one.
+        """
         return self.sums + 32 + 8 * self.blocks <= self.registers
 
     def local_bytes(self, elem: Element) -> int:
-        """Local memory of a group, whatever the element."""
+        """Local memory of a group; it is the same for all elements."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
 
     @property
-    def part_room(self) -> tuple[int, int]:
-        """Sums of each work-item, in chunks of 8, that the stages of A and those of B hold."""
+    def part_capacity(self) -> tuple[int, int]:
+        """The capacity of A's and of B's stages, in chunks of 8 sums of each work-item.
+
+        When groups share the steps of a tile, they read each other's sums through this memory.
+        """
         chunk = 8 * 4 * _WARPGROUP * self.consumers
         of_a, of_b = (self.stages * LINE * x // chunk for x in (self.tile_m, self.tile_n))
         return of_a, of_b
 
     @property
     def scratch_bytes(self) -> int:
-        """Local memory for the way of C's rows, where they begin off the grid of pairs."""
+        """Local memory through which warps store rows of C that are not aligned."""
         return 4 * self.consumers * 16 * 40 * 4
 
     def groups(self, target: Target) -> int:
-        """The most groups to launch: those that run at a time, for they take tile after tile."""
+        """The maximum number of groups: all that run at the same time.
+
+        Groups are persistent: each computes one tile after another.
+        """
         by_memory = target.local_mem_per_unit // (self.stages * LINE * (self.tile_m + self.tile_n))
         by_registers = 65536 // (min(168, self.sums + _OTHER_REGISTERS) * self.group_size)
         return target.compute_units * max(1, min(by_memory, by_registers))
@@ -119,24 +138,25 @@ class WgmmaPolicy(Policy):
     @classmethod
     def default(cls, target: Target, elem: Element) -> WgmmaPolicy:
         """The policy of large products."""
-        return cls.for_shape_class("large").suited(target, 1)
+        return cls.for_shape_class("large").with_supported_copies(target, 1)
 
     @classmethod
     def for_shape_class(cls, shape_class: str, parts: int = 1) -> WgmmaPolicy:
-        """The default of one of :func:`classes_of`.
+        """The default policy of a shape class.
 
         Args:
-            shape_class: Its name.
-            parts: Pieces that values are split into; sums are then as accurate as float32's.
+            shape_class: One of :func:`classes_of`.
+            parts: Pieces that values are split into.  If there are several, ``flush`` is such that
+                sums are as accurate as in float32.
         """
-        consumers, tile_n, stages = _CLASSES[shape_class]
+        consumers, tile_n, stages = _WGMMA_CLASSES[shape_class]
         if parts == 1:
             return cls(consumers, 1, tile_n, stages, band=16)
         return cls(consumers, 1, tile_n, 6, flush=1 if parts > 2 else 2)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """The values that the tuner tries (not of ``flush``: that is accuracy, not speed)."""
+        """The values that the tuner tries; ``flush`` affects the accuracy and is not tuned."""
         return {
             "consumers": (1, 2, 3),
             "blocks": (1, 2),
@@ -156,28 +176,28 @@ class WgmmaPolicy(Policy):
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
-            "tile_n is a multiple of 16": self.tile_n % 16 == 0,  # what a pass of copies brings
-            "the target's copy engine can be told of tensors": not self.bulk or target.tensor_maps,
+            "tile_n is a multiple of 16": self.tile_n % 16 == 0,  # the lines of a pass of copies
+            "the target's copy engine supports tensor maps": not self.bulk or target.tensor_maps,
             "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
             f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
             f"local memory ({local} bytes) is at most {target.static_local_mem}": (
                 local <= target.static_local_mem
             ),
-            "the stages hold the sums of a part of k": (
-                8 * sum(self.part_room) >= self.blocks * self.tile_n // 2
+            "the sums of a tile fit the local memory of the stages": (
+                8 * sum(self.part_capacity) >= self.blocks * self.tile_n // 2
             ),
         }
 
 
 @dataclass(frozen=True)
 class MmaPolicy(Policy):
-    """How ``cl_kernels/gemm/mma.cl.mako`` cuts a product.
+    """The tiles of ``cl_kernels/gemm/mma.cl.mako``.
 
     Attributes:
         warps_m, warps_n: Warps of a group along the rows and the columns of its tile.
-        blocks, pairs: Squares of 16 x 16 of C that each sums, along rows and columns.
-        stages: Steps of k in local memory at a time.
-        band: Tile rows that are walked together, for the cache's sake.
+        blocks, pairs: The squares of 16 x 16 of C that a warp sums, along rows and columns.
+        stages: The number of steps of k that are in local memory at the same time.
+        band: See :class:`WgmmaPolicy`.
     """
 
     warps_m: Annotated[int, Range(1, 32)]
@@ -210,16 +230,16 @@ class MmaPolicy(Policy):
         return self.group_size
 
     def local_bytes(self, elem: Element) -> int:
-        """Local memory of a group, whatever the element."""
+        """Local memory of a group; it is the same for all elements."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
 
     @property
     def scratch_bytes(self) -> int:
-        """Local memory for the way of C's rows, where they begin off the grid of pairs."""
+        """Local memory through which warps store rows of C that are not aligned."""
         return self.group_size // 32 * 16 * 18 * 8
 
     def groups(self, target: Target) -> int:
-        """The most groups to launch: any number, one for each tile."""
+        """The maximum number of groups: there is no limit, because each computes one tile."""
         return 1 << 31
 
     @classmethod
@@ -229,7 +249,7 @@ class MmaPolicy(Policy):
 
     @classmethod
     def for_shape_class(cls, shape_class: str, parts: int = 1) -> MmaPolicy:
-        """The default of one of :data:`MMA_CLASSES`; values are not split."""
+        """The default policy of one of :data:`MMA_CLASSES`; values are not split."""
         assert parts == 1
         return cls(*_MMA_CLASSES[shape_class])
 
@@ -259,8 +279,8 @@ class MmaPolicy(Policy):
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
             ),
-            f"copies of {lines} lines are whole swizzles, of 8": lines % 8 == 0,
-            f"copies of {lines} lines divide tile_m and tile_n": (
+            f"a pass copies {lines} lines, a multiple of the swizzle's 8": lines % 8 == 0,
+            f"passes of {lines} lines divide tile_m and tile_n": (
                 self.tile_m % lines == 0 and self.tile_n % lines == 0
             ),
             f"the sums ({sums} registers) leave half of {target.registers}": (
@@ -274,13 +294,14 @@ class MmaPolicy(Policy):
 
 @dataclass(frozen=True)
 class MfmaPolicy(Policy):
-    """How ``cl_kernels/gemm/mfma.cl.mako`` cuts a product.
+    """The tiles of ``cl_kernels/gemm/mfma.cl.mako``.
 
     Attributes:
         waves_m, waves_n: Wavefronts of a group along the rows and the columns of its tile.
-        wave_m, wave_n: The part of C that each sums, in whole squares of the instruction.
-        buffers: 2 for a second pair of tiles in local memory, which saves a barrier a step.
-        band: Tile rows that are walked together, for the cache's sake.
+        wave_m, wave_n: The rows and columns of C that a wavefront sums: multiples of the side of
+            the instruction's square.
+        buffers: 2 for a second pair of tiles in local memory, which saves a barrier in each step.
+        band: See :class:`WgmmaPolicy`.
     """
 
     waves_m: Annotated[int, Range(1, 32)]
@@ -313,11 +334,11 @@ class MfmaPolicy(Policy):
         return self.group_size
 
     def local_bytes(self, elem: Element) -> int:
-        """Local memory of a group, whatever the element."""
+        """Local memory of a group; it is the same for all elements."""
         return self.buffers * LINE * (self.tile_m + self.tile_n)
 
     def groups(self, target: Target) -> int:
-        """The most groups to launch: any number, one for each tile."""
+        """The maximum number of groups: there is no limit, because each computes one tile."""
         return 1 << 31
 
     @classmethod
@@ -328,7 +349,7 @@ class MfmaPolicy(Policy):
 
     @classmethod
     def for_shape_class(cls, shape_class: str, parts: int = 1) -> MfmaPolicy:
-        """The default of one of :data:`MFMA_CLASSES`; values are not split."""
+        """The default policy of one of :data:`MFMA_CLASSES`; values are not split."""
         assert parts == 1
         return cls(*_MFMA_CLASSES[shape_class])
 
@@ -358,10 +379,12 @@ class MfmaPolicy(Policy):
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
             ),
-            f"copies of {rows} rows divide tile_m and tile_n": (
+            f"passes of {rows} rows divide tile_m and tile_n": (
                 self.tile_m % rows == 0 and self.tile_n % rows == 0
             ),
-            f"the sums ({sums} registers) are at most {_MOST_SUMS}": sums <= _MOST_SUMS,
+            f"the sums ({sums} registers) are at most {_MAX_SUM_REGISTERS}": (
+                sums <= _MAX_SUM_REGISTERS
+            ),
             f"local memory ({local} bytes) is at most {target.static_local_mem}": (
                 local <= target.static_local_mem
             ),
@@ -371,14 +394,17 @@ class MfmaPolicy(Policy):
 MatrixPolicy: TypeAlias = WgmmaPolicy | MmaPolicy | MfmaPolicy
 
 
-def is_odd(policy: MatrixPolicy) -> bool:
-    """Whether tiles of warpgroups have columns for no whole lines across k, of 64 columns."""
+def requires_k_along_b(policy: MatrixPolicy) -> bool:
+    """Whether k must run along the lines of B.
+
+    If k runs across them, a line has 64 columns, and ``tile_n`` must be a multiple of 64.
+    """
     return isinstance(policy, WgmmaPolicy) and policy.tile_n % 64 != 0
 
 
-#: Consumers, tile_n and stages; and the sizes of MmaPolicy and MfmaPolicy, of the kinds of product
-#: that have policies of their own.  Few tiles wait for memory: what one group has under way counts.
-_CLASSES = {
+#: The default policies by shape class: consumers, tile_n and stages.  With few tiles, products wait
+#: for memory, so their policies have more stages, to keep more copies in flight.
+_WGMMA_CLASSES = {
     "large": (2, 256, 4),
     "wide": (2, 192, 4),
     "broad": (3, 192, 4),
@@ -397,24 +423,25 @@ _CLASSES = {
     "192x64": (3, 64, 6),
     "64x80": (1, 80, 10),
 }
+#: The default policies by shape class: the fields of :class:`MmaPolicy`.
 _MMA_CLASSES = {
     "large": (2, 4, 4, 2, 4),
     "medium": (2, 4, 2, 2, 4),
     "small": (2, 2, 2, 2, 4),
     "tiny": (1, 2, 2, 1, 6),
 }
+#: The default policies by shape class: the fields of :class:`MfmaPolicy`.
 _MFMA_CLASSES = {
     "large": (2, 2, 64, 64, 1),
     "medium": (2, 2, 32, 64, 1),
     "small": (2, 2, 32, 32, 2),
 }
-#: Those kinds.
-WGMMA_CLASSES = tuple(_CLASSES)
+WGMMA_CLASSES = tuple(_WGMMA_CLASSES)
 MMA_CLASSES = tuple(_MMA_CLASSES)
 MFMA_CLASSES = tuple(_MFMA_CLASSES)
-#: Of values in pieces.
+#: The shape classes of products whose values are split into pieces.
 _PIECES_CLASSES = ("medium", "small", "tiny")
-#: Of each main loop: how its policies are made, and the kinds of product that have their own.
+#: For each main loop its type of policy, and its shape classes.
 POLICIES: dict[str, tuple[type[MatrixPolicy], tuple[str, ...]]] = {
     "wgmma": (WgmmaPolicy, WGMMA_CLASSES),
     "mma": (MmaPolicy, MMA_CLASSES),
@@ -423,7 +450,7 @@ POLICIES: dict[str, tuple[type[MatrixPolicy], tuple[str, ...]]] = {
 
 
 def classes_of(kernel: str, parts: int) -> tuple[str, ...]:
-    """The kinds of product that have policies of their own on a main loop.
+    """The shape classes of a main loop; each has a policy.
 
     Args:
         kernel: The main loop.

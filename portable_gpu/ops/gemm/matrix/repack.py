@@ -77,7 +77,8 @@ class Repack:
             elem=form.elem,
             parts=form.parts,
             rounded=form.kind == "tf32",
-            copied=form.kind != "tf32" and form.across(operand, side, extent, problem.k) == across,
+            copied=form.kind != "tf32"
+            and form.copied_across(operand, side, extent, problem.k) == across,
             rows_adjacent=abs(row) < abs(col),
         )
         pitch = -(-k // form.depth) * form.depth

@@ -64,7 +64,7 @@ def by_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool
     return policy.scratch_bytes <= room and off_the_grid(problem)
 
 
-def with_room(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:
+def with_row_scratch(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:
     """The policy with fewer stages, if rows of C that are not aligned need the local memory.
 
     Single elements take four times as long.
