@@ -69,7 +69,8 @@ def first_calls(names: Sequence[str], device: str | None) -> list[FirstCall]:
     """Make calls in two processes, after the import of the package.
 
     Args:
-        names: Of calls of ``DENSE``, ``SPARSE`` and, after ``LAYER``, of ``first_calls_layers``.
+        names: Names of calls: of ``DENSE``, ``SPARSE`` and, after ``LAYER``, of
+            ``first_calls_layers``.
         device: As ``PORTABLE_GPU_DEVICE`` takes it.
 
     Returns:

@@ -155,7 +155,7 @@ class RevisionRow:
     Attributes:
         kind, peer: Whose.
         verdict: In line.
-        eager: Of calls as Python makes them.
+        eager: The times of calls as Python makes them.
     """
 
     kind: str

@@ -57,10 +57,10 @@ class Server:
 
         Args:
             device: As the revision's ``Engine`` takes it.
-            device_class: Of a class that is forced.
+            device_class: The name of a device class that is forced; None: the device's own class.
             on_host: Whether calls take NumPy's arrays.
             hold: Text of the kernel that holds the device.
-            options: Of its build.
+            options: The build options of that kernel.
         """
         options_of_engine = {} if device_class is None else {"device_class": device_class}
         self._engine = self._package.Engine(device, **options_of_engine)

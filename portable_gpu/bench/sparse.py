@@ -173,7 +173,7 @@ class SparseContest:
             names: The problem, the phase, the other side.
             work: Floating-point operations.
             sides: Ours, and the other one.
-            errors: Of both.
+            errors: The errors of both.
         """
         once = [warm_up(item) for item in sides]
         turns = self.turns

@@ -31,7 +31,7 @@ class Timed(ABC):
     """Calls on one case, of this process or of another one.
 
     Attributes:
-        copies: Of the inputs: calls take them by turns.
+        copies: The number of copies of the inputs: calls take them by turns.
     """
 
     copies: int

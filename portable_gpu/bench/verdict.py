@@ -22,7 +22,8 @@ class Verdict:
     Attributes:
         ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.
         itself: That ratio of the revision's second process over its first.
-        spread: Of ``itself``, as a logarithm: about the part by which it may be off.
+        spread: The uncertainty of ``itself``, as a logarithm: about the part by which it may be
+            off.
         count: Ratios of each.
     """
 

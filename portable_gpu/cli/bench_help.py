@@ -11,7 +11,7 @@ from portable_gpu.bench.cases import GROUPS
 from portable_gpu.cli.sparse import SYNTAX as SPARSE_SYNTAX
 
 _BUDGET = "Time for everything, as 90s or 10m (5m)."
-#: Of each kind what it does, and its options; None: with the help that bench gives them.
+#: For each kind what it does, and its options with their help; None: the help that bench has.
 KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
     "dispatch": (
         "Time random products of gemm, transforms or convolutions against every path forced by "

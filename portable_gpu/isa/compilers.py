@@ -146,7 +146,7 @@ WARNINGS = (
     "-Wno-unused-parameter", "-Wno-unused-but-set-parameter",  # a family's kernels share them
     "-Wno-sometimes-uninitialized",  # local memory that another work-item of the group sets
 )  # fmt: skip
-# Of the back ends: libclc is for another triple; the requirements check the occupancy.
+# Remarks of the back ends: libclc is for another triple; the requirements check the occupancy.
 _NO_REMARKS = (*WARNINGS, "-Wno-linker-warnings", "-Wno-pass-failed")
 
 

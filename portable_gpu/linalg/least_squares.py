@@ -52,7 +52,7 @@ def lstsq(
         b: Shape (..., m, k), or (m,): one vector for each ``a``; batch axes broadcast.
         out: The array for X.
         check: As :func:`cholesky` takes it.
-        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:

@@ -56,7 +56,7 @@ def syrk(
         c: Another name of ``out``, that of BLAS.
         trans: ``N``, or ``T`` for ``A^T @ A``; of real dtypes ``C`` is the same.
         lower: Which triangle: ``col <= row``, or ``col >= row``.
-        precision: Of products of float32, as :func:`portable_gpu.gemm` takes it.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:

@@ -44,7 +44,7 @@ def linear(
         bias: Shape (out_features,); none by default.
         epilogue: What follows on each element, such as ``portable_gpu.Epilogue().gelu()``.
         out: The array for the result; a fresh one by default.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:

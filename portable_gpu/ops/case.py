@@ -18,7 +18,7 @@ class Case:
         extents: Shape of a reduction's arrays; (m, n) of gemv's matrix; (m, k, n) of gemm: see
             :attr:`OperationRecord.shapes`.
         dtype: NumPy name of the element type.
-        axis: Of a reduction; all of them where it is ``None``.
+        axis: The axis of a reduction; None: all axes.
         trans: A letter for each operand that may be transposed: N or T for gemv, two for gemm.
         batch: Products of a batch; ``None`` for a single one.
         manner: The ``precision`` of float32 products (``bf16x6``), or the dtype of the result of

@@ -35,7 +35,7 @@ def explain(
             ``n, m`` of solve_triangular (A is n by n, B is n by m), the shape of a reduction, the
             extents that fft and rfft transform: the order of ``portable-gpu bench --sizes`` too.
             Arrays are taken as C-ordered and aligned.
-        dtype: Of the arrays: a dtype or its name.
+        dtype: The dtype of the arrays, or its name.
         target: Explain for this device class (``"gcn"``, ``"nvidia-sm90"``), or for a
             :class:`Target`, instead of a device; no device is then needed.
         engine: Whose device and tuning table; default :func:`portable_gpu.default_engine`.

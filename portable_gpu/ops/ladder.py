@@ -41,7 +41,7 @@ class Ladder:
     Attributes:
         title: What it leads to.
         operation, dtype: What its rungs compute.
-        sizes: Of what size, as ``--sizes`` takes them.
+        sizes: The sizes, as ``--sizes`` takes them.
         rungs: The ways.
     """
 

@@ -31,7 +31,7 @@ class Driver:
 
     Attributes:
         device: The device's name and version without the driver's name.
-        hash: Of the driver and the processor, as in the header of a binary.
+        hash: The hash of the driver and the processor, as in the header of a binary.
     """
 
     device: tuple[str, str]

@@ -50,7 +50,7 @@ def share(binary: bytes, text: Callable[[], str]) -> None:
     """Let launches run the functions in the binary of a program that has been built.
 
     Args:
-        binary: Of the program.
+        binary: The binary of the program.
         text: Returns its OpenCL text; it is called only where a kernel has no second library yet.
     """
     entry = pocl_entries.entry_of(binary)

@@ -11,7 +11,7 @@ import numpy as np
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.layout import Shape
 
-#: Of each matrix: the column at which it was found out, or -1, and bits that say more.
+#: The report of a matrix: the column at which a kernel stopped, or -1, and the bits of its pivot.
 FIELDS = 2
 DTYPE = np.dtype(np.int64)
 

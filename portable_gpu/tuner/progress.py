@@ -16,9 +16,9 @@ class Progress:
         job: What is searched.
         policy: The incumbent.
         trials: Measurements, in this run and those before it.
-        failed: Of them, those that did not build, were wrong, or took too long.
+        failed: The number of trials that did not build, were wrong, or took too long.
         relative: The incumbent's time over the formula's.
-        refused: Of policies that were faster and wrong: what was wrong.
+        refused: What was wrong with policies that were faster but gave wrong results.
         remark: Why nothing was searched.
     """
 

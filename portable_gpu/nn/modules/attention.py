@@ -61,8 +61,8 @@ class MultiheadAttention(Module):
             bias: Whether projections have biases.
             kdim, vdim: The extents of rows of keys and of values; ``embed_dim`` by default.
             batch_first: Whether arrays are (N, L, E) and not (L, N, E).
-            dtype, engine: Of the parameters.
-            seed: Of dropout; by default the next one after ``manual_seed``.
+            dtype, engine: The dtype and the engine of the parameters.
+            seed: The seed of dropout; by default the next one after ``manual_seed``.
 
         Raises:
             ArgumentTypeError, ArgumentError: A number is not of its kind or range.

@@ -54,7 +54,7 @@ class Rule(NamedTuple):
     """How an operator is computed.
 
     Attributes:
-        expression: Of ``x``, and ``y``.
+        expression: A C expression of ``x``, and ``y``.
         compute: What both are converted to.
         result: The result's dtype.
     """

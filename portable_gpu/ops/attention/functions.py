@@ -56,8 +56,8 @@ def scaled_dot_product_attention(
         scale: The factor; ``1 / sqrt(E)`` where it is ``None``.
         enable_gqa: Whether ``key`` and ``value`` may have fewer heads, whose number divides H;
             adjacent heads of queries then share one.
-        seed, offset: Of the mask of dropout, which is that of :func:`dropout` for an array of shape
-            (N, H, L, S); ``seed`` may be ``None`` where ``dropout_p`` is 0.
+        seed, offset: The arguments for which :func:`dropout` has the same mask, for an array of
+            shape (N, H, L, S); ``seed`` may be ``None`` if ``dropout_p`` is 0.
         out: The array for the result, of shape (..., L, V) and the dtype of ``query``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

@@ -35,7 +35,7 @@ class AttentionProblem:
         mask: The element type of the mask, if there is one.
         batch, heads, shared: Batches, heads of queries, and how many of them share a head of keys.
         queries, keys, dq, dv: Rows of queries and of keys, and the extents of rows of k and of v.
-        strides: Of each operand along batch, head, row and element.
+        strides: The strides of each operand along batch, head, row and element.
         is_causal: Whether query i sees keys up to i.
         scale: The factor of the products.
         aligned: Whether q, k, v and the result begin at multiples of 16 bytes.

@@ -10,8 +10,8 @@ from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
-# Of a work-item of each kernel: fragments, addresses, maxima and sums of rows; and where it has a
-# mask: its addresses and values.  ptxas 13.0 confirms them.
+# Registers of a work-item of each kernel for fragments, addresses, maxima and sums of rows; and, if
+# there is a mask, for its addresses and values.  ptxas 13.0 confirms them.
 _WARPS, _WARPS_MASK = 80, 16
 _WARPGROUPS, _WARPGROUPS_MASK = 32, 28
 _MOST_REGISTERS = 255  # of a work-item

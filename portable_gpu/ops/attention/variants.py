@@ -22,8 +22,8 @@ class AttentionCosts(Figures):
     """Rates of products, in multiply-adds of float32 with the best tiles of products.
 
     Attributes:
-        rows: With a work-item for a row.
-        mma, wgmma: Of 16-bit floats on matrix units, by warps and by warpgroups.
+        rows: The rate with a work-item for each row.
+        mma, wgmma: The rates of 16-bit floats on matrix units, by warps and by warpgroups.
     """
 
     rows: float

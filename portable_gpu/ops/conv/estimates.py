@@ -40,15 +40,17 @@ class DirectSumCosts(Figures):
     """The costs of direct sums on a CPU, in multiply-adds of the best tiles of products.
 
     Attributes:
-        line: Of a row of results: its place, and what a row of taps of another axis begins with.
-        strip: Of V results at a time.
-        row_tap: Of a tap for a vector of 32 bytes that is inside of a row; ``edge_tap``: at an end.
-        load, build: Of an element that is read by itself; of a component of a vector of such.
-        loop_tap: Of a tap of a result that is computed alone.
-        wide_tap: Of a tap for 32 bytes of adjacent channels.
-        weight: Of a weight that a work-item keeps; ``gathered``: of one of adjacent channels.
-        place, place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: Of the
-            gradient by the weights: of V places and a block of weights, and as above.
+        line: A row of results: the computation of its place.
+        strip: A strip of V results that are computed at the same time.
+        row_tap, edge_tap: A tap for a vector of 32 bytes inside of a row, and at an end of a row.
+        load, build: An element that is read singly, and a component of a vector that is built from
+            such elements.
+        loop_tap: A tap of a result that is computed by itself.
+        wide_tap: A tap for 32 bytes of adjacent channels.
+        weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
+        place: V places of the gradient by the weights, for a block of weights.
+        place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
+            names without ``place_``, for the gradient by the weights.
     """
 
     line: float
@@ -116,7 +118,7 @@ def _of_rows(
     rows: RowReads, strips: int, taps: int, constants: Mapping[str, int],
     context: Mapping[str, Any], inside: float, at_end: float,
 ) -> float:  # fmt: skip
-    """The work of a row of taps for V results: about half of its taps are at each end of a row."""
+    """Return the work of a row of taps for V results; about half of the taps reach past an end."""
     every = strips * taps
     ends = every if rows.count >= constants["s2_size"] else min(every, taps - 1)
     mean = ((every - ends) * inside + ends * at_end) / strips

@@ -56,7 +56,7 @@ class Convolution:
                 for each axis; ``"valid"``, or ``"same"``, which needs stride 1.
             dilation: Distance of taps: an integer, or one for each axis.
             groups: Groups of channels, each with K / groups filters of its own.
-            precision: Of products of float32; see :func:`portable_gpu.gemm`.
+            precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
             algo: ``"auto"``, the variant with the least estimate; ``"found"``, the fastest one that
                 :func:`find_conv2d` timed for such a call; or the name of one.
             workspace_limit: The most bytes of workspace for copies and transforms of the arrays; by
@@ -123,7 +123,7 @@ class Convolution:
             input: Shape (N, C, ...), or (C, ...); dtypes and strides as for :func:`conv2d`.
             weight: Shape (C, K / groups, kernel extents).
             bias: Shape (K,).
-            stride, padding, groups, dilation: Of the convolution that this is the adjoint of;
+            stride, padding, groups, dilation: Those of the convolution whose adjoint this is;
                 ``"same"`` is refused with a stride.
             output_padding: Extents to add to the result, below stride or dilation: an integer, or
                 one for each axis.
@@ -167,7 +167,7 @@ class Convolution:
             input_size: The shape of the input, (N, C, ...) or (C, ...).
             weight: The weights, of shape (K, C / groups, kernel extents).
             grad_output: The gradient by the result, of the result's shape.
-            stride, padding, dilation, groups: Of the convolution.
+            stride, padding, dilation, groups: Those of the convolution.
             precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
 
         Returns, Raises, Cost, Accuracy, Order: As for :func:`conv2d`.
@@ -203,7 +203,7 @@ class Convolution:
             input: The input, of shape (N, C, ...) or (C, ...).
             weight_size: The shape of the weights, (K, C / groups, kernel extents).
             grad_output: The gradient by the result, of the result's shape.
-            stride, padding, dilation, groups: Of the convolution.
+            stride, padding, dilation, groups: Those of the convolution.
             precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
 
         Returns: ``out``, or a fresh array of ``weight_size`` in C order.

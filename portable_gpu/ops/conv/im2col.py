@@ -144,7 +144,7 @@ def products(
     chunk = p.batch
     if of_image and p.elem.itemsize > 2:
         chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // of_image))
-        # Of a single image, arrays of plain places are read where they are.
+        # If there is a single image, arrays of plain places are read where they are.
         plain = [step is not None and not one for step, one in zip(steps, joined, strict=True)]
         copied = (p.channels * plain[0] + p.filters * plain[1]) * places
         if target.is_cpu and (chunk == 1 or p.w_elements < copied):

@@ -18,9 +18,9 @@ class ImageStrides:
     """The strides of an array with two leading axes and three axes of space, in elements.
 
     Attributes:
-        outer: Of the batch; of the filters, for weights.
-        channel: Of the channels.
-        space: Of the axes of space.
+        outer: The stride of the batch; in arrays of weights that of the filters.
+        channel: The stride of the channels.
+        space: The strides of the axes of space.
         aligned: A power of two, at most 16, that divides the byte address of the first element.
     """
 
@@ -47,7 +47,7 @@ class ConvProblem:
         before: Zeros in front of x.
         x, w, y: The arrays.
         bias: The stride of b; ``None`` without one.  It is added to the gradient by x too.
-        precision: Of products; see :func:`portable_gpu.gemm`.
+        precision: The precision of products; see :func:`portable_gpu.gemm`.
     """
 
     direction: Direction

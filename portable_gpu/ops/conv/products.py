@@ -42,9 +42,9 @@ class RowAxes:
     """The axes over which the rows of a product (or its columns) run.
 
     Attributes:
-        extents: Of the axes; the last one is the fastest.
-        strides: Of the axes in memory.
-        pitches, bounds: Of the last axes: those whose places are checked; see
+        extents: The extents of the axes; the last axis is the fastest.
+        strides: The strides of the axes in memory.
+        pitches, bounds: The pitches and bounds of the last axes, whose places are checked; see
             :class:`~portable_gpu.ops.gemm.reader.Gather`.
     """
 
@@ -75,7 +75,7 @@ class WindowMatrix:
 
     Attributes:
         rows: The rows.
-        extents, strides: Of the axes of the steps.
+        extents, strides: The extents and strides of the axes of the steps.
         places: The place of each step along each checked axis, as the coefficients of the axes of
             the steps.
         start: The offset of the first step.
@@ -166,8 +166,8 @@ class PackedCopy:
     """A dense copy of an array, with its axes in another order.
 
     Attributes:
-        extents: Of the axes, in the order of the copy; the last one is the fastest.
-        strides: Of the axes in the array.
+        extents: The extents of the axes, in the order of the copy; the last axis is the fastest.
+        strides: The strides of the axes in the array.
     """
 
     extents: tuple[int, ...]

@@ -108,7 +108,7 @@ def geometry(
         o: The options.
         x, w, y: The shapes; x of a transposed convolution and y of a convolution are ``None``.
         names: The names of x, w and y in messages.
-        output_padding: Of a transposed convolution.
+        output_padding: The argument of that name of a transposed convolution.
 
     Raises:
         ShapeError, ArgumentError, ArgumentTypeError: They do not fit each other.

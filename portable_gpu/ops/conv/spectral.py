@@ -50,7 +50,7 @@ class Spectra:
     """Images or filters, and their spectra.
 
     Attributes:
-        name: Of the spectra in the workspace.
+        name: The name of the spectra in the workspace.
         outer, channels: Extents of the leading axes.
         size: Extents of the axes of space.
         strides: In memory.

@@ -260,7 +260,7 @@ class WinogradKernel:
     """One of the transforms.
 
     Attributes:
-        name: Of the kernel.
+        name: The name of the kernel.
         problem: The convolution.
         target: The device.
         context: What the template is rendered with.

@@ -42,8 +42,8 @@ class FftProblem:
         shape_in, shape_out: The shapes of the arrays.
         strides_in, strides_out: Their strides, in elements.
         scaled: Whether results are multiplied by a scale.
-        first: Of ``c2r``, the index of the first result that is stored along each axis, if results
-            are cropped to ``shape_out``.
+        first: For ``c2r`` with results that are cropped to ``shape_out``: the index of the first
+            result that is stored along each axis.
     """
 
     kind: TransformKind

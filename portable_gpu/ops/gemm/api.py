@@ -58,8 +58,8 @@ def gemm(
             ``a @ b``, or float32 for 16-bit floats.  Without it the result is a fresh array.
         c: Another name of ``out``, that of BLAS.
         trans_a, trans_b: ``N``, ``T`` (transpose) or ``C`` (conjugate transpose).
-        precision: Of products of float32: ``ieee`` computes and sums them in float32.  The others
-            let matrix units do it, where the device has them: ``tf32`` keeps 11 bits of each
+        precision: The precision of products of float32: ``ieee`` computes and sums them in float32.
+            The others use matrix units, if the device has them: ``tf32`` keeps 11 bits of each
             value, ``bf16x3`` 16, ``tf32x3`` 22, ``bf16x6`` all 24.  It is the least accuracy
             wanted: other dtypes, and devices without such units, compute as for ``ieee``.
             ``None``: the engine's, which is ``ieee`` unless set.
@@ -122,7 +122,7 @@ def matmul(
             and broadcast.  Any supported dtypes; the result has NumPy's (integers wrap around
             in their own type, bool is "any of the ands").
         out: Where to put the result: its shape and dtype (or float32 for 16-bit floats).
-        precision: Of products of float32, as :func:`gemm` takes it.
+        precision: The precision of products of float32; see :func:`gemm`.
         epilogue: What follows on each element; see :class:`~portable_gpu.Epilogue`.
         engine, queue, wait_for: Where to run, and after which events.
 

@@ -74,7 +74,7 @@ def bind(
         stages, extras: The epilogue and a view for each stage that reads an array.
         multiplies: False where alpha is 0 and A and B are not read.
         reads_c: Whether beta is other than 0.
-        triangle: Of C, that is to be computed; see :class:`GemmProblem`.
+        triangle: The triangle of C to compute; see :class:`GemmProblem`.
 
     Raises:
         ShapeError: An epilogue's array does not broadcast to C.

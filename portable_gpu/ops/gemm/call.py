@@ -29,7 +29,7 @@ class Product:
     """The operands of a product, checked as far as that needs no device.
 
     Attributes:
-        triangle: Of the result, that is computed; see :class:`GemmProblem`.
+        triangle: The triangle of the result to compute; see :class:`GemmProblem`.
         same: Whether ``a`` and ``b`` begin at the same element of the same memory.
     """
 

@@ -82,36 +82,36 @@ def bytes_of(problem: GemmProblem) -> int:
     return rest * (2 if problem.fills == "mirror" else 1)
 
 
-def filled(one: Variant, problem: GemmProblem, target: Target) -> Variant:
-    """A way of computing a triangle, and the rest of C after it.
+def filled(triangle: Variant, problem: GemmProblem, target: Target) -> Variant:
+    """Return a variant that computes a triangle of C, and then the rest of C.
 
     Args:
-        one: Of the triangle.
-        problem: With what fills the rest.
-        target: For what device.
+        triangle: The variant that computes the triangle.
+        problem: The problem, which says how the rest is filled.
+        target: The target.
     """
     costs = DeviceCosts.of("device", target)
     rest = "mirrored" if problem.fills == "mirror" else "zeros"
     operands = tuple(range(3 + len(problem.extras)))
 
     def bind(engine: Engine) -> Plan:
-        product = Step(one.bind(engine), operands, takes_scalars=True)
+        product = Step(triangle.bind(engine), operands, takes_scalars=True)
         return Steps([product, Step(MirrorPlan(engine, problem), operands[-1:])])
 
     def texts() -> list[Specialization]:
-        return [*one.texts(), specialization_of(_along_rows(problem), target)]
+        return [*triangle.texts(), specialization_of(_along_rows(problem), target)]
 
     return replace(
-        one,
-        path=f"{one.path}, {rest}",
-        name=f"{one.name}, {rest}",
-        kind=f"{one.kind}, {rest}",
-        estimate=one.estimate + bytes_of(problem) / (costs.bandwidth * target.compute_units),
-        launches=one.launches + 1,
-        why=f"{one.why}; of the {problem.triangle} triangle, then the rest: {rest}",
+        triangle,
+        path=f"{triangle.path}, {rest}",
+        name=f"{triangle.name}, {rest}",
+        kind=f"{triangle.kind}, {rest}",
+        estimate=triangle.estimate + bytes_of(problem) / (costs.bandwidth * target.compute_units),
+        launches=triangle.launches + 1,
+        why=f"{triangle.why}; of the {problem.triangle} triangle, then the rest: {rest}",
         texts=texts,
         bind=bind,
-        decision=f"{one.decision}, {rest}" if one.decision else "",
+        decision=f"{triangle.decision}, {rest}" if triangle.decision else "",
     )
 
 

@@ -60,7 +60,8 @@ class GemmProblem:
         epilogue: What follows on each element of the result.
         extras: The array of each stage that reads one, in order; strides by C's own rows and
             columns, also where the problem is transposed.
-        precision: Of the products and sums: ``ieee``, or a split that is at least as coarse.
+        precision: The precision of the products and sums: ``ieee``, or a split that is at least as
+            coarse.
         transposed: Whether this is the transpose of what was asked for: its rows are C's columns.
         aligned: Whether buffers start at multiples of 16 bytes, which ``aligned_bytes`` rests on.
         triangle: ``lower`` or ``upper``: the part of C, with the diagonal, that is computed; the
@@ -150,7 +151,7 @@ class GemmProblem:
         """Seconds in which every matrix is moved once, estimated.
 
         Args:
-            costs, units: Of the device, and its compute units.
+            costs, units: The costs of the device, and the number of its compute units.
             stores: How many times as long C's elements take to write as others to read.
         """
         written = self.batch_size * self.area * self.c.elem.itemsize

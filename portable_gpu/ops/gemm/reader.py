@@ -34,8 +34,9 @@ class Gather:
 
     Attributes:
         side: Whether rows or columns of the operand run over axes.
-        extents, strides: Of the axes.  Extents of inner axes and strides are kernel arguments.
-        pitches, bounds: Of the last axes: those that have a place.
+        extents, strides: The extents and strides of the axes.  Extents of inner axes and strides
+            are kernel arguments.
+        pitches, bounds: The factors and limits of the places of the last axes.
         table: Makes the table, of shape (period, 1 + places); ``None`` for a result.
         period: The length of the table.
         repeat: The offset from a period to the next, in elements; it may be 0.  ``None`` if there

@@ -16,7 +16,7 @@ class SplitSpace:
 
     Attributes:
         counters: How many words are 0 between launches.
-        nbytes: Of what groups leave.
+        nbytes: The bytes of the partial sums.
     """
 
     counters: int

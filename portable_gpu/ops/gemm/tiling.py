@@ -18,20 +18,20 @@ class Tiling:
         path: ``wgmma``, ``mma`` or ``mfma`` (matrix units; ``wgmma, split-k``), ``tiled``,
             ``split-k``, ``direct`` (a work-item per element), or ``packed`` (CPU).
         policy: Tile sizes; ``None`` for the direct path.
-        splits: Parts that k is cut into, each computed by groups of its own; of the direct path,
-            by adjacent work-items.
-        whole: Tiles of each product (``shares``: of all products) whose k is not cut: they fill the
-            compute units anyway.
-        shares: Groups that share the steps of k of all other tiles equally, a tile's between two
-            or more of them; 0 where tiles are whole, or cut into ``splits``.
-        lanes: Of these groups, how many have the same share, each of another tile.
+        splits: The number of parts of k, each of which is computed by other groups; on the direct
+            path by adjacent work-items.
+        whole: The number of tiles of each product whose k is not split, because they fill the
+            compute units anyway; with ``shares`` the number of such tiles of all products.
+        shares: The number of groups that share the steps of k of the other tiles equally, so that
+            two or more groups compute each of these tiles; 0 if tiles are whole or have ``splits``.
+        lanes: The number of groups that have the same share, each of another tile.
         transposed: Whether ``C' = B' A'`` is computed.
-        gather: Whether operands whose layout matrix units do not read are copied element by
-            element, rather than repacked by a first pass.
-        shape_class: Of :data:`SHAPE_CLASSES`, by which the tuning table has rows.
-        origin: Where the policy came from.
-        why: A sentence.
-        evidence: Of a measured policy.
+        gather: Whether operands that matrix units cannot read as they are stored are copied element
+            by element; otherwise a first pass repacks them.
+        shape_class: One of :data:`SHAPE_CLASSES`, for which the tuning table may have rows.
+        origin: The source of the policy.
+        why: A sentence that says why this tiling applies.
+        evidence: The measurements behind the policy.
     """
 
     path: str
@@ -62,11 +62,11 @@ class Tiling:
 
     @property
     def is_cut(self) -> bool:
-        """Whether parts of tiles meet."""
+        """Whether several groups compute a tile, and their sums are added."""
         return self.splits > 1 or self.shares > 0
 
     def fit(self, k: int) -> Tiling:
-        """The tiling without splits that would be empty."""
+        """Return the tiling without the splits that would be empty."""
         if not isinstance(self.policy, GemmPolicy) or self.splits == 1:
             return self
         return replace(self, splits=-(-k // split_length(k, self.splits, self.policy.tile_k)))

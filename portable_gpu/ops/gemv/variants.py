@@ -20,14 +20,16 @@ class GemvCosts(Figures):
     """The costs of a product in addition to its traffic.
 
     Attributes:
-        start: Seconds of a product of next to nothing.
-        efficiency: Of the rate of the best tiles, that multiply-adds with several vectors reach.
-        load: Seconds that a work-item waits for the elements that it loads at once.
-        wide: That of elements of 64 bits, over that of others.
-        fold: Seconds in which one sum gets from a work-item to another.
-        apart: Of several vectors whose elements lanes take out of a line of memory each: a factor
-            of the time.
-        interleaved: The same where lanes take an element of each vector out of one line.
+        start: Seconds of a very small product.
+        efficiency: The rate of multiply-adds with several vectors, divided by that of the best
+            tiles.
+        load: Seconds that a work-item waits for the elements that it loads at the same time.
+        wide: The factor of ``load`` for elements of 64 bits.
+        fold: Seconds to pass a sum from one work-item to another.
+        apart: The factor of the time with several vectors, if the lanes' elements of each vector
+            are in another line of memory.
+        interleaved: The factor of the time with several vectors, if elements of all vectors are in
+            the same line.
     """
 
     start: float
@@ -40,11 +42,11 @@ class GemvCosts(Figures):
 
 
 def variants(problem: GemvProblem, target: Target, table: TuningTable) -> list[Variant]:
-    """Every way to compute a product that is not empty."""
+    """Return all variants of a product that is not empty."""
     p = problem.forwards()
     if not target.is_cpu:
         return [_variant(p, kernel, target) for kernel in kernels(p, target, table)]
-    # A rule of CPUs, whose estimates know strides and no latency.
+    # On CPUs a rule decides, because the estimates include neither strides nor latency.
     along: list[Variant] = []  # kernels that go along the axis where A is more contiguous
     across: list[Variant] = []
     for kernel in kernels(p, target, table):

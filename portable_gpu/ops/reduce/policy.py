@@ -214,7 +214,8 @@ class ReduceColumnFigures(Figures):
             smaller ones have this number of work-items, because a compute unit has registers for
             two groups only.
         unaligned_lanes: Lanes side by side if no vectors fit, by the bytes of an element.
-        many_columns, many_lanes: Of other elements, the lanes if there are more columns than that.
+        many_columns, many_lanes: The lanes for all other elements, if there are more columns than
+            ``many_columns``.
     """
 
     shared_steps: int

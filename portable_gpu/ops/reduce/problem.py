@@ -25,10 +25,10 @@ class Problem:
 
     Attributes:
         request: What is computed on which elements.
-        shape: Of the inputs.
-        strides: Of each input, in elements.
+        shape: The shape of the inputs.
+        strides: The strides of each input, in elements.
         reduced: The folded axes.
-        out_strides: Of the result without the folded axes.
+        out_strides: The strides of the result, without the folded axes.
         alignment: A power of two that divides each input's first address.
     """
 
@@ -136,9 +136,9 @@ def analyse(
     """Merge and order the axes.
 
     Args:
-        shape: Of the inputs.
+        shape: The shape of the inputs.
         reduced: Which axes are folded.
-        strides: Of each input.
+        strides: The strides of each input.
         out: Strides of the result, one for each axis that is not in ``reduced``.
         ordered: Whether an element's position counts (``argmax``): reduced axes then stay in C
             order, and directions stay.

@@ -286,8 +286,8 @@ class AxisTable(NamedTuple):
     """The entries of a rule as a kernel reads them.
 
     Attributes:
-        places: Of shape (taps, outputs): the place of each tap; -1 where there is none.
-        weights: Their weights.
+        places: Shape (taps, outputs): the place of each tap; -1 where there is none.
+        weights: The weights of the taps, of the same shape.
         taps: The number of taps that the kernel's text has; 0 if it loops until a place is -1.
         has_gaps: Whether some output reads nothing.
     """

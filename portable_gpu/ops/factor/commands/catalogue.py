@@ -95,7 +95,7 @@ def explain_cholesky(
     Args:
         operation: ``cholesky``.
         sizes: n.
-        dtype: Of the arrays.
+        dtype: The dtype of the arrays.
         target, table: For what device, and what was measured on it.
         batch: Extents of the batch axes.
         lower, overwrite_a, precision: As the function takes them.

@@ -132,7 +132,7 @@ class _TypicalTransform:
 
 
 _TWO_PASSES = _TypicalTransform((1 << 20,))
-#: Of two axes, which some devices transform in one launch.
+#: Transforms of two axes, which some devices compute in one launch.
 _PLANES = _TypicalTransform((256, 256), (64,))
 #: A power of two and mixed lengths in stacks, along strided axes, by two passes, with a prime.
 _COMPLEX = (

@@ -58,7 +58,7 @@ def explain(
     Args:
         operation: ``gemm`` or ``matmul``.
         sizes: ``m, k, n``: A is (m, k), B (k, n) and C (m, n).
-        dtype: Of A and B.
+        dtype: The dtype of A and B.
         target, table: For what device, and what was measured on it.
         batch: Extents of matmul's batch axes.
         trans_a, trans_b: N, T or C.

@@ -31,24 +31,26 @@ _WIDE = 192
 
 @dataclass(frozen=True)
 class MatrixCosts(Figures):
-    """The costs of tiles; all but the first are in steps of the large tile.
+    """The costs of tiles: factors, and times in steps of the large tile unless in seconds.
 
     Attributes:
         step: Seconds of a step of the large tile.
-        fixed: Filling the stages, per tile of a group after the first (not of warpgroups: per
-            large tile of a compute unit).
-        store: Storing a large tile.
-        turned: Of a tile that C's rows run across: a factor.
-        meeting: The parts of a tile wait for each other.
-        sum: A part of a large tile, written and read.
-        efficiency: Of the large tile's rate, that the tiles of each shape class reach.
-        alone: Of that, what a group reaches that has a compute unit for itself; 1 if not named.
-        gather: An element that is copied by itself.
-        latency: From the request of a stage to its use: all stages are filled once in that time.
-        line: A line of 128 bytes on its way to the compute units, of which one way serves all.
-        start: Seconds of a product of next to no steps.
-        stores: How many times as long C's elements take to write as to read.
-        by_lines, by_elements: The factors of the time to store rows of C that begin anywhere, by
+        fixed: The time to fill the stages: with ``wgmma`` for each tile of a group after the first
+            one, otherwise for each large tile of a compute unit after the first one.
+        store: The time to store a large tile.
+        turned: The factor of the time to store a tile if rows of C are not contiguous, but columns
+            are.
+        meeting: The time that a tile waits until all its parts are computed.
+        sum: The time to write and read a part of a large tile.
+        efficiency: The rate of the tiles of each shape class, divided by that of the large tile.
+        alone: The factor of that rate if a compute unit runs a single group; 1 if not named.
+        gather: The time to copy a single element.
+        latency: The time from the request of a stage to its use; all stages are filled once in it.
+        line: The time of a line of 128 bytes on the path from memory to the compute units, which
+            all of them share.
+        start: Seconds of a product with very few steps.
+        stores: The time to write elements of C, divided by that to read them.
+        by_lines, by_elements: The factors of the time to store rows of C that are not aligned, by
             warps and by elements.
     """
 
@@ -74,14 +76,14 @@ class Work:
     """The work of compute units for a product, in steps of the large tile.
 
     Attributes:
-        tiles, steps: Of all products; of a tile.
-        step: A step of a tile that waits for nothing.
-        waiting: A step of a tile that waits for memory, as long as others fill the time.
-        area: Of a tile, of that of the large one.
-        storing: Storing a tile.
-        lines: Lines that are copied to local memory in a step of a tile.
-        units, beside: Compute units, and how many groups run on one of them at a time.
-        running: The most groups to launch.
+        tiles, steps: The number of tiles of all products, and of steps of a tile.
+        step: The time of a step of a tile without waiting.
+        waiting: The latency of memory for a step of a tile, which other groups may hide.
+        area: The area of a tile, divided by that of the large tile.
+        storing: The time to store a tile.
+        lines: The number of lines that are copied to local memory in a step of a tile.
+        units, resident: The number of compute units, and of groups that run on each of them.
+        running: The maximum number of groups.
     """
 
     tiles: int
@@ -92,14 +94,14 @@ class Work:
     storing: float
     lines: int
     units: int
-    beside: int
+    resident: int
     running: int
 
 
 def estimates(
     problem: GemmProblem, target: Target, table: TuningTable
 ) -> Iterator[tuple[float, Tiling]]:
-    """Every class of tiles and cut of k, with its seconds; none where matrix units do not apply."""
+    """Yield all tilings with their seconds; none if matrix units cannot compute the problem."""
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
         return
@@ -117,7 +119,7 @@ def estimates(
         if transposed not in gathering:
             layouts = [form.layout(computed, side, gather=True) for side in SIDES]
             gathering[transposed] = layouts
-        for policy, gathered in _ways_of_copying(row.policy, computed, form, gathering[transposed]):
+        for policy, gathered in _copies(row.policy, computed, form, gathering[transposed]):
             tile_m, tile_n, running = policy.tile_m, policy.tile_n, policy.groups(target)
             area = tile_m * tile_n / largest
             step = area / efficiency * products
@@ -130,7 +132,7 @@ def estimates(
                 storing=costs.store * area * _storing(computed, policy, target, costs),
                 lines=min(computed.m, tile_m) + min(computed.n, tile_n),
                 units=units,
-                beside=max(1, running // units) if kernel == "wgmma" else 1,
+                resident=max(1, running // units) if kernel == "wgmma" else 1,
                 running=running,
             )
             make = partial(
@@ -162,7 +164,7 @@ def _tiling(
     lanes: int = 1,
     band: int = 0,
 ) -> Tiling:
-    """Return a tiling; ``band``: of the policy, if adjacent tiles must be those of a row."""
+    """Return a tiling; ``band`` replaces that of the policy, unless it is 0."""
     groups = shares or whole + (work.tiles - whole) * splits
     return Tiling(
         path=f"{kernel}, split-k" if splits > 1 or shares else kernel,
@@ -182,25 +184,25 @@ def _tiling(
 
 
 def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: MatrixCosts) -> float:
-    """How many times as long a tile of C takes to store as one whose rows lie on the grid."""
-    turned = p.c.col != 1
-    if isinstance(policy, WgmmaPolicy) and off_the_grid(p.transpose() if turned else p):
+    """Return the time to store a tile of C, divided by that of one whose rows are aligned."""
+    along_columns = p.c.col != 1
+    if isinstance(policy, WgmmaPolicy) and off_the_grid(p.transpose() if along_columns else p):
         return costs.by_lines if by_lines(p, policy, target) else costs.by_elements
-    return costs.turned if turned else 1.0
+    return costs.turned if along_columns else 1.0
 
 
 def _of_warpgroups(cut: Tiling, work: Work, costs: MatrixCosts) -> tuple[float, float]:
-    """The times of persistent groups while they multiply, and after the last step."""
+    """Return the times of persistent groups: while they multiply, and after the last step."""
     w, storing = work, work.storing
     if cut.shares:
-        beside, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
-        first, step = cut.whole // cut.shares, max(-(-cut.shares // w.units) * w.step, w.waiting)
-        time = first * (step * w.steps + beside * storing + costs.fixed) + step * -(-share // 1)
-        # Of whole tiles before, a group's share is longer than a tile, and one other has a part.
+        resident, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
+        first, step = cut.whole // cut.shares, max(resident * w.step, w.waiting)
+        time = first * (step * w.steps + resident * storing + costs.fixed) + step * -(-share // 1)
+        # After whole tiles a group's share is longer than a tile, and its tile has one other part.
         parts = 1.0 if cut.whole else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
-        after = beside * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
+        after = resident * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
     else:
-        turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.beside))
+        turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.resident))
         time = max(turns * w.step, waits * w.waiting) * w.steps
         time += (turns - 1) * (storing + costs.fixed)
         after = storing
@@ -208,7 +210,7 @@ def _of_warpgroups(cut: Tiling, work: Work, costs: MatrixCosts) -> tuple[float, 
 
 
 def _of_tiles(cut: Tiling, work: Work, costs: MatrixCosts, alone: float) -> float:
-    """The times of groups that have a tile, or a part of one, each."""
+    """Return the time of groups each of which computes one tile, or a part of one."""
     w = work
     turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
     first = cut.whole // w.units  # turns of whole tiles
@@ -221,15 +223,15 @@ def _of_tiles(cut: Tiling, work: Work, costs: MatrixCosts, alone: float) -> floa
     return time
 
 
-def _ways_of_copying(
+def _copies(
     policy: MatrixPolicy,
     computed: GemmProblem,
     form: MatrixFormat,
     gathering: Sequence[OperandLayout],
 ) -> Iterator[tuple[MatrixPolicy, int]]:
-    """The policy with what has to be repacked; and without, where that can be gathered.
+    """Yield the policy with operands repacked if necessary, and then, if possible, gathered.
 
-    The numbers are of the rows of A and columns of B, in a tile, that are gathered.
+    With each policy the number of gathered rows of A and columns of B of a tile is yielded.
     """
     yield policy, 0
     a, b = gathering
@@ -242,13 +244,13 @@ def _ways_of_copying(
 def takes(
     policy: MatrixPolicy, computed: GemmProblem, form: MatrixFormat, gather: bool = False
 ) -> bool:
-    """Whether tiles can take B as it comes: narrow ones have no lines across k.
+    """Whether a policy supports the layout of B: narrow tiles need k along the lines.
 
     Args:
-        policy: Of the tiles.
-        computed: The problem, the way round in which it is computed.
-        form: What the matrix units are given.
-        gather: Whether what is off the grid is copied by elements.
+        policy: The policy of the tiles.
+        computed: The problem in the orientation in which it is computed.
+        form: The format of the elements.
+        gather: Whether operands that are not aligned are copied element by element.
     """
     if not isinstance(policy, WgmmaPolicy):
         return True
@@ -265,7 +267,7 @@ class RepackCosts(Figures):
 
     Attributes:
         start: Seconds.
-        rate: Of memory's rate, what a pass reaches.
+        rate: The bandwidth of a pass, divided by that of the memory.
     """
 
     start: float
@@ -282,7 +284,7 @@ def repack_seconds(nbytes: list[int], target: Target) -> float:
 def fitting(
     problem: GemmProblem, form: MatrixFormat, target: Target, table: TuningTable
 ) -> Iterator[tuple[str, PolicyRow[MatrixPolicy]]]:
-    """The kinds of product that have policies which fit the target, and their rows of the table.
+    """Yield the shape classes whose policies fit the target, and their rows of the table.
 
     Raises:
         PolicyError: A row's stages do not hold whole steps of a value's pieces.
@@ -354,10 +356,10 @@ def _cuts(
 
 
 def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:
-    """Whether registers are left for shares.
+    """Whether enough registers are left for groups that share steps of k.
 
-    Of 4-byte elements ptxas spills 16 to 32 bytes where they are 64 or fewer: of tf32 in tiles of
-    192 x 128 and 192 x 192, of pieces (tf32x3, bf16x6) in tiles of 128 x 128.
+    With 4-byte elements and 64 or fewer registers left, ptxas spills 16 to 32 bytes: for tf32 in
+    tiles of 192 x 128 and 192 x 192, for values in pieces (tf32x3, bf16x6) in tiles of 128 x 128.
     """
     return form.elem.itemsize == 2 or policy.registers - policy.sums > 64
 
@@ -385,8 +387,10 @@ def _shares(
     whole = max(0, tiles // shares - 1) * shares
     few_turns = whole <= _MOST_TURNS * shares
     if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
-        beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
-        yield make(shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1)
+        # Adjacent tiles must be those of a column, or, with bands of one row, those of a row.
+        in_column = rows == lanes and rows <= policy.band
+        band = 0 if in_column or lanes == 1 else 1
+        yield make(shares=shares, whole=whole, lanes=lanes, band=band)
 
 
 #: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns

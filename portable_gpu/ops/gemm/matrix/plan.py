@@ -152,7 +152,7 @@ class ArrangedProduct:
         repacks: The first passes, by operand.
         starts: Where in the workspace they write, in elements.
         nbytes: Bytes of that workspace.
-        maps: Of the operands, where the copy engine brings them.
+        maps: The tensor maps of the operands, if the copy engine copies them.
         spec: The kernel of the product.
     """
 

@@ -63,15 +63,18 @@ def takes(problem: GemmProblem, policy: PackedPolicy) -> bool:
 
 @dataclass(frozen=True)
 class SmallCosts(Figures):
-    """Seconds that many small products take on one thread, by what they consist of.
+    """Seconds of the parts of many small products on one thread.
+
+    Products are computed side by side, one in each lane of the vectors, or one after the other.
 
     Attributes:
-        moved, byte: Side by side: of an element that goes to scratch or back, and of its bytes.
-        tile: Side by side: of a tile of V products, whose arithmetic hides behind the moves.
-        product: One after the other: of a product.
-        step: Of a vector of a tile of C in a step of k.
-        row: Of a vector of C that is stored.
-        packed: Of an element of B that is packed.
+        moved, byte: Side by side: the seconds of an element that is copied to scratch memory or
+            back, and of each of its bytes.
+        tile: Side by side: the seconds of a tile of V products, in addition to the copies.
+        product: One after the other: the seconds of a product.
+        step: The seconds of a vector of a tile of C in a step of k.
+        row: The seconds of a vector of C that is stored.
+        packed: The seconds of an element of B that is packed.
     """
 
     moved: float

@@ -28,20 +28,21 @@ class TileCosts(Figures):
     """The costs of tiles; the unit of time is a multiply-add of a compute unit in the large tile.
 
     Attributes:
-        latency: A tile's way through local memory.
-        alone: Of the time, that four sub-groups lose which have a compute unit for themselves.
-        cut: Of a kernel that can cut k, for it takes more registers: a factor.
-        shallow: Of panels of half the depth, where registers are short: a factor.
-        sum: A partial sum, written and read.
-        turned: Of C' = B' A' where C lies along its rows, and the other way about: a factor.
-        efficiency: Of the large tile's rate, that the tiles of each shape class reach.
-        start: Seconds of a product of next to no steps.
+        latency: The time to load a tile to local memory.
+        alone: The part of the time that is lost if a compute unit runs only four sub-groups.
+        cut: The factor of the time of a kernel with split k, which needs more registers.
+        shallow: The factor of the time if panels have half the depth, to save registers.
+        sum: The time to write and read a partial sum.
+        turned: The factor of the time if the rows of the computed product (C, or C' = B' A') are
+            not the direction in which C is contiguous.
+        efficiency: The rate of the tiles of each shape class, divided by that of the large tile.
+        start: Seconds of a product with very few steps.
         group: Seconds from the end of a group to the start of the next one.
-        stores: How many times as long C's elements take to write as to read.
-        gathered: Of operands that have readers: a factor.
-        unaligned: Factors of that where rows of C are not aligned for vectors: of pairs, and, times
-            the bytes of an element, of single elements, of interleaved columns, and of neighbours
-            through local memory.
+        stores: The time to write elements of C, divided by that to read them.
+        gathered: The factor of the time if operands have readers.
+        unaligned: The factors of ``stores`` if rows of C are not aligned for vectors: for pairs;
+            and, times the bytes of an element, for single elements, for interleaved columns, and
+            for neighbours that are exchanged through local memory.
     """
 
     latency: float
@@ -61,18 +62,19 @@ class TileCosts(Figures):
 def estimates(
     problem: GemmProblem, target: Target, table: TuningTable
 ) -> Iterator[tuple[float, Tiling]]:
-    """Every class of tiles, way round and cut of k, with its seconds on the device.
+    """Yield all tilings (shape classes, orientations, splits of k) with their seconds.
 
-    The groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
-    of the shape class.  However few they are, it costs the latency of bringing a tile; where the
-    two are alike, more than either.  Smaller tiles are listed before larger ones.
+    A step of k takes a compute unit the time of the area of its groups' tiles, divided by the
+    efficiency of the shape class; or the latency of loading a tile.  The two overlap, and if they
+    are about equal, the step takes longer than either.  Smaller tiles are yielded before larger
+    ones.
     """
     p, units = problem, target.compute_units
     costs = TileCosts.of("tiles", target)
     device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
     reading = costs.gathered if p.a.reader or p.b.reader else 1.0
-    # C's rows should lie along its unit stride; the other way costs a little, not much.
-    upright = step(p.c.col, p.n) <= step(p.c.row, p.m)
+    # Rows of the computed product should be the direction in which C is contiguous.
+    is_row_major = step(p.c.col, p.n) <= step(p.c.row, p.m)
     tried: list[GemmPolicy] = []
     for shape_class in SHAPE_CLASSES:
         default = GemmPolicy.for_shape_class(target, p.compute, shape_class)
@@ -82,22 +84,22 @@ def estimates(
             continue
         tried.append(policy)
         latency = costs.latency / (policy.tile_k * value_words(p.compute) * slow)
-        taken = partial(_taken, policy, target, p.compute, costs.alone)
+        time_of = partial(_time_of_groups, policy, target, p.compute, costs.alone)
         for transposed in (False, True):
             computed = p.transpose() if transposed else p
             policy, stores = _stored(row.policy, computed, costs)
             moving = p.moving(device, units, stores)
             groups = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
-            turned = 1.0 if transposed != upright else costs.turned
+            orientation = 1.0 if transposed != is_row_major else costs.turned
             for splits, whole in _cuts(p, policy, groups, units):
                 used = policy.at_edges(target, p.compute, p.k, splits)
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
                 if splits == 1:
                     rounds = _rounds(groups, units, policy.resident(target, p.compute))
-                busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
+                busy = work * (steps * time_of(rounds) + p.k * time_of(whole // units))
                 waits = latency * (p.k if whole else steps)
-                time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
+                time = orientation * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
                 time *= costs.shallow if used != policy else costs.cut if splits > 1 else 1.0
                 if splits > 1:
                     sums = (splits + rounds) * policy.tile_m * policy.tile_n
@@ -130,11 +132,11 @@ def least_seconds(problem: GemmProblem, target: Target) -> float:
 
 
 def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmPolicy, float]:
-    """The policy by which C leaves, and how many times as long as a read that takes.
+    """Return the policy with the best order of stores, and the time of a store relative to a read.
 
-    Where work-items would store single elements of some columns each, another order is better, in
-    which neighbours store neighbours: through local memory where storing is most of the work, else
-    by interleaved columns.
+    If rows of C are not aligned, each work-item would store single elements of several columns.  It
+    is better if adjacent work-items store adjacent elements: after an exchange through local memory
+    if stores are most of the work, otherwise by interleaved columns.
     """
     c, stores, size = p.c, costs.stores, p.c.elem.itemsize
     if c.elem.complex or c.reader is not None:
@@ -160,12 +162,12 @@ def _is_aligned(p: GemmProblem, width: int) -> bool:
 
 #: Work-items that share an element of the direct path, where elements are few.
 LANES = 16
-#: Steps of k that the direct path takes at once.
+#: Steps of k in an iteration of the direct path.
 _STEPS = 8
 
 
 def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[float, Tiling]]:
-    """One work-item for each element of C, or a few, with its seconds on the device."""
+    """Yield the tilings with one or several work-items for each element of C, and their seconds."""
     if not problem.k:
         yield 0.0, Tiling("direct", why="k is 0: nothing is multiplied")
         return
@@ -180,7 +182,7 @@ def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[flo
 def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     p, units = problem, target.compute_units
     device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
-    # The last steps are guarded one by one, so a few of them cost the same as all.
+    # The last iteration checks each step, so it takes as long as a full one.
     products = p.batch_size * p.area * -(-p.k // _STEPS) * _STEPS
     rounds = -(-p.batch_size * p.m * p.n * lanes // (units * costs.resident))
     loads = _lines(p, target.subgroup_size, lanes) * costs.line
@@ -192,7 +194,7 @@ def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
 
 
 def _lines(problem: GemmProblem, subgroup: int, lanes: int) -> float:
-    """Lines of memory that two loads of a sub-group touch: neighbours in C's rows lie together."""
+    """Return the number of memory lines that a sub-group reads from A and B in a step of k."""
     p, elements = problem, subgroup // lanes
     columns = min(elements, p.n)
     rows = elements // columns
@@ -207,11 +209,11 @@ class DirectCosts(Figures):
 
     Attributes:
         step: Seconds of a step of k.
-        wide: Of values of more than 32 bits: a factor.
-        meeting: Seconds until the lanes of an element have one sum.
-        line: Seconds of a compute unit for each line of memory that a load touches.
-        resident: Work-items that a compute unit has side by side.
-        efficiency: Of the rate of the best tiles, where all units are busy.
+        wide: The factor of the seconds of a step, for values of more than 32 bits.
+        meeting: Seconds to add the sums of the lanes of an element.
+        line: Seconds of a compute unit for each line of memory that a load reads.
+        resident: The number of work-items that a compute unit runs at the same time.
+        efficiency: The rate if all units are busy, divided by that of the best tiles.
     """
 
     step: float
@@ -222,11 +224,12 @@ class DirectCosts(Figures):
     efficiency: float
 
 
-def _taken(policy: GemmPolicy, target: Target, elem: Element, alone: float, groups: int) -> float:
-    """The time of ``groups`` on a compute unit, one after the other, in groups at the full rate.
+def _time_of_groups(
+    policy: GemmPolicy, target: Target, elem: Element, alone: float, groups: int
+) -> float:
+    """Return the time of ``groups`` on a compute unit, in units of a group at the full rate.
 
-    The resident ones run side by side.  The fewer they are, the less they hide of what each
-    waits for.
+    The fewer groups are resident at the same time, the less of their latency is hidden.
     """
     resident, lost = policy.resident(target, elem), alone * 4 * target.subgroup_size
     rounds = -(-groups // resident)

@@ -136,7 +136,7 @@ _NORM = replace(
     like_numpy=norms.like_numpy,
     call=norms.call,
 )
-# Of images: a row is larger than a cache, and read for its statistics, then for the result.
+# A row of an image is larger than a cache: it is read for its statistics, and again for the result.
 _OF_IMAGES = replace(
     _NORM,
     sizes=Sizes(cpu="8x64x56x56,8x512x7x7", gpu="64x256x56x56,64x2048x7x7"),
