@@ -1,5 +1,6 @@
 ## Copies of an operand that a Gather reads (see _gather) to lines of local memory (see _lines).  The elements of a
-## chunk are adjacent in memory and have the same place; a chunk outside of the bounds is zeros.
+## chunk are adjacent in memory and have the same place; a chunk outside of the bounds is zeros.  parts: pieces of a
+## value, which are copied in turn; `part` is the number of the piece.
 ##
 ##   k along the lines    a work-item copies one chunk of k, of several rows: it reads one entry of the table a step
 ##   k across the lines   a work-item copies chunks of few rows, at several k
@@ -38,7 +39,7 @@ def distinct(of, lines):
 % endfor
 </%def>
 
-## Copy a step of k to the stage at `to`, and advance by its steps; the last step has `tail`.
+## Copy a step of k to the stage at `to`, and advance by its steps after the last piece; the last step has `tail`.
 <%def name="copy(lines, to, advance)">${chunks(lines, to, False)}</%def>
 <%def name="copy_tail(lines, to, advance)">${chunks(lines, to, True)}</%def>
 
@@ -49,7 +50,7 @@ def distinct(of, lines):
         const bool exists${v} = ${f"{k} < tail" if ends else "true"};
         const ${r.entry_type} e${v} = exists${v} ? ${n}_steps[${n}_at${v}] : (${r.entry_type})(0);
         const long ahead${v} = ${lines.elem.itemsize}l * (${f"e{v}.x" if r.places else f"e{v}"}\
-${f" + {n}_far{v}" if r.wraps else ""});
+${f" + {n}_far{v}" if r.wraps else ""}${f" + part * {n}_piece" if parts > 1 else ""});
 % endfor
 % for i in range(lines.copies):
 <%
@@ -61,7 +62,7 @@ inside = " && ".join([f"exists{v}", *(f"(uint)({place}) < (uint){bound}" for pla
 % endfor
     }
 % for v in range(len(distinct(step, lines))):
-    ${n}_at${v} += ${lines.depth};
+    ${n}_at${v} += ${f"part == {parts - 1} ? {lines.depth} : 0" if parts > 1 else lines.depth};
 % if r.wraps:
     if (${n}_at${v} >= ${n}_period) {
         ${n}_at${v} -= ${n}_period;

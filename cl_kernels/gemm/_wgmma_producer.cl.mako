@@ -2,7 +2,8 @@
 ## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
 ## phase in scope.
 ##
-##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines; of operands that have a reader, _gathered_lines)
+##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines; of operands that have a reader, _gathered_lines);
+##             values in pieces have readers both, or neither
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
 ##   look_at_maps(policy)   this work-item acquires the tensor maps; first of all, because it takes time
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
@@ -38,10 +39,14 @@ ${units.measure_tail(a.depth)}
 ${of(a).place(a, "first_row", "m")}
 ${of(b).place(b, "first_col", "n")}
 % if parts > 1:
+% if not a.reader:
             const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
+% endif
             for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
+% if not a.reader:
                 const long a_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * a_part : a_part;
                 const long b_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * b_part : b_part;
+% endif
 % else:
 % if not (a.reader or b.reader):
             const long a_advance = ${a.depth}l * ${"a_col" if a.across else "1"},

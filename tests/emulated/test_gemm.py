@@ -18,6 +18,7 @@ from sampling import in_pairs
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import BF16, Element, element
 from portable_gpu.isa.compilers import find_compilers
+from portable_gpu.ops.gemm.matrix.check import product_of_pieces
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import (
@@ -243,6 +244,21 @@ def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool)
     p = problem(136, 77, 300, F32, trans, precision)
     policy = replace(WgmmaPolicy.for_shape_class("small", parts), bulk=bulk)
     check(by_matrix_units(gpu, p, policy), gpu, p, trans)
+
+
+@pytest.mark.parametrize(("precision", "trans"), [("bf16x3", "NT"), ("bf16x6", "TN")])
+def test_the_check_of_pieces_is_exact(gpu: Emulator, precision: str, trans: str) -> None:
+    """As on a device before the first product of values in pieces, of sizes that end anywhere."""
+    m, n, k = 70, 66, 131
+    rng, p = np.random.default_rng(3), problem(m, n, k, F32, trans, precision)
+    bits = 15 if precision == "bf16x3" else 17
+    a = rng.integers(1 - 2**bits, 2**bits, (m, k)).astype("f4")
+    b = rng.integers(-1, 2, (k, n)).astype("f4")
+    result = np.full(m * n, POISON, np.float32)
+    buffers = [stored(a, F32, trans[0]), stored(b, F32, trans[1]), result]
+    path = product_of_pieces(gpu, p)  # type: ignore[arg-type]
+    path.enqueue(gpu, buffers, (0, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(result.reshape(m, n), a.astype("f8") @ b)
 
 
 def by_tf32(gpu: Emulator, p: GemmProblem, policy: WgmmaPolicy, splits: int = 1) -> MatrixPlan:

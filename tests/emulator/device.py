@@ -78,6 +78,11 @@ class Emulator:
         self.in_order, self.queue, self.own_queue = True, None, None
         self.counters = np.zeros(1 << 16, np.uint32)
 
+    def plan(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Tests of the device, which are not run: its kernels are taken."""
+        assert key[0] == "matrix units work", key
+        return True
+
     def upload(self, values: Any) -> Any:
         """A table that a plan keeps."""
         return np.resize(values, max(1, values.size))

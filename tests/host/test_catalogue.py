@@ -251,6 +251,21 @@ def test_columns_of_few_rows_are_not_shared(
     assert (kernel.form.lanes, kernel.partition.parts) == (lanes, parts)
 
 
+@pytest.mark.parametrize("operation", ["conv2d", "conv2d_input", "conv2d_weight"])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_matrix_units_read_windows_in_pieces(operation: str, channels_last: bool) -> None:
+    """Large layers of 3 x 3; other precisions, and filters of one tap, take other variants."""
+    sizes, name = (64, 256, 14, 14, 256, 3, 3), "implicit_gemm, in pieces"
+    asked = {"padding": 1, "channels_last": channels_last, "target": "nvidia-sm90"}
+    chosen = pg.explain(operation, *sizes, **asked, precision="bf16x6")
+    assert next(iter(chosen.estimates)) == name
+    # Three pieces of two bytes of each element of the two arrays that are read, at least.
+    assert chosen.memory[name]["workspace"] >= 6 * (256 * 256 * 9 + 64 * 256 * 14 * 14)
+    assert name not in pg.explain(operation, *sizes, **asked).estimates
+    few = pg.explain(operation, 8, 256, 14, 14, 256, 1, 1, precision="bf16x6", target="nvidia-sm90")
+    assert next(iter(few.estimates)) != name
+
+
 @pytest.mark.parametrize("target", ["cpu", "nvidia-sm90", "gcn"])
 def test_convolutions_explain_workspace_and_bytes_of_all_variants(target: str) -> None:
     """Each has an estimate, those above the limit are left out, and a name stands alone."""

@@ -19,6 +19,7 @@ from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
@@ -44,7 +45,7 @@ def channels_last(p: ConvProblem) -> ConvProblem:
     def last(array: ImageStrides, channels: int, size: Triple) -> ImageStrides:
         if array.channel == 1 or channels == 1:
             return array
-        strides = _packed((p.batch, *size, channels))
+        strides = contiguous_strides((p.batch, *size, channels))
         return ImageStrides(strides[0], 1, (strides[1], strides[2], strides[3]), 16)
 
     return replace(p, x=last(p.x, p.channels, p.x_size), y=last(p.y, p.filters, p.y_size))
@@ -110,7 +111,7 @@ def _bind_copies(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> P
         else:
             before.append(Step(plan, (place, space)))
         operands[place] = space
-    products = _bind(engine, inside, list(products_of(inside)))
+    products = bind_products(engine, inside, list(products_of(inside)))
     return Steps([*before, Step(products, tuple(operands)), *after])
 
 
@@ -137,7 +138,7 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
         launches=sum(item.launches for item in launched),
         why=f"products of windows gathered from the images: {first.name}",
         texts=lambda: [text for item in launched for text in item.texts()],
-        bind=partial(_bind, problem=problem, products=products),
+        bind=partial(bind_products, problem=problem, products=products),
         policy=first.policy,
         origin=first.origin,
         evidence=first.evidence,
@@ -148,7 +149,7 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
     )  # fmt: skip
 
 
-def _bind(engine: Engine, problem: ConvProblem, products: Sequence[WindowProduct]) -> Plan:
+def bind_products(engine: Engine, problem: ConvProblem, products: Sequence[WindowProduct]) -> Plan:
     """The plan: copies of weights, then the products."""
     steps = []
     weight = problem.direction == "weight"
@@ -190,16 +191,12 @@ def _copy(p: ConvProblem, item: WindowProduct) -> ElementwiseProblem | None:
     if item.copied is None:
         return None
     extents = item.copied.extents
-    return moved(p.elem, extents, item.copied.strides, _packed(extents))
+    return moved(p.elem, extents, item.copied.strides, contiguous_strides(extents))
 
 
 def _from_packed(p: ConvProblem, packed: PackedCopy) -> ElementwiseProblem:
     """The copy of a result to where it belongs."""
-    return moved(p.elem, packed.extents, _packed(packed.extents), packed.strides)
-
-
-def _packed(extents: Sequence[int]) -> tuple[int, ...]:
-    return tuple(prod(extents[k + 1 :]) for k in range(len(extents)))
+    return moved(p.elem, packed.extents, contiguous_strides(packed.extents), packed.strides)
 
 
 def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[ElementwiseProblem]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
-from portable_gpu.dtypes import Element
+from portable_gpu.dtypes import BF16, Element
 
 #: What is computed of ``y = x * w``: y, or the gradient by x or by w for a given gradient by y.
 Direction: TypeAlias = Literal["forward", "input", "weight"]
@@ -48,6 +48,9 @@ class ConvProblem:
         x, w, y: The arrays.
         bias: The stride of b; ``None`` without one.  It is added to the gradient by x too.
         precision: The precision of products; see :func:`portable_gpu.gemm`.
+        pieces: The number of pieces of bfloat16 in which the arrays that are read store a value; 0:
+            values are stored without pieces.  The pieces of all channels of a place are adjacent;
+            those of weights are adjacent along the channels, or filters, that are summed.
     """
 
     direction: Direction
@@ -67,6 +70,7 @@ class ConvProblem:
     y: ImageStrides
     bias: int | None = None
     precision: str = "ieee"
+    pieces: int = 0
 
     @property
     def channels_of_group(self) -> int:
@@ -77,6 +81,11 @@ class ConvProblem:
     def filters_of_group(self) -> int:
         """Filters of one group."""
         return self.filters // self.groups
+
+    @property
+    def read_elem(self) -> Element:
+        """The element of the arrays that are read."""
+        return BF16 if self.pieces else self.elem
 
     @property
     def depthwise(self) -> bool:

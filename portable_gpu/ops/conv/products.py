@@ -82,6 +82,7 @@ class WindowMatrix:
         first_places: The places of the first step.
         repeats: Whether the first axis of the steps only repeats the others.
         steps_adjacent: Whether elements are adjacent along the last axis of the steps.
+        piece: See :class:`~portable_gpu.ops.gemm.reader.Gather`.
     """
 
     rows: RowAxes
@@ -92,6 +93,7 @@ class WindowMatrix:
     first_places: tuple[int, ...] = ()
     repeats: bool = False
     steps_adjacent: bool = False
+    piece: int | None = None
 
     @property
     def merged_steps(self) -> list[Axis]:
@@ -110,7 +112,8 @@ class WindowMatrix:
             aligned: A power of two that divides the byte address of the array's first element.
         """
         rows, steps = self.rows.simplified(), self.merged_steps
-        if not (rows.pitches or len(rows.extents) > 1 or len(steps) > 1 or self.start):
+        plain = not (rows.pitches or len(rows.extents) > 1 or len(steps) > 1 or self.start)
+        if plain and self.piece is None:
             s, k = rows.strides[0], steps[0].strides[0] if steps else 0
             far = s if k == 1 else k
             nbytes = gcd(aligned, *(elem.itemsize * step for step in (*group_stride, far)))
@@ -145,6 +148,7 @@ class WindowMatrix:
             repeat=repeat,
             along="k" if self.steps_adjacent else "s",
             width=gcd(16, adjacent, max(1, nbytes // elem.itemsize)),
+            piece=self.piece,
         )
         return Operand(elem, 0, 0, group_stride, False, max(elem.itemsize, nbytes), reader)
 
@@ -230,11 +234,18 @@ def _forward(p: ConvProblem) -> WindowProduct:
         start=-_offset(p.before, p.x.space),
         first_places=tuple(-p.before[j] for j in checked),
         steps_adjacent=order[-1] == 0 and p.x.channel == 1,
+        piece=_piece(p, p.channels),
     )  # fmt: skip
     w = _ordered((p.w.channel, *p.w.space), order)
     steps = merged(Axis(n, (s,)) for n, s in zip(a.extents, w, strict=True))
     filters, depth, copied = p.filters_of_group, prod(a.extents), None
-    if len(steps) <= 1:
+    if p.pieces:
+        weights = WindowMatrix(
+            RowAxes((filters,), (p.w.outer,)), a.extents, w, steps_adjacent=True,
+            piece=_piece(p, p.channels_of_group),
+        )  # fmt: skip
+        b = weights.operand(p.read_elem, "col", _of_groups(p, filters * p.w.outer), p.w.aligned)
+    elif len(steps) <= 1:
         step = steps[0].strides[0] if steps else 1
         far = p.w.outer if step == 1 else step
         group_stride = _of_groups(p, filters * p.w.outer)
@@ -247,7 +258,7 @@ def _forward(p: ConvProblem) -> WindowProduct:
     rows = RowAxes((p.batch, *p.y_size), (p.y.outer, *p.y.space))
     c = _result(p, rows, "row", p.y.channel, filters * p.y.channel, p.y.aligned)
     windows = a.operand(
-        p.elem, "row", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
+        p.read_elem, "row", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
     )
     return WindowProduct(_product(p, rows.size, filters, depth, windows, b, c), copied)
 
@@ -289,15 +300,19 @@ def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
         start=_offset(first_places, p.y.space),
         first_places=_of_axes(checked, first_places),
         steps_adjacent=order[-1] == 0 and p.y.channel == 1,
+        piece=_piece(p, p.filters),
     )  # fmt: skip
     channels, depth, copied = p.channels_of_group, prod(a.extents), None
     w = _ordered((p.w.outer, *_times(tap_steps, p.w.space)), order)
-    weights = WindowMatrix(RowAxes((channels,), (p.w.channel,)), a.extents, w)
+    weights = WindowMatrix(
+        RowAxes((channels,), (p.w.channel,)), a.extents, w, steps_adjacent=p.pieces > 0,
+        piece=_piece(p, p.filters),
+    )  # fmt: skip
     weights_start = _offset(first_taps, p.w.space)
     group_stride = p.filters_of_group * p.w.outer
-    if p.w.channel == 1 or len(weights.merged_steps) <= 1:
-        aligned = gcd(p.w.aligned, weights_start * p.elem.itemsize)
-        b = weights.operand(p.elem, "col", _of_groups(p, group_stride), aligned)
+    if p.pieces or p.w.channel == 1 or len(weights.merged_steps) <= 1:
+        aligned = gcd(p.w.aligned, weights_start * p.read_elem.itemsize)
+        b = weights.operand(p.read_elem, "col", _of_groups(p, group_stride), aligned)
     else:
         copied = PackedCopy((p.groups, *a.extents, channels), (group_stride, *w, p.w.channel))
         nbytes = _power(channels * p.elem.itemsize)
@@ -306,7 +321,9 @@ def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
     result_start = _offset(residue, p.x.space)
     aligned = gcd(p.x.aligned, result_start * p.elem.itemsize)
     c = _result(p, rows, "row", p.x.channel, channels * p.x.channel, aligned)
-    windows = a.operand(p.elem, "row", _of_groups(p, p.filters_of_group * p.y.channel), p.y.aligned)
+    windows = a.operand(
+        p.read_elem, "row", _of_groups(p, p.filters_of_group * p.y.channel), p.y.aligned
+    )
     problem = _product(p, rows.size, channels, depth, windows, b, c)
     return WindowProduct(problem, copied, weights_start, result_start)
 
@@ -339,12 +356,14 @@ def _weights(p: ConvProblem) -> WindowProduct:
         start=-_offset(p.before, p.x.space),
         first_places=tuple(first_places),
         repeats=True,
+        piece=_piece(p, p.channels),
     )
     a = WindowMatrix(
         rows=RowAxes((p.filters_of_group,), (p.y.channel,)),
         extents=steps,
         strides=(p.y.outer, *p.y.space),
         repeats=True,
+        piece=_piece(p, p.filters),
     )
     dw = _ordered((p.w.channel, *p.w.space), order)
     filters, packed = p.filters_of_group, None
@@ -354,9 +373,9 @@ def _weights(p: ConvProblem) -> WindowProduct:
         packed = PackedCopy((p.groups, filters, *columns.extents), (group_stride, p.w.outer, *dw))
         dense = RowAxes((columns.size,), (1,))
         result = _result(p, dense, "col", columns.size, filters * columns.size, 16)
-    gradients = a.operand(p.elem, "row", _of_groups(p, filters * p.y.channel), p.y.aligned)
+    gradients = a.operand(p.read_elem, "row", _of_groups(p, filters * p.y.channel), p.y.aligned)
     windows = b.operand(
-        p.elem, "col", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
+        p.read_elem, "col", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
     )
     problem = _product(p, filters, columns.size, prod(steps), gradients, windows, result)
     return WindowProduct(problem, packed_result=packed)
@@ -425,6 +444,11 @@ def _checked(lowest: Sequence[int], highest: Sequence[int], sizes: Sequence[int]
     """
     outside = [lowest[j] < 0 or highest[j] >= sizes[j] for j in _SPACE]
     return range(outside.index(True) if any(outside) else 3, 3)
+
+
+def _piece(p: ConvProblem, elements: int) -> int | None:
+    """The offset from a piece of a value to the next, given the elements of a piece."""
+    return elements if p.pieces else None
 
 
 def _of_axes(axes: Iterable[int], values: Sequence[int]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.conv import answers, im2col, implicit, spectral, winograd
+from portable_gpu.ops.conv import answers, im2col, implicit, in_pieces, spectral, winograd
 from portable_gpu.ops.conv.chunks import workspace_limit
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.estimates import ConvCosts, direct_work, weight_work
@@ -25,7 +25,7 @@ from portable_gpu.tuning.table import TuningTable
 
 ALGORITHMS = (
     "auto", "found", "direct", "im2col", "implicit_gemm", "implicit_gemm, channels last",
-    "winograd", "fft",
+    "implicit_gemm, in pieces", "winograd", "fft",
 )  # fmt: skip
 #: What the variants need, apart from workspace.
 _NEEDS = (
@@ -137,6 +137,7 @@ def variants(
         _direct(problem, target),
         *im2col.variants(problem, target, table, limit),
         *implicit.variants(problem, target, table),
+        *in_pieces.variants(problem, target, table),
         *winograd.variants(problem, target, table, limit),
         *spectral.variants(problem, target, table, limit),
     ]

@@ -111,6 +111,12 @@ class GemmProblem:
         """Whether an operand or the result is not at two strides."""
         return not (self.a.reader is self.b.reader is self.c.reader is None)
 
+    @cached_property
+    def in_pieces(self) -> bool:
+        """Whether the values of both operands are stored in the pieces that ``precision`` takes."""
+        readers = self.a.reader, self.b.reader
+        return all(reader is not None and reader.piece is not None for reader in readers)
+
     def tiles(self, tile_m: int, tile_n: int) -> int:
         """Tiles of one product with elements to compute (``_triangle.cl.mako`` numbers them)."""
         rows, cols = -(-self.m // tile_m), -(-self.n // tile_n)

@@ -31,6 +31,8 @@ class Gather:
 
     and it is zero where a place, ``s_d * pitches[d] + table[k % period].place[d]``, is not in
     [0, bounds[d]) for one of the last axes.  A result has no table: ``k`` is read by a stride.
+    Values may be stored in pieces (``MatrixFormat.products``); the offset is then that of the
+    first piece.
 
     Attributes:
         side: Whether rows or columns of the operand run over axes.
@@ -43,6 +45,8 @@ class Gather:
             is only one period.
         along: The index along which elements are adjacent in memory.
         width: The number of elements along that index that are adjacent, and have the same place.
+        piece: The offset from a piece of a value to its next piece, in elements; ``None`` if values
+            are not stored in pieces.
     """
 
     side: Literal["row", "col"]
@@ -55,6 +59,7 @@ class Gather:
     repeat: int | None = None
     along: Literal["k", "s"] = "s"
     width: int = 1
+    piece: int | None = None
 
     @property
     def rank(self) -> int:
@@ -99,7 +104,7 @@ class Gather:
         result |= {f"{name}_bound{first + j}": bound for j, bound in enumerate(self.bounds)}
         if self.repeat is not None:
             result |= {f"{name}_period": self.period, f"{name}_repeat": self.repeat}
-        return result
+        return result if self.piece is None else result | {f"{name}_piece": self.piece}
 
     def parameters(self, name: str) -> list[Parameter]:
         """The kernel parameters of operand ``name`` that the reader needs instead of strides."""
@@ -113,4 +118,4 @@ class Gather:
         result += [buffer(self.entry_type, f"{name}_steps")]
         if self.wraps:
             result += [*scalars("int", f"{name}_period"), *scalars("long", f"{name}_repeat")]
-        return result
+        return result if self.piece is None else result + scalars("long", f"{name}_piece")

@@ -117,6 +117,8 @@ def _groups(problem: GemmProblem, target: Target, table: TuningTable) -> Iterato
     of_problem = problem, target, table
     if problem.has_readers:  # only these kernels read them
         yield from _by_matrix_units(*of_problem)
+        if problem.in_pieces:
+            return
         yield _Group(0.0, partial(_tiled, *of_problem))
         return
     yield _Group(0.0, partial(skinny.variants, *of_problem))

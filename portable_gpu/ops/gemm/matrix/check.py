@@ -5,28 +5,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import gcd
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.gemm.matrix.format import F64, format_of
+from portable_gpu.ops.gemm.matrix.format import F64, PRODUCTS, Side, format_of, strides
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import POLICIES, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.repack import Repack, RepackPlan
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.reader import Gather, Table
 from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.variant import lacks_memory
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 
+_CHUNK = 8  # 16-bit elements of a copy
 # More than a tile, whole copies; of k a tail, and more steps than any policy has stages.
 _SIZES = 136, 72, 648
 _FEW_COLUMNS = 136, 8, 648
 _OFF_THE_GRID = 135, 71, 645  # rows begin anywhere, copies end anywhere
+#: In pieces: sums of 136 products of numbers of all pieces are exact.
+_IN_PIECES = 136, 72, 136
+#: The greatest whole numbers of A and of B; by the number of pieces, where A has all of them.
+_SMALL, _OF_PIECES = (4, 4), {2: (2**15 - 1, 1), 3: (2**17 - 1, 1)}
 
 
 def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool = False) -> bool:
@@ -38,6 +46,8 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool
         bulk: Whether the copy engine is to bring the operands.
         gather: Whether they are to be copied element by element.
     """
+    if problem.in_pieces:
+        return _works_in_pieces(engine, problem)
     form = format_of(problem, engine.target)
     assert form is not None
     policy = POLICIES[form.kernel][0].for_shape_class("small", parts=form.parts)
@@ -55,6 +65,55 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool
     sizes = _OFF_THE_GRID if gather else _SIZES
     ways = ("NN", "TT", "NT") if whole_tf32 else ("NN", "TT")
     return engine.plan(key, lambda: _check(engine, problem, sizes, bind, what, ways))
+
+
+def _works_in_pieces(engine: Engine, problem: GemmProblem) -> bool:
+    """Test passes that store values in pieces, and products of them."""
+    compute = problem.compute
+    stored = Operand(compute, 0, 0)
+    whole = replace(problem, a=stored, b=stored)
+    key = ("matrix units work", "pieces", problem.precision)
+    greatest = _OF_PIECES[len(PRODUCTS[problem.precision])]
+
+    def bind(small: GemmProblem) -> Plan:
+        return product_of_pieces(engine, small)
+
+    def check() -> bool:
+        return _check(engine, whole, _IN_PIECES, bind, ways=("NT", "TN"), greatest=greatest)
+
+    return engine.plan(key, check)
+
+
+def product_of_pieces(engine: Engine, problem: GemmProblem) -> Plan:
+    """The plan of a product of float32 matrices, which are first stored in pieces for readers."""
+    parts, k = len(PRODUCTS[problem.precision]), problem.k
+    pitch = -(-k // _CHUNK) * _CHUNK
+    steps, spaces, read = [], [], []
+    sides: tuple[tuple[Side, Operand, int], ...] = (
+        ("a", problem.a, problem.m), ("b", problem.b, problem.n),
+    )  # fmt: skip
+    for number, (side, operand, extent) in enumerate(sides):
+        row, col = strides(operand, side)
+        source = replace(operand, row=row, col=col)
+        repack = Repack.into_pieces(source, extent, k, (), parts, pitch, engine.target)
+        space = Temporary(f"pieces {side}", repack.nbytes, repack.elem.itemsize)
+        steps.append(Step(RepackPlan(engine, repack), (number, space)))
+        spaces.append(space)
+        reader = Gather(
+            "row" if side == "a" else "col", (extent,), (parts * pitch,),
+            table=partial(_adjacent, pitch), period=pitch, along="k", width=_CHUNK, piece=pitch,
+        )  # fmt: skip
+        read.append(Operand(repack.elem, 0, 0, (), False, 16, reader))
+    policy = replace(WgmmaPolicy.for_shape_class("small", parts), bulk=False)
+    product = MatrixPlan(
+        engine, replace(problem, k=pitch, a=read[0], b=read[1]), Tiling("", policy)
+    )
+    return Steps([*steps, Step(product, (*spaces, 2), takes_scalars=True)])
+
+
+def _adjacent(count: int) -> Table:
+    """The table of steps that follow each other."""
+    return np.arange(count, dtype=np.int32)[:, None]
 
 
 def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
@@ -85,9 +144,10 @@ def _check(
     bind: Callable[[GemmProblem], Plan],
     what: str = "matrix units",
     ways: tuple[str, ...] = ("NN", "TT"),
+    greatest: tuple[int, int] = _SMALL,
 ) -> bool:
     def right(trans: str, exponent: int = 0) -> bool:
-        return _multiplies(engine, problem, sizes, bind, trans, exponent)
+        return _multiplies(engine, problem, sizes, bind, trans, exponent, greatest)
 
     try:
         trouble = "" if all(right(trans) for trans in ways) else "a test product is wrong"
@@ -110,8 +170,9 @@ def _multiplies(
     bind: Callable[[GemmProblem], Plan],
     trans: str,
     exponent: int,
+    greatest: tuple[int, int],
 ) -> bool:
-    """Compare a product of small whole numbers, exact in every format, bit by bit.
+    """Compare a product of whole numbers, exact in the format, bit by bit.
 
     Args:
         engine: Whose device.
@@ -120,11 +181,12 @@ def _multiplies(
         bind: By which path.
         trans: N or T each: whether A and B are stored transposed.
         exponent: A's numbers are times this power of two, exactly.
+        greatest: A's and B's greatest numbers.
     """
     random = np.random.default_rng(1)
     m, n, k = sizes
-    a = random.integers(-4, 5, (m, k)) * 2.0**exponent
-    b = random.integers(-4, 5, (k, n))
+    a = random.integers(-greatest[0], greatest[0] + 1, (m, k)) * 2.0**exponent
+    b = random.integers(-greatest[1], greatest[1] + 1, (k, n))
     elem, compute = problem.a.elem, problem.compute
 
     def operand(rows: int, cols: int, way: str) -> Operand:

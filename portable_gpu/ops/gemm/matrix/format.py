@@ -19,7 +19,7 @@ MatrixKernel: TypeAlias = Literal["wgmma", "mma", "mfma"]
 F32, F64 = element(np.float32), element(np.float64)
 #: See :attr:`MatrixFormat.products`.  The largest of the six products of bf16x6 comes last, because
 #: the matrix unit truncates relative to the sum so far.
-_PRODUCTS = {
+PRODUCTS = {
     "tf32": (((0, 0),),),
     "tf32x3": (((0, 0),), ((0, 1), (1, 0))),
     "bf16x3": (((0, 0),), ((0, 1), (1, 0))),
@@ -102,10 +102,15 @@ class MatrixFormat:
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
     def supports_readers(self, problem: GemmProblem) -> bool:
-        """Whether copies in chunks support the readers of A and B, and stores of rows that of C."""
+        """Whether copies in chunks support the readers of A and B, and stores of rows that of C.
+
+        If the format has pieces, readers must read pieces: a first pass reads no operand by a
+        reader.
+        """
         read = [x for x in (problem.a, problem.b) if x.reader is not None]
         written = problem.c.reader
-        if self.kernel != "wgmma" or self.kind == "tf32" or self.parts > 1:
+        in_pieces = self.parts > 1
+        if self.kernel != "wgmma" or self.kind == "tf32" or in_pieces != problem.in_pieces:
             return False
         if written is not None and (written.side != "row" or problem.c.col != 1):
             return False
@@ -214,14 +219,17 @@ def format_of(problem: GemmProblem, target: Target) -> MatrixFormat | None:
     if problem.compute != F32:
         return None
     if pair[0] == pair[1] and pair[0].itemsize == 2:
-        return _of_kind("f16" if pair[0].name == "f16" else "bf16", pair[0], target)
+        form = _of_kind("f16" if pair[0].name == "f16" else "bf16", pair[0], target)
+        if form is None or not problem.in_pieces:
+            return form
+        return replace(form, products=PRODUCTS[problem.precision])
     if target.matrix_units == "mfma":
         return _of_kind("f32", F32, target)
     if problem.precision == "ieee":
         return None
     split_to_bf16 = problem.precision.startswith("bf16")
     form = _of_kind("bf16", BF16, target) if split_to_bf16 else _of_kind("tf32", F32, target)
-    return None if form is None else replace(form, products=_PRODUCTS[problem.precision])
+    return None if form is None else replace(form, products=PRODUCTS[problem.precision])
 
 
 def _of_kind(

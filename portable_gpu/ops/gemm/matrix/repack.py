@@ -7,10 +7,11 @@ from math import prod
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element
+from portable_gpu.dtypes import BF16, Element
 from portable_gpu.ops.gemm import operands
 from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
@@ -60,29 +61,46 @@ class Repack:
             row, col, rows, k = col, row, k, rows
         batch = problem.batch if any(operand.batch) else ()
         source = replace(operand, row=row, col=col, batch=operand.batch if batch else ())
-        rank = len(source.batch)
-        parameters = [
-            *scalars("long", "rows", "k", "pitch"),
-            *scalars("int", "columns"),
-            *operands.matrix_parameters("from", source.elem, rank),
-            buffer("bits_t", "to", writes=True),
-            *scalars("long", "to_offset"),
-            *operands.batch_parameters(rank),
-        ]
-        spec = specialize(
-            "gemm/repack",
-            target,
-            {"repack": parameters},
-            operand=source,
-            elem=form.elem,
-            parts=form.parts,
-            rounded=form.kind == "tf32",
-            copied=form.kind != "tf32"
-            and form.copied_across(operand, side, extent, problem.k) == across,
-            rows_adjacent=abs(row) < abs(col),
+        copied = (
+            form.kind != "tf32" and form.copied_across(operand, side, extent, problem.k) == across
         )
+        spec = _text(source, form.elem, form.parts, form.kind == "tf32", copied, target)
         pitch = -(-k // form.depth) * form.depth
         return cls(spec, side, across, source, rows, k, batch, form.elem, form.parts, pitch)
+
+    @classmethod
+    def into_pieces(
+        cls,
+        source: Operand,
+        rows: int,
+        k: int,
+        batch: tuple[int, ...],
+        parts: int,
+        pitch: int,
+        target: Target,
+    ) -> Repack:
+        """The pass that stores float32 rows in pieces of bfloat16, for readers of pieces.
+
+        Args:
+            source: The rows, which become lines.
+            rows, k: The number of rows, and their length.
+            batch: Extents of the batch axes.
+            parts: Pieces of a value.
+            pitch: Elements of each piece of a line, at least ``k``; those after ``k`` become zero.
+            target: The device.
+        """
+        spec = _text(source, BF16, parts, False, False, target)
+        return cls(spec, "a", False, source, rows, k, batch, BF16, parts, pitch)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are written."""
+        return self.elements * self.elem.itemsize
+
+    @property
+    def moved(self) -> int:
+        """Bytes that are read and written."""
+        return prod(self.batch) * self.rows * self.k * self.source.elem.itemsize + self.nbytes
 
     @property
     def elements(self) -> int:
@@ -110,3 +128,38 @@ class Repack:
             (256 * columns * -(-self.rows // 64), prod(self.batch)),
             (256, 1),
         )
+
+
+def _text(
+    source: Operand, elem: Element, parts: int, rounded: bool, copied: bool, target: Target
+) -> Specialization:
+    """The kernel; the arguments are those of the template."""
+    rank = len(source.batch)
+    parameters = [
+        *scalars("long", "rows", "k", "pitch"),
+        *scalars("int", "columns"),
+        *operands.matrix_parameters("from", source.elem, rank),
+        buffer("bits_t", "to", writes=True),
+        *scalars("long", "to_offset"),
+        *operands.batch_parameters(rank),
+    ]
+    return specialize(
+        "gemm/repack",
+        target,
+        {"repack": parameters},
+        operand=source,
+        elem=elem,
+        parts=parts,
+        rounded=rounded,
+        copied=copied,
+        rows_adjacent=abs(source.row) < abs(source.col),
+    )
+
+
+class RepackPlan(OneLaunch):
+    """A pass as a plan of its own.  Operands: the source, and what is written."""
+
+    def __init__(self, engine: Engine, repack: Repack) -> None:
+        """Build the kernel."""
+        self.bytes = repack.moved
+        self._launch = repack.launch(engine)

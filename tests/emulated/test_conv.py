@@ -1,0 +1,164 @@
+"""Convolutions in pieces of bfloat16 on NVIDIA's matrix units, run from their PTX."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.device import Emulator
+
+from portable_gpu.dtypes import element
+from portable_gpu.isa.compilers import find_compilers
+from portable_gpu.ops.conv import in_pieces
+from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
+from portable_gpu.ops.conv.problem import Direction, ImageStrides
+
+missing = find_compilers().missing.get("NVIDIA")
+pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+F32 = element(np.float32)
+CANARY = np.float32(7)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution: its sizes N C (space) K (taps), how arrays are stored, and their values.
+
+    ``wide`` says which array has values of all pieces: the first or the second that is read, or
+    both.  Of all arrays, every ``apart``-th element in memory is used.
+    """
+
+    direction: Direction
+    extents: tuple[int, ...]
+    stride: int = 1
+    padding: int = 1
+    dilation: int = 1
+    groups: int = 1
+    last: bool = False
+    filters_last: bool = False
+    precision: str = "bf16x6"
+    bias: bool = False
+    wide: str = "first"
+    apart: int = 1
+
+
+def places(shape: tuple[int, ...], strides: ImageStrides) -> Any:
+    """The offset of each element of an array (outer, channels, space)."""
+    steps = (strides.outer, strides.channel, *strides.space[5 - len(shape) :])
+    return sum(step * index for step, index in zip(steps, np.indices(shape), strict=True))
+
+
+def spread(strides: ImageStrides, apart: int) -> ImageStrides:
+    steps = tuple(apart * step for step in strides.space)
+    return ImageStrides(
+        apart * strides.outer, apart * strides.channel, steps, 16 if apart == 1 else 4
+    )  # type: ignore[arg-type]
+
+
+def whole_numbers(rng: Any, shape: tuple[int, ...], bits: int, terms: int) -> Any:
+    """Whole numbers of so many bits, or few that are not zero, which sums of ``terms`` have."""
+    values = rng.integers(-(2**bits) + 1, 2**bits, shape)
+    return (values * (rng.random(shape) < 12 / terms) if terms else values).astype(np.float32)
+
+
+def operands(case: Case, rng: Any, shapes: list[tuple[int, ...]], terms: int) -> list[Any]:
+    """The arrays that are read, of whole numbers whose sums are exact in float32."""
+    bits = {"first": (17, 1), "second": (1, 17), "both": (9, 9)}[case.wide]
+    if case.precision == "bf16x3":
+        bits = {"first": (15, 1), "second": (1, 15), "both": (12, 6)}[case.wide]
+    few = (0, terms) if case.wide == "first" else (terms, 0)
+    return [whole_numbers(rng, s, b, n) for s, b, n in zip(shapes, bits, few, strict=True)]
+
+
+def check(gpu: Emulator, case: Case) -> None:
+    c, rng = case, np.random.default_rng(sum(case.extents))
+    asked = {
+        "stride": c.stride, "padding": c.padding, "dilation": c.dilation, "groups": c.groups,
+    }  # fmt: skip
+    p = problem(c.direction, c.extents, F32, asked, c.last, c.precision, c.bias, c.filters_last)
+    x, w, g = all_shapes(c.extents, asked)
+    p = replace(p, x=spread(p.x, c.apart), w=spread(p.w, c.apart), y=spread(p.y, c.apart))
+    arrays = {"x": (x, p.x), "w": (w, p.w), "y": ((x[0], w[0], *g.y_size[5 - len(x) :]), p.y)}
+    read, written = {"forward": ("xw", "y"), "input": ("wy", "x"), "weight": ("xy", "w")}[
+        c.direction
+    ]
+    terms = {
+        "forward": prod(w[1:]), "input": w[0] // c.groups * prod(w[2:]),
+        "weight": x[0] * prod(g.y_size),
+    }[c.direction]  # fmt: skip
+    values = operands(c, rng, [arrays[name][0] for name in read], terms)
+    memory = []
+    for array, name in zip(values, read, strict=True):
+        at = places(array.shape, arrays[name][1])
+        memory.append(np.full(at.max() + 1, np.nan, np.float32))
+        memory[-1][at] = array
+    if c.direction == "input":
+        memory.reverse()
+    bias = [whole_numbers(rng, w[:1], 8, 0)] * c.bias
+    at = places(*arrays[written])
+    out = np.full(at.max() + 33, CANARY)
+    (variant,) = in_pieces.variants(p, gpu.target, gpu.table)
+    plan = variant.bind(gpu)  # type: ignore[arg-type]
+    offsets = (*[0] * (2 + c.bias), 16)
+    plan.enqueue(gpu, [*memory, *bias, out], offsets)  # type: ignore[arg-type]
+    assert (out[:16] == CANARY).all()
+    assert (out[-16:] == CANARY).all()
+    expected = reference(c.direction, *values, x, w, g)
+    assert reference(c.direction, *map(abs, values), x, w, g).max(initial=0) < 2**23
+    if bias:
+        expected += bias[0].reshape(-1, *[1] * (len(x) - 2))
+    np.testing.assert_array_equal(out[16:-16][at], expected)
+
+
+def drawn_case(draw: random.Random) -> Case:
+    rank, groups = draw.choice((1, 2, 2, 2, 3)), draw.choice((1, 1, 1, 2, 3))
+    channels, filters = (draw.randint(1, 40) for _ in range(2))
+    if groups > 1:
+        channels, filters = (8 * groups * draw.randint(1, 3) for _ in range(2))
+    taps = [draw.randint(1, 3) for _ in range(rank)]
+    dilation, padding = draw.choice((1, 1, 2)), draw.choice((0, 1, 1, 2))
+    space = [max(1, dilation * (t - 1) + 1 - 2 * padding) + draw.randint(0, 6) for t in taps]
+    return Case(
+        draw.choice(("forward", "input", "weight")),
+        (draw.randint(1, 3), channels, *space, filters, *taps), draw.choice((1, 1, 2, 3)), padding,
+        dilation, groups, draw.random() < 0.5, draw.random() < 0.5,
+        draw.choice(("bf16x6", "bf16x6", "bf16x3")), False,
+        draw.choice(("first", "second", "both")),
+    )  # fmt: skip
+
+
+CASES = {
+    "a bias": Case("forward", (2, 40, 5, 6, 20, 3, 2), last=True, bias=True),
+    "groups and strides": Case(
+        "forward", (2, 16, 9, 7, 24, 3, 3), stride=2, groups=2, wide="second"
+    ),
+    "few channels, and one axis": Case("forward", (2, 3, 30, 70, 7), padding=3, dilation=2),
+    "three axes, two pieces": Case("forward", (1, 8, 3, 4, 5, 8, 2, 2, 3), precision="bf16x3"),
+    "residues": Case("input", (2, 10, 7, 6, 20, 3, 3), stride=2, filters_last=True),
+    "elements apart, and residues without taps": Case(
+        "input", (2, 8, 10, 16, 1), stride=3, padding=0, apart=2, wide="both"
+    ),
+    "weights": Case("weight", (3, 20, 6, 7, 12, 3, 3), wide="both"),
+    "weights in the order of the product, filled up": Case(
+        "weight", (2, 16, 6, 2, 13, 2, 2), dilation=2, last=True, filters_last=True
+    ),
+    "weights of groups": Case("weight", (2, 16, 5, 5, 16, 1, 3), groups=2, last=True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_pieces(name: str) -> None:
+    check(Emulator.of("sm_90", late=name != "weights"), CASES[name])
+
+
+def test_precisions_without_pieces_have_no_such_variant() -> None:
+    """Nor have groups whose channels are no whole chunks."""
+    gpu = Emulator.of("sm_90")
+    asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 2}
+    for precision, channels in (("ieee", 16), ("tf32", 16), ("tf32x3", 16), ("bf16x6", 8)):
+        p = problem("forward", (1, channels, 6, 6, 16, 3, 3), F32, asked, precision=precision)
+        assert not list(in_pieces.variants(p, gpu.target, gpu.table))
