@@ -44,6 +44,7 @@ from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.version import __version__
 
 if TYPE_CHECKING:
+    from portable_gpu import multi as multi
     from portable_gpu import nn as nn
     from portable_gpu import sparse as sparse
     from portable_gpu.runtime.engine import WarmUp
@@ -97,7 +98,7 @@ Engine._warm_up = _warm_up
 
 
 def __getattr__(name: str) -> Any:
-    """``portable_gpu.nn`` and ``portable_gpu.sparse``, which are imported at their first use."""
-    if name in ("nn", "sparse"):
+    """``portable_gpu.multi``, ``nn`` and ``sparse``, which are imported at their first use."""
+    if name in ("multi", "nn", "sparse"):
         return importlib.import_module(f"portable_gpu.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -93,6 +93,10 @@ class SpillError(PortableGPUError, OSError):
     """A factor that is too large for memory cannot be written to disk, or not be read back."""
 
 
+class ResultFileError(PortableGPUError, OSError):
+    """A result cannot be written to its file, for example because the disk is full."""
+
+
 class PolicyError(ArgumentError):
     """A policy breaks a limit of the target; the message lists every broken limit."""
 

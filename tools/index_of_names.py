@@ -26,6 +26,7 @@ MODULES = {
     "portable_gpu.signal": "signal.md",
     "portable_gpu.nn": "nn.md",
     "portable_gpu.sparse": "sparse.md",
+    "portable_gpu.multi.streaming": "streaming.md",
     "portable_gpu.errors": "core.md",
 }
 

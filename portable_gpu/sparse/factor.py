@@ -27,6 +27,7 @@ from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype
 from portable_gpu.ops.reduce.conversion import converted
+from portable_gpu.progress import ProgressCallback, progress_callback
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing
@@ -41,12 +42,7 @@ from portable_gpu.sparse.lower import lower_on_device
 from portable_gpu.sparse.matrix import factor_dtype, is_narrower
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
-from portable_gpu.sparse.progress import (
-    NOT_REPORTED,
-    ProgressCallback,
-    ProgressMonitor,
-    progress_callback,
-)
+from portable_gpu.sparse.progress import NOT_REPORTED, ProgressMonitor
 from portable_gpu.sparse.solution import FactorState, wait
 from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
@@ -177,7 +173,7 @@ class Factor(Closing):
         on_device = isinstance(values, DEVICE_KINDS)
         start = time.perf_counter()
         is_within = self._lock._is_owned()  # whether this thread is within another call
-        with self._lock, progress_callback(progress) as callback:
+        with self._lock, progress_callback(progress, "factorisation") as callback:
             self._check_open()
             if is_within:
                 raise ArgumentError(

@@ -2,93 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import shown
-from portable_gpu.errors import ArgumentTypeError, UnsupportedError, how_to_install
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
+from portable_gpu.progress import ProgressCallback
 from portable_gpu.runtime.plan import Plan, Steps
 from portable_gpu.runtime.queue_state import QueueState
-
-#: A function of the completed and of all operations.
-ProgressCallback = Callable[[float, float], Any]
 
 #: The share of all operations between two events.
 _SHARE = 1 / 200
 #: Seconds between two polls of the queue: at first, and at most.
 _MIN_PAUSE, _MAX_PAUSE = 1e-4, 0.02
-#: Seconds between two refreshes of the bar.
-_REFRESH = 0.1
 _COMPLETE = cl.command_execution_status.COMPLETE
 #: The status of a front that has reported nothing yet; no column has this number.
 NOT_REPORTED = -2
-
-
-@contextmanager
-def progress_callback(progress: Any) -> Iterator[ProgressCallback | None]:
-    """Provide the callback that ``progress=`` specifies.
-
-    Args:
-        progress: None or False for none; True for a bar on a terminal; or a function.
-
-    Raises:
-        ArgumentTypeError: `progress` is something else.
-        UnsupportedError: There is a terminal, and the package rich is not installed.
-    """
-    if progress is None or progress is False:
-        yield None
-    elif progress is True:
-        with _progress_bar() as callback:
-            yield callback
-    elif callable(progress):
-        yield progress
-    else:
-        raise ArgumentTypeError(
-            f"progress is {shown(progress)}; True, or a function of the operations done and of "
-            "all would do"
-        )
-
-
-@contextmanager
-def _progress_bar() -> Iterator[ProgressCallback | None]:
-    """Show a bar on stderr, if that is a terminal."""
-    if not (sys.stderr is not None and sys.stderr.isatty()):
-        yield None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    except ImportError:
-        raise UnsupportedError(
-            f"progress is True, which needs the package rich: {how_to_install('cli')}"
-        ) from None
-    columns = (
-        TextColumn("factorisation"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[done]:.3g} of {task.total:.3g} flop"), TimeElapsedColumn(),
-    )  # fmt: skip
-    console = Console(file=sys.stderr)
-    # auto_refresh=False: rich would start a thread and join it, and the exception of a signal
-    # handler may interrupt the join.
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", total=0.0, done=0.0)
-        refreshed = 0.0
-
-        def callback(done: float, total: float) -> None:
-            nonlocal refreshed
-            bar.update(task, completed=done, total=total, done=done)
-            if done == total or time.monotonic() > refreshed + _REFRESH:
-                refreshed = time.monotonic()
-                bar.refresh()
-
-        yield callback
 
 
 class ProgressMonitor:

@@ -1,0 +1,1 @@
+"""Several devices, and arrays that are larger than memory."""

@@ -1,0 +1,20 @@
+"""Operations on arrays that are larger than the device's memory, or than the host's.
+
+Operands are NumPy arrays, memmaps or Zarr arrays.  They are read tile by tile, and results are
+written as memmaps or Zarr arrays; see docs/streaming.md.
+"""
+
+from portable_gpu.multi.streaming.product import gemm
+from portable_gpu.multi.streaming.reductions import (
+    argmax,
+    argmin,
+    max,
+    mean,
+    min,
+    nrm2,
+    std,
+    sum,
+    var,
+)
+
+__all__ = ["argmax", "argmin", "gemm", "max", "mean", "min", "nrm2", "std", "sum", "var"]

@@ -1,0 +1,373 @@
+"""Blocks of a result, computed one after another from tiles of the operands.
+
+On a device with memory of its own, two buffers for each operand and for the result are allocated
+before the first block.  One thread enqueues everything that an engine does::
+
+    calling thread  | read 1, upload 1 | read 2, upload 2 | store 1 | read 3, upload 3 | store 2 |
+    queue of kernels                   | kernel 1         | kernel 2          | kernel 3 |
+
+A kernel is enqueued and not waited for.  While it runs, the next tiles are read and copied to the
+other buffers by a second queue, and the previous block is copied back and written.
+
+On a CPU, kernels work on the host's memory.  A tile of a NumPy array or of a memmap is a view, and
+so is a block of a result that is one; the operating system reads the pages of the next tiles while
+the kernel runs.  Only tiles of Zarr arrays are copied.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.multi.streaming.storage import Index, TiledOperand, Values
+from portable_gpu.progress import ProgressCallback
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.events import marker
+from portable_gpu.runtime.views import new_array
+from portable_gpu.side_by_side import Task, work_off
+
+#: Bytes of a tile that are copied at a time if its rows are not adjacent in memory.
+_PACKED = 64 << 20
+
+
+@dataclass(frozen=True)
+class StreamStep:
+    """A call on one tile of each operand.
+
+    Attributes:
+        reads: The tile of each operand.
+        work: Its operations, for the progress bar.
+        options: What else the call depends on.
+    """
+
+    reads: tuple[Index, ...]
+    work: float
+    options: Any = None
+
+
+@dataclass(frozen=True)
+class StreamBlock:
+    """A part of the result that one device computes.
+
+    Attributes:
+        place: Its tile of the result, or the number of a partial result.
+        steps: The calls, in order.
+    """
+
+    place: Any
+    steps: Sequence[StreamStep]
+
+
+class Sink(Protocol):
+    """What becomes of the blocks."""
+
+    def in_place(self, place: Any, dtype: np.dtype[Any]) -> Values | None:
+        """Return memory of the host for a block, if there is some of this dtype."""
+
+    def write(self, place: Any, tile: Any) -> None:
+        """Store a block."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A streamed operation.
+
+    Attributes:
+        operands: The arrays that are read.
+        tiles: The largest extents of a tile of each.
+        blocks: The blocks.
+        compute: Makes the call of a step, given an engine, the step, the tiles, and the array of
+            the block (None if ``block`` is None).  Returns the array of the block.
+        sink: What stores the blocks.
+        block: The largest extents and the dtype of a block; None if calls return new arrays.
+    """
+
+    operands: Sequence[TiledOperand]
+    tiles: Sequence[tuple[int, ...]]
+    blocks: Sequence[StreamBlock]
+    compute: Callable[[Engine, StreamStep, Sequence[Any], Any], Any]
+    sink: Sink
+    block: tuple[tuple[int, ...], np.dtype[Any]] | None = None
+
+
+def run(job: Job, engines: Sequence[Engine], progress: ProgressCallback | None) -> None:
+    """Compute all blocks, and wait.
+
+    Several engines take the next block each as soon as they have enqueued one.  Each has a thread.
+    If one fails, the others end after the step that they compute, and the error is raised then.
+
+    Args:
+        job: The operation.
+        engines: The devices.
+        progress: Called with the work done and all work.
+    """
+    blocks = deque(job.blocks)
+    shared = _Shared(progress, sum(step.work for block in blocks for step in block.steps))
+    runners = [_Runner(job, engine, blocks, shared) for engine in engines]
+    if len(runners) == 1:
+        runners[0].run()
+        return
+    try:
+        work_off([_task(runner) for runner in runners], len(runners))
+    except BaseException:
+        shared.is_abandoned = True
+        while any(runner.is_running for runner in runners):
+            time.sleep(1e-3)
+        raise
+
+
+def _task(runner: _Runner) -> Task:
+    def task() -> Sequence[Task]:
+        runner.run()
+        return ()
+
+    return task
+
+
+@dataclass
+class _Shared:
+    """What the threads of several engines share."""
+
+    progress: ProgressCallback | None
+    total: float
+    done: float = 0.0
+    is_abandoned: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, work: float) -> None:
+        if self.progress is None:
+            return
+        with self.lock:
+            self.done += work
+            self.progress(self.done, self.total)
+
+
+class _Runner:
+    """The blocks that one engine computes."""
+
+    def __init__(
+        self, job: Job, engine: Engine, blocks: deque[StreamBlock], shared: _Shared
+    ) -> None:
+        self._job, self._engine, self._blocks, self._shared = job, engine, blocks, shared
+        self.is_running = False
+
+    def run(self) -> None:
+        """Compute blocks until none is left."""
+        self.is_running = True
+        try:
+            if self._engine.maps_host_memory:
+                self._compute(_HostMemory(self._job))
+            else:
+                self._compute(_DeviceMemory(self._job, self._engine))
+        finally:
+            self.is_running = False
+
+    def _compute(self, memory: _HostMemory | _DeviceMemory) -> None:
+        unstored: Callable[[], None] | None = None
+        for block in _until_empty(self._blocks):
+            array = memory.block(block.place)
+            for number, step in enumerate(block.steps):
+                if self._shared.is_abandoned:
+                    return
+                tiles = [memory.load(which, index) for which, index in enumerate(step.reads)]
+                memory.prefetch(self._next_step(block, number))
+                array = self._job.compute(self._engine, step, tiles, array)
+                memory.launched()
+                if unstored is not None:
+                    unstored()
+                    unstored = None
+                self._shared.add(step.work)
+            unstored = memory.storing(block.place, array)
+        if unstored is not None:
+            unstored()
+
+    def _next_step(self, block: StreamBlock, number: int) -> StreamStep | None:
+        if number + 1 < len(block.steps):
+            return block.steps[number + 1]
+        try:
+            return self._blocks[0].steps[0]
+        except IndexError:
+            return None
+
+
+def _until_empty(blocks: deque[StreamBlock]) -> Iterator[StreamBlock]:
+    while True:
+        try:
+            yield blocks.popleft()
+        except IndexError:
+            return
+
+
+class _HostMemory:
+    """Tiles in the memory of the host, for an engine that computes there."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._known: list[tuple[Index | None, Any]] = [(None, None)] * len(job.operands)
+
+    def load(self, which: int, index: Index) -> Values:
+        known, tile = self._known[which]
+        if known != index:
+            self._known[which] = (None, None)  # frees the memory of the last tile
+            tile = self._job.operands[which].read(index)
+            self._known[which] = (index, tile)
+        values: Values = tile
+        return values
+
+    def prefetch(self, step: StreamStep | None) -> None:
+        if step is not None:
+            for operand, index, known in zip(
+                self._job.operands, step.reads, self._known, strict=True
+            ):
+                if index != known[0]:
+                    operand.prefetch(index)
+
+    def block(self, place: Any) -> Values | None:
+        if self._job.block is None:
+            return None
+        dtype = self._job.block[1]
+        tile = self._job.sink.in_place(place, dtype)
+        return np.empty(extents_of(place), dtype) if tile is None else tile
+
+    def launched(self) -> None:
+        """Do nothing: the call has waited."""
+
+    def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
+        if self._job.block is None or self._job.sink.in_place(place, array.dtype) is None:
+            self._job.sink.write(place, array)
+        return None
+
+
+@dataclass
+class _Buffer:
+    memory: cl.Buffer
+    index: Index | None = None
+    used: cl.Event | None = None
+
+
+class _DeviceMemory:
+    """Two buffers for each operand and for the block, on a device with memory of its own."""
+
+    def __init__(self, job: Job, engine: Engine) -> None:
+        self._job, self._engine = job, engine
+        self._queue = cl.CommandQueue(engine.context, engine.device)
+        sizes = [
+            prod(tile) * operand.dtype.itemsize
+            for tile, operand in zip(job.tiles, job.operands, strict=True)
+        ]
+        self._tiles = [deque([self._buffer(size), self._buffer(size)]) for size in sizes]
+        self._blocks: deque[_Buffer] = deque()
+        if job.block is not None:
+            size = prod(job.block[0]) * job.block[1].itemsize
+            self._blocks.extend([self._buffer(size), self._buffer(size)])
+        self._in_use: list[_Buffer] = []
+        self._packed: Values | None = None
+
+    def _buffer(self, nbytes: int) -> _Buffer:
+        return _Buffer(self._engine.allocate(max(1, nbytes)))
+
+    def load(self, which: int, index: Index) -> Array:
+        """Return a tile on the device: from a buffer that has it, or by a copy."""
+        buffers, operand = self._tiles[which], self._job.operands[which]
+        for buffer in buffers:
+            if buffer.index == index:
+                break
+        else:
+            buffer = buffers[0]  # the one that was used before the other
+            if buffer.used is not None:
+                buffer.used.wait()
+            buffer.index = None
+            self._upload(buffer.memory, operand.read(index))
+            buffer.index = index
+        buffers.remove(buffer)
+        buffers.append(buffer)
+        self._in_use.append(buffer)
+        return self._array(buffer, extents_of(index), operand.dtype)
+
+    def _array(self, buffer: _Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        state = self._engine.state()
+        array: Array = new_array(state, self._engine.queue, shape, dtype, buffer.memory)
+        return array
+
+    def _upload(self, memory: cl.Buffer, tile: Values) -> None:
+        for offset, part in _in_parts(tile):
+            values = part
+            if not part.flags.c_contiguous:
+                values = self._packing(part)
+                np.copyto(values, part)
+            self._engine.staging.copy(self._queue, memory, values, offset, writes=True)
+
+    def _packing(self, part: Values) -> Values:
+        if self._packed is None or self._packed.nbytes < part.nbytes:
+            self._packed = np.empty(part.nbytes, np.uint8)
+        packed: Values = self._packed[: part.nbytes].view(part.dtype).reshape(part.shape)
+        return packed
+
+    def prefetch(self, step: StreamStep | None) -> None:
+        """Do nothing: tiles are read while a kernel runs."""
+
+    def block(self, place: Any) -> Array | None:
+        if self._job.block is None:
+            return None
+        self._blocks.rotate()  # the other one has been stored
+        return self._array(self._blocks[0], extents_of(place), self._job.block[1])
+
+    def launched(self) -> None:
+        """Note until when the tiles are in use, and let the kernel begin."""
+        used = marker(self._engine.queue)
+        for buffer in self._in_use:
+            buffer.used = used
+        self._in_use.clear()
+
+    def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
+        """Return what copies a block back and writes it, once the next kernel is enqueued."""
+        arrays = array if self._job.block is None else (array,)
+        # Events of the next kernel must not be among them.
+        events = [list(each.events) for each in arrays]
+
+        def store() -> None:
+            if self._job.block is None:
+                self._job.sink.write(place, tuple([each.get(self._queue) for each in arrays]))
+            else:
+                self._download(place, array, events[0])
+
+        return store
+
+    def _download(self, place: Any, array: Any, events: list[cl.Event]) -> None:
+        tile = self._job.sink.in_place(place, array.dtype)
+        is_direct = tile is not None and tile.flags.c_contiguous
+        values = tile if tile is not None and is_direct else np.empty(array.shape, array.dtype)
+        self._engine.staging.copy(self._queue, array.base_data, values, 0, events, writes=False)
+        if not is_direct:
+            self._job.sink.write(place, values)
+
+
+def _in_parts(tile: Values) -> Iterator[tuple[int, Values]]:
+    """Yield parts that are adjacent on the device, with their offsets, in bytes."""
+    if tile.flags.c_contiguous or tile.nbytes <= _PACKED or tile.ndim < 2:
+        if tile.nbytes:
+            yield 0, tile
+        return
+    row = tile.nbytes // len(tile)
+    if row > _PACKED:
+        for number, part in enumerate(tile):
+            for offset, piece in _in_parts(part):
+                yield number * row + offset, piece
+        return
+    count = _PACKED // row
+    for first in range(0, len(tile), count):
+        yield first * row, tile[first : first + count]
+
+
+def extents_of(index: Index) -> tuple[int, ...]:
+    """Return the shape of a tile."""
+    return tuple([part.stop - part.start for part in index])

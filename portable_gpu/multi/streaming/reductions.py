@@ -1,0 +1,259 @@
+"""Reductions of arrays that are larger than the memory of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import flag, real_number
+from portable_gpu.dtypes import is_float16_like
+from portable_gpu.multi.streaming.folds import Partials, PartOfResult, fold_of
+from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
+from portable_gpu.multi.streaming.place import engines_of
+from portable_gpu.multi.streaming.storage import Bounds, TiledOperand, bounds_of
+from portable_gpu.multi.streaming.tiles import block_extents, grid, limit_of, too_small
+from portable_gpu.ops import reduce as library
+from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
+from portable_gpu.progress import progress_callback
+from portable_gpu.runtime.engine import Engine
+
+
+def _reduce(
+    name: str,
+    x: Any,
+    axis: Axes,
+    keepdims: bool,
+    memory_limit: int | None,
+    engine: Any,
+    progress: Any,
+    ddof: float = 0.0,
+) -> Any:
+    """Fold an array.
+
+    Args:
+        name: The name of the library's function.
+        x, axis, keepdims, memory_limit, engine, progress, ddof: The arguments of the public
+            function.
+    """
+    operand, engines = TiledOperand(x, "x"), engines_of(engine)
+    flag(keepdims, "keepdims")
+    reduced = normalise_axes(as_axes(axis), operand.ndim)
+    fold = fold_of(name, operand, reduced, ddof)
+    limit = limit_of(memory_limit, engines)
+    if not prod(operand.shape):
+        empty = np.empty(operand.shape, operand.dtype)
+        return getattr(library, name)(empty, axis=axis, keepdims=keepdims, engine=engines[0])
+    itemsize = operand.dtype.itemsize
+    extra = fold.extra if is_float16_like(operand.dtype) else 0
+    most = limit // (2 * itemsize + extra)
+    extents = block_extents(operand.shape, most, operand.chunks, operand.axes)
+    if extents is None:
+        raise too_small(limit, 2 * itemsize + extra, "an element")
+    numbers: dict[Bounds, int] = {}
+    blocks = []
+    for index in grid(operand.shape, extents):
+        kept = tuple([slice(0, 1) if axis in reduced else part for axis, part in enumerate(index)])
+        number = numbers.get(bounds_of(kept), 0)
+        numbers[bounds_of(kept)] = number + 1
+        step = StreamStep((index,), float(prod(extents_of(index)) * itemsize))
+        blocks.append(StreamBlock(PartOfResult(number, index, kept), [step]))
+
+    def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], _: Any) -> Any:
+        return fold.of_tile(engine, tiles[0], step.reads[0])
+
+    partials = Partials(fold)
+    with progress_callback(progress, name, "bytes") as callback:
+        run(Job((operand,), (extents,), blocks, call, partials), engines, callback)
+    result = partials.result()
+    if not keepdims:
+        result = result.reshape([n for axis, n in enumerate(operand.shape) if axis not in reduced])
+    return result if result.ndim else result[()]
+
+
+def sum(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Sum over all axes, or over ``axis``, of an array that is read in tiles.
+
+    Args:
+        x: An array of NumPy, a memmap, or a Zarr array, of any shape and supported dtype.
+        axis: An axis, a tuple of axes, or None for all.
+        keepdims: Whether folded axes stay with extent 1.
+        memory_limit: The bytes of the tiles on each device.  Default: three quarters of its memory.
+        engine: The engine, or a group of devices; the default engine if it is not given.
+        progress: True shows a bar if stderr is a terminal (by the package rich).  A function is
+            called with the bytes read and with all bytes.
+
+    Returns:
+        An array of NumPy, or a number, of the dtype of :func:`portable_gpu.sum`.
+
+    Raises:
+        ArgumentTypeError, ArgumentError, AxisError, DTypeError: An argument does not fit.
+        DeviceMemoryError: The device has too little memory.
+
+    Memory: two tiles of ``x``, at most ``memory_limit``, on a device with memory of its own; none
+        on a CPU, but for one tile of a Zarr array.  The host has the result and log2 of the number
+        of tiles partial results, of 8 or 16 bytes an element.
+    Cost: ``x`` is read once.  Tiles are parts of the axis with the largest stride, if a part of
+        extent 1 is not above the limit, and whole chunks of a Zarr array.
+    Accuracy: that of :func:`portable_gpu.sum` on a tile; partial sums are added in float64, which
+        adds ``log2(tiles)`` units of float64 and one of the result.
+    Order: a tree over the tiles, which follow from the shape, the strides, the chunks and the
+        limit.  The result has the same bits for any number of devices that choose the same
+        variants.
+    """
+    return _reduce("sum", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def mean(
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Arithmetic mean over all axes, or over ``axis``: the sum divided by the count.
+
+    Arguments, errors, memory, cost, accuracy and order are those of :func:`sum`.
+
+    Returns:
+        An array of NumPy, or a number, of the dtype of :func:`portable_gpu.mean`.
+    """
+    return _reduce("mean", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def min(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Smallest element; NaN if there is one.  Exact.
+
+    Arguments, errors, memory and cost are those of :func:`sum`.
+
+    Raises:
+        ShapeError: Also where an empty axis is folded.
+    """
+    return _reduce("min", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def max(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Largest element; see :func:`min`."""
+    return _reduce("max", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def argmin(
+    x: Any,
+    axis: int | None = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Index (int64) of the smallest element: the first of equals, the first NaN before all.
+
+    With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
+    """
+    axis = None if axis is None else one_axis(axis)
+    return _reduce("argmin", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def argmax(
+    x: Any,
+    axis: int | None = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Index (int64) of the largest element; see :func:`argmin`."""
+    axis = None if axis is None else one_axis(axis)
+    return _reduce("argmax", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def nrm2(
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Euclidean norm, which neither overflows nor underflows on the way.
+
+    Arguments, errors, cost and order are those of :func:`sum`.  The result is real.
+
+    Memory: as :func:`sum`; a tile of 16-bit floats is converted, and takes three times its bytes.
+    Accuracy: that of :func:`portable_gpu.nrm2` on a tile, and the rounding of the result.
+    """
+    return _reduce("nrm2", x, axis, keepdims, memory_limit, engine, progress)
+
+
+def var(
+    x: Any,
+    axis: Axes = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Variance of real elements: ``sum (x - mean)^2 / (n - ddof)``.
+
+    Arguments, errors, memory, cost and order are those of :func:`sum`: ``x`` is read once.
+
+    Args:
+        ddof: Subtracted from the count, as in :func:`portable_gpu.var`.
+
+    Raises:
+        DTypeError: ``x`` is complex.
+
+    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, if the first element that is
+        folded is within a few standard deviations of the mean; the square of this distance is a
+        factor of u's square.
+    Source: Chan, Golub and LeVeque, Am. Stat. 37(3), 1983.
+    """
+    count = real_number(ddof, "ddof")
+    return _reduce("var", x, axis, keepdims, memory_limit, engine, progress, count)
+
+
+def std(
+    x: Any,
+    axis: Axes = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    memory_limit: int | None = None,
+    engine: Any = None,
+    progress: Any = None,
+) -> Any:
+    """Standard deviation: the square root of :func:`var`, with its arguments."""
+    count = real_number(ddof, "ddof")
+    return _reduce("std", x, axis, keepdims, memory_limit, engine, progress, count)

@@ -1,0 +1,376 @@
+"""Operands and results in the host's memory, in files (NumPy's memmap) and in Zarr arrays."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import shown
+from portable_gpu.dtypes import element
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OverlapError,
+    ReadOnlyError,
+    ResultFileError,
+    ShapeError,
+    UnsupportedError,
+    how_to_install,
+)
+from portable_gpu.host_memory import check_host
+from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.views import bounds
+
+Values = np.ndarray[Any, np.dtype[Any]]
+#: A tile of an array: a slice along each axis.
+Index = tuple[slice, ...]
+#: The same as a key of a table: slices have no hash before Python 3.12.
+Bounds = tuple[tuple[int, int], ...]
+
+#: Bytes of a chunk of a new Zarr array, at most.
+_CHUNK = 16 << 20
+
+
+class TiledOperand:
+    """An array that is read tile by tile.
+
+    Attributes:
+        values: The array of NumPy or of Zarr.
+        name: Its name in messages.
+        shape, dtype, ndim: As in NumPy.
+        chunks: The extents of a chunk of Zarr; 1 along each axis of an array of NumPy.
+        is_in_memory: Whether it is an array of NumPy; then a tile is a view, without a copy.
+    """
+
+    def __init__(self, values: Any, name: str) -> None:
+        """Check an argument.
+
+        Raises:
+            ArgumentTypeError: It is no array of NumPy or of Zarr.
+            DTypeError: Its dtype is not supported.
+            ArgumentError: Its file is shorter than the memmap.
+        """
+        if isinstance(values, DEVICE_KINDS):
+            raise ArgumentTypeError(
+                f"{name} is a device array; pass an array of NumPy, a memmap or a Zarr array here, "
+                f"and device arrays to the functions of portable_gpu"
+            )
+        attributes = ("shape", "dtype", "__getitem__")
+        if not all(hasattr(values, attribute) for attribute in attributes):
+            raise ArgumentTypeError(
+                f"{name} is {shown(values)}; an array of NumPy, a memmap or a Zarr array would do"
+            )
+        self.values, self.name = values, name
+        self.shape = tuple([int(n) for n in values.shape])
+        self.dtype: np.dtype[Any] = np.dtype(values.dtype)
+        element(self.dtype)
+        self.ndim = len(self.shape)
+        self.is_in_memory = isinstance(values, np.ndarray)
+        chunks = None if self.is_in_memory else getattr(values, "chunks", None)
+        self.chunks = tuple(chunks) if chunks else (1,) * self.ndim
+        self._pages = _mapped_pages(values) if self.is_in_memory else None
+        if self._pages is not None and self._pages.size() < len(self._pages):
+            raise ArgumentError(
+                f"{name} maps {len(self._pages)} bytes of a file that has {self._pages.size()}; "
+                "the file was truncated"
+            )
+
+    @property
+    def axes(self) -> list[int]:
+        """The axes, that of the largest stride first: tiles that are cut there are adjacent."""
+        strides = self.values.strides if self.is_in_memory else (0,) * self.ndim
+        return sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
+
+    def read(self, index: Index) -> Values:
+        """Return a tile: a view of an array of NumPy, or new memory."""
+        tile: Values = np.asarray(self.values[index])
+        return tile
+
+    def prefetch(self, index: Index) -> None:
+        """Let the operating system read a tile of a memmap, and do not wait.
+
+        The pages between the tile's first and last byte are requested, unless they have more than
+        twice the bytes of the tile.
+        """
+        if self._pages is None or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        tile = self.values[index]
+        if not tile.size:
+            return
+        low, high = bounds(tile, tile.ctypes.data)
+        if high - low > 2 * tile.nbytes:
+            return
+        begin = np.frombuffer(self._pages, np.uint8).ctypes.data
+        first = (low - begin) // mmap.PAGESIZE * mmap.PAGESIZE
+        with suppress(OSError):
+            self._pages.madvise(mmap.MADV_WILLNEED, first, high - begin - first)
+
+
+class TiledResult:
+    """An array that is written tile by tile.
+
+    Attributes:
+        shape, dtype: Those of the result.
+        chunks: The extents of a chunk of Zarr; 1 along each axis of an array of NumPy.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+        self.shape: tuple[int, ...] = tuple(values.shape)
+        self.dtype = np.dtype(values.dtype)
+        self._lock = threading.Lock()
+
+    def in_place(self, index: Index, dtype: np.dtype[Any]) -> Values | None:
+        """Return a tile as memory that kernels can write, if it has this dtype."""
+        if not isinstance(self.values, np.ndarray) or self.dtype != dtype:
+            return None
+        tile: Values = self.values[index]
+        return tile
+
+    def write(self, index: Index, tile: Values) -> None:
+        """Write a tile.
+
+        Raises:
+            ResultFileError: The write failed, for example because the disk is full.
+        """
+        if isinstance(self.values, np.ndarray):
+            self.values[index] = tile
+            return
+        # Two tiles may share a chunk, which Zarr reads and writes as a whole.
+        with self._lock, _as_result_error("the result"):
+            self.values[index] = tile if tile.dtype == self.dtype else tile.astype(self.dtype)
+
+    def finish(self) -> Any:
+        """Return the complete result."""
+        return self.values
+
+    def abandon(self) -> None:
+        """Remove what was written, if it has a temporary name."""
+
+
+class _NewFile(TiledResult):
+    """A file of NumPy's format that has a temporary name until it is complete."""
+
+    def __init__(self, path: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        if dtype.kind not in "biufc":
+            raise DTypeError(f"out is {path}, and a file of NumPy's format cannot hold {dtype}")
+        self._path, self._temporary = path, _temporary_name(path)
+        try:
+            with _as_result_error(f"out ({path})"):
+                if not prod(shape):
+                    with self._temporary.open("xb") as file:
+                        np.save(file, np.empty(shape, dtype))
+                    values: Values = np.empty(shape, dtype)
+                else:
+                    values = np.lib.format.open_memmap(
+                        self._temporary, "w+", dtype=dtype, shape=tuple(shape)
+                    )
+                    _allocate(self._temporary)
+        except BaseException:
+            self._temporary.unlink(missing_ok=True)
+            raise
+        super().__init__(values)
+
+    def finish(self) -> Any:
+        with _as_result_error(f"out ({self._path})"):
+            if isinstance(self.values, np.memmap):
+                self.values.flush()
+            os.replace(self._temporary, self._path)
+        return np.load(self._path, mmap_mode="r+") if self.values.size else self.values
+
+    def abandon(self) -> None:
+        self._temporary.unlink(missing_ok=True)
+
+
+class _NewZarr(TiledResult):
+    """A Zarr array that has a temporary name until it is complete."""
+
+    def __init__(
+        self, path: Path, shape: Sequence[int], dtype: np.dtype[Any], tile: Sequence[int]
+    ) -> None:
+        try:
+            import zarr
+        except ImportError:
+            raise UnsupportedError(
+                f"out is {path}, which needs the package zarr: {how_to_install('zarr')}"
+            ) from None
+        if path.exists():
+            raise ArgumentError(f"out is {path}, which exists; remove it, or pass another name")
+        self._path, self._temporary, self._open = path, _temporary_name(path), zarr.open_array
+        try:
+            with _as_result_error(f"out ({path})"):
+                values = zarr.open_array(
+                    str(self._temporary), mode="w", shape=tuple(shape), dtype=dtype,
+                    chunks=_chunks_of(shape, dtype.itemsize, tile),
+                )  # fmt: skip
+        except BaseException:
+            self.abandon()
+            raise
+        super().__init__(values)
+
+    def finish(self) -> Any:
+        with _as_result_error(f"out ({self._path})"):
+            os.replace(self._temporary, self._path)
+        return self._open(str(self._path), mode="r+")
+
+    def abandon(self) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def bounds_of(index: Index) -> Bounds:
+    """Return the first and the end of a tile along each axis."""
+    return tuple([(part.start, part.stop) for part in index])
+
+
+@contextmanager
+def result_storage(
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    tile: Sequence[int],
+    operands: Sequence[TiledOperand],
+) -> Iterator[TiledResult]:
+    """Provide the storage of a result.
+
+    After an exception, nothing is left of a file or a Zarr array that would have been new.
+
+    Args:
+        out: None for a new array of NumPy; the name of a new file (``.npy``) or Zarr array
+            (``.zarr``); or a writable array of NumPy or of Zarr.
+        shape, dtype: Those of the result.
+        tile: The extents of the tiles that will be written.
+        operands: The arrays that are read meanwhile.
+
+    Raises:
+        ArgumentTypeError, ArgumentError, ShapeError, DTypeError, ReadOnlyError, OverlapError:
+            ``out`` is none of these, does not fit, or shares memory with an operand.
+        HostMemoryError: The host has too little memory for a new array.
+        ResultFileError: The file cannot be created, or the disk has too little space.
+        UnsupportedError: The package zarr is missing.
+    """
+    result = _storage(out, shape, dtype, tile, operands)
+    try:
+        yield result
+    except BaseException:
+        result.abandon()
+        raise
+
+
+def _storage(
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    tile: Sequence[int],
+    operands: Sequence[TiledOperand],
+) -> TiledResult:
+    if out is None:
+        nbytes = prod(shape) * dtype.itemsize
+        check_host(nbytes, f"a result of shape {shape}, which out= can put into a file,")
+        return TiledResult(np.empty(shape, dtype))
+    if isinstance(out, (str, os.PathLike)):
+        path = Path(out)
+        if path.suffix == ".npy":
+            return _NewFile(path, shape, dtype)
+        if path.suffix == ".zarr":
+            return _NewZarr(path, shape, dtype, tile)
+        raise ArgumentError(f"out is {str(path)!r}; a name that ends in .npy or .zarr would do")
+    attributes = ("shape", "dtype", "__setitem__")
+    if isinstance(out, DEVICE_KINDS) or not all(hasattr(out, each) for each in attributes):
+        raise ArgumentTypeError(
+            f"out is {shown(out)}; a file's name, an array of NumPy, a memmap or a Zarr array "
+            "would do"
+        )
+    if tuple(out.shape) != shape:
+        raise ShapeError(f"out has shape {tuple(out.shape)}; the result has {shape}")
+    if np.dtype(out.dtype) != dtype:
+        raise DTypeError(f"out has dtype {out.dtype}; the result has {dtype}")
+    _check_writable(out)
+    for operand in operands:
+        if _overlap(out, operand.values):
+            raise OverlapError(f"out shares memory with {operand.name}; pass another array")
+    if isinstance(out, np.memmap) and out.filename is not None and out.size:
+        with _as_result_error("out"):
+            _allocate(Path(out.filename))
+    return TiledResult(out)
+
+
+def _check_writable(out: Any) -> None:
+    if isinstance(out, np.ndarray):
+        if not out.flags.writeable:
+            raise ReadOnlyError("out is read-only; open the memmap with mode 'r+'")
+        if isinstance(out, np.memmap) and out.mode == "c":
+            raise ReadOnlyError("out is a memmap of mode 'c', which changes no file; 'r+' would do")
+    elif getattr(out, "read_only", False):
+        raise ReadOnlyError("out is a read-only Zarr array; open it with mode 'r+'")
+
+
+def _overlap(out: Any, values: Any) -> bool:
+    """Whether two arrays may share memory, pages of a file, or a Zarr array."""
+    if out is values:
+        return True
+    if isinstance(out, np.ndarray) and isinstance(values, np.ndarray):
+        if np.may_share_memory(out, values):
+            return True
+        first, second = getattr(out, "filename", None), getattr(values, "filename", None)
+        return bool(first and second and Path(first).samefile(second))
+    stores = getattr(out, "store", None), getattr(values, "store", None)
+    same_path = getattr(out, "path", None) == getattr(values, "path", None)
+    return None not in stores and stores[0] == stores[1] and same_path
+
+
+def _mapped_pages(values: Values) -> mmap.mmap | None:
+    """Return the mapping of a file that an array is a view of."""
+    base: Any = values
+    while isinstance(base, (np.ndarray, memoryview)):
+        base = base.obj if isinstance(base, memoryview) else base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def _allocate(path: Path) -> None:
+    """Allocate all blocks of a file: a write to a page without one would end the process."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+
+
+def _chunks_of(shape: Sequence[int], itemsize: int, tile: Sequence[int]) -> tuple[int, ...]:
+    """Return extents of chunks of which each tile has whole ones, except at the end of an axis."""
+    extents = [max(1, min(n, t)) for n, t in zip(shape, tile, strict=True)]
+    while prod(extents) * itemsize > _CHUNK:
+        divisible = [
+            axis
+            for axis, n in enumerate(extents)
+            if n > 1 and (n % 2 == 0 or tile[axis] >= shape[axis])
+        ]
+        if not divisible:
+            break
+        axis = max(divisible, key=lambda axis: extents[axis])
+        extents[axis] = -(-extents[axis] // 2)
+    return tuple(extents)
+
+
+@contextmanager
+def _as_result_error(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ResultFileError:
+        raise
+    except OSError as error:
+        raise ResultFileError(
+            error.errno, f"{what} cannot be written: {error.strerror or error}"
+        ) from error

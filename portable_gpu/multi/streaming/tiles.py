@@ -1,0 +1,151 @@
+"""Extents of tiles, which follow from the problem and from the limit of memory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import isqrt, prod
+
+from portable_gpu.arguments import whole
+from portable_gpu.errors import ArgumentError
+from portable_gpu.multi.streaming.storage import Index
+from portable_gpu.runtime.engine import Engine
+
+#: Extents of a product's tiles are multiples of this number.
+_UNIT = 64
+
+
+def limit_of(memory_limit: int | None, engines: Sequence[Engine]) -> int:
+    """Return the bytes that tiles may take on each device.
+
+    Args:
+        memory_limit: The argument; None for three quarters of the smallest device's memory.
+        engines: The devices.
+
+    No tile takes more than half of the limit, and no buffer can have more bytes than the device
+    allows; so the limit is at most twice that number.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: It is no positive integer.
+    """
+    facts = [engine.target.facts for engine in engines]
+    most = min([2 * each.max_alloc_size for each in facts])
+    if memory_limit is None:
+        return min(most, min([each.global_mem_size for each in facts]) * 3 // 4)
+    limit = whole(memory_limit, "memory_limit")
+    if limit < 1:
+        raise ArgumentError(f"memory_limit is {limit}; a positive number of bytes would do")
+    return min(limit, most)
+
+
+def too_small(limit: int, needed: int, what: str) -> ArgumentError:
+    """Return the error of a limit that is too small for any tile."""
+    return ArgumentError(
+        f"memory_limit is {limit} bytes, and {what} needs {needed}; a larger limit would do"
+    )
+
+
+def aligned(extent: int, chunk: int) -> int:
+    """Return an extent rounded down to whole chunks, if it has one."""
+    return extent // chunk * chunk if extent >= chunk else extent
+
+
+def even(n: int, most: int, unit: int) -> int:
+    """Return the extent of the parts of an axis: about equal ones, multiples of ``unit``.
+
+    Args:
+        n: The extent of the axis.
+        most: The largest extent of a part.
+        unit: The divisor, which an extent below it has not.
+    """
+    if most >= n:
+        return max(1, n)
+    part = -(-n // -(-n // most))
+    return min(most, -(-part // unit) * unit)
+
+
+def product_tiles(
+    extents: tuple[int, int, int], itemsizes: tuple[int, int, int], limit: int
+) -> tuple[int, int, int]:
+    """Return the extents (rows, columns, inner) of the tiles of a product.
+
+    Two tiles of A, of B and of C take ``2 (rows inner a + inner columns b + rows columns c)``
+    bytes, where a, b and c are the itemsizes; this is at most the limit.  Tiles of C are as square
+    and as large as they can be while the inner extent is a quarter of their side, because each byte
+    that is read takes part in as many operations as C has rows or columns.
+
+    Args:
+        extents: m, n and k.
+        itemsizes: Those of A, B and C.
+        limit: Bytes.
+
+    Raises:
+        ArgumentError: The limit is too small.
+    """
+    m, n, k = [max(1, extent) for extent in extents]
+    a, b, c = itemsizes
+    half = limit // 2
+    side = isqrt(4 * half // (4 * c + a + b))  # c side^2 + (a + b) side (side / 4) is the half
+    inner = min(k, max(_UNIT, side // 4))
+    while (found := _rows_and_columns(m, n, inner, itemsizes, half)) is None:
+        if inner <= _UNIT:
+            rows, columns = min(m, _UNIT), min(n, _UNIT)
+            needed = 2 * (rows * inner * a + inner * columns * b + rows * columns * c)
+            raise too_small(limit, needed, "a product")
+        inner = max(_UNIT, inner // 2)
+    rows, columns = found
+    inner = (half - rows * columns * c) // (rows * a + columns * b)
+    return rows, columns, k if inner >= k else even(k, inner // _UNIT * _UNIT, _UNIT)
+
+
+def _rows_and_columns(
+    m: int, n: int, inner: int, itemsizes: tuple[int, int, int], nbytes: int
+) -> tuple[int, int] | None:
+    """Return the extents of a tile of C, given the inner extent and the bytes of one set of tiles.
+
+    Returns:
+        None if they would be too small.
+    """
+    a, b, c = itemsizes
+    edge = inner * (a + b)
+    rows = min(m, (isqrt(edge * edge + 4 * c * nbytes) - edge) // (2 * c))
+    columns = min(n, max(0, nbytes - rows * inner * a) // (rows * c + inner * b))
+    rows = min(m, max(0, nbytes - columns * inner * b) // (columns * c + inner * a))
+    if rows < m:
+        rows = even(m, rows // _UNIT * _UNIT, _UNIT) if rows >= _UNIT else 0
+    if columns < n:
+        columns = even(n, columns // _UNIT * _UNIT, _UNIT) if columns >= _UNIT else 0
+    return (rows, columns) if rows and columns else None
+
+
+def block_extents(
+    shape: Sequence[int], most: int, chunks: Sequence[int], order: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Return the extents of blocks of an array: whole last axes, and parts of the others.
+
+    Args:
+        shape: The shape of the array.
+        most: The largest number of elements of a block.
+        chunks: The extents of the array's chunks.  A block has whole chunks if one is small enough.
+        order: The axes that may be cut, in the order in which they are.
+
+    Returns:
+        None if no block has so few elements.
+    """
+    extents = [max(1, n) for n in shape]
+    for unit in (chunks, (1,) * len(extents)):
+        for axis in order:
+            if prod(extents) > most:
+                rest = prod(extents) // extents[axis]
+                part = max(unit[axis], aligned(most // rest, unit[axis]))
+                extents[axis] = even(extents[axis], part, unit[axis])
+    return tuple(extents) if prod(extents) <= most else None
+
+
+def grid(shape: Sequence[int], extents: Sequence[int]) -> Iterator[Index]:
+    """Yield the tiles of an array in C order."""
+    axes = [
+        [slice(first, min(first + step, n)) for first in range(0, n, step)]
+        for n, step in zip(shape, extents, strict=True)
+    ]
+    return product(*axes)

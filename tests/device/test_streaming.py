@@ -1,0 +1,266 @@
+"""Operations on arrays that are read and written in tiles."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reference import assert_within, product_bound, unit_roundoff
+
+import portable_gpu as pg
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OverlapError,
+    ReadOnlyError,
+    ResultFileError,
+    ShapeError,
+)
+from portable_gpu.multi import streaming
+
+#: Bytes of tiles of 64 x 64 to 128 x 128 elements.
+_LIMIT = 250_000
+
+
+@pytest.fixture(params=["in place", "copied"])
+def place(request: pytest.FixtureRequest, engine: pg.Engine) -> pg.Engine:
+    """An engine that works on the host's memory, and one that copies tiles as for a GPU."""
+    if request.param == "in place":
+        return engine
+    other = pg.Engine(engine.device)
+    other.maps_host_memory = other.takes_host_pointers = False
+    return other
+
+
+def _file(folder: Path, name: str, values: Any) -> Any:
+    np.save(folder / f"{name}.npy", values)
+    return np.load(folder / f"{name}.npy", mmap_mode="r")
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted([path.name for path in folder.iterdir()])
+
+
+def _matrices(folder: Path) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    a = _file(folder, "a", rng.standard_normal((300, 260), np.float32))
+    return a, _file(folder, "b", rng.standard_normal((260, 190), np.float32))
+
+
+def _expected(a: Any, b: Any) -> tuple[Any, Any]:
+    return a.astype(np.float64) @ b.astype(np.float64), product_bound(a, b, np.float32)
+
+
+def test_products_of_memmaps(tmp_path: Path, place: pg.Engine) -> None:
+    a, b = _matrices(tmp_path)
+    work: list[float] = []
+    c = streaming.gemm(
+        a, b, out=tmp_path / "c.npy", memory_limit=_LIMIT, engine=place,
+        progress=lambda done, total: work.append(done / total),
+    )  # fmt: skip
+    assert isinstance(c, np.memmap)
+    assert len(work) > 10
+    assert work == sorted(work)
+    assert work[-1] == 1
+    assert_within(c, *_expected(a, b))
+    assert _names(tmp_path) == ["a.npy", "b.npy", "c.npy"]
+    again = np.full((300, 190), np.nan, np.float32)
+    assert streaming.gemm(a, b, out=again, memory_limit=_LIMIT, engine=place) is again
+    assert np.array_equal(again, c)
+
+
+def test_transposed_products_of_other_strides(tmp_path: Path, place: pg.Engine) -> None:
+    a, b = _matrices(tmp_path)
+    c = streaming.gemm(
+        a[::2, ::-1].T, np.asfortranarray(b).T, alpha=-2.0, trans_a="T", trans_b="C",
+        memory_limit=_LIMIT, engine=place,
+    )  # fmt: skip
+    x = np.ascontiguousarray(a[::2, ::-1])
+    expected, bound = _expected(x, b)
+    assert_within(c, -2 * expected, 2 * bound)
+
+
+def test_products_of_16_bit_floats_are_summed_in_float32(place: pg.Engine) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((70, 400)).astype(np.float16)
+    c = streaming.gemm(a, a, trans_b="T", memory_limit=100_000, engine=place)
+    assert c.dtype == np.float16
+    assert_within(c, *_expected(a, a.T.copy()))
+
+
+def test_products_of_zarr_arrays(tmp_path: Path, place: pg.Engine) -> None:
+    zarr = pytest.importorskip("zarr")
+    a, b = _matrices(tmp_path)
+    stored = zarr.open_array(
+        str(tmp_path / "a.zarr"), mode="w", shape=a.shape, chunks=(90, 100), dtype=a.dtype
+    )
+    stored[:] = a
+    c = streaming.gemm(stored, b, out=str(tmp_path / "c.zarr"), memory_limit=_LIMIT, engine=place)
+    assert_within(c[:], *_expected(a, b))
+    assert _names(tmp_path) == ["a.npy", "a.zarr", "b.npy", "c.zarr"]
+    with pytest.raises(ArgumentError, match=r"c.zarr, which exists"):
+        streaming.gemm(stored, b, out=tmp_path / "c.zarr")
+    assert streaming.gemm(stored, b, out=c, memory_limit=_LIMIT, engine=place) is c
+    with pytest.raises(OverlapError, match="shares memory with a"):
+        streaming.gemm(stored, np.eye(260, dtype=np.float32), out=stored)
+    with pytest.raises(ReadOnlyError):
+        streaming.gemm(a, b, out=zarr.open_array(str(tmp_path / "c.zarr"), mode="r"))
+    rows = streaming.sum(stored, axis=1, memory_limit=80_000, engine=place)
+    assert_within(rows, a.astype(np.float64).sum(1), 17 * 2.0**-24 * np.abs(a).sum(1))
+
+
+@pytest.mark.parametrize("out", ["c.npy", "c.zarr"])
+def test_nothing_is_left_of_a_result_after_an_exception(
+    tmp_path: Path, place: pg.Engine, out: str
+) -> None:
+    if out.endswith("zarr"):
+        pytest.importorskip("zarr")
+    a, b = _matrices(tmp_path)
+
+    def stop(done: float, total: float) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        streaming.gemm(a, b, out=tmp_path / out, memory_limit=_LIMIT, engine=place, progress=stop)
+    assert _names(tmp_path) == ["a.npy", "b.npy"]
+    assert_within(streaming.gemm(a, b, engine=place), *_expected(a, b))
+
+
+def test_a_full_disk_is_reported_before_anything_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = _matrices(tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    calls: list[float] = []
+    with pytest.raises(ResultFileError, match=r"c.npy\) cannot be written: No space left"):
+        streaming.gemm(a, b, out=tmp_path / "c.npy", progress=lambda *done: calls.append(done[0]))
+    assert not calls
+    assert _names(tmp_path) == ["a.npy", "b.npy"]
+
+
+def test_results_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    a, b = _matrices(tmp_path)
+    small = np.lib.format.open_memmap(tmp_path / "s.npy", "w+", np.float32, (200, 190))
+    c = np.lib.format.open_memmap(tmp_path / "r.npy", "w+", np.float32, (300, 190))
+    for out, error, text in (
+        (small, ShapeError, "out has shape (200, 190); the result has (300, 190)"),
+        (np.load(tmp_path / "r.npy", mmap_mode="r"), ReadOnlyError, "out is read-only"),
+        (np.load(tmp_path / "r.npy", mmap_mode="c"), ReadOnlyError, "memmap of mode 'c'"),
+        (c.astype(np.float64), DTypeError, "out has dtype float64; the result has float32"),
+        ("c.txt", ArgumentError, "a name that ends in .npy or .zarr"),
+        (tmp_path / "no" / "c.npy", ResultFileError, "cannot be written: No such file"),
+        (3, ArgumentTypeError, "out is 3; a file's name"),
+    ):
+        with pytest.raises(error, match=re.escape(text)):
+            streaming.gemm(a, b, out=out)
+    square = np.lib.format.open_memmap(tmp_path / "q.npy", "w+", np.float32, (190, 190))
+    for out in (square, square[:], np.load(tmp_path / "q.npy", mmap_mode="r+")):
+        with pytest.raises(OverlapError, match="out shares memory with b"):
+            streaming.gemm(np.eye(190, dtype=np.float32), square, out=out)
+
+
+def test_wrong_arguments_are_named(engine: pg.Engine) -> None:
+    x = np.ones((100, 100), np.float32)
+    for arguments, error, text in (
+        ((x, x[:3]), ShapeError, "inner sizes 100 and 3 differ"),
+        ((x, [1.0]), ArgumentTypeError, "b is [1.0]"),
+        ((x, x[0]), ShapeError, "b has shape (100,)"),
+        ((pg.asarray(x), x), ArgumentTypeError, "a is a device array"),
+        ((x, x.astype(int)), DTypeError, "b"),
+    ):
+        if error is DTypeError:
+            arguments = arguments[1], arguments[1]
+            text = "gemm of int64"
+        with pytest.raises(error, match=re.escape(text)):
+            streaming.gemm(*arguments)
+    for options, error, text in (
+        ({"memory_limit": 1000}, ArgumentError, "memory_limit is 1000 bytes, and a product needs"),
+        ({"memory_limit": 0}, ArgumentError, "memory_limit is 0"),
+        ({"memory_limit": "1 GB"}, ArgumentTypeError, "memory_limit is '1 GB'"),
+        ({"engine": 1}, ArgumentTypeError, "engine is 1"),
+        ({"progress": 1}, ArgumentTypeError, "progress is 1"),
+        ({"trans_a": "X"}, ArgumentError, "trans_a is 'X'"),
+    ):
+        with pytest.raises(error, match=re.escape(text)):
+            streaming.gemm(x, x, **options)
+
+
+@pytest.mark.parametrize("axis", [None, (0, 2)])
+def test_reductions(tmp_path: Path, place: pg.Engine, axis: Any) -> None:
+    rng = np.random.default_rng(1)
+    x = _file(tmp_path, "x", (1000 + rng.standard_normal((37, 50, 12))).astype(np.float32))
+    wide, u, options = x.astype(np.float64), unit_roundoff(x.dtype), {"axis": axis}
+    streamed = {"axis": axis, "memory_limit": 20_000, "engine": place}
+    total = np.abs(wide).sum(**options)
+    assert_within(streaming.sum(x, **streamed), wide.sum(**options), 17 * u * total)
+    mean = wide.mean(**options)
+    assert_within(streaming.mean(x, **streamed), mean, 17 * u * np.abs(mean))
+    assert np.array_equal(streaming.max(x, **streamed), x.max(**options))
+    norm = np.sqrt((wide * wide).sum(**options))
+    assert_within(streaming.nrm2(x, **streamed), norm, 14 * u * norm)
+    deviation = wide.std(ddof=1, **options)
+    assert_within(streaming.std(x, ddof=1, **streamed), deviation, 32 * u * deviation)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_the_first_of_equal_elements_is_found(place: pg.Engine, axis: int | None) -> None:
+    rng = np.random.default_rng(2)
+    for order in "CF":
+        x = np.array(rng.integers(0, 3, (40, 30)), np.float32, order=order)
+        for nan in (0, 3):
+            x.reshape(-1)[rng.integers(x.size, size=nan)] = np.nan
+            found = streaming.argmax(x, axis, memory_limit=1000, engine=place, keepdims=True)
+            assert np.array_equal(found, np.argmax(x, axis, keepdims=True))
+
+
+def test_reductions_of_integers_and_of_no_elements() -> None:
+    x = np.arange(1000, dtype=np.int32)
+    total = streaming.sum(x, memory_limit=800)
+    assert total == 499500
+    assert total.dtype == np.int64
+    assert streaming.sum(x[:0], memory_limit=800) == 0
+    with pytest.raises(ShapeError):
+        streaming.max(x[:0])
+    with pytest.raises(ArgumentError, match="memory_limit is 4 bytes, and an element needs 8"):
+        streaming.sum(x, memory_limit=4)
+    with pytest.raises(DTypeError, match="x is complex64"):
+        streaming.std(np.ones(3, np.complex64))
+
+
+def _anonymous() -> int:
+    match = re.search(r"RssAnon:\s*(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    return int(match[1]) * 1024 if match else 0
+
+
+@pytest.mark.skipif(not _anonymous(), reason="the system does not report anonymous memory")
+def test_a_product_in_place_takes_no_memory_for_operands(tmp_path: Path, engine: pg.Engine) -> None:
+    if not engine.maps_host_memory:
+        pytest.skip("tiles are copied to the device")
+    n, limit = 1536, 4 << 20
+    a = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.float32, (n, n))
+    for row, values in enumerate(np.random.default_rng(3).standard_normal((32, n), np.float32)):
+        a[row::32] = values
+    begin, most = _anonymous(), [0]
+
+    def note(*_: float) -> None:
+        most[0] = max(most[0], _anonymous())
+
+    c = streaming.gemm(
+        a, a, out=tmp_path / "c.npy", memory_limit=limit, engine=engine, progress=note
+    )
+    assert most[0] - begin < limit + (12 << 20)  # 18 MiB are mapped
+    signs = np.random.default_rng(4).choice([-1.0, 1.0], n)
+    expected = a.astype(np.float64) @ (a.astype(np.float64) @ signs)
+    bound = unit_roundoff(a.dtype) * n * np.abs(a[:32]).astype(np.float64).max() ** 2 * n
+    assert np.abs(c.astype(np.float64) @ signs - expected).max() < bound

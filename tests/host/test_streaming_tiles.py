@@ -1,0 +1,96 @@
+"""Extents of streamed tiles, and the tree of partial results."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu.errors import ArgumentError
+from portable_gpu.multi.streaming.folds import _Tree
+from portable_gpu.multi.streaming.storage import TiledOperand, _chunks_of
+from portable_gpu.multi.streaming.tiles import block_extents, grid, product_tiles
+
+
+def test_the_tiles_of_products_take_at_most_the_limit_and_more_than_a_third() -> None:
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(3000):
+        m, n, k = (int(2 ** rng.uniform(0, 17)) for _ in range(3))
+        a, b, c = ((2, 2, 4), (4, 4, 4), (8, 8, 8), (4, 8, 8))[rng.integers(4)]
+        limit = int(2 ** rng.uniform(10, 34))
+        try:
+            rows, columns, inner = product_tiles((m, n, k), (a, b, c), limit)
+        except ArgumentError:
+            refused += 1
+            assert limit < 2 * (64 * 64 * (a + b) + 64 * 64 * c)
+            continue
+        nbytes = 2 * (rows * inner * a + inner * columns * b + rows * columns * c)
+        assert nbytes <= limit
+        assert 1 <= rows <= m
+        assert 1 <= columns <= n
+        assert 1 <= inner <= k
+        whole = (rows, columns, inner) == (m, n, k)
+        if limit > 1 << 22:
+            assert whole or 3 * nbytes > limit, (m, n, k, limit, rows, columns, inner)
+    assert 0 < refused < 1500
+
+
+def test_blocks_have_at_most_the_asked_elements_and_cover_the_array() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(500):
+        ndim = int(rng.integers(0, 4))
+        shape = [int(n) for n in rng.integers(1, 9, ndim)]
+        chunks = [int(n) for n in rng.integers(1, 5, ndim)]
+        most = int(rng.integers(1, 200))
+        order = [int(axis) for axis in rng.permutation(ndim)]
+        extents = block_extents(shape, most, chunks, order)
+        assert extents is not None
+        assert prod(extents) <= most
+        seen = np.zeros(shape, int)
+        for index in grid(shape, extents):
+            seen[index] += 1
+        assert np.all(seen == 1)
+        if prod(chunks) <= most:
+            whole = [n % c == 0 or n == s for n, c, s in zip(extents, chunks, shape, strict=True)]
+            assert all(whole)
+
+
+def test_new_chunks_divide_tiles() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(500):
+        shape = [int(2 ** rng.uniform(0, 15)) for _ in range(2)]
+        tile = [min(n, int(rng.integers(1, 200)) * 64) for n in shape]
+        for chunk, extent, whole in zip(_chunks_of(shape, 4, tile), tile, shape, strict=True):
+            assert 1 <= chunk <= extent
+            assert extent == whole or extent % chunk == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
+def test_partial_results_are_combined_alike_in_whichever_order_they_come(count: int) -> None:
+    def combine(left: Any, right: Any) -> Any:
+        return (f"({left[0]} {right[0]})",)
+
+    def tree(order: Any) -> Any:
+        made = _Tree(combine)
+        for number in order:
+            made.add(int(number), (str(number),))
+        return made.whole()
+
+    expected = tree(range(count))
+    assert expected[0].replace("(", "").replace(")", "").split() == [str(n) for n in range(count)]
+    rng = np.random.default_rng(count)
+    for _ in range(20):
+        assert tree(rng.permutation(count)) == expected
+
+
+def test_a_memmap_of_a_file_that_was_truncated_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(10000))
+    x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    with (tmp_path / "x.npy").open("r+b") as file:
+        file.truncate(5000)
+    with pytest.raises(ArgumentError, match=r"x maps 80128 bytes of a file that has 5000"):
+        TiledOperand(x, "x")
