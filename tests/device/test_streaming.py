@@ -220,8 +220,8 @@ def test_the_first_of_equal_elements_is_found(place: pg.Engine, axis: int | None
         x = np.array(rng.integers(0, 3, (40, 30)), np.float32, order=order)
         for nan in (0, 3):
             x.reshape(-1)[rng.integers(x.size, size=nan)] = np.nan
-            found = streaming.argmax(x, axis, memory_limit=1000, engine=place, keepdims=True)
-            assert np.array_equal(found, np.argmax(x, axis, keepdims=True))
+            result = streaming.argmax(x, axis, memory_limit=1000, engine=place, keepdims=True)
+            assert np.array_equal(result, np.argmax(x, axis, keepdims=True))
 
 
 def test_reductions_of_integers_and_of_no_elements() -> None:
@@ -236,6 +236,87 @@ def test_reductions_of_integers_and_of_no_elements() -> None:
         streaming.sum(x, memory_limit=4)
     with pytest.raises(DTypeError, match="x is complex64"):
         streaming.std(np.ones(3, np.complex64))
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_transforms_in_several_passes(tmp_path: Path, place: pg.Engine, inverse: bool) -> None:
+    rng = np.random.default_rng(5)
+    x = _file(tmp_path, "x", rng.standard_normal((8, 8, 16), np.float32))
+    function, oracle = (streaming.ifftn, np.fft.ifftn) if inverse else (streaming.fftn, np.fft.fftn)
+    done: list[float] = []
+    for axes, elements, passes in ((None, 128, 2), (None, 20, 3), ((0,), 100, 1)):
+        options = {"memory_limit": 6 * 8 * elements, "engine": place}
+        y = function(
+            x, axes, "ortho", out=tmp_path / "y.npy",
+            progress=lambda some, total: done.append(some / total), **options,
+        )  # fmt: skip
+        assert y.dtype == np.complex64
+        expected = oracle(x.astype(np.float64), axes=axes, norm="ortho")
+        off = np.linalg.norm(y - expected) / np.linalg.norm(expected)
+        assert off < 2 * unit_roundoff(np.float32) * np.log2(x.size)
+        assert len(done) >= passes * x.size / elements
+        assert done == sorted(done)
+        assert done[-1] == 1
+        done.clear()
+    text = "a sixth cannot hold a line of axis 2 of x, which has 16 elements"
+    with pytest.raises(ArgumentError, match=text):
+        function(x, memory_limit=6 * 8 * 15)
+
+
+def _convolved(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """A convolution in float64, by the sum over the filter's elements."""
+    (s, t), (d, e) = ((n, n) if isinstance(n, int) else n for n in (stride, dilation))
+    pairs = ((0, 0), (0, 0)) if padding == 0 else padding
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *pairs))
+    height, width = (
+        (n - f * (k - 1) - 1) // g + 1
+        for n, f, k, g in zip(padded.shape[2:], (d, e), w.shape[2:], (s, t), strict=True)
+    )
+    y = np.zeros((len(x), len(w), height, width)) + b[:, None, None]
+    for i, j in np.ndindex(*w.shape[2:]):
+        part = padded[:, :, i * d :: s, j * e :: t][:, :, :height, :width]
+        y += np.einsum("nchw,kc->nkhw", part, w[:, :, i, j].astype(np.float64))
+    return y
+
+
+_IMAGES = (5, 2, 20, 9)
+
+
+@pytest.mark.parametrize(("limit", "blocks"), [(20_000, 2), (1_500, 30)], ids=["images", "rows"])
+def test_convolutions_by_images_and_by_rows(
+    tmp_path: Path, place: pg.Engine, limit: int, blocks: int
+) -> None:
+    rng = np.random.default_rng(6)
+    x = _file(tmp_path, "x", rng.standard_normal(_IMAGES, np.float32))
+    w, b = rng.standard_normal((2, 2, 3, 2), np.float32), rng.standard_normal(2, np.float32)
+    done: list[float] = []
+    for stride, padding, dilation in ((1, 0, 1), ((2, 1), ((2, 1), (0, 1)), (2, 1))):
+        options = {"stride": stride, "padding": padding, "dilation": dilation}
+        y = streaming.conv2d(
+            x, w, b, **options, memory_limit=limit, engine=place, out=tmp_path / "y.npy",
+            progress=lambda some, total: done.append(some / total),
+        )  # fmt: skip
+        expected = _convolved(x, w, b, **options)
+        size = _convolved(np.abs(x), np.abs(w), np.abs(b), **options)
+        assert_within(y, expected, 16 * unit_roundoff(x.dtype) * size)
+        if stride == 1:
+            assert len(done) >= blocks
+            single = streaming.conv2d(x[1], w, b, **options, memory_limit=limit, engine=place)
+            assert_within(single, expected[1], 16 * unit_roundoff(x.dtype) * size[1])
+        done.clear()
+
+
+def test_convolutions_that_do_not_fit_are_refused() -> None:
+    x, w = np.ones(_IMAGES, np.float32), np.ones((2, 2, 3, 3), np.float32)
+    for arguments, options, error, text in (
+        ((x, w.astype(np.float64)), {}, DTypeError, "weight is float64, and input is float32"),
+        ((x.astype(int), w), {}, DTypeError, "input is int64"),
+        ((x, w, x[0, 0, 0]), {}, ShapeError, "bias has shape (9,)"),
+        ((x, w), {"memory_limit": 900}, ArgumentError, "memory_limit is 900 bytes, and a row"),
+        ((x, w), {"memory_limit": 3000, "padding": 3}, ArgumentError, "and padding is 3; below"),
+    ):
+        with pytest.raises(error, match=re.escape(text)):
+            streaming.conv2d(*arguments, **options)
 
 
 def _anonymous() -> int:

@@ -4,6 +4,7 @@ Operands are NumPy arrays, memmaps or Zarr arrays.  They are read tile by tile, 
 written as memmaps or Zarr arrays; see docs/streaming.md.
 """
 
+from portable_gpu.multi.streaming.convolution import conv2d
 from portable_gpu.multi.streaming.product import gemm
 from portable_gpu.multi.streaming.reductions import (
     argmax,
@@ -16,5 +17,20 @@ from portable_gpu.multi.streaming.reductions import (
     sum,
     var,
 )
+from portable_gpu.multi.streaming.transform import fftn, ifftn
 
-__all__ = ["argmax", "argmin", "gemm", "max", "mean", "min", "nrm2", "std", "sum", "var"]
+__all__ = [
+    "argmax",
+    "argmin",
+    "conv2d",
+    "fftn",
+    "gemm",
+    "ifftn",
+    "max",
+    "mean",
+    "min",
+    "nrm2",
+    "std",
+    "sum",
+    "var",
+]

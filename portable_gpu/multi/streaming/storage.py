@@ -40,6 +40,8 @@ Bounds = tuple[tuple[int, int], ...]
 
 #: Bytes of a chunk of a new Zarr array, at most.
 _CHUNK = 16 << 20
+#: Pieces of a file that are requested for one tile, at most.
+_PIECES = 4096
 
 
 class TiledOperand:
@@ -100,21 +102,21 @@ class TiledOperand:
     def prefetch(self, index: Index) -> None:
         """Let the operating system read a tile of a memmap, and do not wait.
 
-        The pages between the tile's first and last byte are requested, unless they have more than
-        twice the bytes of the tile.
+        A tile of many short pieces of the file is not requested.
         """
         if self._pages is None or not hasattr(mmap, "MADV_WILLNEED"):
             return
-        tile = self.values[index]
-        if not tile.size:
-            return
-        low, high = bounds(tile, tile.ctypes.data)
-        if high - low > 2 * tile.nbytes:
-            return
+        pieces: list[Values] = [self.values[index]]
+        while pieces[0].size and _is_sparse(pieces[0]):
+            pieces = [part for piece in pieces for part in piece]
+            if len(pieces) > _PIECES:
+                return
         begin = np.frombuffer(self._pages, np.uint8).ctypes.data
-        first = (low - begin) // mmap.PAGESIZE * mmap.PAGESIZE
-        with suppress(OSError):
-            self._pages.madvise(mmap.MADV_WILLNEED, first, high - begin - first)
+        for piece in pieces:
+            low, high = bounds(piece, piece.ctypes.data)
+            first = (low - begin) // mmap.PAGESIZE * mmap.PAGESIZE
+            with suppress(OSError):
+                self._pages.madvise(mmap.MADV_WILLNEED, first, high - begin - first)
 
 
 class TiledResult:
@@ -335,6 +337,12 @@ def _mapped_pages(values: Values) -> mmap.mmap | None:
     while isinstance(base, (np.ndarray, memoryview)):
         base = base.obj if isinstance(base, memoryview) else base.base
     return base if isinstance(base, mmap.mmap) else None
+
+
+def _is_sparse(tile: Values) -> bool:
+    """Whether a tile has rows, and less than half of the bytes from its first to its last."""
+    low, high = bounds(tile, tile.ctypes.data)
+    return tile.ndim > 1 and high - low > 2 * tile.nbytes
 
 
 def _allocate(path: Path) -> None:
