@@ -350,6 +350,19 @@ def test_in_the_place_of_x(unoptimised: Engine) -> None:
     np.testing.assert_array_equal(from_device(spread), np.broadcast_to(x[:1], (17, 64)))
 
 
+@pytest.mark.parametrize(("kind", "most"), [("fft", 1), ("rfft", 2), ("irfft", 2)])
+def test_what_a_spoilt_line_reaches(unoptimised: Engine, kind: str, most: int) -> None:
+    """Complex lines are independent; a real one reaches at most the other line of its pair."""
+    x = numbers((5, 7, 32), np.float32 if kind == "rfft" else np.complex64)
+    spoilt = x.copy()
+    spoilt[2, 3, 5] = np.nan
+    good, bad = (getattr(pg.fft, kind)(lines, engine=unoptimised) for lines in (x, spoilt))
+    differs = (good != bad).any(axis=2)
+    assert np.isnan(bad[2, 3]).all()
+    assert differs[2, 3]
+    assert differs.sum() <= most
+
+
 def test_linearity_and_shifts(engine: Engine) -> None:
     x, y = (numbers((17, 64), np.complex64, seed) for seed in (1, 2))
 

@@ -79,6 +79,22 @@ def test_within_the_bound(engine: Engine, case: int) -> None:
             conv(x, w, b, **options | {"workspace_limit": 999})
 
 
+@pytest.mark.path
+@pytest.mark.parametrize(("size", "taps"), [((9, 13), (3, 5)), ((37,), (6,))])
+def test_images_are_independent(engine: Engine, size: Any, taps: Any) -> None:
+    """NaN, infinities and large numbers in some images change no bit of the others' results."""
+    rng, rank = np.random.default_rng(7), len(size)
+    x = rng.standard_normal((6, 1, *size)).astype(np.float32)
+    w = rng.standard_normal((3, 1, *taps)).astype(np.float32)
+    spoilt, others = x.copy(), [0, 2, 5]
+    spoilt[1, ..., 3], spoilt[3, ..., 0], spoilt[4] = np.nan, np.inf, 1e30
+    for function in (getattr(nn, f"conv{rank}d"), getattr(nn, f"conv_transpose{rank}d")):
+        filters = w if function is getattr(nn, f"conv{rank}d") else w.swapaxes(0, 1)
+        good, bad = (function(a, filters, algo="fft", engine=engine) for a in (x, spoilt))
+        assert np.isnan(bad[[1, 3]]).all()
+        np.testing.assert_array_equal(bad[others], good[others])
+
+
 def test_what_it_does_not_take(engine: Engine) -> None:
     x, w = np.ones((1, 2, 9, 9), np.float32), np.ones((2, 2, 3, 3), np.float32)
     half = np.float16

@@ -160,14 +160,16 @@ class Spectral:
         axes = tuple(2 + c for c in self.axes)
         lengths = tuple(self.lengths[c] for c in self.axes)
         real = self.problem.elem
+        # Images are independent, except for the gradient by the weights, which sums over them.
+        apart = int(spectra.name != "w" and self.problem.direction != "weight")
         if inverse:
             return FftProblem(
                 "c2r", False, True, real, axes, lengths, shape, spectra.shape, steps,
-                spectra.steps, True, tuple(self.first[c] for c in self.axes),
+                spectra.steps, True, tuple(self.first[c] for c in self.axes), apart,
             )  # fmt: skip
         return FftProblem(
             "r2c", False, False, real, axes, lengths, spectra.shape, shape, spectra.steps, steps,
-            False,
+            False, apart=apart,
         )  # fmt: skip
 
     def images_at_a_time(self, limit: int | None) -> int:

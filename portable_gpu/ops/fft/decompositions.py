@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from portable_gpu.codegen.axes import Axis
+from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.ops.fft.passes import Pass, PassLimits, PassMultiplier, PassOperand
 from portable_gpu.ops.fft.problem import Line, LineOperand
 from portable_gpu.ops.fft.tables import (
@@ -113,6 +113,8 @@ def decompositions(line: Line, limits: PassLimits, names: Iterator[str]) -> list
     whole = limits.allows(line.n)
     if whole:
         result.append(Decomposition("one pass", (_one_pass(line),)))
+        if line.apart and line.paired:
+            result.append(Decomposition("one pass without pairs", (_without_pairs(line),)))
     few = line.n >= limits.min_split_length and line.lines < 2 * limits.lanes
     pairs = two_factors(line.n, limits)
     if whole and not few:
@@ -150,6 +152,14 @@ def _one_pass(line: Line) -> PassStep:
     return PassStep(pass_, "source", "target")
 
 
+def _without_pairs(line: Line) -> PassStep:
+    """Return one pass whose lanes have one real line each, as a complex line."""
+    step = _one_pass(replace(_as_complex(line), others=tuple(merged(line.others)), apart=0))
+    if line.source.form == "half":
+        (step,) = _weighted(line, line.source.count, (step,))
+    return step
+
+
 def _rows(end: LineOperand, lanes: Axis, batch: tuple[Axis, ...], side: int) -> PassOperand:
     return PassOperand(
         end.form, end.end, end.step, lanes.strides[side],
@@ -158,15 +168,19 @@ def _rows(end: LineOperand, lanes: Axis, batch: tuple[Axis, ...], side: int) -> 
 
 
 def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
-    """Return the axis of lanes and the other axes; adjacent lanes are preferred."""
-    if not line.others:
-        return Axis(1, (0, 0, 0)), ()
+    """Return the axis of lanes and the other axes; adjacent lanes are preferred.
+
+    Neighbouring lanes may be a pair of real lines, so axes that keep these apart are no lanes.
+    """
+    possible = line.others[line.apart :] if line.paired else line.others
+    if not possible:
+        return Axis(1, (0, 0, 0)), line.others
 
     def worth(axis: Axis) -> tuple[float, ...]:
         contiguous = sum(abs(stride) == 1 for stride in axis.strides)
         return min(axis.size, 8) * (1 + contiguous), -abs(axis.strides[0])
 
-    lanes = max(line.others, key=worth)
+    lanes = max(possible, key=worth)
     return lanes, tuple(axis for axis in line.others if axis is not lanes)
 
 
@@ -367,14 +381,18 @@ def _two_from_partial_half(line: Line, n1: int, n2: int, name: str) -> tuple[Pas
 
 
 def _as_complex(line: Line) -> Line:
-    """Return the line with the half spectrum as complex numbers, and a real target."""
-    source = replace(line.source, form="complex")
-    return replace(line, source=source, target=replace(line.target, form="real"))
+    """Return the line with half spectra as complex numbers."""
+    source, target = (
+        replace(end, form="complex") if end.form == "half" else end
+        for end in (line.source, line.target)
+    )
+    return replace(line, source=source, target=target)
 
 
 def _weighted(line: Line, count: int, pass_steps: tuple[PassStep, ...]) -> tuple[PassStep, ...]:
     """Return passes whose source is multiplied by the weights of half a spectrum."""
-    pass_ = replace(pass_steps[0].pass_, source=replace(pass_steps[0].pass_.source, factor="lanes"))
+    table: Any = "rows" if len(pass_steps) == 1 else "lanes"
+    pass_ = replace(pass_steps[0].pass_, source=replace(pass_steps[0].pass_.source, factor=table))
     first = replace(pass_steps[0], pass_=pass_, source_factors=lambda: _weights(line.n, count))
     return first, *pass_steps[1:]
 

@@ -44,6 +44,8 @@ class FftProblem:
         scaled: Whether results are multiplied by a scale.
         first: For ``c2r`` with results that are cropped to ``shape_out``: the index of the first
             result that is stored along each axis.
+        apart: The number of leading axes that count independent transforms: no pair of real lines
+            has different indices along them.
     """
 
     kind: TransformKind
@@ -58,6 +60,7 @@ class FftProblem:
     strides_out: Shape
     scaled: bool = True
     first: Shape = ()
+    apart: int = 0
 
     @property
     def size(self) -> int:
@@ -129,6 +132,8 @@ class Line:
         others: The other axes, with their strides in the source, in the target, and in the array by
             which results are multiplied.
         times: The array by which results are multiplied, if any; targets must not be real.
+        apart: The number of leading axes of ``others`` along which the lines of a pair do not
+            differ.
     """
 
     n: int
@@ -138,8 +143,14 @@ class Line:
     target: LineOperand
     others: tuple[Axis, ...]
     times: LineMultiplier | None = None
+    apart: int = 0
 
     @property
     def lines(self) -> int:
         """The number of lines."""
         return prod(axis.size for axis in self.others)
+
+    @property
+    def paired(self) -> bool:
+        """Whether two real lines share one complex transform, if one pass transforms them."""
+        return "half" in (self.source.form, self.target.form)

@@ -185,6 +185,7 @@ def _variant(
 
 _WHY = {
     "one pass": "scratch or a group holds a line, so memory is read and written once for each axis",
+    "one pass without pairs": "one pass of real lines as complex ones: few may share a transform",
     "two passes": "columns, then rows: for lines too long for one pass, or too few",
     "three passes": "columns, and two passes of the rest: for lines too long for two",
     "two axes": "one launch transforms planes along both, so that a cache holds them in between",
@@ -276,14 +277,15 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
         after = lengths[axis] if p.kind != "r2c" or axis != real else lengths[axis] // 2 + 1
         if axis in firsts:
             after = p.shape_out[axis]
-        others = merged(
-            Axis(shape[a], (strides[a], target_strides[a])) for a in range(len(shape)) if a != axis
+        apart, together = (
+            merged(Axis(shape[a], (strides[a], target_strides[a])) for a in axes if a != axis)
+            for axes in (range(p.apart), range(p.apart, len(shape)))
         )
         line = Line(
             lengths[axis], p.inverse, p.real,
             LineOperand(forms[0], shape[axis], strides[axis]),
             LineOperand(forms[1], after, target_strides[axis], firsts.get(axis, 0)),
-            tuple(others),
+            (*apart, *together), apart=len(apart),
         )  # fmt: skip
         result.append((line, (source, target)))
         shape[axis] = after
