@@ -7,9 +7,9 @@ locks.  The processes share nothing but the folder of the cache, whose files are
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, wait
-from contextlib import suppress
 from ctypes import c_bool
 from multiprocessing import active_children, get_context
 from types import TracebackType
@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from portable_gpu.bench.worker_process import interrupts_blocked, settle
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import PortableGPUError
+from portable_gpu.errors import DeviceMemoryError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.side_by_side import cores
 
@@ -30,8 +30,9 @@ _MOST = 16
 class Builders:
     """Processes that build programs for the device of an engine.
 
-    This process builds programs itself if compiled programs are not kept on disk, or if one of the
-    processes has died, perhaps because memory was short.
+    This process builds programs itself if compiled programs are not kept on disk; and, after a
+    warning, if one of the processes cannot start, cannot open the device or has died, perhaps
+    because memory was short.
     """
 
     def __init__(self, engine: Engine, device: str | None, processes: int | None = None) -> None:
@@ -76,8 +77,9 @@ class Builders:
     def build(self, texts: Mapping[_Name, Iterable[Specialization]], until: float) -> list[_Name]:
         """Build texts, and return the names of those that are all built.
 
-        A text that the driver refuses counts as built: its use reports the error.  When the method
-        returns, the processes have nothing left to do.
+        A text that the driver refuses counts as built: its use reports the error.  One that fails
+        for lack of memory, or by an error of the system, does not.  When the method returns, the
+        processes have nothing left to do.
 
         Args:
             texts: The texts by their names, in the order in which they are built.
@@ -89,10 +91,15 @@ class Builders:
         if self._pool is not None:
             try:
                 self._build_there(self._pool, new, until)
-            except BrokenExecutor:
+            except (BrokenExecutor, PortableGPUError, OSError) as error:
+                warnings.warn(
+                    f"one of the processes that build programs has failed ({error}); this process "
+                    "builds alone",
+                    stacklevel=2,
+                )
                 self._close()
         if self._pool is None:
-            self._build_here(new, until)
+            self._build_here({k: spec for k, spec in new.items() if k not in self._built}, until)
         return [name for name, specs in requested.items() if self._built.issuperset(specs)]
 
     def _build_there(
@@ -106,16 +113,21 @@ class Builders:
         finally:  # some of the others are in a queue of the pool, which cannot cancel them
             self._is_stopped.value = True
         sent = {key: future for key, future in futures.items() if not future.cancel()}
-        for key, future in sent.items():
-            if future.result():
-                self._built.add(key)
+        troubles = [future.exception() for future in sent.values()]
+        self._built |= {
+            key
+            for (key, future), trouble in zip(sent.items(), troubles, strict=True)
+            if trouble is None and future.result()
+        }
+        for trouble in filter(None, troubles):
+            raise trouble
 
     def _build_here(self, specs: Mapping[str, Specialization], until: float) -> None:
         for key, spec in specs.items():
             if time.monotonic() >= until:
                 return
-            _build_by(self._engine, spec)
-            self._built.add(key)
+            if _build_by(self._engine, spec):
+                self._built.add(key)
 
     def _close(self) -> None:
         if self._pool is not None:
@@ -123,24 +135,39 @@ class Builders:
             self._pool = None
 
 
-#: The one engine of a worker process, and whether it shall start no builds.
-_workers: list[tuple[Engine, c_bool]] = []
+#: The one engine of a worker process, or why it has none; and whether it shall start no builds.
+_workers: list[tuple[Engine | str, c_bool]] = []
 
 
 def _open(device: str | None, is_stopped: c_bool) -> None:
     settle()
-    _workers.append((Engine(device, caller=False), is_stopped))
+    try:
+        engine: Engine | str = Engine(device, caller=False)
+    except (PortableGPUError, OSError) as error:  # an error here would only be logged
+        engine = str(error)
+    _workers.append((engine, is_stopped))
 
 
 def _build(spec: Specialization) -> bool:
-    """Build a program unless the main process has stopped; return whether it is built."""
+    """Build a program unless the main process has stopped; return whether it is built.
+
+    Raises:
+        PortableGPUError: This process has no engine.
+    """
     engine, is_stopped = _workers[0]
     if is_stopped.value:
         return False
-    _build_by(engine, spec)
-    return True
+    if isinstance(engine, str):
+        raise PortableGPUError(engine)
+    return _build_by(engine, spec)
 
 
-def _build_by(engine: Engine, spec: Specialization) -> None:
-    with suppress(PortableGPUError):
+def _build_by(engine: Engine, spec: Specialization) -> bool:
+    """Build a program; return whether it is built or refused by the driver."""
+    try:
         engine.programs.program(spec)
+    except (DeviceMemoryError, OSError):
+        return False
+    except PortableGPUError:
+        pass
+    return True

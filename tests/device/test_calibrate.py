@@ -25,7 +25,7 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli import calibrate as command
 from portable_gpu.cli import main
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import PortableGPUError
+from portable_gpu.errors import BuildError, DeviceMemoryError, PortableGPUError
 from portable_gpu.ops.explain import explain
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuning.calibration import calibrations, exclusive
@@ -177,9 +177,64 @@ def test_other_processes_leave_programs_in_the_cache(engine: Engine) -> None:
             assert opened.programs.compiled["programs"] == programs
         for process in set(active_children()) - others:
             process.kill()
-        assert builders.build({"c": [second]}, later) == ["c"]
+        with pytest.warns(UserWarning, match="processes that build programs has failed"):
+            assert builders.build({"c": [second]}, later) == ["c"]
         assert not set(active_children()) - others
         assert builders.build({"c": [second], "d": [third]}, time.monotonic()) == ["c"]
+
+
+def test_programs_that_lack_memory_or_a_device_are_not_built(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stub of the pool, whose calls run here; a process without a device causes a warning."""
+    specs = {name: [Specialization(name, f"// {name}", ())] for name in ("a", "b", "c", "d")}
+    errors = {
+        "// b": DeviceMemoryError("none left"), "// c": OSError("disk"), "// d": BuildError("no"),
+    }  # fmt: skip
+
+    def program(spec: Specialization) -> None:
+        if spec.text in errors:
+            raise errors[spec.text]
+
+    class Done(Future[bool]):
+        def __init__(self, build: Any, spec: Specialization) -> None:
+            super().__init__()
+            try:
+                self.set_result(build(spec))
+            except Exception as error:
+                self.set_exception(error)
+
+    stub: Any = SimpleNamespace(programs=SimpleNamespace(program=program, keeps_binaries=False))
+    later = time.monotonic() + 300
+    monkeypatch.setattr(builders_module, "_workers", [])
+    monkeypatch.setattr(builders_module, "settle", lambda: None)
+    for opens in (True, False):
+        pool: Any = SimpleNamespace(submit=Done, shutdown=lambda **_: None)
+        with Builders(stub, None) as builders:
+            monkeypatch.setattr(builders, "_pool", pool)
+            if opens:
+                builders_module._workers[:] = [(stub, builders._is_stopped)]
+                assert builders.build(specs, later) == ["a", "d"]
+            else:
+                builders_module._workers.clear()
+                builders_module._open("no such device", builders._is_stopped)
+                with pytest.warns(UserWarning, match="has failed .*no such device.* builds alone"):
+                    assert builders.build(specs, later) == ["a", "d"]
+            assert (builders._pool is None) != opens
+
+
+def test_no_process_can_start(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no more processes")
+
+    programs = SimpleNamespace(program=lambda _: None, keeps_binaries=False)
+    stub: Any = SimpleNamespace(programs=programs)
+    with Builders(stub, None) as builders:
+        pool: Any = SimpleNamespace(submit=refuse, shutdown=lambda **_: None)
+        monkeypatch.setattr(builders, "_pool", pool)
+        spec = Specialization("hold", "", ())
+        with pytest.warns(UserWarning, match="no more processes"):
+            assert builders.build({"a": [spec]}, time.monotonic() + 300) == ["a"]
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
@@ -199,8 +254,8 @@ def test_what_is_queued_is_not_built_after_the_end(
         def cancel(self) -> bool:
             return False
 
-        def result(self, timeout: float | None = None) -> bool:
-            return bool(self._build())
+        def exception(self, timeout: float | None = None) -> None:
+            self.set_result(self._build())
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
