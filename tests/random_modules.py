@@ -59,9 +59,15 @@ _ORDERS = (
 
 
 class _Last:
-    """The last forward call: what a fresh module repeats."""
+    """The last forward call: what a fresh module repeats.
+
+    Attributes:
+        is_copied: Whether the module was copied since.  What it keeps is in C order then, and sums
+            may have another order than those of arrays of other strides.
+    """
 
     def __init__(self, module: Any, inputs: list[Callable[[], Any]]) -> None:
+        self.is_copied = False
         self.state, self.training = module.state_dict(), module.training
         self.calls = [one.calls for one in _every(module) if hasattr(one, "calls")]
         self.inputs = inputs
@@ -131,6 +137,7 @@ def orders(d: Call) -> None:
             g = pg.asarray(d.filled(output.shape, np.float32), engine=d.engine)
             got, fresh = module.backward(g), make(**options)
             last.repeated(fresh)
+            fresh = copy.deepcopy(fresh) if last.is_copied else fresh
             _same(got, fresh.backward(g))
             for name, parameter in fresh.named_parameters():
                 one = _host(parameter.grad)
@@ -144,6 +151,8 @@ def orders(d: Call) -> None:
             module.train(d.flag())
         elif order == "copy":
             module = copy.deepcopy(module)
+            if last is not None:
+                last.is_copied = True
         elif order == "pickled":
             state = pickle.loads(pickle.dumps(module.state_dict()))
             module.load_state_dict(state)

@@ -207,6 +207,14 @@ from portable_gpu.ops.normalize.softmax import (
 )
 from portable_gpu.ops.optim.api import adam_step, sgd_step
 from portable_gpu.ops.random.api import dropout, dropout_backward
+from portable_gpu.ops.random.channels import (
+    dropout1d,
+    dropout1d_backward,
+    dropout2d,
+    dropout2d_backward,
+    dropout3d,
+    dropout3d_backward,
+)
 from portable_gpu.ops.sampling.lp_pooling import (
     lp_pool1d,
     lp_pool1d_backward,
@@ -278,7 +286,9 @@ __all__ = [
     "conv1d_input", "conv1d_weight", "conv2d", "conv2d_bias", "conv2d_input", "conv2d_weight",
     "conv3d", "conv3d_bias", "conv3d_input", "conv3d_weight", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "cross_entropy", "cross_entropy_backward", "dropout",
-    "dropout_backward", "elu", "elu_backward", "embedding", "embedding_backward", "find_conv1d",
+    "dropout1d", "dropout1d_backward", "dropout2d", "dropout2d_backward", "dropout3d",
+    "dropout3d_backward", "dropout_backward", "elu", "elu_backward", "embedding",
+    "embedding_backward", "find_conv1d",
     "find_conv1d_input", "find_conv1d_weight", "find_conv2d", "find_conv2d_input",
     "find_conv2d_weight", "find_conv3d", "find_conv3d_input", "find_conv3d_weight", "gelu",
     "gelu_backward", "group_norm", "group_norm_backward", "hardsigmoid", "hardsigmoid_backward",

@@ -92,6 +92,28 @@ def test_limits_and_rate(engine: Engine) -> None:
     assert np.array_equal(place, y)
 
 
+def test_whole_channels(engine: Engine) -> None:
+    """The mask of ``dropout`` for (batch, channels); dropped channels are 0 also where NaN was."""
+    x = np.random.default_rng(3).standard_normal((3, 50, 2, 3)).astype(np.float32)
+    mask = nn.dropout(np.ones((3, 50), np.float32), 0.25, seed=9, offset=2, engine=engine)
+    dropped = mask == 0
+    assert 0 < dropped.sum() < dropped.size
+    x[dropped] = np.nan
+    y = nn.dropout2d(x, 0.25, seed=9, offset=2, engine=engine)
+    expected = np.where(dropped[..., None, None], 0, x * mask[..., None, None])
+    assert np.array_equal(y, expected)
+    there = on_device(engine, x[:, :, 0])
+    assert nn.dropout2d_backward(there, 0.25, seed=9, offset=2, out=there) is there
+    assert np.array_equal(from_device(there), expected[:, :, 0])
+    ones = np.ones(50, np.float32)
+    alone = nn.dropout(ones, 0.25, seed=9, offset=2, engine=engine)[:, None]
+    image = np.ones((50, 3), np.float32)
+    y = nn.dropout1d(image, 0.25, seed=9, offset=2, engine=engine)
+    assert np.array_equal(y, image * alone)
+    y = nn.dropout3d(image[:, None, :, None], 0.25, seed=9, offset=2, engine=engine)
+    assert np.array_equal(y[:, 0, :, 0], image * alone)
+
+
 def test_wrong_arguments(engine: Engine) -> None:
     x = np.ones((3, 4), np.float32)
     for error, message, call in (
@@ -103,6 +125,11 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ArgumentError, "offset is", lambda: nn.dropout(x, seed=0, offset=1 << 64)),
         (DTypeError, "grad_output is int8", lambda: nn.dropout_backward(x.astype("i1"), seed=0)),
         (ShapeError, "out", lambda: nn.dropout(x, seed=0, out=np.ones(4, np.float32))),
+        (ShapeError, r"3 axes of space .* or channels before 3", lambda: nn.dropout3d(x, seed=0)),
+        (ShapeError, "or batch and channels before 1", lambda: nn.dropout2d(x, seed=0)),
+        (ArgumentError, "p is 2", lambda: nn.dropout1d(x, 2, seed=0)),
+        (DTypeError, "grad_output is", lambda: nn.dropout1d_backward(x.astype("i1"), seed=0)),
+        (ShapeError, "out", lambda: nn.dropout1d(x, seed=0, out=np.ones(4, np.float32))),
         (OverlapError, "out", lambda: nn.dropout(x[1:], seed=0, out=x[:-1])),
     ):
         with pytest.raises(error, match=message):

@@ -262,6 +262,53 @@ def test_gradients_of_images(engine: Engine) -> None:
     assert np.array_equal(pg.asnumpy(net(x)), first)
 
 
+def test_means_of_the_statistics_of_all_batches(engine: Engine) -> None:
+    """Without a momentum, running statistics are means; a bound of roundings in float32."""
+    module, rng = nn.BatchNorm1d(3, momentum=None, engine=engine), np.random.default_rng(8)
+    batches = [2 + rng.standard_normal((n, 3, 4)).astype(np.float32) for n in (2, 5, 3)]
+    for x in batches:
+        module(x)
+    state, wide = module.state_dict(), [x.astype(np.float64) for x in batches]
+    for name, exact in (
+        ("running_mean", np.mean([x.mean((0, 2)) for x in wide], 0)),
+        ("running_var", np.mean([x.var((0, 2), ddof=1) for x in wide], 0)),
+    ):
+        np.testing.assert_allclose(state[name], exact, rtol=50 * np.finfo(np.float32).eps)
+    assert state["num_batches_tracked"] == 3
+    module.eval()
+    module(batches[0])
+    np.testing.assert_array_equal(module.state_dict()["running_mean"], state["running_mean"])
+
+
+@pytest.mark.parametrize("kind", ["Conv1d", "ConvTranspose1d"])
+def test_algorithms_of_convolutions(engine: Engine, kind: str) -> None:
+    """Each call takes its own, or one that was found; one that does not take it is refused."""
+    x = np.random.default_rng(2).standard_normal((2, 2, 9)).astype(np.float32)
+
+    def made(**options: Any) -> Any:
+        nn.manual_seed(3)
+        return getattr(nn, kind)(2, 2, 3, bias=False, engine=engine, **options)
+
+    plain, given = made(algo="direct"), made(algo=["im2col", "direct", "direct"])
+    y = plain(x)
+    np.testing.assert_allclose(pg.asnumpy(given(x)), pg.asnumpy(y), rtol=0, atol=1e-5)
+    grads = [pg.asnumpy(module.backward(y)) for module in (plain, given)]
+    np.testing.assert_array_equal(*grads)
+    np.testing.assert_array_equal(*(pg.asnumpy(module.weight.grad) for module in (plain, given)))
+    for options, message in (
+        ({"algo": "found"}, "have not been timed"),
+        ({"algo": ("winograd", "direct", "direct")}, "'winograd', which does not take"),
+        ({"algo": "im2col", "workspace_limit": 3}, "workspace_limit is 3"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            made(**options)(x)
+    for wrong in ("fast", ("auto", "auto"), ("auto", "auto", "fast")):
+        with pytest.raises(ArgumentError, match="algo is"):
+            made(algo=wrong)
+    with pytest.raises(ArgumentError, match="workspace_limit is -1"):
+        made(workspace_limit=-1)
+
+
 def test_a_refused_call_or_state_changes_nothing(engine: Engine) -> None:
     """Neither a count of batches nor a parameter, also where a later one cannot be copied."""
     module = nn.BatchNorm1d(3, engine=engine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from layers.normalization import Reference
 
 import portable_gpu as pg
 from portable_gpu import nn
+from portable_gpu.errors import ShapeError
 from portable_gpu.runtime.engine import Engine
 
 torch = pytest.importorskip("torch")
@@ -583,6 +585,32 @@ def test_dropout(engine: Engine, rng: Any) -> None:
     assert np.array_equal(nn.dropout(x, 0.3, False, seed=3, engine=engine), x)
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_dropout_of_channels(engine: Engine, rng: Any, axes: int) -> None:
+    """Channels are dropped as wholes; the number of axes is torch's; so are factor and gradient."""
+    function, backward = (getattr(nn, f"dropout{axes}d{end}") for end in ("", "_backward"))
+    exact, on = getattr(F, f"dropout{axes}d"), {"seed": 5, "engine": engine}
+    for n in range(1, 7):
+        x, g = drawn(rng, *(2 + k for k in range(n))), drawn(rng, *(2 + k for k in range(n)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                theirs = exact(twin(x), 0.5).numpy()
+            except RuntimeError:
+                theirs = None
+        if n not in (axes + 1, axes + 2):
+            with pytest.raises(ShapeError, match="input has shape"):
+                function(x, **on)
+            continue
+        y, whole = function(x, **on), tuple(range(1 + (theirs.ndim == axes + 2 or axes == 2), n))
+        for kept in (y != 0, theirs != 0):  # both by channels, and nothing else
+            assert np.array_equal(kept, np.broadcast_to(kept.all(whole, keepdims=True), kept.shape))
+        kept = y != 0
+        near(y, np.where(kept, x.astype(float) / 0.5, 0), np.abs(x), 2)
+        near(backward(g, **on), np.where(kept, g.astype(float) / 0.5, 0), np.abs(g), 2)
+        assert np.array_equal(function(x, training=False, **on), x)
+
+
 # -- optimisers
 
 OPTIMISERS: list[tuple[str, dict[str, Any]]] = [
@@ -659,6 +687,7 @@ def test_every_function_has_a_test() -> None:
     names = {*(case[0] for case in CASES), "cross_entropy", "nll_loss"}
     tested |= {f"{name}{end}" for name in names for end in ENDS}
     tested |= {"adam_step", "sgd_step", "manual_seed"}  # of optimisers and of modules
+    tested |= {f"dropout{n}d{end}" for n in (1, 2, 3) for end in ENDS}
     functions = {name for name in nn.__all__ if not inspect.isclass(getattr(nn, name))}
     functions = {name for name in functions - tested if not name.startswith("find_")}
     assert not {name for name in functions if f"nn.{name}(" not in text}

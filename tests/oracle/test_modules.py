@@ -80,6 +80,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("InstanceNorm2d", (6,), {}, IMAGE),
     ("InstanceNorm2d", (6,), {"affine": True, "track_running_stats": True, "momentum": 0.3}, IMAGE),
     ("BatchNorm2d", (6,), {}, IMAGE),
+    ("BatchNorm2d", (6,), {"momentum": None}, IMAGE),
+    ("InstanceNorm2d", (6,), {"track_running_stats": True, "momentum": None}, IMAGE),
     ("GroupNorm", (3, 6), {}, IMAGE),
     ("Conv2d", (6, 4, 3), {"padding": 1}, IMAGE),
     ("Conv2d", (6, 4, 3), {"padding": (1, 2), "padding_mode": "reflect", "stride": 2}, IMAGE),

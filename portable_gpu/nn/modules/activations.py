@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from portable_gpu.arguments import flag, one_of, real_number, whole
-from portable_gpu.errors import ShapeError
 from portable_gpu.nn import activations, init
 from portable_gpu.nn.modules.base import Module
-from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.normalize.softmax import (
     log_softmax,
     log_softmax_backward,
     softmax,
     softmax_backward,
 )
+from portable_gpu.ops.random import channels
 from portable_gpu.ops.random.api import dropout, dropout_backward
-from portable_gpu.runtime.transfer import asarray
 
 
 class _Activation(Module):
@@ -197,34 +193,39 @@ class Dropout(Module):
 class _ChannelDropout(Dropout):
     """The base of dropout of whole channels: one element of the mask for each."""
 
+    _functions: ClassVar[tuple[Any, Any]]  # the function and its gradient
+
     def forward(self, input: Any) -> Any:
         """Drop channels in training mode."""
-        if input.ndim < 3:
-            raise ShapeError(f"input has shape {input.shape}; batch, channels and more are needed")
         call = self.calls if self.training and self.p else None
-        result, factors = input, None
+        result = input
         if call is not None:
-            ones = np.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype)
-            on_device = asarray(ones, queue=input.queue)
-            factors = dropout(on_device, self.p, seed=self.seed, offset=call)
-            result = elementwise("x * f", x=input, f=factors)
-        self._call, self._factors = call, factors
+            result = self._functions[0](input, self.p, seed=self.seed, offset=call)
+        self._call = call
         self.calls += call is not None
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Drop the same channels of the gradient."""
-        (call, factors) = self._kept("_call", "_factors")
-        return grad_output if call is None else elementwise("x * f", x=grad_output, f=factors)
+        (call,) = self._kept("_call")
+        if call is None:
+            return grad_output
+        return self._functions[1](grad_output, self.p, seed=self.seed, offset=call)
 
 
 class Dropout1d(_ChannelDropout):
-    """Dropout of whole channels, as ``torch.nn.Dropout1d``."""
+    """Dropout of whole channels, as ``torch.nn.Dropout1d``; see ``nn.dropout1d``."""
+
+    _functions = channels.dropout1d, channels.dropout1d_backward
 
 
 class Dropout2d(_ChannelDropout):
-    """Dropout of whole channels, as ``torch.nn.Dropout2d``."""
+    """Dropout of whole channels, as ``torch.nn.Dropout2d``; see ``nn.dropout2d``."""
+
+    _functions = channels.dropout2d, channels.dropout2d_backward
 
 
 class Dropout3d(_ChannelDropout):
-    """Dropout of whole channels, as ``torch.nn.Dropout3d``."""
+    """Dropout of whole channels, as ``torch.nn.Dropout3d``; see ``nn.dropout3d``."""
+
+    _functions = channels.dropout3d, channels.dropout3d_backward

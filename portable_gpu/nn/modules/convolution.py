@@ -17,15 +17,37 @@ from portable_gpu.nn.modules.linear import positive
 from portable_gpu.nn.parameter import ModuleParameter
 from portable_gpu.ops.conv import functions
 from portable_gpu.ops.conv.shapes import Options, pads
+from portable_gpu.ops.conv.variants import check_algorithm, check_limit
 from portable_gpu.ops.sampling.padding import pad, pad_backward
 from portable_gpu.runtime.engine import Engine
 
 Extents = int | Sequence[int]
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+#: The calls of a module, in the order of ``algo``.
+_FORWARD, _BY_INPUT, _BY_WEIGHT = range(3)
+
+
+def _algorithms(algo: Any) -> tuple[str, str, str]:
+    """Return the variants of the calls of a module.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: One is unknown, or there are not three.
+    """
+    if not isinstance(algo, (list, tuple)):
+        algo = (algo,) * 3
+    if len(algo) != 3:
+        raise ArgumentError(f"algo is {algo}; one name or three would do")
+    forward, by_input, by_weight = (check_algorithm(name) for name in algo)
+    return forward, by_input, by_weight
 
 
 class _Convolution(Module):
-    """The base of all convolutions: the weight, the bias and the options."""
+    """The base of all convolutions: the weight, the bias and the options.
+
+    Attributes:
+        algo: The variants of ``forward``, of the gradient by the input, and of that by the weights.
+        workspace_limit: The most bytes of workspace of each of these calls.
+    """
 
     _axes: ClassVar[int]
     _transposed: ClassVar[bool] = False
@@ -41,14 +63,25 @@ class _Convolution(Module):
         groups: int = 1,
         bias: bool = True,
         *,
+        algo: str | Sequence[str] = "auto",
+        workspace_limit: int | None = None,
         dtype: Any = np.float32,
         engine: Engine | None = None,
     ) -> None:
         """Draw the weight and the bias within ``1 / sqrt(fan_in)``, as torch.
 
+        Args:
+            in_channels, out_channels, kernel_size: The extents of the weight.
+            stride, padding, dilation, groups, workspace_limit: As of :func:`nn.conv2d`.
+            bias: Whether there is one.
+            algo: ``algo`` of :func:`nn.conv2d` for all calls; or three names, for ``forward``, the
+                gradient by the input and that by the weights.
+            dtype: Of the parameters.
+            engine: See :class:`portable_gpu.Engine`.
+
         Raises:
             ArgumentTypeError, ArgumentError: A number is no integer or too small; ``groups`` does
-                not divide the channels.
+                not divide the channels; ``algo`` is unknown.
         """
         channels = positive(in_channels, "in_channels"), positive(out_channels, "out_channels")
         parts = positive(groups, "groups")
@@ -68,31 +101,32 @@ class _Convolution(Module):
         self.stride = integers(stride, "stride", self._axes, 1)
         self.padding = padding
         self.dilation, self.groups = integers(dilation, "dilation", self._axes, 1), parts
+        self.algo, self.workspace_limit = _algorithms(algo), check_limit(workspace_limit)
 
     def _function(self, end: str = "") -> Any:
         return getattr(functions, f"conv{self._axes}d{end}")
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, call: int) -> dict[str, Any]:
         return {
             "stride": self.stride, "padding": self.padding, "dilation": self.dilation,
-            "groups": self.groups,
+            "groups": self.groups, "algo": self.algo[call], "workspace_limit": self.workspace_limit,
         }  # fmt: skip
 
     def forward(self, input: Any) -> Any:
         """Compute the convolution, with the bias as part of it."""
         bias = None if self.bias is None else self.bias.data
-        result = self._function()(input, self.weight.data, bias, **self._options())
+        result = self._function()(input, self.weight.data, bias, **self._options(_FORWARD))
         self._input = input
         return result
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
         (x,), weight = self._kept("_input"), self.weight
-        options = self._options()
+        options = self._options(_BY_WEIGHT)
         by_weight, by_input = self._function("_weight"), self._function("_input")
         weight.add_grad(lambda out: by_weight(x, weight.shape, grad_output, out=out, **options))
         self._add_bias(grad_output)
-        return by_input(x.shape, weight.data, grad_output, **options)
+        return by_input(x.shape, weight.data, grad_output, **self._options(_BY_INPUT))
 
     def _add_bias(self, grad_output: Any) -> None:
         if self.bias is not None:
@@ -115,6 +149,8 @@ class _Padded(_Convolution):
         bias: bool = True,
         padding_mode: str = "zeros",
         *,
+        algo: str | Sequence[str] = "auto",
+        workspace_limit: int | None = None,
         dtype: Any = np.float32,
         engine: Engine | None = None,
     ) -> None:
@@ -125,7 +161,7 @@ class _Padded(_Convolution):
         """
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
-            dtype=dtype, engine=engine,
+            algo=algo, workspace_limit=workspace_limit, dtype=dtype, engine=engine,
         )  # fmt: skip
         self.padding_mode = one_of(padding_mode, _PADDING_MODES, "padding_mode")
         self._sides: list[int] | None = None
@@ -184,13 +220,15 @@ class _Transposed(_Convolution):
         bias: bool = True,
         dilation: Extents = 1,
         *,
+        algo: str | Sequence[str] = "auto",
+        workspace_limit: int | None = None,
         dtype: Any = np.float32,
         engine: Engine | None = None,
     ) -> None:
         """Draw the weight and the bias within ``1 / sqrt(fan_in)``, as torch."""
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
-            dtype=dtype, engine=engine,
+            algo=algo, workspace_limit=workspace_limit, dtype=dtype, engine=engine,
         )  # fmt: skip
         self.output_padding = integers(output_padding, "output_padding", self._axes, 0)
 
@@ -198,7 +236,7 @@ class _Transposed(_Convolution):
         """Compute the transposed convolution, with the bias as part of it."""
         bias = None if self.bias is None else self.bias.data
         function = getattr(functions, f"conv_transpose{self._axes}d")
-        options = {**self._options(), "output_padding": self.output_padding}
+        options = {**self._options(_FORWARD), "output_padding": self.output_padding}
         result = function(input, self.weight.data, bias, **options)
         self._input = input
         return result
@@ -206,10 +244,10 @@ class _Transposed(_Convolution):
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
         (x,), weight = self._kept("_input"), self.weight
-        options, by_weight = self._options(), self._function("_weight")
+        options, by_weight = self._options(_BY_WEIGHT), self._function("_weight")
         weight.add_grad(lambda out: by_weight(grad_output, weight.shape, x, out=out, **options))
         self._add_bias(grad_output)
-        return self._function()(grad_output, weight.data, **options)
+        return self._function()(grad_output, weight.data, **self._options(_BY_INPUT))
 
 
 class ConvTranspose1d(_Transposed):

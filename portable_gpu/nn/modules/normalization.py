@@ -47,7 +47,8 @@ class _Tracking(_Normalization):
     ) -> None:  # fmt: skip
         """Check the arguments of a constructor, and make parameters and statistics."""
         shape = (positive(num_features, "num_features"),)
-        self.eps, self.momentum = real_number(eps, "eps"), real_number(momentum, "momentum")
+        self.eps = real_number(eps, "eps")
+        self.momentum = None if momentum is None else real_number(momentum, "momentum")
         is_affine = flag(affine, "affine")
         self._make(shape, dtype, engine, is_affine, is_affine and flag(bias, "bias"))
         if flag(track_running_stats, "track_running_stats"):
@@ -68,7 +69,7 @@ class _BatchNorm(_Tracking):
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
         *,
@@ -76,17 +77,27 @@ class _BatchNorm(_Tracking):
         dtype: Any = np.float32,
         engine: Engine | None = None,
     ) -> None:
-        """Take torch's arguments; the weight is 1, the bias 0."""
+        """Take torch's arguments; the weight is 1, the bias 0.
+
+        Without a ``momentum``, running statistics are the means of those of all batches.
+        """
         self._set_up(num_features, eps, momentum, affine, track_running_stats, bias, dtype, engine)
 
     def forward(self, input: Any) -> Any:
         """Normalise by the batch in training, and by the running statistics otherwise."""
         by_batch = self.training or self.running_mean is None
+        tracks = self.training and self.running_mean is not None
+        averages = tracks and self.momentum is None
+        statistics: tuple[Any, Any] = (None, None) if averages else self._statistics()
         result, mean, rstd = batch.native_batch_norm(
-            input, _data(self.weight), _data(self.bias), *self._statistics(), by_batch,
-            self.momentum, self.eps,
+            input, _data(self.weight), _data(self.bias), *statistics, by_batch,
+            self.momentum or 0.0, self.eps,
         )  # fmt: skip
-        if self.training and self.running_mean is not None:
+        if averages:
+            batches = int(self.num_batches_tracked.data)
+            count = input.size // max(1, input.shape[1])
+            batch.add_to_means(*self._statistics(), mean, rstd, self.eps, count, batches)
+        if tracks:
             self.num_batches_tracked.data += 1
         self._saved = input, mean, rstd, by_batch
         return result
@@ -125,7 +136,7 @@ class _InstanceNorm(_Tracking):
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
         *,
@@ -133,7 +144,10 @@ class _InstanceNorm(_Tracking):
         dtype: Any = np.float32,
         engine: Engine | None = None,
     ) -> None:
-        """Take torch's arguments; the weight is 1, the bias 0."""
+        """Take torch's arguments; the weight is 1, the bias 0.
+
+        Without a ``momentum``, running statistics do not change, as torch's.
+        """
         self._set_up(num_features, eps, momentum, affine, track_running_stats, bias, dtype, engine)
 
     def forward(self, input: Any) -> Any:
@@ -142,7 +156,7 @@ class _InstanceNorm(_Tracking):
         by_instances = self.training or self.running_mean is None
         if by_instances:
             result, mean, rstd = batch.tracked_instance_norm(
-                input, *self._statistics(), *parameters, self.momentum, self.eps, None, {}
+                input, *self._statistics(), *parameters, self.momentum or 0.0, self.eps, None, {}
             )
         else:
             mean = rstd = None
