@@ -33,19 +33,21 @@ static inline uint local_address(const __local void *p) { return (uint)(size_t)p
 % endif
 </%def>
 
-## Copy a tile of rows, and go on to the next; rows from `left` on, and elements beyond the extent, are zeros.
-<%def name="copy(name, D, rows, extent, group, left)"><% n = D // 8 %>\
+## Copy a tile of rows, and go on to the next; rows from `left` on, and elements beyond the extent, are zeros.  ahead:
+## what is added to the address in local memory.
+<%def name="copy(name, D, rows, extent, group, left, ahead='')"><% n = D // 8 %>\
 % if alike(D, rows, group):
             COMPUTE_AGAIN("+l", ${name}_in);
 % for row in range(0, rows, group // n):
-            COPY_OR_ZERO(${name}_to + ${2 * D * row}u, ${name}_in, t / ${n}u + ${row}u < ${left} ? ${name}_size : 0);
+            COPY_OR_ZERO(${name}_to${ahead} + ${2 * D * row}u, ${name}_in,
+                t / ${n}u + ${row}u < ${left} ? ${name}_size : 0);
             ${name}_in += ${group // n} * ${name}_row;
 % endfor
 % else:
             COMPUTE_AGAIN("+l", ${name}_row);
             for (uint e = t; e < ${rows * n}u; e += ${group}u) {
                 const uint row = e / ${n}u, chunk = e % ${n}u;
-                COPY_OR_ZERO(${name}_base + row * ${2 * D}u + ((chunk ^ ${swizzle(D, "row")}) << 4),
+                COPY_OR_ZERO(${name}_base${ahead} + row * ${2 * D}u + ((chunk ^ ${swizzle(D, "row")}) << 4),
                     ${name}_in + (row * ${name}_row + chunk * 8u), row < ${left} && chunk * 8u < ${extent} ? 16 : 0);
             }
             ${name}_in += ${rows} * ${name}_row;

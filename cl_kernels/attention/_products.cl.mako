@@ -17,49 +17,63 @@
 </%def>
 
 ## What a lane reads of matrices: rows of A and of v, and of k.  A step along a row changes the swizzled bits alone.
-<%def name="places(B)"><% swizzle = copies.module.swizzle %>\
+##   rows(name, D, B), turn_of_rows     A: the warp's rows        keys(...)    the other operand of A k'
+##   values(...)                        the other operand of p v
+<%!
+def rows(name, D, B):
+    return f"{name}_base + (t / 32u * {16 * B}u + row) * {2 * D}u"
+
+def keys(name, D):
+    return f"{name}_base + key * {2 * D}u"
+
+def values(name, D):
+    return f"{name}_base + row * {2 * D}u"
+%>
+<%def name="turn_of_rows(D)">(lane / 16u ^ ${copies.module.swizzle(D, "row")}) << 4</%def>
+<%def name="turn_of_keys(D)">(lane / 8u % 2u ^ ${copies.module.swizzle(D, "key")}) << 4</%def>
+<%def name="places(B)">\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
-    const uint q_at = q_base + (t / 32u * ${16 * B}u + row) * ${2 * DQ}u, k_at = k_base + key * ${2 * DQ}u;
-    const uint v_at = v_base + row * ${2 * DV}u;
-    uint q_turn = (lane / 16u ^ ${swizzle(DQ, "row")}) << 4, k_turn = (lane / 8u % 2u ^ ${swizzle(DQ, "key")}) << 4;
-    uint v_turn = (lane / 16u ^ ${swizzle(DV, "row")}) << 4;
+    const uint q_at = ${rows("q", DQ, B)}, k_at = ${keys("k", DQ)};
+    const uint v_at = ${values("v", DV)};
+    uint q_turn = ${turn_of_rows(DQ)}, k_turn = ${turn_of_keys(DQ)};
+    uint v_turn = ${turn_of_rows(DV)};
 </%def>
 
-## Load the step s along the rows of q.
-<%def name="queries(B, s)">\
+## Load the step s along the warp's rows of A.
+<%def name="queries(B, s, name='q', D=None)"><% D = D or DQ %>\
 % for i in range(B):
-            uint ${", ".join(f"q{i}_{s}_{r}" for r in range(4))};
-            LOAD_MATRICES("", q${i}_${s}, q_at + ${32 * DQ * i}u + (q_turn ^ ${32 * s}u));
+            uint ${", ".join(f"{name}{i}_{s}_{r}" for r in range(4))};
+            LOAD_MATRICES("", ${name}${i}_${s}, ${name}_at + ${32 * D * i}u + (${name}_turn ^ ${32 * s}u));
 % endfor
 </%def>
 
-## s += q k'
-<%def name="scores(B, TK)">\
+## s += q k'.  kept: whether q is in registers; ahead: what is added to the address of k
+<%def name="scores(B, TK, sums='s', own='q', other='k', D=None, kept=False, ahead='')"><% D = D or DQ %>\
             uint ${", ".join(f"y_{r}" for r in range(4))};
-            COMPUTE_AGAIN("+r", q_turn);
-            COMPUTE_AGAIN("+r", k_turn);
-% for s in range(DQ // 16):
-${'' if keeps_q else queries(B, s)}\
+            COMPUTE_AGAIN("+r", ${own}_turn);
+            COMPUTE_AGAIN("+r", ${other}_turn);
+% for s in range(D // 16):
+${'' if kept else queries(B, s, own, D)}\
 % for j in range(0, TK // 8, 2):
-            LOAD_MATRICES("", y, k_at + ${16 * DQ * j}u + (k_turn ^ ${32 * s}u));
+            LOAD_MATRICES("", y, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${32 * s}u));
 % for i in range(B):
-            MMA(s${i}_${j}, q${i}_${s}, y_0, y_1);
-            MMA(s${i}_${j + 1}, q${i}_${s}, y_2, y_3);
+            MMA(${sums}${i}_${j}, ${own}${i}_${s}, y_0, y_1);
+            MMA(${sums}${i}_${j + 1}, ${own}${i}_${s}, y_2, y_3);
 % endfor
 % endfor
 % endfor
 </%def>
 
 ## o += p v
-<%def name="results(B, TK)">\
+<%def name="results(B, TK, sums='o', own='p', other='v', D=None, ahead='')"><% D = D or DV %>\
             uint ${", ".join(f"y_{r}" for r in range(4))};
-            COMPUTE_AGAIN("+r", v_turn);
+            COMPUTE_AGAIN("+r", ${other}_turn);
 % for j in range(0, TK // 8, 2):
-% for n in range(0, DV // 8, 2):
-            LOAD_MATRICES(".trans", y, v_at + ${16 * DV * j}u + (v_turn ^ ${16 * n}u));
+% for n in range(0, D // 8, 2):
+            LOAD_MATRICES(".trans", y, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${16 * n}u));
 % for i in range(B):
-            MMA(o${i}_${n}, p${i}_${j}, y_0, y_1);
-            MMA(o${i}_${n + 1}, p${i}_${j}, y_2, y_3);
+            MMA(${sums}${i}_${n}, ${own}${i}_${j}, y_0, y_1);
+            MMA(${sums}${i}_${n + 1}, ${own}${i}_${j}, y_2, y_3);
 % endfor
 % endfor
 % endfor

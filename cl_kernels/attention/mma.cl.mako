@@ -71,7 +71,7 @@ ${copies.copy("v", DV, TK, "dv", G, "keys - k0")}\
         float ${", ".join(f"s{i}_{j}_{r} = 0" for r in range(4))};
 % endfor
         if (needed) {
-${products.scores(B, TK)}\
+${products.scores(B, TK, kept=keeps_q)}\
         }
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // v has arrived, and k is no longer read

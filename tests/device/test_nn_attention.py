@@ -14,7 +14,8 @@ import portable_gpu as pg
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.attention import check
-from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem
+from portable_gpu.ops.attention.gradient import GradientPolicy, Side
+from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
 from portable_gpu.ops.attention.policy import AttentionPolicy
 from portable_gpu.ops.random.commands.family import kept
 from portable_gpu.runtime.engine import Engine
@@ -151,6 +152,23 @@ def test_kernels_of_matrix_units_are_compared_with_numpy(
 
         monkeypatch.setattr(check, "MatrixAttentionPlan", bind)
         assert check._is_right(engine, problem, policy) == is_right
+
+
+@pytest.mark.parametrize("side", ["q", "k"])
+def test_kernels_of_gradients_are_compared_with_numpy(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, side: Side
+) -> None:
+    """As above, for each side of the gradients."""
+    half, single = element(np.float16), element(np.float32)
+    problem = AttentionProblem(half, single, None, 2, 3, 1, 99, 99, 16, 24, (), True, 1.0)
+    for factor, is_right in ((1.0, True), (1.05, False)):
+
+        def bind(engine: Engine, small: AttentionProblem, *_: Any, factor: float = factor) -> Any:
+            return BackwardPlan(engine, replace(small, scale=factor * small.scale), side)
+
+        monkeypatch.setattr(check, "MatrixGradientPlan", bind)
+        policy = GradientPolicy(1, 1, 16)
+        assert check._gradient_is_right(engine, problem, side, policy) == is_right
 
 
 def test_wrong_arguments(engine: Engine) -> None:

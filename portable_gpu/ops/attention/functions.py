@@ -13,8 +13,9 @@ import pyopencl as cl
 from portable_gpu.arguments import finite, flag
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.attention.plan import AttentionProblem, BackwardPlan
-from portable_gpu.ops.attention.variants import variants
+from portable_gpu.ops.attention.gradient import Side
+from portable_gpu.ops.attention.plan import AttentionProblem
+from portable_gpu.ops.attention.variants import backward_variants, variants
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.ops.random.mask import mask_scalars, probability
@@ -156,8 +157,9 @@ def scaled_dot_product_attention_backward(
 
     Cost: probabilities are computed again, twice: five products of the size of the two of the
         function; no array of them is stored.
-    Accuracy: sums in float32 (float64 for float64), as those of the function.
-    Order: fixed: each row is summed by one work-item, without atomics.
+    Accuracy: sums in float32 (float64 for float64), as those of the function.  Matrix units
+        multiply probabilities, and their gradients, that are rounded to the dtype.
+    Order: fixed for one target, policy, shape and alignment, without atomics.
     """
     arrays = [grad_output, query, key, value, output, logsumexp]
     arrays += [] if attn_mask is None else [attn_mask]
@@ -291,22 +293,24 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
         front = [of[id(x)] for x in (q_, k_, v_, *mask, views[0])] + [of_sums]
         masked = range(6, count)
         steps = []
-        for side, rows, ends, places in (
+        sides: tuple[tuple[Side, int, tuple[Shape, ...], tuple[int | Temporary, ...]], ...] = (
             ("q", queries, (of[id(views[4])], of[id(views[count])], of_delta), (4, count, delta)),
             (
                 "k", keys, (of_delta, of[id(views[count + 1])], of[id(views[count + 2])]),
                 (delta, count + 1, count + 2),
             ),
-        ):  # fmt: skip
+        )  # fmt: skip
+        for side, rows, ends, places in sides:
             if not rows * batch * heads:
                 continue
             problem = AttentionProblem(
                 element(q.dtype), element(wide), element(masks[0].dtype) if masks else None, batch,
                 heads, heads // max(1, key_heads), queries, keys, dq, dv, (*front, *ends),
                 bool(arguments.options[1]), forward_scale(arguments.options[2], dq),
-                drops=arguments.options[0],
+                all(view.alignment >= 16 for view in (*views[:5], *views[count:])),
+                arguments.options[0],
             )  # fmt: skip
-            made = engine.plan((side, problem), partial(BackwardPlan, engine, problem, side))
+            made = engine.plan((side, problem), partial(_of_side, engine, problem, side))
             steps.append(Step(made, (1, 2, 3, *masked, 0, 5, *places), True))
         return Steps(steps)
 
@@ -325,6 +329,11 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
             Result(v.shape, q.dtype, "out (grad_value)"),
         ),
     )
+
+
+def _of_side(engine: Engine, problem: AttentionProblem, side: Side) -> Plan:
+    """The plan of one side of the gradients."""
+    return bind_best(engine, backward_variants(problem, side, engine.target, engine.table))
 
 
 _GRADIENT = Operation("scaled_dot_product_attention_backward", _normalise_gradient)

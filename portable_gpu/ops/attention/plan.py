@@ -18,9 +18,9 @@ from portable_gpu.targets import Target
 #: What the strides of an operand are called.
 AXES = ("batch", "head", "row", "step")
 #: The results of each side of the gradients.
-_RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
+RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
 _NO_DROPOUT = mask_scalars(0.0, 0, 0)
-_SIZES = ("heads", "shared", "queries", "keys", "blocks")
+SIZES = ("heads", "shared", "queries", "keys", "blocks")
 _ROWS_ON_CPU = 8  # queries that share a tile of keys there
 _EXTENT = 16  # what the extents of rows are rounded up to
 _MOST_LOCAL = 1 << 15  # bytes of the tiles, which every device has
@@ -93,7 +93,7 @@ def specialization(problem: AttentionProblem, target: Target) -> Specialization:
     context = _context(problem, target)
     parameters = [
         *array_parameters(problem, operands(problem), ("out", "sums")),
-        *scalars("uint", *_SIZES, "dq", "dv"),
+        *scalars("uint", *SIZES, "dq", "dv"),
         *scalars(problem.elem.real, "scale"),
         *_dropout_parameters(problem),
     ]
@@ -106,8 +106,8 @@ def backward_specialization(problem: AttentionProblem, target: Target, side: str
     group, _, tile = partition(problem, target)
     context = _context(problem, target)
     parameters = [
-        *array_parameters(problem, _backward_operands(problem, side), _RESULTS[side]),
-        *scalars("uint", *_SIZES, "dq_size", "dv_size"),
+        *array_parameters(problem, backward_operands(problem, side), RESULTS[side]),
+        *scalars("uint", *SIZES, "dq_size", "dv_size"),
         *scalars(problem.elem.real, "scale"),
         *_dropout_parameters(problem),
     ]
@@ -144,10 +144,20 @@ def _dropout_parameters(problem: AttentionProblem) -> list[Parameter]:
     return [*scalars("ulong", "threshold"), *rescale, *scalars("ulong", "stream", "seed")]
 
 
-def _backward_operands(problem: AttentionProblem, side: str) -> list[str]:
+def backward_operands(problem: AttentionProblem, side: str) -> list[str]:
     """The names of the arrays of a side of the gradients, in the order of its buffers."""
     first = ["q", "k", "v", *(["mask"] if problem.mask else []), "grad", "sums"]
-    return [*first, "y" if side == "q" else "delta", *_RESULTS[side]]
+    return [*first, "y" if side == "q" else "delta", *RESULTS[side]]
+
+
+def backward_constants(problem: AttentionProblem, side: str, blocks: int) -> dict[str, Any]:
+    """The constants of a kernel of one side, with ``blocks`` groups for a head."""
+    p = problem
+    constants: dict[str, Any] = {
+        "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
+        "blocks": blocks, "dq_size": p.dq, "dv_size": p.dv, "scale": p.scale,
+    }  # fmt: skip
+    return constants | _strides(backward_operands(p, side), p.strides)
 
 
 class BackwardPlan(OneLaunch):
@@ -165,14 +175,10 @@ class BackwardPlan(OneLaunch):
         """
         p, target, by_query = problem, engine.target, side == "q"
         group, _, _ = partition(p, target)
-        names = _backward_operands(p, side)
+        names = backward_operands(p, side)
         rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
         blocks = -(-rows // group)
-        constants: dict[str, Any] = {
-            "heads": p.heads, "shared": p.shared, "queries": p.queries, "keys": p.keys,
-            "blocks": blocks, "dq_size": p.dq, "dv_size": p.dv, "scale": p.scale,
-        }  # fmt: skip
-        constants |= _strides(names, p.strides)
+        constants = backward_constants(p, side, blocks)
         products = 2 if by_query else 3
         self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
         self._scalars = _NO_DROPOUT if p.drops else ()

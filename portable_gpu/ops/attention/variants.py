@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from portable_gpu.ops.attention import matrix
-from portable_gpu.ops.attention.check import works
-from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, specialization
+from portable_gpu.ops.attention import gradient, matrix
+from portable_gpu.ops.attention.check import gradient_works, works
+from portable_gpu.ops.attention.gradient import MatrixGradientPlan, Side
+from portable_gpu.ops.attention.plan import (
+    AttentionPlan,
+    AttentionProblem,
+    BackwardPlan,
+    backward_specialization,
+    specialization,
+)
 from portable_gpu.ops.attention.policy import AnyPolicy
 from portable_gpu.ops.variant import Variant
 from portable_gpu.targets import Target
@@ -98,3 +105,46 @@ def _of_policy(p: AttentionProblem, target: Target, row: PolicyRow[Any]) -> Vari
             "flop": p.flop, "bytes": p.bytes,
         },
     )  # fmt: skip
+
+
+def backward_variants(
+    problem: AttentionProblem, side: Side, target: Target, table: TuningTable
+) -> list[Variant]:
+    """Every way to compute the gradients of one side that has rows."""
+    costs = AttentionCosts.of("attention", target)
+    products = 2 if side == "q" else 3
+    rows = Variant(
+        path="rows",
+        name="rows",
+        kind="attention_backward_rows",
+        estimate=products * _seconds(problem, target, costs.rows),
+        launches=1,
+        why="each work-item has a row of its side, and goes over the others once",
+        texts=lambda: [backward_specialization(problem, target, side)],
+        bind=lambda engine: BackwardPlan(engine, problem, side),
+    )
+    if not gradient.takes(problem, target, side):
+        return [rows]
+    row = gradient.policy_of(problem, side, target, table)
+    policy, extents = row.policy, sum(gradient.extents(problem))
+    rate = costs.mma * (problem.dq + problem.dv) / extents
+    by_warps = Variant(
+        path="mma",
+        name="mma",
+        kind="attention_backward_mma",
+        estimate=products * _seconds(problem, target, rate),
+        launches=1,
+        why="warps have blocks of 16 rows on matrix units, and go over tiles of the others once",
+        texts=lambda: [gradient.specialization(problem, target, side, policy)],
+        bind=lambda engine: MatrixGradientPlan(engine, problem, side, policy),
+        works=lambda engine: gradient_works(engine, problem, side, policy),
+        policy=policy,
+        origin=row.origin,
+        evidence=row.evidence,
+        details={
+            "group size": policy.group_size,
+            "registers": gradient.registers(problem, side, policy),
+            "local bytes": policy.local_bytes(extents, side),
+        },
+    )  # fmt: skip
+    return [rows, by_warps]

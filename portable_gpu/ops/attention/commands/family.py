@@ -16,8 +16,9 @@ from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.attention.commands import cases
 from portable_gpu.ops.attention.functions import scaled_dot_product_attention
-from portable_gpu.ops.attention.plan import AttentionProblem, backward_specialization
-from portable_gpu.ops.attention.variants import variants
+from portable_gpu.ops.attention.gradient import Side
+from portable_gpu.ops.attention.plan import AttentionProblem, backward_operands
+from portable_gpu.ops.attention.variants import backward_variants, variants
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.family import (
     Benchmark,
@@ -78,8 +79,25 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     by_rows, *_ = variants(problem, target, table)
     problems = (problem, masked, replace(problem, is_causal=True), wide)
     ways = [way for each in problems for way in variants(each, target, table) if way.policy]
-    backward = [backward_specialization(problem, target, side) for side in ("q", "k")]
-    return [text for way in (by_rows, *ways) for text in way.texts()] + backward
+    sides: tuple[Side, Side] = ("q", "k")
+    backward = [
+        way
+        for side in sides
+        for each in problems
+        for way in backward_variants(_of_side(each, side), side, target, table)
+        if way.policy or each is problem
+    ]
+    return [text for way in (by_rows, *ways, *backward) for text in way.texts()]
+
+
+def _of_side(problem: AttentionProblem, side: Side) -> AttentionProblem:
+    """The problem of one side of the gradients, with the same rows in all arrays."""
+    row, sums = problem.strides[0], problem.strides[-1]
+    names = backward_operands(problem, side)
+    return replace(
+        problem,
+        strides=tuple(sums if name in ("sums", "delta") else row for name in names),
+    )
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
@@ -141,5 +159,7 @@ ATTENTION = Family(
     ),
     checks=checks,
     benchmarks={"scaled_dot_product_attention": _BENCHMARK},
-    kernels={name: Compiled(matrix=True) for name in ("attention/mma", "attention/wgmma")},
+    kernels={
+        f"attention/{name}": Compiled(matrix=True) for name in ("mma", "wgmma", "mma_backward")
+    },
 )

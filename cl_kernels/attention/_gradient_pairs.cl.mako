@@ -1,0 +1,98 @@
+## Pairs of a query and a key in mma_backward: probabilities p, e = p (z - delta), and their products.  Names as there.
+<%namespace name="products" file="/attention/_products.cl.mako"/>
+<%!
+quarters = lambda B, TK: [(i, j, h, e) for i in range(B) for j in range(TK // 8) for h in range(2) for e in range(2)]
+%>
+## What a lane reads of matrices.
+<%def name="places()"><% module = products.module %>\
+    const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
+% for name, D, _ in own:
+    const uint ${name}_at = ${module.rows(name, D, policy.blocks)};
+    uint ${name}_turn = ${products.turn_of_rows(D)};
+% endfor
+% for name, D, _ in tiles:
+    const uint ${name}_at = ${module.keys(name, D)};
+    uint ${name}_turn = ${products.turn_of_keys(D)};
+% endfor
+% for name, D, _ in tiles[:1 if side == "q" else 2]:
+    const uint ${name}t_at = ${module.values(name, D)};
+    uint ${name}t_turn = ${products.turn_of_rows(D)};
+% endfor
+</%def>
+
+## Scores of pairs that are not seen are minus infinity; with a mask, scores are multiplied by the factor here.
+<%def name="hide()"><%
+B, TK, by_query = policy.blocks, policy.others, side == "q"
+if by_query:
+    some = f"t0 + {TK}u > " + ("min(keys, mine + 1u)" if causal else "keys")
+else:
+    some = f"t0 < mine + {16 * B}u" if causal else ""
+seen = ["n < keys"] * by_query + ["n <= i"] * causal
+%>\
+% if mask or some:
+            ${f"if ({some}) " if not mask else ""}{
+% for i, j, h, e in quarters(B, TK):
+<%
+x, mine, other = f"s{i}_{j}_{2 * h + e}", f"mine + {16 * i + 8 * h}u + g", f"t0 + {8 * j + e}u + 2u * c"
+boolean = mask and mask.boolean
+shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"fma({x}, factor, M_LOG2E_F * x)")
+%>\
+                {
+                    const uint i = ${mine if by_query else other}, n = ${other if by_query else mine};
+                    (void)i;
+% if mask:
+                    const bool is_seen = i < queries && n < keys;
+                    const ${mask.value} x = is_seen ? ${mask.name}_load(mask_in
+                        + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)) : 0;
+                    ${x} = ${shown} ? ${score} : -INFINITY;
+% else:
+                    ${x} = ${" && ".join(seen)} ? ${x} : -INFINITY;
+% endif
+                }
+% endfor
+            }
+% endif
+</%def>
+
+## Whether a warp has pairs that are seen in the tile.
+<%def name="needed()">\
+${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine"}\
+</%def>
+
+<%def name="multiply()"><% B, TK = policy.blocks, policy.others %>\
+        if (${needed()}) {
+% for i, j in ((i, j) for i in range(B) for j in range(TK // 8)):
+            float ${", ".join(f"{x}{i}_{j}_{r} = 0" for x in "sz" for r in range(4))};
+% endfor
+% for sums, mine, other in (("s", own[0], tiles[0]), ("z", own[1], tiles[1])):
+            {
+${products.scores(B, TK, sums, mine[0], other[0], mine[1], False, " + stage")}\
+            }
+% endfor
+${hide()}\
+% if side == "k":
+            const __local float2 *given = of_queries + (stage ? ${TK}u : 0u) + 2u * c;
+% endif
+% for i, j, h, e in quarters(B, TK):
+<% x, r = f"{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor" %>\
+            {
+% if side == "k":
+                const float m = given[${8 * j + e}].x, delta = given[${8 * j + e}].y;
+% else:
+                const float m = m${i}_${h}, delta = delta${i}_${h};
+% endif
+                s${x} = power_of_two(fma(s${x}, ${r}, -m));
+                z${x} = s${x} * ${f"({2.0 ** -shift!r}f * (z{x} - delta))" if shift else f"(z{x} - delta)"};
+            }
+% endfor
+% for sums, operand, name, other in (("z", "e", "a", tiles[0]), ("s", "p", "w", tiles[1]))[:1 if side == "q" else 2]:
+            {
+% for i, j, r in ((i, j, r) for i in range(B) for j in range(0, TK // 8, 2) for r in range(4)):
+<% x = f"{sums}{i}_{j + r // 2}_{r % 2 * 2}" %>\
+                const uint ${operand}${i}_${j}_${r} = rounded_pair(${x}, ${x[:-1]}${r % 2 * 2 + 1});
+% endfor
+${products.results(B, TK, name, operand, other[0] + "t", other[1], " + stage")}\
+            }
+% endfor
+        }
+</%def>

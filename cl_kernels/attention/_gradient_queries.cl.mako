@@ -1,0 +1,59 @@
+## Queries of mma_backward, and its copies of tiles.  Names as there.
+##
+## Of each query there are m, the binary logarithm of the sum of its powers, less shift, and delta.  A query that is
+## not there has an infinite m, so its p are 0; of one that sees no key all scores are minus infinity, and m is 0.
+<%namespace name="copies" file="/attention/_copies.cl.mako"/>
+
+## m of a query i of head h.
+<%def name="read_sum(i)">\
+${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
+</%def>
+<%def name="logarithm(sum)">(${sum} == -INFINITY ? 0.0f : M_LOG2E_F * ${sum}) - ${shift}</%def>
+
+## Of side q: m and delta of the warp's rows; a quad of lanes has a row.
+<%def name="own()">\
+% for i, h in ((i, h) for i in range(policy.blocks) for h in range(2)):
+    float m${i}_${h} = INFINITY, delta${i}_${h} = 0;
+    {
+        const uint i = mine + ${16 * i + 8 * h}u + g;
+        if (i < queries) {
+            __global const ${elem.name}_t *x = grad_rows + i * grad_row,
+                *y = y_in + (y_offset + b * y_batch + h * y_head + i * y_row);
+            for (uint d = c; d < dv_size; d += 4u)
+                delta${i}_${h} += ${elem.name}_load(x + d) * ${elem.name}_load(y + d);
+            const float sum = ${read_sum("i")};
+            m${i}_${h} = ${logarithm("sum")};
+        }
+        delta${i}_${h} += across(delta${i}_${h}, 1);
+        delta${i}_${h} += across(delta${i}_${h}, 2);
+        if (i < queries && c == 0)
+            ${wide.name}_store(delta_in + (delta_offset + b * delta_batch + h * delta_head + i * delta_row),
+                delta${i}_${h});
+    }
+% endfor
+</%def>
+
+## Request the tile of rows `start` and on, if there are any; it goes to `ahead` in local memory.  keep: of side k, its
+## queries' m and delta, which have arrived by then.
+<%def name="copy(start, ahead)">\
+        if (${start} < end) {
+% for name, D, extent in tiles:
+${copies.copy(name, D, policy.others, extent, 32 * policy.warps, f"others - ({start})", ahead)}\
+% endfor
+            COPIES_COMMIT();
+% if side == "k":
+            const uint i = ${start} + t;
+            next = (float2)(INFINITY, 0);
+            if (t < ${policy.others}u && i < queries) {
+                const float sum = ${read_sum("i")};
+                next = (float2)(${logarithm("sum")}, ${wide.name}_load(delta_in
+                    + (delta_offset + b * delta_batch + h * delta_head + i * delta_row)));
+            }
+% endif
+        }
+</%def>
+<%def name="keep()">\
+% if side == "k":
+        if (t < ${policy.others}u) of_queries[t + (stage ? ${policy.others}u : 0u)] = next;
+% endif
+</%def>

@@ -1,0 +1,210 @@
+"""The gradients of attention of 16-bit floats on the matrix units of NVIDIA's warps.
+
+Each side of the gradients, by queries and by keys, is one launch, as in
+:class:`~portable_gpu.ops.attention.plan.BackwardPlan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, TypeAlias
+
+from portable_gpu.codegen.parameters import scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.attention.plan import (
+    RESULTS,
+    SIZES,
+    AttentionProblem,
+    array_parameters,
+    backward_constants,
+    backward_operands,
+    rounded_extent,
+)
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.table import PolicyRow, TuningTable
+
+#: Whose gradients: those of queries, or those of keys and values.
+Side: TypeAlias = Literal["q", "k"]
+_CHUNK = 8  # elements of an asynchronous copy
+_MOST_EXTENT = 128  # of a row
+_NARROW = 64  # elements of a row
+_LEAST_OTHERS = 16
+# Registers of a work-item for fragments and addresses, for addresses and values of a mask, and the
+# most that it may have.  ptxas 13.0 takes from 67 fewer than these estimates to 40 more.
+_REGISTERS, _MASK, _MOST_REGISTERS = 60, 24, 255
+
+
+@dataclass(frozen=True)
+class GradientPolicy(Policy):
+    """How ``cl_kernels/attention/mma_backward.cl.mako`` divides the work.
+
+    Attributes:
+        warps: Warps of a group.
+        blocks: Blocks of 16 own rows of a warp.
+        others: Rows of a tile of the other side.
+    """
+
+    warps: Annotated[int, Range(1, 8)]
+    blocks: Annotated[int, Range(1, 2)]
+    others: Annotated[int, Range(16, 128)]
+
+    @property
+    def rows(self) -> int:
+        """Own rows of a group."""
+        return 16 * self.blocks * self.warps
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return 32 * self.warps
+
+    def registers(self, extents: int, masked: bool) -> int:
+        """An estimate of the registers of a work-item, given the extents of its sums together."""
+        others = _REGISTERS + (_MASK if masked else 0)
+        return self.blocks * (extents // 2 + 2 * self.others) + others
+
+    def local_bytes(self, extents: int, side: Side) -> int:
+        """Local memory of a group, given the extents of rows of both arrays together."""
+        statistics = 16 * self.others if side == "k" else 0
+        return 2 * extents * (self.rows + 2 * self.others) + statistics
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> GradientPolicy:
+        """The policy of queries with rows of 64 elements."""
+        return cls.for_shape_class("q, narrow")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str) -> GradientPolicy:
+        """The default of one of :data:`SHAPE_CLASSES`."""
+        return cls(*SHAPE_CLASSES[shape_class])
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {"warps": (2, 4, 8), "blocks": (1, 2), "others": (16, 32, 64)}
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.rows, 16, self.others
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        local = self.local_bytes(2 * _MOST_EXTENT, "k")
+        return {
+            "the target's warps have matrix units": target.matrix_units in ("mma", "wgmma"),
+            "others is a multiple of 16": self.others % 16 == 0,
+            "a work-item has at most one other row of a tile": self.others <= self.group_size,
+            "local memory holds tiles": local <= target.static_local_mem,
+            "the group is within the device's limit": self.group_size <= target.max_work_group_size,
+        }
+
+
+#: The kinds of problem that have policies of their own: the side, and whether the greater of the
+#: extents is up to 64 or to 128.
+SHAPE_CLASSES = {
+    "q, narrow": (4, 2, 32), "q, wide": (4, 1, 32), "k, narrow": (4, 1, 32), "k, wide": (4, 1, 16),
+}  # fmt: skip
+
+
+def takes(problem: AttentionProblem, target: Target, side: Side) -> bool:
+    """Whether matrix units compute one side of the gradients.
+
+    Rows of all arrays are adjacent chunks of 16 bytes.  The scale is positive, so that scores that
+    are not seen stay minus infinity.
+    """
+    p = problem
+    if target.forced or target.matrix_units not in ("mma", "wgmma"):
+        return False
+    if p.elem.name not in ("f16", "bf16") or p.drops or not p.aligned or not p.scale > 0:
+        return False
+    if not 0 < max(p.dq, p.dv) <= _MOST_EXTENT or p.dq % _CHUNK or p.dv % _CHUNK:
+        return False
+    names = backward_operands(p, side)
+    arrays = [
+        strides
+        for name, strides in zip(names, p.strides, strict=True)
+        if name not in ("mask", "sums", "delta")
+    ]
+    return all(step in (0, 1) for *_, step in arrays) and all(
+        stride % _CHUNK == 0 for *strides, _ in arrays for stride in strides
+    )
+
+
+def extents(problem: AttentionProblem) -> tuple[int, int]:
+    """The extents of rows of q and of v that the kernel is compiled for."""
+    return rounded_extent(problem.dq), rounded_extent(problem.dv)
+
+
+def registers(problem: AttentionProblem, side: Side, policy: GradientPolicy) -> int:
+    """An estimate of the registers of a work-item."""
+    dq, dv = extents(problem)
+    return policy.registers(dq if side == "q" else dq + dv, bool(problem.mask))
+
+
+def policy_of(
+    problem: AttentionProblem, side: Side, target: Target, table: TuningTable
+) -> PolicyRow[GradientPolicy]:
+    """The policy of one side of a problem, with tiles of as many rows as registers allow."""
+    width = "narrow" if max(problem.dq, problem.dv) <= _NARROW else "wide"
+    shape_class = f"{side}, {width}"
+    default = GradientPolicy.for_shape_class(shape_class)
+    row = table.choose(
+        "attention_mma_backward", GradientPolicy, target, problem.elem, shape_class, default
+    )
+    policy = row.policy
+    while policy.others > _LEAST_OTHERS and registers(problem, side, policy) > _MOST_REGISTERS:
+        policy = replace(policy, others=policy.others - 16)
+    if policy == row.policy:
+        return row
+    return replace(row, policy=policy, origin=f"{row.origin}, fitted to registers")
+
+
+def specialization(
+    problem: AttentionProblem, target: Target, side: Side, policy: GradientPolicy
+) -> Specialization:
+    """The text and options of the kernel of one side."""
+    p = problem
+    dq, dv = extents(p)
+    parameters = [
+        *array_parameters(p, backward_operands(p, side), RESULTS[side], "ushort"),
+        *scalars("uint", *SIZES, "dq_size", "dv_size"),
+        *scalars("float", "scale"),
+    ]
+    of_queries = ("q", dq, "dq_size"), ("grad", dv, "dv_size")
+    of_keys = ("k", dq, "dq_size"), ("v", dv, "dv_size")
+    own, tiles = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
+    return specialize(
+        "attention/mma_backward", target, {"attention_backward": parameters}, policy=policy,
+        kind=p.elem.name, elem=p.elem, wide=p.wide, mask=p.mask, causal=p.is_causal, DQ=dq, DV=dv,
+        side=side, own=own, tiles=tiles, shift=15 if p.elem.name == "f16" and side == "k" else 0,
+    )  # fmt: skip
+
+
+class MatrixGradientPlan(OneLaunch):
+    """One side of the gradients on matrix units; its operands are those of ``BackwardPlan``."""
+
+    def __init__(
+        self, engine: Engine, problem: AttentionProblem, side: Side, policy: GradientPolicy
+    ) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused it.
+        """
+        p = problem
+        rows, heads = (p.queries, p.heads) if side == "q" else (p.keys, p.heads // p.shared)
+        blocks = -(-rows // policy.rows)
+        names = backward_operands(p, side)
+        products = 2 if side == "q" else 3
+        self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
+        self._launch = engine.programs.launch(
+            specialization(p, engine.target, side, policy), "attention_backward",
+            backward_constants(p, side, blocks), [f"{name}_in" for name in names],
+            [f"{name}_offset" for name in names],
+            (p.batch * heads * blocks * policy.group_size,), (policy.group_size,),
+        )  # fmt: skip
