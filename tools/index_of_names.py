@@ -25,6 +25,7 @@ MODULES = {
     "portable_gpu.fft": "fft.md",
     "portable_gpu.signal": "signal.md",
     "portable_gpu.nn": "nn.md",
+    "portable_gpu.multi": "multi.md",
     "portable_gpu.sparse": "sparse.md",
     "portable_gpu.multi.streaming": "streaming.md",
     "portable_gpu.errors": "core.md",

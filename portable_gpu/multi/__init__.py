@@ -1,1 +1,7 @@
-"""Several devices, and arrays that are larger than memory."""
+"""Several devices of one machine, and arrays that are larger than memory."""
+
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.group import DeviceGroup
+from portable_gpu.multi.member import Member
+
+__all__ = ["DeviceGroup", "GroupArray", "GroupBlock", "Member"]

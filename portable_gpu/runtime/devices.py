@@ -59,13 +59,29 @@ def devices() -> list[DeviceInfo]:
     ]
 
 
+def all_devices() -> list[cl.Device]:
+    """Every device of every platform, in the order of :func:`devices`, without their facts."""
+    return [device for _, device in _enumerate()]
+
+
+def devices_of_variable() -> list[str]:
+    """The requests that ``PORTABLE_GPU_DEVICE`` lists, separated by commas; empty if it is not set.
+
+    A text that is part of the name of a device is one request.
+    """
+    text = os.environ.get(DEVICE_VARIABLE) or ""
+    if "," not in text or any(_matches(text, *listed) for listed in _enumerate()):
+        return [text] if text else []
+    return [request.strip() for request in text.split(",") if request.strip()]
+
+
 def choose_device(request: str | None = None, name: str = "device") -> tuple[cl.Device, str]:
     """The device to use, and the reason in a sentence.
 
     Args:
         request: ``platform:device`` (indices or parts of names), or part of a name.  Without it
-            ``PORTABLE_GPU_DEVICE`` is used, then the first GPU, then the first CPU (if several
-            runtimes offer it, by the fastest one).
+            ``PORTABLE_GPU_DEVICE`` is used (the first, if it lists several), then the first GPU,
+            then the first CPU (if several runtimes offer it, by the fastest one).
         name: What messages call the request.
 
     Raises:
@@ -74,7 +90,7 @@ def choose_device(request: str | None = None, name: str = "device") -> tuple[cl.
     listed = _enumerate()
     source = f"{name}="
     if request is None:
-        request, source = os.environ.get(DEVICE_VARIABLE) or None, f"{DEVICE_VARIABLE}="
+        request, source = next(iter(devices_of_variable()), None), f"{DEVICE_VARIABLE}="
     if request is not None:
         for index, device in listed:
             if _matches(request, index, device):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, shown
-from portable_gpu.errors import ArgumentTypeError, ContextMismatchError
+from portable_gpu.errors import ArgumentTypeError, ContextMismatchError, UnsupportedError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
@@ -37,14 +39,33 @@ class Planning:
         self.again: Repeat | None = None
 
 
+class EngineGroup(ABC):
+    """Replaces ``engine=`` in a call that several engines compute: ``multi.DeviceGroup``."""
+
+    @abstractmethod
+    def compute(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        """Compute a public function on the engines of the group.
+
+        Args:
+            function: The name of the function.
+            arguments: Its arguments by their names, not checked.
+        """
+
+
 def check_place(engine: Any, queue: Any) -> None:
     """Raise ArgumentTypeError unless ``engine`` and ``queue`` are ``None`` or of these types.
 
     Raises:
         SeveralCallsError: A function that makes several calls is planned as one.
+        UnsupportedError: The function is not one that a group of engines computes.
     """
     if isinstance(engine, Planning):
         raise SeveralCallsError
+    if isinstance(engine, EngineGroup):
+        raise UnsupportedError(
+            "engine is a DeviceGroup, which does not compute this function (docs/multi.md lists "
+            "those that it computes); one of its engines would do"
+        )
     if engine is not None:
         of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None")
     if queue is not None:

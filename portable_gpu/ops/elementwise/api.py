@@ -21,6 +21,7 @@ from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, spread
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array, overlap
 
@@ -38,7 +39,7 @@ def elementwise(
     *,
     out: Any = None,
     dtype: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
     **inputs: Any,
@@ -123,6 +124,8 @@ def elementwise(
     Order: elements do not depend on each other; the same bits for one target, policy, shape and
         alignment.
     """
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("elementwise", locals())
     if type(dtype) is not type and dtype is not None:
         dtype = as_dtype(dtype)
     arrays, kinds, numbers = _sorted(inputs, out)

@@ -22,7 +22,7 @@ from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import Planning
+from portable_gpu.runtime.place import EngineGroup, Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, Shape, View, as_array
 from portable_gpu.typing import inner_product, of_two
@@ -41,7 +41,7 @@ def gemm(
     trans_b: str = "N",
     precision: str | None = None,
     epilogue: Epilogue | None = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -93,13 +93,15 @@ def gemm(
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
+    if c is not None:
+        out = only_one(out, "out", c, "c")
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("gemm", locals())
     if type(alpha) not in PLAIN or type(beta) not in PLAIN:
         alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
     same = same_memory(a, b) and not isinstance(engine, Planning)
     inputs, stages = _with_epilogue(a, b, epilogue)
     options = alpha, beta, trans_a, trans_b, precision, stages, same
-    if c is not None:
-        out = only_one(out, "out", c, "c")
     return _GEMM.call(inputs, options, out, (), engine, queue, wait_for)
 
 
@@ -111,7 +113,7 @@ def matmul(
     out: AnyArray | None = None,
     precision: str | None = None,
     epilogue: Epilogue | None = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -137,6 +139,8 @@ def matmul(
     Cost, Accuracy, Order, Symmetric products, Source: as :func:`gemm`; a matrix and a vector go
         to gemv.
     """
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("matmul", locals())
     same = same_memory(a, b) and not isinstance(engine, Planning)
     inputs, stages = _with_epilogue(a, b, epilogue)
     return _MATMUL.call(inputs, (precision, stages, same), out, (), engine, queue, wait_for)

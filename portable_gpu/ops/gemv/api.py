@@ -18,6 +18,7 @@ from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, View, as_array
 from portable_gpu.typing import of_two
@@ -33,7 +34,7 @@ def gemv(
     out: AnyArray | None = None,
     y: AnyArray | None = None,
     trans: str = "N",
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -73,10 +74,12 @@ def gemv(
     Source: the work split by shape, as in the founding texts' sgemv v0 to v2; Van Zee & van de
         Geijn, TOMS 41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
     """
-    if type(alpha) not in PLAIN or type(beta) not in PLAIN:
-        alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
     if y is not None:
         out = only_one(out, "out", y, "y")
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("gemv", locals())
+    if type(alpha) not in PLAIN or type(beta) not in PLAIN:
+        alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
     return _GEMV.call((a, x), (alpha, beta, trans), out, (), engine, queue, wait_for)
 
 

@@ -20,6 +20,7 @@ from portable_gpu.ops.reduce.call import Axes, one_axis, run
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import common_dtype, is_number
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.views import as_array
 from portable_gpu.typing import inner_product, reduction
 
@@ -39,7 +40,7 @@ def sum(  # noqa: A001  # NumPy's name
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -82,7 +83,7 @@ def prod(
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -104,7 +105,7 @@ def mean(
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -170,7 +171,7 @@ def min(  # noqa: A001  # NumPy's name
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -191,7 +192,7 @@ def max(  # noqa: A001  # NumPy's name
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -206,7 +207,7 @@ def argmin(
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -225,7 +226,7 @@ def argmax(
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -241,7 +242,7 @@ def any(  # noqa: A001  # NumPy's name
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -256,7 +257,7 @@ def all(  # noqa: A001  # NumPy's name
     out: Any = None,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -271,7 +272,7 @@ def count_nonzero(
     *,
     out: Any = None,
     keepdims: bool = False,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -286,7 +287,7 @@ def dot(
     b: Any,
     out: Any = None,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -304,7 +305,8 @@ def dot(
     Accuracy: |error| <= 16 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
     Order: as :func:`sum`.
     """
-    a, b = _arrays(a, b)
+    if not isinstance(engine, EngineGroup):
+        a, b = _arrays(a, b)
     if a.ndim == b.ndim == 1:
         return _inner("dot", a, b, out, engine, queue, wait_for)
     if not 1 <= a.ndim <= 2 or not 1 <= b.ndim <= 2:
@@ -323,7 +325,7 @@ def vdot(
     b: Any,
     *,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -331,7 +333,8 @@ def vdot(
 
     Otherwise as :func:`dot`.  NumPy flattens arrays of different shapes; here shapes must agree.
     """
-    a, b = _arrays(a, b)
+    if not isinstance(engine, EngineGroup):
+        a, b = _arrays(a, b)
     return _inner("vdot", a, b, out, engine, queue, wait_for)
 
 
@@ -342,7 +345,7 @@ def asum(
     *,
     out: Any = None,
     keepdims: bool = False,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -360,7 +363,7 @@ def nrm2(
     *,
     out: Any = None,
     keepdims: bool = False,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -496,7 +499,7 @@ def _inner(
     a: Any,
     b: Any,
     out: Any,
-    engine: Engine | None,
+    engine: Engine | EngineGroup | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:

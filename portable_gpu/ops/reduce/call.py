@@ -30,6 +30,7 @@ from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.variants import make_plan
 from portable_gpu.runtime.broadcast import broadcast, common_dtype, spread
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array
 
@@ -47,7 +48,7 @@ def run(
     axis: Any,
     keepdims: Any,
     out: Any,
-    engine: Engine | None,
+    engine: Engine | EngineGroup | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
@@ -64,6 +65,8 @@ def run(
         axis = as_axes(axis)  # also True, which as a key equals 1
     if type(keepdims) is not bool:
         keepdims = flag(keepdims, "keepdims")
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("reduction", locals())
     options = name, names, request, axis, keepdims
     return _REDUCTION.call(inputs, options, out, (), engine, queue, wait_for)
 

@@ -1,0 +1,101 @@
+"""Collective operations: copies of arrays on all devices, and sums by a fixed tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.member import Member
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.runtime.array import Array
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+
+def replicated(group: DeviceGroup, copies: Sequence[Array]) -> GroupArray:
+    """Return the array of a group whose copies exist, one on each device."""
+    first = copies[0]
+    blocks = [GroupBlock(0, 1, m, copy) for m, copy in zip(group.members, copies, strict=True)]
+    return GroupArray(group, first.shape, first.dtype, None, blocks)
+
+
+def broadcast(group: DeviceGroup, x: Any) -> GroupArray:
+    """``DeviceGroup.broadcast`` of an array of NumPy."""
+
+    def copy(member: Member, _number: int) -> Array:
+        array = member.empty(x.shape, x.dtype)
+        transfers.upload(member, x, array)
+        return array
+
+    return replicated(group, group.for_blocks(group.members, copy, waits=x.size > 0))
+
+
+def spread(group: DeviceGroup, source: Member, array: Array) -> GroupArray:
+    """Return copies of an array of one device on all devices."""
+    copies = [
+        array if member is source else transfers.move(source, array, member)
+        for member in group.members
+    ]
+    return replicated(group, copies)
+
+
+def all_gather(x: GroupArray) -> GroupArray:
+    """Return an array in blocks as copies on all devices."""
+    if x.axis is None:
+        return x
+    group = x.group
+    return replicated(group, [transfers.gathered(x, member) for member in group.members])
+
+
+def all_reduce(group: DeviceGroup, parts: Sequence[GroupBlock]) -> GroupArray:
+    """``DeviceGroup.all_reduce``: pairs of neighbours are added, then pairs of these sums."""
+    shape, dtype = parts[0].array.shape, parts[0].array.dtype
+    for number, part in enumerate(parts):
+        if part.array.shape != shape:
+            raise ShapeError(
+                f"part {number} has shape {part.array.shape}, and part 0 has {shape}; "
+                "parts that are added have one shape"
+            )
+        if part.array.dtype != dtype:
+            raise DTypeError(f"part {number} has dtype {part.array.dtype}, and part 0 has {dtype}")
+    level = [(part.member, part.array) for part in parts]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        sums = [_added(*left, *right) for left, right in pairs]
+        level = sums + level[len(level) // 2 * 2 :]
+    return spread(group, *level[0])
+
+
+def parts_of(group: DeviceGroup, parts: Any) -> list[GroupBlock]:
+    """Return the parts of a sum: the blocks of an array, or arrays on devices of the group.
+
+    Raises:
+        ArgumentError: There is none, or one is not on a device of the group.
+    """
+    if isinstance(parts, GroupArray):
+        if parts.group is not group:
+            raise ArgumentError("parts is an array of another group; one of this group would do")
+        return list(parts.blocks)
+    blocks = []
+    for number, array in enumerate(parts):
+        contexts = {member.engine.context: member for member in group.members}
+        member = contexts.get(array.context) if isinstance(array, Array) else None
+        if member is None:
+            raise ArgumentError(
+                f"part {number} is not an array on a device of the group; "
+                "group.engines has the engines for portable_gpu.asarray"
+            )
+        blocks.append(GroupBlock(number, number + 1, member, array))
+    if not blocks:
+        raise ArgumentError("parts is empty; a sum of one array or more would do")
+    return blocks
+
+
+def _added(member: Member, x: Array, source: Member, y: Array) -> tuple[Member, Array]:
+    if source is not member:
+        y = transfers.move(source, y, member)
+    return member, elementwise("x + y", x=x, y=y, engine=member.engine)

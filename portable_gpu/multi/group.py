@@ -1,0 +1,361 @@
+"""The group of devices: an engine, queues and memory of each, and the calls on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import one_of, real_number, shown, whole
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from portable_gpu.multi import collectives, issue, operations, transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.choose import chosen_devices
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import axis_of, check_parts
+from portable_gpu.multi.partition import block_bounds, owners
+from portable_gpu.runtime import fork
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
+from portable_gpu.runtime.closing import Closing
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
+from portable_gpu.runtime.views import as_array
+
+T = TypeVar("T")
+
+_THREADS = ("auto", "one", "each")
+#: Blocks are at most this fraction of the memory of a device, so that a call has space for its
+#: operands, its result and workspaces: 1 / 16.
+_BLOCK_DIVISOR = 16
+
+
+class DeviceGroup(EngineGroup, Closing):
+    """Devices of one machine that compute calls together: ``pg.gemm(a, b, engine=group)``.
+
+    Each device has an engine with a context and a queue of its own, and a second queue for copies.
+    Arrays are cut into blocks, which follow from the array and the memory of a device alone, and
+    each device takes whole blocks.  So results have the same bits for any number of devices of one
+    kind.
+
+    Safe to use from several threads.
+
+    Attributes:
+        members: The devices, with their engines, queues and accounts of memory.
+        memory_limit: The maximum of bytes of the group's arrays on a device, or ``None``.
+        threads: Which host threads enqueue: ``"auto"``, ``"one"`` or ``"each"``.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[cl.Device | str] | str | int | None = None,
+        *,
+        memory_limit: int | None = None,
+        shares: Sequence[float] | None = None,
+        threads: str = "auto",
+        precision: str = "ieee",
+    ) -> None:
+        """Open devices.
+
+        Args:
+            devices: The devices, or requests in the syntax of ``PORTABLE_GPU_DEVICE``; ``"all"``:
+                all GPUs, or without any the devices of the default CPU's runtime; a number: so many
+                equal sub-devices of the default device, which must be a CPU.  Default: those that
+                ``PORTABLE_GPU_DEVICE`` lists, else ``"all"``.
+            memory_limit: The maximum of bytes of the group's arrays on each device.
+            shares: The parts of an array that the devices get, in any unit.  Default: equal parts
+                for devices of one kind, else in proportion to their measured speed.
+            threads: ``"one"`` host thread enqueues for all devices; ``"each"`` device has its own
+                thread; ``"auto"``: each has its own for work that waits, such as copies.
+            precision: As of :class:`portable_gpu.Engine`.
+
+        Raises:
+            DeviceNotFoundError: There is no such device.
+            ArgumentError: No device, a device given twice, or an argument of another value.
+            UnsupportedError: The default device has no such sub-devices.
+            ForkError: The process was forked from one that had used OpenCL.
+        """
+        fork.check()
+        self.threads = one_of(threads, _THREADS, "threads")
+        self.memory_limit = memory_limit
+        if memory_limit is not None and whole(memory_limit, "memory_limit") < 1:
+            raise ArgumentError(f"memory_limit is {memory_limit}; a number of bytes would do")
+        chosen = chosen_devices(devices)
+        self._shares = None if shares is None else _checked_shares(shares, len(chosen))
+        members: list[Member] = []
+        for index, device in enumerate(chosen):
+            engine = Engine(device, precision=precision)
+            memory = engine.target.facts.global_mem_size
+            members.append(Member(index, engine, min(memory, memory_limit or memory)))
+        self.members = tuple(members)
+        #: Whether :meth:`close` was called.
+        self.is_closed = False
+        fork.retire_in_children(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(sorted({member.name for member in self.members}))
+        return f"<DeviceGroup of {self.size}: {names}>"
+
+    def close(self) -> None:
+        """Wait for the devices, and drop the engines' plans, programs and memory.
+
+        Calls with ``engine=`` this group raise ArgumentError from now on.
+        """
+        self.is_closed = True
+        for member in self.members:
+            member.finish()
+            member.engine.close()
+
+    @property
+    def size(self) -> int:
+        """The number of devices."""
+        return len(self.members)
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engine of each device."""
+        return tuple(member.engine for member in self.members)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The parts of an array that the devices get; their sum is 1."""
+        if self._shares is None:
+            self._shares = (1.0 / self.size,) * self.size
+        return self._shares
+
+    @property
+    def largest_block(self) -> int:
+        """The maximum of bytes of a block, as far as one index of its axis is not larger."""
+        facts = [member.engine.target.facts for member in self.members]
+        memory = min(member.limit for member in self.members) // _BLOCK_DIVISOR
+        return max(1, min(memory, min(fact.max_alloc_size for fact in facts) // 2))
+
+    def member(self, device: int) -> Member:
+        """Return a device by its number.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
+        if not 0 <= whole(device, "device") < self.size:
+            raise ArgumentError(f"device is {device}; the group has devices 0 to {self.size - 1}")
+        return self.members[device]
+
+    # -- arrays
+
+    def asarray(self, x: Any, axis: int = 0, *, blocks: int | None = None) -> GroupArray:
+        """Copy an array to the devices, in blocks along an axis.
+
+        Args:
+            x: An array of NumPy or on a device, or what NumPy makes one of, with at least one axis.
+            axis: The axis that is cut.
+            blocks: The number of blocks.  Default: 24, fewer where a block would have less than
+                256 KiB, more where it would have more than 1/16 of a device's memory.
+
+        Returns:
+            The array, whose copies are complete.
+
+        Raises:
+            AxisError, ShapeError: There is no such axis.
+            DTypeError: The dtype is not supported.
+            DeviceMemoryError: A device lacks memory.
+        """
+        array = self._host_array(x)
+        at = axis_of(axis, array.ndim, "axis")
+        bounds = self.bounds(array.shape[at], array.nbytes, blocks)
+
+        def copy(member: Member, number: int) -> GroupBlock:
+            start, stop = bounds[number : number + 2]
+            values = transfers.part(array, at, start, stop)
+            fresh = member.empty(values.shape, array.dtype)
+            transfers.upload(member, values, fresh)
+            return GroupBlock(start, stop, member, fresh)
+
+        made = self.for_blocks(self.owners(len(bounds) - 1), copy, waits=array.size > 0)
+        return GroupArray(self, array.shape, array.dtype, at, made)
+
+    def empty(
+        self, shape: Sequence[int], dtype: Any, axis: int = 0, *, blocks: int | None = None
+    ) -> GroupArray:
+        """Allocate an array in blocks along an axis, which is not filled.
+
+        Args:
+            shape, dtype: Those of the array.
+            axis, blocks: As of :meth:`asarray`.
+
+        Raises:
+            AxisError, DeviceMemoryError: As :meth:`asarray`.
+        """
+        extents, kind = (
+            tuple(whole(extent, "an extent of shape") for extent in shape),
+            as_dtype(dtype),
+        )
+        at = axis_of(axis, len(extents), "axis")
+        bounds = self.bounds(extents[at], prod(extents) * kind.itemsize, blocks)
+
+        def make(member: Member, number: int) -> GroupBlock:
+            start, stop = bounds[number : number + 2]
+            block = member.empty((*extents[:at], stop - start, *extents[at + 1 :]), kind)
+            return GroupBlock(start, stop, member, block)
+
+        made = self.for_blocks(self.owners(len(bounds) - 1), make)
+        return GroupArray(self, extents, kind, at, made)
+
+    def broadcast(self, x: Any) -> GroupArray:
+        """Copy an array to each device.
+
+        Args:
+            x: An array of NumPy, on a device or of the group, or what NumPy makes one of.
+
+        Returns:
+            The replicated array, whose copies are complete.
+
+        Raises:
+            DTypeError, DeviceMemoryError: As :meth:`asarray`.
+        """
+        self._check_open()
+        if isinstance(x, GroupArray):
+            self.check_own(x, "x")
+            return collectives.all_gather(x)
+        return collectives.broadcast(self, self._host_array(x))
+
+    def scatter(self, parts: Sequence[Any], axis: int = 0) -> GroupArray:
+        """Copy given parts to the devices: part ``i`` becomes block ``i``.
+
+        Args:
+            parts: Arrays of one dtype, whose shapes differ along ``axis`` at most.
+            axis: The axis along which they follow each other.
+
+        Raises:
+            ArgumentError: There is no part.
+            ShapeError, DTypeError: They do not fit each other.
+            DeviceMemoryError: A device lacks memory.
+        """
+        arrays = [self._host_array(part) for part in parts]
+        if not arrays:
+            raise ArgumentError("parts is empty; one array or more would do")
+        first = arrays[0]
+        at = axis_of(axis, first.ndim, "axis")
+        check_parts(arrays, at)
+        bounds = [0]
+        for array in arrays:
+            bounds.append(bounds[-1] + array.shape[at])
+
+        def copy(member: Member, number: int) -> GroupBlock:
+            fresh = member.empty(arrays[number].shape, first.dtype)
+            transfers.upload(member, arrays[number], fresh)
+            return GroupBlock(bounds[number], bounds[number + 1], member, fresh)
+
+        made = self.for_blocks(self.owners(len(arrays)), copy, waits=True)
+        shape = (*first.shape[:at], bounds[-1], *first.shape[at + 1 :])
+        return GroupArray(self, shape, first.dtype, at, made)
+
+    def all_reduce(self, parts: GroupArray | Sequence[Array]) -> GroupArray:
+        """Add arrays of one shape that are on the devices, and copy the sum to each device.
+
+        Args:
+            parts: Arrays on devices of the group, or an array of the group whose blocks are added.
+
+        Returns:
+            The replicated sum.  The parts are added by a binary tree that follows from their number
+            alone: neighbours in pairs, then these sums in pairs.
+
+        Raises:
+            ArgumentError: There is no part, or one is not on a device of the group.
+            ShapeError, DTypeError: They do not fit each other.
+            DeviceMemoryError: A device lacks memory.
+        """
+        self._check_open()
+        return collectives.all_reduce(self, collectives.parts_of(self, parts))
+
+    # -- calls
+
+    def compute(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        """Compute a public function; see :class:`portable_gpu.runtime.place.EngineGroup`."""
+        self._check_open()
+        for name in ("queue", "wait_for"):
+            if arguments.get(name):
+                raise UnsupportedError(f"{name}= is not taken with engine= a DeviceGroup")
+        return operations.FUNCTIONS[function](self, arguments)
+
+    def bounds(self, extent: int, nbytes: int, blocks: int | None = None) -> tuple[int, ...]:
+        """Return the first index of each block of an axis, and the extent.
+
+        Args:
+            extent: The extent of the axis.
+            nbytes: The bytes of the array.
+            blocks: The number of blocks; default: see :meth:`asarray`.
+        """
+        if blocks is not None and not 1 <= whole(blocks, "blocks") <= max(extent, 1):
+            raise ArgumentError(f"blocks is {blocks}; 1 to {max(extent, 1)} would do")
+        return block_bounds(extent, nbytes, self.largest_block, blocks)
+
+    def owners(self, blocks: int) -> list[Member]:
+        """Return the device of each of a number of blocks, by the shares."""
+        return [self.members[index] for index in owners(blocks, self.shares)]
+
+    def for_blocks(
+        self,
+        members: Sequence[Member],
+        work: Callable[[Member, int], T],
+        *,
+        waits: bool = False,
+    ) -> list[T]:
+        """Do some work on each block, and return its results.
+
+        Args:
+            members: The device of each block.
+            work: The work, given the device and the number of the block.
+            waits: Whether the work waits for the device, in place of only enqueuing commands.
+
+        An exception of one block is raised after all devices have ended what was enqueued.
+        """
+        self._check_open()
+        each = self.threads == "each" or (self.threads == "auto" and waits)
+        several = len({member.index for member in members}) > 1
+        do = issue.side_by_side if each and several else issue.in_turns
+        try:
+            return do(members, work)
+        except BaseException:
+            for member in self.members:
+                member.finish()
+            raise
+
+    def check_own(self, x: GroupArray, name: str) -> None:
+        """Check that an array is of this group.
+
+        Raises:
+            ArgumentError: It is of another.
+        """
+        if x.group is not self:
+            raise ArgumentError(f"{name} is an array of another group; one of this would do")
+
+    def _host_array(self, x: Any) -> Any:
+        """Return an array in NumPy."""
+        self._check_open()
+        if isinstance(x, GroupArray):
+            return x.asnumpy()
+        array = as_array(x, "x")
+        return array.get() if isinstance(array, DEVICE_KINDS) else array
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise ArgumentError("engine is a group that is closed; open another")
+
+
+def _checked_shares(shares: Any, count: int) -> tuple[float, ...]:
+    """Return shares whose sum is 1.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: They are not one positive number for each device.
+    """
+    if not isinstance(shares, (tuple, list, np.ndarray)):
+        raise ArgumentTypeError(f"shares is {shown(shares)}; a number for each device would do")
+    numbers = [real_number(share, "an element of shares") for share in shares]
+    if len(numbers) != count or min(numbers) < 0 or not 0 < sum(numbers) < float("inf"):
+        raise ArgumentError(
+            f"shares is {shown(shares)}; {count} numbers from 0 on, not all 0, would do"
+        )
+    return tuple(number / sum(numbers) for number in numbers)

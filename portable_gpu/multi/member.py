@@ -1,0 +1,109 @@
+"""A device of a group: its engine, a queue for copies, and an account of its memory."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.layout import Shape
+from portable_gpu.runtime.registry import STATE
+
+#: The attribute of a buffer's Python object that is freed with it.
+_HELD = "_portable_gpu_held"
+
+
+class _Held:
+    """An object whose end says that a buffer is freed."""
+
+
+class Member:
+    """A device of a group.
+
+    Attributes:
+        index: Its number in the group.
+        engine: Its engine, with a context and a queue of its own.
+        copies: A second queue, for copies that run under kernels.
+        limit: The maximum of bytes of the group's arrays on the device.
+    """
+
+    def __init__(self, index: int, engine: Engine, limit: int) -> None:
+        self.index, self.engine, self.limit = index, engine, limit
+        self.copies = cl.CommandQueue(engine.context, engine.device)
+        for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
+            setattr(queue, STATE, engine.state(queue))
+        self._nbytes: dict[int, int] = {}  # of each array that exists
+        self._numbers = itertools.count()
+
+    def __repr__(self) -> str:
+        return f"<Member {self.index} {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        return self.engine.target.facts.name
+
+    @property
+    def used(self) -> int:
+        """The bytes of the group's arrays that exist on the device."""
+        return sum(list(self._nbytes.values()))
+
+    @property
+    def free(self) -> int:
+        """The bytes that are left of the limit."""
+        return self.limit - self.used
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> Array:
+        """Allocate an array of the device that is not filled.
+
+        Raises:
+            DeviceMemoryError: The limit or the device's memory does not suffice.
+        """
+        extents: Shape = tuple(shape)
+        kind = np.dtype(dtype)
+        nbytes = prod(extents) * kind.itemsize
+        self.check(nbytes)
+        data = self.engine.allocate(nbytes) if nbytes else None
+        return self.count(Array(self.engine.queue, extents, kind, data=data))
+
+    def check(self, nbytes: int) -> None:
+        """Check that the limit admits a further array of ``nbytes``.
+
+        Raises:
+            DeviceMemoryError: It does not.
+        """
+        if nbytes > self.free:
+            raise DeviceMemoryError(
+                f"device {self.index} ({self.name}): {nbytes} bytes are asked for, and {self.free} "
+                f"of its {self.limit} are free; pass fewer or smaller arrays, or more devices"
+            )
+
+    def count(self, array: Array) -> Array:
+        """Count the memory of a new array as used for as long as it exists; return the array."""
+        if array.nbytes:
+            number = next(self._numbers)
+            self._nbytes[number] = array.nbytes
+            held = _Held()
+            setattr(array.base_data, _HELD, held)  # pyopencl's buffers have no weak references
+            weakref.finalize(held, self._nbytes.pop, number, None).atexit = False
+        return array
+
+    @contextmanager
+    def recorded(self, name: str, queue: cl.CommandQueue, nbytes: int = 0) -> Iterator[None]:
+        """Record the commands that the block enqueues on a queue, if a timeline is recorded."""
+        del name, queue, nbytes
+        yield
+
+    def finish(self) -> None:
+        """Wait for all commands of both queues."""
+        self.engine.queue.finish()
+        self.copies.finish()

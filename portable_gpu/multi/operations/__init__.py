@@ -1,0 +1,20 @@
+"""The public functions that a group computes, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from portable_gpu.multi.operations import expressions, products, reductions
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+#: Each takes the group, and the arguments of the public function by their names.
+FUNCTIONS: dict[str, Callable[[DeviceGroup, Mapping[str, Any]], Any]] = {
+    "elementwise": expressions.elementwise,
+    "gemm": products.gemm,
+    "gemv": products.gemv,
+    "matmul": products.matmul,
+    "reduction": reductions.reduction,
+}

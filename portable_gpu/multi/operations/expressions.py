@@ -1,0 +1,150 @@
+"""Expressions of arrays on a group, element by element: each device computes its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.collectives import replicated
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import (
+    Cut,
+    blocks_of,
+    check_kind,
+    cut_of,
+    operand,
+    upload,
+)
+from portable_gpu.ops.elementwise import elementwise as compute
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype
+from portable_gpu.runtime.views import check_output
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+_NUMBERS = (*NUMBERS, np.generic)
+
+
+def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Compute an expression; the arguments are those of :func:`portable_gpu.elementwise`.
+
+    Returns:
+        For arrays of the group a :class:`GroupArray`: in the blocks of the first operand that is
+        cut, or replicated if all are.  For arrays of NumPy one of NumPy.
+    """
+    numbers: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
+    for name, value in arguments["inputs"].items():
+        if isinstance(value, _NUMBERS):
+            numbers[name] = value
+            continue
+        array = operand(group, value, name)
+        if isinstance(array, np.ndarray) and not array.shape:
+            numbers[name] = array[()]
+        else:
+            arrays[name] = array
+    out, dtype = arguments["out"], arguments["dtype"]
+    shape = broadcast({name: x.shape for name, x in arrays.items()}) if arrays else ()
+    on_host = not any(isinstance(x, GroupArray) for x in (*arrays.values(), out))
+    check_kind(group, out, on_host)
+    options = {"dtype": dtype, **numbers}
+    evaluate = partial(compute, arguments["expression"])
+    if on_host:
+        kinds = {n: x.dtype for n, x in arrays.items()}
+        kinds |= {n: getattr(x, "dtype", type(x)) for n, x in numbers.items()}
+        its_dtype = common_dtype(kinds) if dtype is None else as_dtype(dtype)
+        if not shape or not prod(shape):
+            return evaluate(**options, **arrays, out=out, engine=group.engines[0])
+        return _on_host(group, evaluate, arrays, options, out, shape, its_dtype)
+    cut = cut_of(arrays.values(), len(shape), shape)
+    if cut is None:
+        return _replicated(group, evaluate, arrays, options, out)
+    operands = {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
+    outs = None if out is None else _aligned(group, out, cut, shape)
+
+    def work(member: Member, number: int) -> GroupBlock:
+        blocks = {name: upload(member, x[number]) for name, x in operands.items()}
+        target = None if outs is None else outs[number]
+        for name, x in arrays.items():
+            if x is out:  # which is updated in place
+                blocks[name] = target
+        result = evaluate(**options, **blocks, out=target, engine=member.engine)
+        return GroupBlock(
+            *cut.range(number), member, member.count(result) if out is None else result
+        )
+
+    waits = any(isinstance(x, np.ndarray) for x in arrays.values())
+    blocks = group.for_blocks(cut.members, work, waits=waits)
+    if out is not None:
+        return out
+    return GroupArray(group, shape, blocks[0].array.dtype, cut.axis, blocks)
+
+
+def _on_host(
+    group: DeviceGroup,
+    evaluate: Any,
+    arrays: Mapping[str, Any],
+    options: Mapping[str, Any],
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+) -> Any:
+    """Compute an expression of arrays of NumPy."""
+    if out is None:
+        result: Any = np.empty(shape, dtype)
+    else:
+        check_output(out, shape, dtype, "out", True)
+        result = out
+    bounds = group.bounds(shape[0], result.nbytes)
+    cut = Cut(0, bounds, group.owners(len(bounds) - 1))
+    operands = {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
+
+    def work(member: Member, number: int) -> None:
+        blocks = {name: x[number] for name, x in operands.items()}
+        target = transfers.part(result, 0, *cut.range(number))
+        for name, x in arrays.items():
+            if x is out:
+                blocks[name] = target
+        evaluate(**options, **blocks, out=target, engine=member.engine)
+
+    group.for_blocks(cut.members, work, waits=True)
+    return result
+
+
+def _replicated(
+    group: DeviceGroup,
+    evaluate: Any,
+    arrays: Mapping[str, Any],
+    options: Mapping[str, Any],
+    out: Any,
+) -> Any:
+    """Compute an expression of replicated arrays on each device."""
+    wholes = {name: group.broadcast(x) for name, x in arrays.items()}
+
+    def work(member: Member, _number: int) -> Array:
+        copies = {name: x.copy_on(member) for name, x in wholes.items()}
+        target = None if out is None else out.copy_on(member)
+        result: Array = evaluate(**options, **copies, out=target, engine=member.engine)
+        return result
+
+    results = group.for_blocks(group.members, work)
+    return replicated(group, results) if out is None else out
+
+
+def _aligned(group: DeviceGroup, x: Any, cut: Cut, shape: tuple[int, ...]) -> list[Any]:
+    """Return what each block reads of an operand that broadcasts to a shape."""
+    axis = cut.axis - (len(shape) - x.ndim)
+    if axis >= 0 and x.shape[axis] == shape[cut.axis]:
+        return blocks_of(x, cut._replace(axis=axis))
+    if isinstance(x, np.ndarray):
+        return [x] * len(cut.members)
+    whole = group.broadcast(x)
+    return [whole.copy_on(member) for member in cut.members]

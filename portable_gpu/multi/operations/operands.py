@@ -1,0 +1,185 @@
+"""The operands of a call on a group: where each block of them is.
+
+An operand is an array of NumPy, an array in blocks, a replicated one, or a number.  For a block of
+the result, :meth:`Operand.on` gives what a device reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from portable_gpu.arguments import shown, whole
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    DTypeError,
+    ShapeError,
+    UnsupportedError,
+)
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.member import Member
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
+from portable_gpu.runtime.views import as_array
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+
+def axis_of(axis: Any, ndim: int, name: str) -> int:
+    """Return an axis counted from 0.
+
+    Raises:
+        AxisError: The array has no such axis.
+    """
+    number = whole(axis, name)
+    if not -ndim <= number < ndim:
+        raise AxisError(f"{name} is {number}, and the array has {ndim} axes")
+    return number % ndim
+
+
+def check_parts(arrays: Sequence[Any], axis: int) -> None:
+    """Check that arrays differ along one axis at most.
+
+    Raises:
+        ShapeError, DTypeError: They do not.
+    """
+    first = arrays[0]
+    for number, array in enumerate(arrays):
+        if array.dtype != first.dtype:
+            raise DTypeError(f"part {number} has dtype {array.dtype}, and part 0 has {first.dtype}")
+        rest = [extent for at, extent in enumerate(array.shape) if at != axis]
+        of_first = [extent for at, extent in enumerate(first.shape) if at != axis]
+        if array.ndim != first.ndim or rest != of_first:
+            raise ShapeError(
+                f"part {number} has shape {array.shape}, and part 0 has {first.shape}; "
+                f"parts differ along axis {axis} at most"
+            )
+
+
+class Cut(NamedTuple):
+    """How the work of a call is cut into blocks.
+
+    Attributes:
+        axis: The axis that is cut.
+        bounds: The first index of each block, and the extent of the axis.
+        members: The device of each block.
+    """
+
+    axis: int
+    bounds: Sequence[int]
+    members: Sequence[Member]
+
+    def range(self, number: int) -> tuple[int, int]:
+        """Return the first index of a block, and its end."""
+        return self.bounds[number], self.bounds[number + 1]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The range of each block."""
+        return [self.range(number) for number in range(len(self.members))]
+
+
+def operand(group: DeviceGroup, value: Any, name: str) -> Any:
+    """Return an argument as an array of the group or of NumPy.
+
+    Raises:
+        ArgumentError: It is an array of another group.
+        ArgumentTypeError: It is an array on one device.
+        DTypeError: The dtype is not supported.
+    """
+    if isinstance(value, GroupArray):
+        group.check_own(value, name)
+        return value
+    if isinstance(value, DEVICE_KINDS):
+        raise ArgumentTypeError(
+            f"{name} is an array on one device; group.broadcast({name}) copies it to each, and "
+            f"group.asarray({name}) in blocks"
+        )
+    return as_array(value, name)
+
+
+def refuse(arguments: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that a group does not take.
+
+    Raises:
+        UnsupportedError: One of them is not ``None``.
+    """
+    for name in names:
+        if arguments[name] is not None:
+            raise UnsupportedError(f"{name}= is not taken with engine= a DeviceGroup")
+
+
+def check_kind(group: DeviceGroup, out: Any, on_host: bool) -> None:
+    """Check that ``out`` is an array of NumPy or of the group, as the result is.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: It is not.
+    """
+    if out is None:
+        return
+    if not on_host and isinstance(out, GroupArray):
+        group.check_own(out, "out")
+    elif not on_host or not isinstance(out, np.ndarray):
+        kind = "an array of NumPy" if on_host else "an array of the group"
+        raise ArgumentTypeError(f"out is {shown(out)}; {kind} would do")
+
+
+def cut_of(arrays: Iterable[Any], ndim: int, shape: Sequence[int]) -> Cut | None:
+    """Return the blocks of the first array that is cut, as blocks of a shape it broadcasts to."""
+    for x in arrays:
+        if isinstance(x, GroupArray) and x.axis is not None:
+            axis = x.axis + ndim - x.ndim
+            if x.shape[x.axis] == shape[axis]:
+                return Cut(axis, x.bounds, [block.member for block in x.blocks])
+    return None
+
+
+def blocks_of(x: Any, cut: Cut) -> list[Any]:
+    """Return what each block of a call reads of an operand: views, or arrays on its device.
+
+    Args:
+        x: An array of NumPy or of the group.
+        cut: The blocks of the call, along an axis of ``x``.
+
+    Raises:
+        ArgumentError: ``x`` is cut along another axis, or elsewhere.
+    """
+    if isinstance(x, np.ndarray):
+        return [transfers.part(x, cut.axis, *pair) for pair in cut.ranges]
+    if x.axis is None:
+        return [
+            transfers.part(x.copy_on(member), cut.axis, *pair)
+            for member, pair in zip(cut.members, cut.ranges, strict=True)
+        ]
+    if x.axis != cut.axis or x.bounds != tuple(cut.bounds):
+        raise ArgumentError(
+            f"an operand is cut along axis {x.axis} at {_some(x.bounds)}, and the call needs it "
+            f"along axis {cut.axis} at {_some(cut.bounds)}; group.broadcast(x) copies all of it to "
+            "each device"
+        )
+    return [_on(block, member) for block, member in zip(x.blocks, cut.members, strict=True)]
+
+
+def upload(member: Member, values: Any) -> Any:
+    """Return values on a device: of NumPy's, a copy; arrays of the device as they are."""
+    if not isinstance(values, np.ndarray):
+        return values
+    fresh = member.empty(values.shape, values.dtype)
+    transfers.upload(member, values, fresh)
+    return fresh
+
+
+def _on(block: GroupBlock, member: Member) -> Array:
+    if block.member is member:
+        return block.array
+    return transfers.move(block.member, block.array, member)
+
+
+def _some(bounds: Sequence[int]) -> str:
+    text = ", ".join(map(str, bounds[:4]))
+    return text + (", ..." if len(bounds) > 4 else "")

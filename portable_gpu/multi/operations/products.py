@@ -1,0 +1,280 @@
+"""Products on a group: gemm, gemv and matmul.
+
+Each axis of the operands has a letter, as in ``numpy.einsum``.  An axis of the result (``m``, ``n``
+or an axis of a batch) is cut into blocks, which the devices compute by themselves::
+
+    | A 0 |         | C 0 |        blocks of rows; each device has B
+    | A 1 |  x  B = | C 1 |
+
+If an operand is in blocks along ``k``, the blocks' products are added by a fixed tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.errors import ArgumentError
+from portable_gpu.multi import collectives, transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import (
+    Cut,
+    blocks_of,
+    check_kind,
+    operand,
+    refuse,
+    upload,
+)
+from portable_gpu.ops import gemm as gemm_family
+from portable_gpu.ops import gemv as gemv_family
+from portable_gpu.ops.gemm.binding import result_dtype
+from portable_gpu.runtime.views import check_output
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+#: Computes a product of blocks, given these, the block of the result or ``None``, and the engine.
+_Product = Callable[[Any, Any, Any, Any], Any]
+
+
+def gemm(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Compute a product; the arguments are those of :func:`portable_gpu.gemm`.
+
+    Returns:
+        For arrays of the group a :class:`GroupArray`; for arrays of NumPy one of NumPy.
+    """
+    refuse(arguments, "epilogue")
+    options = {n: arguments[n] for n in ("alpha", "beta", "trans_a", "trans_b", "precision")}
+
+    def product(a: Any, b: Any, out: Any, engine: Any) -> Any:
+        return gemm_family.gemm(a, b, out=out, engine=engine, **options)
+
+    letters = "mk" if arguments["trans_a"] == "N" else "km"
+    others = "kn" if arguments["trans_b"] == "N" else "nk"
+    a, b = operand(group, arguments["a"], "a"), operand(group, arguments["b"], "b")
+    if a.ndim != 2 or b.ndim != 2:
+        return product(_values(a), _values(b), None, group.engines[0])  # which raises the error
+    return _product(group, product, a, b, (letters, others, "mn"), arguments)
+
+
+def gemv(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Compute a product; the arguments are those of :func:`portable_gpu.gemv`.
+
+    Returns:
+        As :func:`gemm`.
+    """
+    options = {name: arguments[name] for name in ("alpha", "beta", "trans")}
+
+    def product(a: Any, x: Any, out: Any, engine: Any) -> Any:
+        return gemv_family.gemv(a, x, out=out, engine=engine, **options)
+
+    letters = "mk" if arguments["trans"] == "N" else "km"
+    a, x = operand(group, arguments["a"], "a"), operand(group, arguments["x"], "x")
+    if a.ndim != 2 or x.ndim != 1:
+        return product(_values(a), _values(x), None, group.engines[0])
+    return _product(group, product, a, x, (letters, "k", "m"), arguments)
+
+
+def matmul(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Compute a product; the arguments are those of :func:`portable_gpu.matmul`.
+
+    Returns:
+        As :func:`gemm`.
+    """
+    refuse(arguments, "epilogue")
+    precision = arguments["precision"]
+
+    def product(a: Any, b: Any, out: Any, engine: Any) -> Any:
+        return gemm_family.matmul(a, b, out=out, precision=precision, engine=engine)
+
+    a, b = operand(group, arguments["a"], "a"), operand(group, arguments["b"], "b")
+    batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: max(a.ndim, b.ndim, 2) - 2]
+    letters = (batch + "mk")[-a.ndim :] if a.ndim > 1 else "k" * a.ndim
+    others = (batch + "kn")[-b.ndim :] if b.ndim > 1 else "k" * b.ndim
+    result = batch + ("m" if a.ndim > 1 else "") + ("n" if b.ndim > 1 else "")
+    if not a.ndim or not b.ndim:
+        return product(_values(a), _values(b), None, group.engines[0])
+    return _product(group, product, a, b, (letters, others, result), arguments)
+
+
+def _product(
+    group: DeviceGroup,
+    product: _Product,
+    a: Any,
+    b: Any,
+    letters: tuple[str, str, str],
+    arguments: Mapping[str, Any],
+) -> Any:
+    """Compute a product in blocks.
+
+    Args:
+        group: The group.
+        product: See above.
+        a, b: The operands.
+        letters: The axes of ``a``, ``b`` and the result.
+        arguments: Those of the public function.
+    """
+    of_a, of_b, of_result = letters
+    out = arguments["out"]
+    on_host = not any(isinstance(x, GroupArray) for x in (a, b, out))
+    check_kind(group, out, on_host)
+    extents = _extents((a, of_a), (b, of_b))
+    if extents is None or 0 in extents.values() or (on_host and not of_result):
+        result = product(_values(a), _values(b), out if on_host else None, group.engines[0])
+        return result if on_host else group.broadcast(result)
+    letter = _letter(a, b, letters, extents)
+    if letter is None:
+        return _replicated(group, product, a, b, out)
+    cut = _cut(group, letter, (a, of_a), (b, of_b), extents)
+    operands = [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
+    shape = tuple(extents[each] for each in of_result)
+    if letter == "k" and letter not in of_result:
+        return _sum_of_products(group, product, operands, cut, arguments)
+    axis = of_result.index(letter)
+    if on_host:
+        return _on_host(group, product, operands, shape, cut._replace(axis=axis), out)
+    outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
+
+    def work(member: Member, number: int) -> GroupBlock:
+        left, right = (upload(member, x[number]) for x in operands)
+        target = None if outs is None else outs[number]
+        result = product(left, right, target, member.engine)
+        return GroupBlock(
+            *cut.range(number), member, member.count(result) if outs is None else result
+        )
+
+    waits = any(isinstance(x, np.ndarray) for x in (a, b))
+    blocks = group.for_blocks(cut.members, work, waits=waits)
+    if out is not None:
+        return out
+    return GroupArray(group, shape, blocks[0].array.dtype, axis, blocks)
+
+
+def _on_host(
+    group: DeviceGroup,
+    product: _Product,
+    operands: list[list[Any]],
+    shape: tuple[int, ...],
+    cut: Cut,
+    out: Any,
+) -> Any:
+    """Compute a product of arrays of NumPy."""
+    dtype = result_dtype(operands[0][0].dtype, operands[1][0].dtype)
+    if out is None:
+        result: Any = np.empty(shape, dtype)
+    else:
+        check_output(out, shape, out.dtype, "out", True)
+        result = out
+
+    def work(member: Member, number: int) -> None:
+        target = transfers.part(result, cut.axis, *cut.range(number))
+        product(operands[0][number], operands[1][number], target, member.engine)
+
+    group.for_blocks(cut.members, work, waits=True)
+    return result
+
+
+def _sum_of_products(
+    group: DeviceGroup,
+    product: _Product,
+    operands: list[list[Any]],
+    cut: Cut,
+    arguments: Mapping[str, Any],
+) -> GroupArray:
+    """Add the products of the blocks of ``k``."""
+    if arguments["out"] is not None:
+        raise ArgumentError(
+            "out is given, and the operands are cut along k: the result is a fresh array on each "
+            "device"
+        )
+
+    def work(member: Member, number: int) -> GroupBlock:
+        left, right = (upload(member, x[number]) for x in operands)
+        result = product(left, right, None, member.engine)
+        return GroupBlock(*cut.range(number), member, member.count(result))
+
+    waits = any(isinstance(x[0], np.ndarray) for x in operands)
+    return collectives.all_reduce(group, group.for_blocks(cut.members, work, waits=waits))
+
+
+def _replicated(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any) -> GroupArray:
+    """Compute a product of replicated arrays on each device."""
+    left, right = group.broadcast(a), group.broadcast(b)
+
+    def work(member: Member, _number: int) -> Any:
+        target = None if out is None else out.copy_on(member)
+        return product(left.copy_on(member), right.copy_on(member), target, member.engine)
+
+    results = group.for_blocks(group.members, work)
+    return collectives.replicated(group, results) if out is None else out
+
+
+def _extents(*operands: tuple[Any, str]) -> dict[str, int] | None:
+    """Return the extent of each letter; ``None`` if the operands do not fit each other."""
+    extents: dict[str, int] = {}
+    for x, letters in operands:
+        for letter, extent in zip(letters, x.shape, strict=True):
+            known = extents.setdefault(letter, extent)
+            if known == 1 and letter.isupper():
+                extents[letter] = extent
+            elif known != extent and not (extent == 1 and letter.isupper()):
+                return None
+    return extents
+
+
+def _letter(
+    a: Any, b: Any, letters: tuple[str, str, str], extents: Mapping[str, int]
+) -> str | None:
+    """Return the axis that is cut; ``None`` of replicated operands."""
+    given = [
+        its[x.axis]
+        for x, its in ((a, letters[0]), (b, letters[1]))
+        if isinstance(x, GroupArray) and x.axis is not None
+    ]
+    kept = [letter for letter in given if letter in letters[2]]
+    if given:
+        return (kept or given)[0]
+    if any(isinstance(x, GroupArray) for x in (a, b)):
+        return None
+    batch = [letter for letter in letters[2] if letter.isupper() and extents[letter] > 1]
+    return batch[0] if batch else max(letters[2], key=lambda letter: extents[letter])
+
+
+def _cut(
+    group: DeviceGroup,
+    letter: str,
+    a: tuple[Any, str],
+    b: tuple[Any, str],
+    extents: Mapping[str, int],
+) -> Cut:
+    """Return the blocks along an axis: those of an operand, or new ones of NumPy's arrays."""
+    sizes = []
+    for x, letters in (a, b):
+        if isinstance(x, GroupArray) and x.axis is not None and letters[x.axis] == letter:
+            return Cut(x.axis, x.bounds, [block.member for block in x.blocks])
+        if letter in letters:
+            sizes.append(x.nbytes)
+    bounds = group.bounds(extents[letter], max(sizes))
+    return Cut(0, bounds, group.owners(len(bounds) - 1))
+
+
+def _blocks(
+    group: DeviceGroup, x: Any, letters: str, letter: str, cut: Cut, extents: Mapping[str, int]
+) -> list[Any]:
+    """Return what each block reads of an operand: its part of the axis, or all of it."""
+    if letter in letters and x.shape[letters.index(letter)] == extents[letter]:
+        axis = letters.index(letter)
+        if isinstance(x, GroupArray) and x.axis not in (None, axis):
+            x = group.broadcast(x)
+        return blocks_of(x, cut._replace(axis=axis))
+    if isinstance(x, np.ndarray) and all(m.engine.maps_host_memory for m in group.members):
+        return [x] * len(cut.members)
+    whole = group.broadcast(x)
+    return [whole.copy_on(member) for member in cut.members]
+
+
+def _values(x: Any) -> Any:
+    return x.asnumpy() if isinstance(x, GroupArray) else x

@@ -1,0 +1,260 @@
+"""Reductions of arrays on a group: each device reduces its blocks, and the host folds the results.
+
+The results of the blocks, which are small, are copied to the host in one piece from each device,
+and are folded there by a binary tree over the numbers of the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.codegen.reductions import Request
+from portable_gpu.dtypes import element, is_float16_like
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import Cut, blocks_of, cut_of, operand, upload
+from portable_gpu.ops.reduce import call
+from portable_gpu.ops.reduce.call import Axes, Maker, normalise_axes, run
+from portable_gpu.runtime.layout import Shape
+from portable_gpu.runtime.views import check_output
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+_Values = np.ndarray[Any, Any]
+#: How the results of two blocks are folded.
+_FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+    "count_nonzero": np.add,
+    "asum": np.add,
+    "mean": np.add,
+    "nrm2": np.hypot,
+    "dot": np.add,
+    "vdot": np.add,
+}
+_POSITIONS = {"argmin": (call.minimum, np.argmin), "argmax": (call.maximum, np.argmax)}
+
+
+def reduction(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Compute a reduction; the arguments are those of :func:`portable_gpu.ops.reduce.call.run`.
+
+    Returns:
+        For arrays of the group a :class:`GroupArray`: replicated, if the axis of the blocks is
+        reduced, else in the same blocks.  For arrays of NumPy one of NumPy.
+    """
+    name, names, out = arguments["name"], arguments["names"], arguments["out"]
+    if name not in _FOLDS and name not in _POSITIONS:
+        raise UnsupportedError(f"{name} is not computed by a DeviceGroup; sum and mean are")
+    inputs = [operand(group, x, n) for x, n in zip(arguments["inputs"], names, strict=True)]
+    shape = inputs[0].shape
+    dtype = arguments["request"](*[x.dtype for x in inputs])[1]
+    on_host = all(isinstance(x, np.ndarray) for x in inputs)
+    reduced = normalise_axes(arguments["axis"], len(shape))
+    job = _Job(group, name, names, arguments["request"], reduced, arguments["keepdims"], on_host)
+    if out is not None and not on_host:
+        raise ArgumentError("out is given with arrays of a group; the result is a fresh array")
+    if out is not None:
+        check_output(out, job.result_shape(shape), dtype, "out", True)
+    result = job.run(inputs, shape, dtype) if prod(shape) and shape else job.single(inputs)
+    if not on_host:
+        return result if isinstance(result, GroupArray) else group.broadcast(result)
+    if out is not None:
+        out[...] = result
+        return out
+    return result if result.shape else result[()]
+
+
+class _Job:
+    """A reduction, without its arrays.
+
+    Attributes:
+        group, name, names, request, keepdims: The arguments of the call.
+        reduced: The axes that are reduced.
+        on_host: Whether all arrays are NumPy's.
+        axes: The argument ``axis`` of the reduction of a block.
+    """
+
+    def __init__(
+        self,
+        group: DeviceGroup,
+        name: str,
+        names: tuple[str, ...],
+        request: Maker,
+        reduced: frozenset[int],
+        keepdims: bool,
+        on_host: bool,
+    ) -> None:
+        self.group, self.name, self.names, self.request = group, name, names, request
+        self.reduced, self.keepdims, self.on_host = reduced, keepdims, on_host
+        self.axes: Axes = tuple(sorted(reduced))
+        if name in _POSITIONS:  # of one axis, or of all
+            self.axes = self.axes[0] if len(self.axes) == 1 else None
+
+    def result_shape(self, shape: Shape) -> Shape:
+        """Return the shape of the result of arrays of a shape."""
+        axes = [at for at in range(len(shape)) if self.keepdims or at not in self.reduced]
+        return tuple(1 if at in self.reduced else shape[at] for at in axes)
+
+    def single(self, inputs: Sequence[Any]) -> _Values:
+        """Reduce arrays without axes or without elements, on the first device."""
+        values = [x.asnumpy() if isinstance(x, GroupArray) else x for x in inputs]
+        return np.asarray(self._block(self.group.members[0], values, self.request, None))
+
+    def run(self, inputs: Sequence[Any], shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """Reduce arrays with elements."""
+        group = self.group
+        place = cut_of(inputs, len(shape), shape)
+        if place is None:
+            bounds = group.bounds(shape[0], inputs[0].nbytes)
+            place = Cut(0, bounds, group.owners(len(bounds) - 1))
+        operands = [blocks_of(x, place) for x in inputs]
+        if place.axis not in self.reduced:
+            return self._apart(operands, shape, dtype, place)
+        if self.name in _POSITIONS:
+            return self._position(operands[0], shape, place)
+        request = self._of_blocks(dtype)
+        parts = self._partials(operands, request, shape, place)
+        total = _tree(parts, _FOLDS[self.name])
+        if self.name == "mean":
+            total = total / total.dtype.type(prod(shape[at] for at in self.reduced))
+        return np.asarray(total, dtype)
+
+    def _apart(
+        self, operands: Sequence[Sequence[Any]], shape: Shape, dtype: np.dtype[Any], place: Cut
+    ) -> GroupArray | _Values:
+        """Reduce other axes than that of the blocks, each block by itself."""
+        axis = place.axis
+        at = axis if self.keepdims else axis - sum(other < axis for other in self.reduced)
+        whole = self.result_shape(shape)
+        host = np.empty(whole, dtype) if self.on_host else None
+
+        def work(member: Member, number: int) -> GroupBlock:
+            start, stop = place.range(number)
+            if host is not None:
+                result: Any = transfers.part(host, at, start, stop)
+            else:
+                result = member.empty((*whole[:at], stop - start, *whole[at + 1 :]), dtype)
+            self._block(member, [x[number] for x in operands], self.request, result)
+            return GroupBlock(start, stop, member, result)
+
+        blocks = self.group.for_blocks(place.members, work, waits=self.on_host)
+        return GroupArray(self.group, whole, dtype, at, blocks) if host is None else host
+
+    def _partials(
+        self, operands: Sequence[Sequence[Any]], request: Maker, shape: Shape, place: Cut
+    ) -> list[_Values]:
+        """Return the result of each block in NumPy."""
+        if self.on_host:
+
+            def compute(member: Member, number: int) -> _Values:
+                arrays = [x[number] for x in operands]
+                return np.asarray(self._block(member, arrays, request, None))
+
+            return self.group.for_blocks(place.members, compute, waits=True)
+        dtype = request(*[x[0].dtype for x in operands])[1]
+        single = self.result_shape(shape)
+        numbers: dict[Member, list[int]] = {}
+        for number, member in enumerate(place.members):
+            numbers.setdefault(member, []).append(number)
+        memory = {
+            member: member.empty((len(its), *single), dtype) for member, its in numbers.items()
+        }
+
+        def enqueue(member: Member, number: int) -> None:
+            result = memory[member][numbers[member].index(number)]
+            self._block(member, [x[number] for x in operands], request, result)
+
+        self.group.for_blocks(place.members, enqueue)
+        parts: dict[int, _Values] = {}
+        copies = [(its, memory[member].get_async()) for member, its in numbers.items()]
+        for its, (values, event) in copies:
+            event.wait()
+            parts |= {number: values[at] for at, number in enumerate(its)}
+        return [np.asarray(parts[number]) for number in range(len(place.members))]
+
+    def _block(self, member: Member, arrays: Sequence[Any], request: Maker, out: Any) -> Any:
+        """Reduce one block on its device."""
+        if not self.on_host:
+            arrays = [upload(member, array) for array in arrays]
+        return run(
+            self.name, tuple(arrays), self.names, request, self.axes, self.keepdims, out,
+            member.engine, None, None,
+        )  # fmt: skip
+
+    def _of_blocks(self, dtype: np.dtype[Any]) -> Maker:
+        """Return the request of a block: sums of 16-bit floats have results in float32."""
+        if self.name == "mean":
+            wide = np.dtype(np.float32) if is_float16_like(dtype) else dtype
+            return call.sum_like("sum", wide)
+        if is_float16_like(dtype) and self.name not in ("min", "max"):
+            return _in_float32(self.request)
+        return self.request
+
+    def _position(self, blocks: Sequence[Any], shape: Shape, place: Cut) -> _Values:
+        """Return the indices of the largest or smallest elements."""
+        request, choose = _POSITIONS[self.name]
+        every = frozenset(range(len(shape)))
+        extreme = _Job(
+            self.group, self.name[3:], self.names, request,
+            every if self.axes is None else self.reduced, self.keepdims, self.on_host,
+        )  # fmt: skip
+        found = self._partials([blocks], self.request, shape, place)
+        values = np.stack(extreme._partials([blocks], request, shape, place))
+        if is_float16_like(values.dtype):
+            values = values.astype(np.float32)
+        positions = np.stack(
+            [
+                _moved(position, blocks[number].shape, place, number, shape, self.axes)
+                for number, position in enumerate(found)
+            ]
+        )
+        best = np.take_along_axis(values, choose(values, axis=0)[None], 0)
+        same = (values == best) | ((values != values) & (best != best))
+        return np.asarray(np.where(same, positions, np.iinfo(np.int64).max).min(axis=0))
+
+
+def _moved(
+    position: _Values, block: Shape, place: Cut, number: int, shape: Shape, axes: Axes
+) -> _Values:
+    """Return positions in a block as positions in the whole array."""
+    start = place.bounds[number]
+    if axes is not None:
+        return position + start
+    index = list(np.unravel_index(position, block))
+    index[place.axis] = index[place.axis] + start
+    return np.asarray(np.ravel_multi_index(tuple(index), shape))
+
+
+def _tree(parts: Sequence[_Values], fold: Callable[[Any, Any], Any]) -> _Values:
+    """Fold neighbours in pairs, then these results in pairs."""
+    level = list(parts)
+    with np.errstate(all="ignore"):
+        while len(level) > 1:
+            pairs = zip(level[::2], level[1::2], strict=False)
+            level = [fold(*pair) for pair in pairs] + level[len(level) // 2 * 2 :]
+    return np.asarray(level[0])
+
+
+@lru_cache(maxsize=128)
+def _in_float32(request: Maker) -> Maker:
+    """Return the request of a reduction of 16-bit floats with its result in float32."""
+
+    def make(*dtypes: np.dtype[Any]) -> tuple[Request, np.dtype[Any]]:
+        what, _ = request(*dtypes)
+        wide = element(np.float32)
+        return replace(what, acc=wide, result=wide), np.dtype(np.float32)
+
+    return make

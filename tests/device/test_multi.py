@@ -1,0 +1,355 @@
+"""Groups of devices: results against NumPy, and the same bits for any number of devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArrayIndexError,
+    DeviceMemoryError,
+    DTypeError,
+    ShapeError,
+    UnsupportedError,
+)
+from portable_gpu.multi import DeviceGroup, GroupArray
+from portable_gpu.multi.partition import block_bounds, owners
+
+_KINDS = ("one", "two")
+
+
+@pytest.fixture(scope="module")
+def groups() -> Iterator[dict[str, DeviceGroup]]:
+    """A group of two sub-devices of this CPU, and one of the first of these."""
+    device = pg.default_engine().device
+    if device.max_compute_units < 2 or "cpu" not in str(pg.default_engine().target.facts.type):
+        pytest.skip("the device has no two sub-devices")
+    try:
+        two = DeviceGroup(2)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    one = DeviceGroup([two.engines[0].device])
+    for member in (*one.members, *two.members):
+        member.engine.caller = None
+    yield {"one": one, "two": two}
+    one.close()
+    two.close()
+
+
+def values(x: Any) -> Any:
+    """Return a result in NumPy."""
+    return x.asnumpy() if isinstance(x, GroupArray) else np.asarray(x)
+
+
+def same_bits(groups: dict[str, DeviceGroup], call: Any) -> Any:
+    """Return the result of a call on each group, given the group, which have the same bits."""
+    first, second = (values(call(groups[kind])) for kind in _KINDS)
+    assert (first.shape, first.dtype) == (second.shape, second.dtype)
+    assert first.tobytes() == second.tobytes()
+    return first
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    """Return normal random numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+# -- the partition
+
+
+def test_partition_follows_from_the_array_and_the_memory() -> None:
+    for extent, nbytes, largest in product(
+        (0, 1, 5, 23, 24, 1000, 99999), (0, 1 << 20, 1 << 33), (1 << 26,)
+    ):
+        bounds = block_bounds(extent, nbytes, largest)
+        assert (bounds[0], bounds[-1]) == (0, extent)
+        assert list(bounds) == sorted(bounds)
+        sizes = np.diff(bounds)
+        if extent:
+            assert sizes.min() >= 1
+            assert len(sizes) == min(extent, len(sizes))
+        if extent >= 1000 and nbytes > 1 << 32:
+            assert sizes.max() * nbytes / extent <= largest * 2
+    assert block_bounds(100, 1 << 30, 1 << 40, 7)[3] == 3 * 100 // 7
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 8, 12, 24])
+def test_devices_get_equal_numbers_of_neighbouring_blocks(devices: int) -> None:
+    given = owners(24, (1.0,) * devices)
+    assert list(given) == sorted(given)
+    assert set(np.bincount(given)) == {24 // devices}
+
+
+def test_shares_decide_the_numbers_of_blocks() -> None:
+    assert list(np.bincount(owners(24, (3.0, 1.0)))) == [18, 6]
+    assert list(np.bincount(owners(24, (0.0, 1.0)), minlength=2)) == [0, 24]
+
+
+# -- arrays
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_arrays_come_back_as_they_were(groups: dict[str, DeviceGroup], axis: int) -> None:
+    x = normal(50, 12, 30)[:, ::2, ::-1]
+    for group in groups.values():
+        array = group.asarray(x, axis, blocks=5)
+        assert (array.shape, array.axis, len(array.blocks)) == (x.shape, axis % 3, 5)
+        assert np.array_equal(array.asnumpy(), x)
+        out = np.empty(x.shape[::-1], x.dtype).T
+        assert array.asnumpy(out) is out
+        assert np.array_equal(out, x)
+        assert np.array_equal(array.gather(group.size - 1).get(), x)
+        assert np.array_equal(group.broadcast(array).copy_on(group.members[-1]).get(), x)
+        assert sum(array.shares) == pytest.approx(1)
+
+
+def test_large_arrays_take_pinned_pieces(groups: dict[str, DeviceGroup]) -> None:
+    x = normal(1500, 2000)  # 12 MB: three pieces
+    group = groups["two"]
+    assert np.array_equal(group.asarray(x[:, ::-1], blocks=1).asnumpy(), x[:, ::-1])
+    moved = group.broadcast(group.asarray(x, axis=1, blocks=2))
+    assert np.array_equal(moved.copy_on(group.members[1]).get(), x)
+
+
+def test_slices_share_memory(groups: dict[str, DeviceGroup]) -> None:
+    x = normal(40, 30)
+    array = groups["two"].asarray(x, blocks=4)
+    for key in (np.s_[:], np.s_[5:25], np.s_[12:18, ::2], np.s_[..., 3], np.s_[30:5], np.s_[-9:]):
+        part = array[key]
+        assert part.shape == x[key].shape
+        assert np.array_equal(part.asnumpy(), x[key]), key
+    for key in (np.s_[3], np.s_[::2], np.s_[1, 2, 3]):
+        with pytest.raises(ArrayIndexError):
+            array[key]
+
+
+def test_scatter_and_all_reduce(groups: dict[str, DeviceGroup]) -> None:
+    parts = [normal(7, 3, seed=seed) for seed in range(5)]
+    for group in groups.values():
+        array = group.scatter(parts)
+        assert np.array_equal(array.asnumpy(), np.concatenate(parts))
+
+    def total(group: DeviceGroup) -> Any:
+        return group.all_reduce(group.scatter(parts))
+
+    (a, b, c, d, e) = parts
+    assert np.array_equal(same_bits(groups, total), ((a + b) + (c + d)) + e)
+
+
+# -- reductions
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "nrm2", "argmax", "argmin"])
+def test_reductions(groups: dict[str, DeviceGroup], name: str) -> None:
+    x = normal(61, 20)
+    x[3, 4] = x[50, 19] = 7  # equal extremes: the first one counts
+    x[9, 9] = x[60, 0] = -7
+    exact = x.astype(np.float64)
+    oracle = (lambda a, axis: np.linalg.norm(a, axis=axis)) if name == "nrm2" else getattr(np, name)
+    for axis, cut in product((None, 0, 1), (0, 1, None)):
+        expected = oracle(
+            exact.ravel() if axis is None else exact, axis=axis or (0 if axis == 0 else None)
+        )
+
+        def call(group: DeviceGroup, axis: Any = axis, cut: Any = cut) -> Any:
+            array = x if cut is None else group.asarray(x, cut, blocks=4)
+            return getattr(pg, name)(array, axis=axis, engine=group)
+
+        result = same_bits(groups, call)
+        assert np.allclose(result, expected, rtol=1e-5, atol=1e-4), (axis, cut)
+
+
+def test_reductions_of_other_dtypes(groups: dict[str, DeviceGroup]) -> None:
+    halves = normal(3000, dtype=np.float16)
+    halves[:2] = 60000, -60000
+    numbers = np.arange(-50, 50, dtype=np.int8).reshape(20, 5)
+    for x in (halves, numbers):
+        result = same_bits(groups, lambda g, x=x: pg.sum(g.asarray(x, blocks=5), engine=g))
+        expected = x.sum(dtype=np.float64 if x.dtype.kind == "f" else np.int64)
+        assert abs(float(result) - expected) <= abs(expected) * 2.0**-10 + 0.01
+        assert result.dtype == (np.float16 if x is halves else np.int64)
+    x = np.array([1.0, np.nan, 3.0, np.nan], np.float32)
+    group = groups["two"]
+    assert int(pg.argmax(group.asarray(x, blocks=4), engine=group)) == 1
+    assert np.isnan(float(pg.max(group.asarray(x, blocks=4), engine=group)))
+
+
+def test_inner_products(groups: dict[str, DeviceGroup]) -> None:
+    a, b = normal(3001), normal(3001, seed=1)
+    result = same_bits(groups, lambda g: pg.dot(g.asarray(a, blocks=6), b, engine=g))
+    bound = 16 * 2.0**-24 * float(np.abs(a.astype(float)) @ np.abs(b))
+    assert abs(float(result) - a.astype(float) @ b) <= bound
+    assert abs(float(pg.dot(a, b, engine=groups["two"])) - a.astype(float) @ b) <= bound
+
+
+# -- expressions
+
+
+def test_expressions(groups: dict[str, DeviceGroup]) -> None:
+    x, y, row, column = normal(40, 30), normal(40, 30, seed=1), normal(30), normal(40, 1)
+    expected = x * y + row - 2 * column
+
+    def call(group: DeviceGroup, cut: Any) -> Any:
+        array = (
+            group.broadcast(x)
+            if cut == "all"
+            else x
+            if cut is None
+            else group.asarray(x, cut, blocks=3)
+        )
+        inputs = {"x": array, "y": y, "row": row, "column": column, "two": 2.0}
+        return pg.elementwise("x * y + row - two * column", engine=group, **inputs)
+
+    for cut in (0, 1, "all", None):
+        result = same_bits(groups, lambda group, cut=cut: call(group, cut))
+        assert np.allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_expressions_in_place(groups: dict[str, DeviceGroup]) -> None:
+    x = normal(40, 30)
+    for group in groups.values():
+        array = group.asarray(x, blocks=3)
+        assert pg.elementwise("x * 2", x=array, out=array, engine=group) is array
+        assert np.array_equal(array.asnumpy(), 2 * x)
+        host = x.copy()
+        assert pg.elementwise("x * 2", x=host, out=host, engine=group) is host
+        assert np.array_equal(host, 2 * x)
+
+
+# -- products
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), [("N", "N"), ("T", "N"), ("N", "T")])
+def test_products(groups: dict[str, DeviceGroup], trans_a: str, trans_b: str) -> None:
+    a, b = normal(45, 30), normal(30, 33, seed=1)
+    given_a = np.ascontiguousarray(a.T) if trans_a == "T" else a
+    given_b = np.ascontiguousarray(b.T) if trans_b == "T" else b
+    exact, bound = a.astype(float) @ b, 32 * 2.0**-24 * (np.abs(a).astype(float) @ np.abs(b))
+    for cut_a, cut_b in [(0, None), (1, None), (None, 1), (None, 0), (0, 1), (None, None), (1, 0)]:
+
+        def call(group: DeviceGroup, cuts: Any = (cut_a, cut_b)) -> Any:
+            operands = [
+                x if cut is None else group.asarray(x, cut, blocks=3)
+                for x, cut in zip((given_a, given_b), cuts, strict=True)
+            ]
+            return pg.gemm(*operands, trans_a=trans_a, trans_b=trans_b, engine=group)
+
+        result = same_bits(groups, call)
+        assert (np.abs(result - exact) <= bound).all(), (cut_a, cut_b)
+
+
+def test_products_into_an_array(groups: dict[str, DeviceGroup]) -> None:
+    a, b, c = normal(45, 30), normal(30, 33, seed=1), normal(45, 33, seed=2)
+    exact = 2 * (a.astype(float) @ b) + 0.5 * c
+
+    def call(group: DeviceGroup) -> Any:
+        out = group.asarray(c, blocks=3)
+        array = group.asarray(a, blocks=3)
+        assert pg.gemm(array, b, alpha=2, beta=0.5, out=out, engine=group) is out
+        return out
+
+    assert np.allclose(same_bits(groups, call), exact, rtol=1e-4, atol=1e-4)
+    host = c.copy()
+    pg.gemm(a, b, alpha=2, beta=0.5, c=host, engine=groups["two"])
+    assert np.allclose(host, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_vectors_and_stacks(groups: dict[str, DeviceGroup]) -> None:
+    a, x, y, stack = normal(45, 30), normal(30), normal(45), normal(6, 45, 30)
+    for call, expected in [
+        (lambda g: pg.gemv(g.asarray(a, blocks=3), x, engine=g), a @ x),
+        (lambda g: pg.gemv(g.asarray(a, blocks=3), y, trans="T", engine=g), a.T @ y),
+        (lambda g: pg.gemv(a, x, engine=g), a @ x),
+        (lambda g: pg.matmul(g.asarray(stack, blocks=3), x, engine=g), stack @ x),
+        (lambda g: pg.matmul(g.asarray(stack, blocks=3), stack[:1].swapaxes(1, 2), engine=g),
+         stack @ stack[:1].swapaxes(1, 2)),
+    ]:  # fmt: skip
+        assert np.allclose(same_bits(groups, call), expected, rtol=1e-4, atol=1e-4)
+
+
+# -- wrong arguments, and the end
+
+
+def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
+    group, other = groups["two"], groups["one"]
+    x, y = (group.asarray(normal(20, 20), blocks=blocks) for blocks in (2, 3))
+    on_one = pg.asarray([1.0], engine=group.engines[0])
+    for error, call in [
+        (ArgumentError, lambda: pg.sum(x, engine=other)),
+        (ArgumentTypeError, lambda: pg.sum(x)),
+        (ArgumentTypeError, lambda: pg.sum(on_one, engine=group)),
+        (UnsupportedError, lambda: pg.var(x, engine=group)),
+        (UnsupportedError, lambda: pg.fft.fft(normal(8), engine=group)),
+        (ShapeError, lambda: pg.gemm(x, normal(7, 7), engine=group)),
+        (ArgumentError, lambda: pg.elementwise("x + y", x=x, y=y, engine=group)),
+        (ArgumentError, lambda: group.asarray(normal(4), blocks=5)),
+        (ArgumentError, lambda: group.scatter([])),
+        (ShapeError, lambda: group.scatter([normal(3, 2), normal(3, 3)])),
+        (ArgumentError, lambda: group.all_reduce([])),
+        (DTypeError, lambda: group.scatter([normal(3), normal(3, dtype=np.float64)])),
+        (ArgumentError, lambda: x.gather(2)),
+        (ArgumentError, lambda: DeviceGroup([])),
+        (ArgumentError, lambda: DeviceGroup("some")),
+        (ArgumentError, lambda: DeviceGroup([group.engines[0].device] * 2)),
+        (ArgumentError, lambda: DeviceGroup(0)),
+        (UnsupportedError, lambda: DeviceGroup(1 << 20)),
+        (ArgumentTypeError, lambda: DeviceGroup(1.5)),  # type: ignore[arg-type]
+        (ArgumentError, lambda: DeviceGroup(2, shares=(1,))),
+        (ArgumentError, lambda: DeviceGroup(2, memory_limit=0)),
+        (ArgumentError, lambda: DeviceGroup(2, threads="two")),
+    ]:  # fmt: skip
+        with pytest.raises(error):
+            call()
+
+
+def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:
+    devices = [engine.device for engine in groups["two"].engines]
+    with DeviceGroup(devices, memory_limit=100_000) as group:
+        x = group.asarray(normal(100, 400))
+        assert {member.used for member in group.members} == {80_000}
+        with pytest.raises(
+            DeviceMemoryError, match=r"device \d .* 3200 bytes .* 800 of its 100000"
+        ):
+            group.asarray(normal(100, 400))
+        assert {member.used for member in group.members} == {80_000}
+        del x
+        assert {member.used for member in group.members} == {0}
+    with pytest.raises(ArgumentError, match="closed"):
+        group.asarray(normal(3))
+
+
+def test_devices_of_the_variable(tmp_path: Path) -> None:
+    """A driver that is named several times gives several devices; all have the same bits."""
+    code = (
+        "import numpy as np, portable_gpu as pg\n"
+        "from portable_gpu.multi import DeviceGroup\n"
+        "x = np.random.default_rng(0).standard_normal((300, 40)).astype('f4')\n"
+        "listed = DeviceGroup()\n"
+        "assert listed.size == 3, listed\n"
+        "groups = [DeviceGroup([f'0:{d}' for d in range(n)]) for n in (1, 2, 4)] + [listed]\n"
+        "bits = set()\n"
+        "for g in groups:\n"
+        "    a = g.asarray(x, blocks=5)\n"
+        "    results = pg.sum(a, axis=0, engine=g), pg.gemm(a, x.T, engine=g)\n"
+        "    bits.add(b''.join(r.asnumpy().tobytes() for r in results))\n"
+        "assert len(bits) == 1\n"
+        "assert pg.default_engine().device == groups[0].engines[0].device\n"
+    )
+    platform = pg.default_engine().device.platform.name
+    if platform != "Portable Computing Language":
+        pytest.skip("only PoCL's devices can be named several times")
+    environment = os.environ | {
+        "POCL_DEVICES": "pthread pthread pthread pthread", "PORTABLE_GPU_DEVICE": "0:0, 0:1, 0:2",
+    }  # fmt: skip
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
