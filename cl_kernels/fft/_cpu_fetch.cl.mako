@@ -14,7 +14,7 @@
 <%def name="define(target, planes, V, twisted, number, more)">
 <% form, sides = target.form, range(planes) %>\
 % if target.times:
-${times.define(target, V, planes)}
+${times.define(target, V, planes, number)}
 % endif
 
 // Row k of each transform; its first number is number `at`.
@@ -65,7 +65,7 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
 % endif
 % if target.times:
     vec_t c[${planes}], d[${planes}];
-    load_times(t, k, t_row, t_lane, live, at, limit, c, d);
+    load_times${number}(t, k, t_row, t_lane, live, at, limit, c, d);
 % for l in sides:
     {
         const vec_t e = t_conjugate ? -d[${l}] : d[${l}], kept = re[${l}];

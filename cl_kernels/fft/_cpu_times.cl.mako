@@ -1,15 +1,15 @@
 ## The numbers that a row of a result is multiplied by: those of an array in memory.
 ##
-##   define(target, V, planes)     load_times(t, k, row, lane_step, live, at, limit, re, im)
+##   define(target, V, planes, number)     load_times<number>(t, k, row, lane_step, live, at, limit, re, im)
 ##
 ## t: the first of `live` lanes.  Forms of a row as of _cpu_bring; `at` is the number of a folded row's first lane,
 ## and limit the length of the sequence.
-<%def name="define(target, V, planes)">
+<%def name="define(target, V, planes, number)">
 <%
 form, sides = target.form, range(planes)
 %>
 // Row k of the first `live` lanes of t; of a folded row the number `at` and those that follow.
-static inline void load_times(__global const real_t *t, long k, long row, long lane_step, long live, long at,
+static inline void load_times${number}(__global const real_t *t, long k, long row, long lane_step, long live, long at,
     long limit, vec_t *re, vec_t *im)
 {
 % if target.times == "same":

@@ -6,9 +6,9 @@
 ## launch it computes whole transforms: all strips of the first pass, with results in its own part of `between`, and
 ## then all strips of the second pass.
 ##
-## passes           of each: source, result (Side: the form of a row, the layout of lanes), planes (transforms
-##                  in a lane), twisted (whether rows of the result are multiplied by roots of one: Cooley and
-##                  Tukey's twiddles, before the second pass of a long transform); the last result may be
+## launches         of each its passes, and of each pass: source, result (Side: the form of a row, the layout of lanes),
+##                  planes (transforms in a lane), twisted (whether rows of the result are multiplied by roots of one:
+##                  Cooley and Tukey's twiddles, before the second pass of a long transform); the last result may be
 ##                  multiplied by an array t, number by number (result.times)
 ## policy           CpuFftPolicy            radices          of the stages
 ## rank             number of batch axes in addition to the lanes
@@ -23,20 +23,20 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 V, suffix = policy.vector, "" if real.needs_fp64 else "f"
-both = len(passes) == 2
-outer = {"x": passes[0].source, "y": passes[-1].result}
-inner = {"v": passes[0].result, "u": passes[-1].source} if both else {}
-names = [("x", "v"), ("u", "y")] if both else [("x", "y")]
+every = [one for passes in launches for one in passes]
+brings = list(dict.fromkeys((one.source, one.planes) for one in every))
+stores = list(dict.fromkeys((one.result, one.planes, one.twisted) for one in every))
 batch = axes.digits("batch", rank, "batch_item")
-times = passes[-1].result.times
 %>
 ${vectors.types(real, V)}
 ${butterflies.define(radices, suffix)}
 ${stages.define(radices)}
 ${vectors.transpose(V)}
-% for k, one in enumerate(passes):
-${bring.define(one.source, V, one.planes, k)}
-${store.define(one.result, V, one.planes, one.twisted, k)}
+% for k, (source, planes) in enumerate(brings):
+${bring.define(source, V, planes, k)}
+% endfor
+% for k, (result, planes, twisted) in enumerate(stores):
+${store.define(result, V, planes, twisted, k)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -44,6 +44,16 @@ void ${kernel("fft")}
 {
     __global vec_t *s = (__global vec_t *)(scratch + get_global_id(0) * size);
     const long first = get_global_id(0) * run;
+% for number, passes in enumerate(launches):
+<%
+both = len(passes) == 2
+outer = {"x": passes[0].source, "y": passes[-1].result}
+names = [("x", "v"), ("u", "y")] if both else [("x", "y")]
+times = passes[-1].result.times
+%>
+% if len(launches) > 1:
+    if (number == ${number}) {
+% endif
 % if both:
     __global const real_t *u = between + get_global_id(0) * between_size;
     __global real_t *v = between + get_global_id(0) * between_size;
@@ -66,12 +76,14 @@ void ${kernel("fft")}
 <%
 a, b = names[k]
 W = V * pass_.planes
+bring_number = brings.index((pass_.source, pass_.planes))
+store_number = stores.index((pass_.result, pass_.planes, pass_.twisted))
 given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row"
 given_a += f", {a}_factor" if pass_.source.factor else ""
-result, number = pass_.result, " - y_number" if pass_.result.stepped else ""
-limit = f"{b}_limit{2 * number if result.form == 'folded' else number}"
+result, less = pass_.result, " - y_number" if pass_.result.stepped else ""
+limit = f"{b}_limit{2 * less if result.form == 'folded' else less}"
 given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row"
-given_b += f", y_first, y_begin{number}" if b == "y" else ", 0, 0"
+given_b += f", y_first, y_begin{less}" if b == "y" else ", 0, 0"
 given_b += (", y_limit_batch" if result.stepped else "") + (f", {b}_factor" if result.factor else "")
 given_b += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
 given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
@@ -83,12 +95,16 @@ given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else
             const long lane = one % across * ${W};
 % endif
             const long live = least(lanes${k} - lane, ${W});
-            bring${k}(s, n${k}, flip, ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane,
-                ${given_a});
+            bring${bring_number}(s, n${k}, flip,
+                ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${given_a});
             transform(s, roots${k}, order${k}, n${k});
-            store${k}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"},
+            store${store_number}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"},
                 ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${given_b});
         }
 % endfor
     }
+% if len(launches) > 1:
+    }
+% endif
+% endfor
 }

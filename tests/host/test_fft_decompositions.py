@@ -395,9 +395,9 @@ def test_planes_of_a_strided_array_are_found_or_left() -> None:
     assert not fused_axes(first, elsewhere, policy, target, iter("a"))
 
 
-@pytest.mark.parametrize(("extra", "programs"), [(0.01, 4), (0.0, 5)])
-def test_axes_share_programs_where_it_costs_hardly_more(
-    monkeypatch: pytest.MonkeyPatch, extra: float, programs: int
+@pytest.mark.parametrize(("extra", "kinds"), [(0.01, 4), (0.0, 5)])
+def test_launches_of_a_convolution_have_one_text(
+    monkeypatch: pytest.MonkeyPatch, extra: float, kinds: int
 ) -> None:
     """The nine rows of a filter are transformed as the rows of an image, and not in two passes."""
     monkeypatch.setattr(fft_variants, "_HARDLY", extra)
@@ -408,4 +408,15 @@ def test_axes_share_programs_where_it_costs_hardly_more(
     )  # fmt: skip
     target = detect(RECORDED["PoCL"][0])
     texts = best_of(variants(filtered, target, TuningTable.shipped()), target).texts()
-    assert (len(texts), len({text.key for text in texts})) == (6, programs)
+    assert (len(texts), len({text.key for text in texts})) == (6, 1)
+    assert texts[0].text.count("if (number == ") == kinds
+
+
+@pytest.mark.parametrize(("axis", "programs"), [(0, 1), (None, 2)])
+def test_launches_along_an_axis_have_one_text_on_cpus(axis: int | None, programs: int) -> None:
+    """A line of 2^20 numbers takes two launches; transforms along another axis have their own."""
+    target = detect(RECORDED["PoCL"][0])
+    asked = problem("c2c", (1 << 20, 3), np.dtype("complex64"), axis=axis)
+    texts = best_of(variants(asked, target, TuningTable.shipped()), target).texts()
+    assert len({text.key for text in texts}) == programs
+    assert len(texts) == 1 + programs

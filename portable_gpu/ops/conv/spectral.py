@@ -13,7 +13,7 @@ Lengths of transforms are such that what wraps around is not returned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
@@ -24,8 +24,10 @@ from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, wor
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
+from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.problem import FftProblem
 from portable_gpu.ops.fft.tables import fast_length
+from portable_gpu.ops.fft.variants import launches_of
 from portable_gpu.ops.fft.variants import make_plan as make_transform
 from portable_gpu.ops.fft.variants import variants as transforms
 from portable_gpu.ops.one_launch import OneLaunch
@@ -336,14 +338,11 @@ def variants(
     p, s = problem, Spectral(problem, target)
     images = s.images_at_a_time(limit)
     every = chunks(p.batch, images)
-    w = next(spectra for spectra in s.operands(images) if spectra.name == "w")
-    needed = Counter([s.transform(w, inverse=p.direction == "weight")])
-    for _, count in every:
-        *operands, result = s.operands(count)
-        needed.update(s.transform(spectra) for spectra in operands if spectra.name != "w")
-        if result.name != "w":
-            needed[s.transform(result, inverse=True)] += 1
-    best = [(best_of(transforms(one, target, table), target), n) for one, n in needed.items()]
+    needed = _transforms_needed(s, images)
+    beside = _beside(needed, target, table)
+    best = [
+        (best_of(transforms(one, target, table, beside), target), n) for one, n in needed.items()
+    ]
     kernel = s.products(images, adds=False)
     device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
     units = target.compute_units
@@ -374,6 +373,28 @@ def variants(
     )  # fmt: skip
 
 
+def _transforms_needed(s: Spectral, images: int) -> Counter[FftProblem]:
+    """Count the transforms of a convolution of ``images`` at a time."""
+    is_weight = s.problem.direction == "weight"
+    w = next(spectra for spectra in s.operands(images) if spectra.name == "w")
+    needed = Counter([s.transform(w, inverse=is_weight)])
+    for _, count in chunks(s.problem.batch, images):
+        *operands, result = s.operands(count)
+        needed.update(s.transform(spectra) for spectra in operands if spectra.name != "w")
+        if result.name != "w":
+            needed[s.transform(result, inverse=True)] += 1
+    return needed
+
+
+def _beside(
+    needed: Iterable[FftProblem], target: Target, table: TuningTable
+) -> list[Sequence[Pass]]:
+    """Return the passes of all launches of transforms, which have one text on a CPU."""
+    if not target.is_cpu:
+        return []
+    return [passes for one in needed for passes in launches_of(one, target, table)]
+
+
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     """The plan.  Operands: those of the direction, the bias if there is one, the result."""
     p, s = problem, Spectral(problem, engine.target)
@@ -385,13 +406,15 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     bias = () if p.bias is None else (places.index("b"),)
     whole = s.operands(images)
     spaces = {spectra.name: s.temporary(spectra) for spectra in whole}
+    needed = _transforms_needed(s, images)
+    beside = _beside(needed, engine.target, engine.table)
     transforms_made: dict[FftProblem, Plan] = {}
     products_made: dict[tuple[int, bool], Plan] = {}
 
     def transformed(spectra: Spectra, first: int, inverse: bool = False) -> Step:
         transform = s.transform(spectra, inverse)
         if transform not in transforms_made:
-            transforms_made[transform] = make_transform(engine, transform)
+            transforms_made[transform] = make_transform(engine, transform, beside)
         outer = first * spectra.strides.outer if spectra.name != "w" else 0
         memory = Part(places.index(spectra.name), outer + spectra.start)
         space = spaces[spectra.name]

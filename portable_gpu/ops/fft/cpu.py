@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.parameters import PADDING, Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.fft.decompositions import Decomposition, PassStep
@@ -94,26 +94,52 @@ def _with_fused_pairs(pass_steps: Sequence[PassStep]) -> tuple[PassStep, ...]:
     return tuple(result)
 
 
-def text(passes: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specialization:
-    """Render the kernel of a pass, or of two in one launch."""
-    stages = {radix for pass_ in passes for radix in radices(pass_.n)}
-    real, rank = passes[0].real, rank_of(passes[0])
-    rendered = [
-        _CpuPassText(
-            _rendered(pass_.source), _rendered(pass_.target), pass_.planes, bool(pass_.whole)
-        )
-        for pass_ in passes
-    ]
+def text(
+    passes: Sequence[Pass],
+    policy: CpuFftPolicy,
+    target: Target,
+    beside: Sequence[Sequence[Pass]] = (),
+) -> Specialization:
+    """Render the kernel of a pass, or of two in one launch.
+
+    Args:
+        passes: The passes.
+        policy, target: Their policy, and the device.
+        beside: The passes of further launches, which have the same text: one program takes less
+            time to compile than one for each.
+    """
+    launches = [passes, *beside]
+    stages = {radix for passes in launches for pass_ in passes for radix in radices(pass_.n)}
+    real, rank = passes[0].real, _rank(launches)
+    rendered = _distinct(launches)
     return specialize(
         "fft/cpu",
         target,
         {"fft": _parameters(rendered, real.real, rank)},
         policy=policy,
         real=real,
-        passes=rendered,
+        launches=rendered,
         radices=next(some for some in _SETS if stages <= set(some)),
         rank=rank,
     )
+
+
+def _rank(launches: Sequence[Sequence[Pass]]) -> int:
+    return max(rank_of(passes[0]) for passes in launches)
+
+
+def _rendered_passes(passes: Sequence[Pass]) -> tuple[_CpuPassText, ...]:
+    return tuple(
+        _CpuPassText(
+            _rendered(pass_.source), _rendered(pass_.target), pass_.planes, bool(pass_.whole)
+        )
+        for pass_ in passes
+    )
+
+
+def _distinct(launches: Sequence[Sequence[Pass]]) -> list[tuple[_CpuPassText, ...]]:
+    """Return the properties of launches that differ, in an order that depends on these alone."""
+    return sorted({_rendered_passes(passes) for passes in launches}, key=repr)
 
 
 def _rendered(side: PassOperand) -> RenderedOperand:
@@ -124,8 +150,20 @@ def _rendered(side: PassOperand) -> RenderedOperand:
     return rendered
 
 
-def _parameters(passes: Sequence[_CpuPassText], real: str, rank: int) -> list[Parameter]:
-    """The kernel's parameters; the sides are x and y, and v and u between two passes."""
+def _parameters(
+    launches: Sequence[Sequence[_CpuPassText]], real: str, rank: int
+) -> list[Parameter]:
+    """The parameters of a kernel that computes any of some launches."""
+    every = {
+        parameter.name: parameter
+        for passes in launches
+        for parameter in _parameters_of_launch(passes, real, rank)
+    }
+    return [*every.values(), *(scalars("int", "number") if len(launches) > 1 else ())]
+
+
+def _parameters_of_launch(passes: Sequence[_CpuPassText], real: str, rank: int) -> list[Parameter]:
+    """The parameters for one launch; the sides are x and y, and v and u between two passes."""
     first, last = passes[0], passes[-1]
     batch = [f"batch{d}" for d in range(rank)]
     outer = sides = {"x": first.source, "y": last.result}
@@ -194,9 +232,9 @@ class _StripPartition:
         return cls(-(-count // each), count, each, size, between if both else 0)
 
 
-def _numbers(passes: Sequence[Pass], work: _StripPartition) -> dict[str, int]:
+def _numbers(passes: Sequence[Pass], work: _StripPartition, rank: int) -> dict[str, int]:
     """Return the arguments that are the same in all calls, by the names of the parameters."""
-    first, last, rank = passes[0], passes[-1], rank_of(passes[0])
+    first, last = passes[0], passes[-1]
     constants = {
         "size": work.size,
         "strips": work.count,
@@ -232,6 +270,7 @@ class CpuPassPlan(Plan):
         passes: Sequence[Pass],
         policy: CpuFftPolicy,
         factors: tuple[Table | None, Table | None] = (None, None),
+        beside: Sequence[Sequence[Pass]] = (),
     ) -> None:
         """Build the kernel, and upload its tables.
 
@@ -240,6 +279,7 @@ class CpuPassPlan(Plan):
             passes: One pass, or two of which the second reads the results of the first.
             policy: Their policy.
             factors: The tables by which the first source and the last target are multiplied.
+            beside: The passes of further launches, which have the same text.
         """
         first, last = passes[0], passes[-1]
         work = _StripPartition.of(passes, policy, engine.target)
@@ -261,12 +301,23 @@ class CpuPassPlan(Plan):
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
         uploaded = {name: engine.upload(table) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in tables.values())
+        launches = [passes, *beside]
+        spec = text(passes, policy, engine.target, beside)
+        buffers = ["scratch", *["between"] * bool(work.between), *operands]
+        numbers = ["scale", *(f"{name}_offset" for name in operands)]
+        constants: dict[str, int | None] = {**_numbers(passes, work, _rank(launches))}
+        if len(distinct := _distinct(launches)) > 1:
+            constants["number"] = distinct.index(_rendered_passes(passes))
+        given = {*constants, *buffers, *numbers, *uploaded}
+        for parameter in spec.parameters("fft"):  # of other launches
+            if parameter.name not in given and not parameter.name.startswith(PADDING):
+                constants[parameter.name] = None if parameter.scalar is None else 0
         self._launch = engine.programs.launch(
-            text(passes, policy, engine.target),
+            spec,
             "fft",
-            _numbers(passes, work),
-            ["scratch", *["between"] * bool(work.between), *operands],
-            ["scale", *(f"{name}_offset" for name in operands)],
+            constants,
+            buffers,
+            numbers,
             (work.items,),
             (1,),
             bound=uploaded,

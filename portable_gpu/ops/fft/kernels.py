@@ -83,8 +83,9 @@ class PassKernels:
     Attributes:
         name: The name of the kernel in tables of policies.
         policy: The class of its policy.
-        text: Renders its text for passes.
-        plan: The class of its plan, made from an engine, passes, a policy and two tables.
+        text: Renders its text for the passes of a launch, and of launches that share the text.
+        plan: Makes a plan from an engine, passes, a policy, two tables, and the passes of launches
+            that share the text.
         seconds: Estimates the seconds of passes, without the launch.
         with_fused_passes: Adds the decompositions in which passes share a launch.
         fused_axes: Lists decompositions that transform two axes by fewer launches.
@@ -94,7 +95,7 @@ class PassKernels:
 
     name: str
     policy: type[FftPolicy]
-    text: Callable[[Sequence[Pass], Any, Target], Specialization]
+    text: Callable[[Sequence[Pass], Any, Target, Sequence[Sequence[Pass]]], Specialization]
     plan: Callable[..., Plan]
     seconds: Callable[[Sequence[Pass], Any, Target, DeviceCosts], float]
     with_fused_passes: Callable[[Sequence[Decomposition], Line, Any, Target], list[Decomposition]]
@@ -221,8 +222,8 @@ _CPU = PassKernels(
 _GROUP = PassKernels(
     "fft/group",
     GroupFftPolicy,
-    group.text,
-    group.GroupPassPlan,
+    lambda passes, policy, target, _: group.text(passes, policy, target),
+    lambda engine, passes, policy, factors, _: group.GroupPassPlan(engine, passes, policy, factors),
     _group_seconds,
     joined.fused_passes,
     joined.fused_axes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise, product
 from math import prod
@@ -13,8 +13,8 @@ from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lines
 from portable_gpu.ops.fft.decompositions import Decomposition, PassStep, decompositions, passes_of
-from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
-from portable_gpu.ops.fft.passes import moved
+from portable_gpu.ops.fft.kernels import FftPolicy, PassKernels, pass_kernels
+from portable_gpu.ops.fft.passes import Pass, moved
 from portable_gpu.ops.fft.problem import FftProblem, Form, Line, LineOperand
 from portable_gpu.ops.fft.tables import Table
 from portable_gpu.ops.variant import Variant, bind_best
@@ -50,23 +50,74 @@ def one_pass_plan(engine: Engine, line: Line, factors: Table) -> Plan | None:
         return None
     pass_ = listed[0].pass_steps[0].pass_
     pass_ = replace(pass_, target=replace(pass_.target, factor="rows"))
-    return kernels.plan(engine, [pass_], choice.policy, (None, factors))
+    return kernels.plan(engine, [pass_], choice.policy, (None, factors), ())
 
 
-def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
+def make_plan(
+    engine: Engine,
+    problem: FftProblem | ConvolutionProblem,
+    beside: Sequence[Sequence[Pass]] = (),
+) -> Plan:
     """Plan the variant with the least estimated time.
+
+    Args:
+        engine, problem: The device, and the problem.
+        beside: See :func:`variants`.
 
     Raises:
         BuildError: The driver refused a kernel.
         DeviceMemoryError: The tables cannot be allocated on the device.
     """
-    return bind_best(engine, variants(problem, engine.target, engine.table))
+    return bind_best(engine, variants(problem, engine.target, engine.table, beside))
 
 
 def variants(
-    problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
+    problem: FftProblem | ConvolutionProblem,
+    target: Target,
+    table: TuningTable,
+    beside: Sequence[Sequence[Pass]] = (),
 ) -> list[Variant]:
-    """List the variants: all for a single axis; for several axes, the best of each."""
+    """List the variants: all for a single axis; for several axes, the best of each.
+
+    On CPUs the launches of a convolution have a text in common, and so have those of the transforms
+    along an axis.  A program for several launches takes less time to compile than one for each.
+
+    Args:
+        problem: The problem.
+        target, table: The device, and its measured policies.
+        beside: The passes of further launches of the call, which have the same text too.
+    """
+    candidates, choice = _candidates(problem, target, table)
+    return [_variant(problem, one, choice, beside, target) for one in candidates]
+
+
+def launches_of(problem: FftProblem, target: Target, table: TuningTable) -> list[list[Pass]]:
+    """Return the passes of each launch of the variant with the least estimated time."""
+    candidates, _ = _candidates(problem, target, table)
+    costs = DeviceCosts.of("device", target)
+    best = min(candidates, key=lambda one: costs.seconds(one.seconds, len(one.launches)))
+    return [passes_of(pass_steps) for pass_steps, _ in best.launches]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Decompositions of all axes.
+
+    Attributes:
+        chosen: The decomposition of each axis.
+        launches: Their launches, in order.
+        seconds: The estimated seconds of the launches.
+    """
+
+    chosen: tuple[Decomposition, ...]
+    launches: list[_Step]
+    seconds: float
+
+
+def _candidates(
+    problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
+) -> tuple[list[_Candidate], PolicyRow[FftPolicy]]:
+    """List the decompositions: all for a single axis; for several axes, the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     kernels = pass_kernels(target)
     choice: PolicyRow[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
@@ -100,8 +151,28 @@ def variants(
             combined = (*best[:k], fused, *best[k + 2 :])
             every.append((combined, [*operands[:k], (places[0], others[1]), *operands[k + 2 :]]))
     return [
-        _variant(problem, combined, places, choice, sum(map(seconds, combined)), target)
+        _Candidate(
+            combined, _launches(problem, combined, places, kernels), sum(map(seconds, combined))
+        )
         for combined, places in every
+    ], choice
+
+
+def _launches(
+    problem: FftProblem | ConvolutionProblem,
+    chosen: Sequence[Decomposition],
+    operands: Sequence[tuple[_Operand, ...]],
+    kernels: PassKernels,
+) -> list[_Step]:
+    """Return the launches of decompositions, in order."""
+    launches: list[_Step] = [
+        (pass_steps, _operands(pass_steps, line_operands, kernels.between))
+        for decomposition, line_operands in zip(chosen, operands, strict=True)
+        for pass_steps in decomposition.launches
+    ]
+    return [
+        (_with_scale(pass_steps, problem.scaled and _ends(k, launches)), line_operands)
+        for k, (pass_steps, line_operands) in enumerate(launches)
     ]
 
 
@@ -141,37 +212,32 @@ def _lines(
 
 def _variant(
     problem: FftProblem | ConvolutionProblem,
-    chosen: tuple[Decomposition, ...],
-    operands: list[tuple[_Operand, ...]],
+    candidate: _Candidate,
     choice: PolicyRow[FftPolicy],
-    seconds: float,
+    beside: Sequence[Sequence[Pass]],
     target: Target,
 ) -> Variant:
     kernels = pass_kernels(target)
+    chosen, launches = candidate.chosen, candidate.launches
     names = list(dict.fromkeys(decomposition.name for decomposition in chosen))
     paths = list(dict.fromkeys(decomposition.path for decomposition in chosen))
-    launches: list[_Step] = [
-        (pass_steps, _operands(pass_steps, line_operands, kernels.between))
-        for decomposition, line_operands in zip(chosen, operands, strict=True)
-        for pass_steps in decomposition.launches
-    ]
-    launches = [
-        (_with_scale(pass_steps, problem.scaled and _ends(k, launches)), line_operands)
-        for k, (pass_steps, line_operands) in enumerate(launches)
-    ]
+    company = _company(problem, candidate, beside)
     lengths = [pass_.n for pass_steps, _ in launches for pass_ in passes_of(pass_steps)]
     path = " and ".join(paths)
     return Variant(
         path=path,
         name=f"{path}: {' x '.join(map(str, lengths))}",
         kind=path,
-        estimate=seconds,
+        estimate=candidate.seconds,
         launches=len(launches),
         why="; ".join(_WHY[name] for name in names),
         texts=lambda: [
-            kernels.text(passes_of(pass_steps), choice.policy, target) for pass_steps, _ in launches
+            kernels.text(passes_of(pass_steps), choice.policy, target, others)
+            for (pass_steps, _), others in zip(launches, company, strict=True)
         ],
-        bind=partial(_bind, problem=problem, launches=launches, policy=choice.policy),
+        bind=partial(
+            _bind, problem=problem, launches=launches, company=company, policy=choice.policy
+        ),
         policy=choice.policy,
         origin=choice.origin,
         evidence=choice.evidence,
@@ -181,6 +247,22 @@ def _variant(
             "bytes": sum(moved(passes_of(pass_steps)) for pass_steps, _ in launches),
         },
     )
+
+
+def _company(
+    problem: FftProblem | ConvolutionProblem,
+    candidate: _Candidate,
+    beside: Sequence[Sequence[Pass]],
+) -> list[list[Sequence[Pass]]]:
+    """Return, for each launch, the passes of the launches that have a text in common with it."""
+    every = [passes_of(pass_steps) for pass_steps, _ in candidate.launches]
+    if isinstance(problem, ConvolutionProblem) or beside:
+        return [[*every, *beside]] * len(every)
+    result: list[list[Sequence[Pass]]] = []
+    for decomposition in candidate.chosen:
+        first, count = len(result), len(decomposition.launches)
+        result += [[*every[first : first + count]]] * count
+    return result
 
 
 _WHY = {
@@ -197,15 +279,18 @@ def _bind(
     engine: Engine,
     problem: FftProblem | ConvolutionProblem,
     launches: list[_Step],
+    company: list[list[Sequence[Pass]]],
     policy: FftPolicy,
 ) -> Plan:
     kernels = pass_kernels(engine.target)
     steps = []
-    for k, (pass_steps, operands) in enumerate(launches):
+    for k, ((pass_steps, operands), others) in enumerate(zip(launches, company, strict=True)):
         first, final = pass_steps[0], pass_steps[-1]
         last = _ends(k, launches)
         factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
-        pass_plan = kernels.plan(engine, passes_of(pass_steps), policy, (factors[0], factors[1]))
+        pass_plan = kernels.plan(
+            engine, passes_of(pass_steps), policy, (factors[0], factors[1]), others
+        )
         steps.append(Step(pass_plan, operands, takes_scalars=last, scalars=(1.0,)))
     # A single launch from the input to the output needs no Steps.
     plan: Plan = steps[0].plan if [step.operands for step in steps] == [(0, 1)] else Steps(steps)
