@@ -3,10 +3,10 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>
 <%namespace name="tile" file="/gemm/_packed_tile.cl.mako"/>
-<%def name="functions(problem, policy)">
+<%def name="functions(problem, policy, triangle)">
 <%include file="/common/prelude.cl.mako"/>
 #define LEAST(x, y) ((x) < (y) ? (x) : (y))
-% if problem.triangle:
+% if triangle:
 #define MOST(x, y) ((x) > (y) ? (x) : (y))
 % endif
 % for e in problem.elements:
@@ -21,5 +21,5 @@ ${epilogue.result(problem)}
 ${pack.vectors(problem.compute)}
 ${pack.define("pack_a", problem.a, problem.compute, policy.item_m)}
 ${pack.define("pack_b", problem.b, problem.compute, policy.item_n)}
-${tile.define(problem, policy)}
+${tile.define(problem, policy, triangle)}
 </%def>

@@ -1,20 +1,25 @@
 ## The stores of the sums of a packed register tile to C: by vectors where C is contiguous along them and has no
 ## epilogue, else one by one.
 ##
+## triangle: "lower", "upper" or "", as of the problem; or "any": of row r, the columns from r - under to r + over are
+## stored, where over and under are arguments.
 ## accumulators: names of the sums, in the order of _packed_tile, which names the variables in scope.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 
-<%def name="store(problem, policy, accumulators)"><%
+<%def name="store(problem, policy, accumulators, triangle)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR, C = policy.vector, policy.item_m, policy.item_n, compute.components
     NV = NR // V
+    over = {"any": "over", "lower": "0"}.get(triangle)
+    under = {"any": "under", "upper": "0"}.get(triangle)
+    end = "end" if over else "cols"
     plain = c == compute and not c.complex and not problem.epilogue
-    triangle = local.get_namespace("/gemm/_triangle.cl.mako") if problem.triangle else None
 %>\
     c += row * c_row + col * c_col;
 % if plain:
-    if (rows == ${MR} && skip == 0 && cols == ${NR}
-        && c_col == 1${f' && {capture(triangle.inside, problem, "row", MR, "col", NR)}' if problem.triangle else ''}) {
+    if (rows == ${MR} && skip == 0 && cols == ${NR} && c_col == 1
+        ${f"&& col + {NR - 1} - row <= {over}" if over else ""}
+        ${f"&& row + {MR - 1} - col <= {under}" if under else ""}) {
 % for i in range(MR):
 % for j in range(NV):
         VEC(c + ${i} * c_row + ${j * V}) = alpha
@@ -31,15 +36,10 @@
     for (int i = 0; i < rows; i++) {
         const real_t *at = edge + i * ${NR * C};
         __global ${c.name}_t *to = c + i * c_row;
-% if problem.triangle == "upper":
-        int j = MOST((long)skip, row + i - col);
-% else:
-        int j = skip;
+        int j = ${f"MOST((long)skip, row + i - {under} - col)" if under else "skip"};
+% if over:
+        const int end = LEAST((long)cols, row + i + ${over} - col + 1);
 % endif
-% if problem.triangle == "lower":
-        const int end = LEAST((long)cols, row + i - col + 1);
-% endif
-<% end = "end" if problem.triangle == "lower" else "cols" %>\
 % if plain:
         for (; skip == 0 && c_col == 1 && j + ${V} <= ${end}; j += ${V})
             VEC(to + j) = alpha * *(const lanes${V}_u *)(at + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};

@@ -7,18 +7,18 @@
 ##            | ...    |        |    Complex: four real products on vectors of re and of im.
 ##            +--------+--------+
 ##
-##   define(problem, policy)
+##   define(problem, policy, triangle)
 ##       tile(a, a_packed, a_row, a_step, b, b_step, ahead, steps, parts, sum, part_stride, finish,
-##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, extras)
+##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, over, under, extras)
 ##   a        packed, or in place: with two strides (rows beyond the edge repeat the last)
 ##   b        with unit stride along columns; elements `ahead` bytes further are prefetched
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
 ##            added; unless `finish`, the sums are stored in the first one.
-##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C.
+##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C: see _packed_output.
 ## direct: the operands whose elements have the type of the sums, and which may be read in place.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%def name="define(problem, policy)"><%
+<%def name="define(problem, policy, triangle)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR = policy.vector, policy.item_m, policy.item_n
     NV, C = NR // V, compute.components
@@ -33,7 +33,8 @@ static inline void tile(
     __global const real_t *b, long b_step, int ahead, int steps, int parts, __global real_t *sum, long part_stride,
         int finish,
     long row, long col, int rows, int skip, int cols,
-    __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta${epilogue.typed(problem)})
+    __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta
+    ${', long over, long under' if triangle == 'any' else ''}${epilogue.typed(problem)})
 {
     //@apart
 % for i in range(MR):
@@ -65,7 +66,7 @@ ${walk(compute, policy, [f"a[{i}]" for i in range(C * MR)], f"a += {C * MR};", 1
 % endfor
         return;
     }
-${output.store(problem, policy, accumulators)}\
+${output.store(problem, policy, accumulators, triangle)}\
 }
 </%def>
 

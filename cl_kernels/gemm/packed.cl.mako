@@ -15,6 +15,7 @@
 ## tiles computes `together` shares from `share0` on, each with its own sums.
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
 ## Unfinished sums are stored in `partial`, one TILE per (share, product, tile).
+## over, under: the columns that are computed, from r - under to r + over in row r.
 ## once_a, once_b: whether the operand is the same for every product, and packed once.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -24,7 +25,7 @@
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
     names = ["a", "b", "c", *(f"e{i}" for i in range(len(problem.extras)))]
 %>
-${packed.functions(problem, policy)}
+${packed.functions(problem, policy, "any")}
 // The first work-items pack A, the others B.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("pack")}
@@ -58,9 +59,7 @@ void ${kernel("tiles")}
     const long part = get_global_id(2) / blocks % together, split = share0 + part;
     const long item = get_global_id(2) / blocks / together;
     if (p >= panels_a) return;
-% if problem.triangle:
     const long below = row + p * ${MR} - col;  // of the tiles' first row: how far below the first column
-% endif
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
@@ -72,15 +71,8 @@ void ${kernel("tiles")}
 % if "b" in direct:
     if (!b_packed) b_step = b_row;
 % endif
-% if problem.triangle == "lower":
-    const long start = (long)get_global_id(1) * run;
-    const long last = LEAST(LEAST(panels_b, start + run), (below + rows + ${NR - 1}) / ${NR});
-% elif problem.triangle:
-    const long last = LEAST(panels_b, ((long)get_global_id(1) + 1) * run);
-    const long start = MOST((long)get_global_id(1) * run, below / ${NR});
-% else:
-    const long start = (long)get_global_id(1) * run, last = LEAST(panels_b, start + run);
-% endif
+    const long at = (long)get_global_id(1) * run, start = MOST(at, (below - under) / ${NR});
+    const long last = LEAST(LEAST(panels_b, at + run), (below + over + rows + ${NR - 1}) / ${NR});
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
             // Where B is not packed the last tile starts earlier.
@@ -96,6 +88,6 @@ void ${kernel("tiles")}
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
                  col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha,
-                     beta${epilogue.passed(problem)});
+                     beta, over, under${epilogue.passed(problem)});
         }
 }

@@ -3,7 +3,7 @@
 ## are few, work-items take `strip` panels of B's columns each.
 ## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
 ## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
-## product are prefetched.
+## product are prefetched.  The triangle is part of the text: as an argument, tiles of 20 x 20 took 1.07 times as long.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
@@ -13,7 +13,7 @@
     names = {"a": problem.a, "b": problem.b, "c": problem.c}
     names.update((f"e{i}", extra) for i, extra in enumerate(problem.extras))
 %>
-${packed.functions(problem, policy)}
+${packed.functions(problem, policy, problem.triangle)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("whole")}
 {

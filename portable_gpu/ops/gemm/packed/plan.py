@@ -39,6 +39,8 @@ VISIT = 64
 RUN_BYTES = 4 << 10
 #: Work of one work-item that makes the cost of a work-group (some 0.1 us) small.
 ITEM_FLOP = 2_000_000
+#: A number of columns that no matrix has.
+_EVERY_COLUMN = 1 << 40
 #: Work for each compute unit that makes the cost of a launch (some 40 us) small.
 LAUNCH_FLOP = 80_000_000
 
@@ -96,7 +98,7 @@ def _parameters(p: GemmProblem) -> Declared:
         buffer("real_t", "packed_a"),
         buffer("real_t", "packed_b"),
         buffer("real_t", "partial", writes=True),
-        *scalars("long", "m", "n", "row", "col", "depth", "share"),
+        *scalars("long", "m", "n", "row", "col", "over", "under", "depth", "share"),
         *scalars("int", "splits", "share0", "together", "block", "run", "visit", "products"),
         *scalars("int", "a_packed", "b_packed", "once_a", "once_b"),
         *scalars("long", "first"),
@@ -412,7 +414,7 @@ class PackedPlan(Plan):
         constants = self._of_slab(slab) | {
             "row": slab.row, "col": slab.col, "share0": share0, "together": together,
             "block": block, "run": self._run, "visit": self._visit, "products": slab.products,
-            "parts": parts, "finish": finish, **self._packed(),
+            "parts": parts, "finish": finish, **self._packed(), **self._band(),
         }  # fmt: skip
         size = (block, -(-panels_b // self._run), blocks * together * slab.products)
         return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
@@ -427,6 +429,14 @@ class PackedPlan(Plan):
 
     def _packed(self) -> dict[str, int]:
         return {"a_packed": self.form.a_packed, "b_packed": self.form.b_packed}
+
+    def _band(self) -> dict[str, int]:
+        """How far the columns that are computed reach over and under the diagonal."""
+        triangle = self._core.triangle
+        return {
+            "over": 0 if triangle == "lower" else _EVERY_COLUMN,
+            "under": 0 if triangle == "upper" else _EVERY_COLUMN,
+        }
 
     def _bind(
         self, name: str, constants: dict[str, int], scratch: list[str], size: tuple[int, ...]
