@@ -1,6 +1,6 @@
 ## Moves of matrices between memory with any strides and scratch, on CPUs.
 ##
-##   define(e, name="move", flips=False)
+##   define(e, name="move", flips=False, apart=False)
 ##       name(from, from_row, from_col, to, to_row, to_col, rows, cols)
 ##   define_clear(e)
 ##       clear(scratch, size)                               before the first matrix
@@ -8,7 +8,7 @@
 ## Where rows are dense on both sides they go as vectors, where rows of one side and columns of the
 ## other are, as squares of four by four, transposed in registers; others go element by element, and so
 ## do the edges.  Rows may also be dense in reverse.  The caller has rows or columns by four, if it can.
-## flips: complex numbers are conjugated on the way.
+## flips: complex numbers are conjugated on the way.    apart: PoCL compiles it apart, for few calls with much to move
 <%def name="types(e)">
 % if e.itemsize <= 8:
 typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned(4)));
@@ -26,7 +26,7 @@ static inline void clear(__global ${e.name}_t *t, long size)
 }
 </%def>
 
-<%def name="define(e, name='move', flips=False)"><%
+<%def name="define(e, name='move', flips=False, apart=False)"><%
     flips = flips and e.complex
     word = "uint" if e.itemsize == 4 else "ulong"
     flip = " ^ (ulong4)(1ul << 63)" if flips else ""
@@ -46,6 +46,9 @@ static inline void ${name}_elements(__global const ${e.name}_t *from, long from_
 static inline void ${name}(__global const ${e.name}_t *from, long from_row, long from_col,
                          __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)
 {
+% if apart:
+    //@apart
+% endif
     long done = 0;
 % if e.itemsize <= 8:
     const bool from_rows = from_col == 1 || from_col == -1, to_rows = to_col == 1 || to_col == -1;

@@ -31,6 +31,7 @@ Line numbers of the bodies do not change, so that messages of the compiler stay 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 #: The version of the texts that this module makes, which is part of the key of a program on disk.
 VERSION = 2
@@ -51,6 +52,7 @@ _APART = re.compile(r"^static (?:inline )?(void \w+\([^{};]*\)\s*\{\s*//@apart\b
 _SUFFIX = "_body"
 
 
+@lru_cache(maxsize=16)
 def wrapped(text: str, vector_bits: int) -> str:
     """Move the bodies of kernels with one work-item a group into functions that they call.
 
