@@ -16,15 +16,15 @@ form, size = target.form, target.components
 complex_rows = size == 2
 sides = range(planes)
 step = ", long limit_batch" if target.stepped else ""
-more = given = ""
+more = fixed = ""
 if target.factor:
-    more, given = ", __global const real_t *factors", ", factors"
+    more, fixed = ", __global const real_t *factors", ", factors"
 if target.times:
     more += ", __global const real_t *t, long t_row, long t_lane, int t_conjugate"
-    given += ", t, t_row, t_lane, t_conjugate"
+    fixed += ", t, t_row, t_lane, t_conjugate"
 if twisted:
     more += ", __global const real_t *fine, __global const real_t *coarse"
-    given += ", fine, coarse"
+    fixed += ", fine, coarse"
 %>
 ${fetched.define(target, planes, V, twisted, number, more)}\
 // The lanes of row k from `skip` on, number by number.
@@ -67,7 +67,7 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
         for (; k + ${V} <= rows; k += ${V}) {
             vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for l in range(V):
-            fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${given});
+            fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${fixed});
 % for p in sides:
             r[${p}][${l}] = re[${p}]${f", m[{p}][{l}] = im[{p}]" if complex_rows else ""};
 % endfor
@@ -86,7 +86,7 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
 % endif
     for (; k < rows; k++) {
         const long at = k * limit_row + lane, skip = -least(at - begin, 0);
-        fetch${number}(s, place, k, n, flip, scale, live, at, limit, re, im${given});
+        fetch${number}(s, place, k, n, flip, scale, live, at, limit, re, im${fixed});
 % if form == "folded":
         const long some = live;
 % else:

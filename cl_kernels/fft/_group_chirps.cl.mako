@@ -1,23 +1,23 @@
 ## A transform of any length n as a convolution with a chirp, c(j) = exp(-pi i j^2 / n) (Bluestein):
 ##
-##   given(plan)       rows of the first stage, times the chirp; zeros from row n on
-##   filtered(plan)    results of the last stage there, conjugated, times the conjugate transform of the conjugate
-##                     chirp: stages of the same transform take them back
-##   wanted(plan)      those of the way back, conjugated again, times the chirp
+##   multiply_input(plan)      multiply the inputs of the first stage by the chirp; rows from n on are zeros
+##   multiply_spectrum(plan)   conjugate the results of the last stage, and multiply them by the conjugate transform of
+##                             the conjugate chirp; further stages of the same transform then compute the inverse
+##   multiply_result(plan)     conjugate the results of the inverse transform, and multiply them by the chirp
 ##
-## Numbers are conjugated before they are multiplied: of a negated sum of products Intel's OpenCL for CPUs (2026.2)
-## lost terms.
-<%def name="given(plan)">
+## Numbers are conjugated before they are multiplied, because Intel's OpenCL for CPUs (2026.2) lost terms of a negated
+## sum of products.
+<%def name="multiply_input(plan)">
 <% first = plan.stages[0] %>\
     {
-        pair_t c[${plan.given}];
+        pair_t c[${plan.used_inputs}];
 % for b in range(first.butterflies):
-% for r in range(plan.given):
+% for r in range(plan.used_inputs):
         c[${r}] = chirp[min(${first.item} + ${b * plan.items + r * first.count}, n - 1)];
 % endfor
 % for r in range(first.radix):
 <% at, k = f"{first.item} + {b * plan.items + r * first.count}", b * first.radix + r %>\
-% if r < plan.given:
+% if r < plan.used_inputs:
         {
             const pair_t v = product((pair_t)(re[${k}], im[${k}]), c[${r}]);
             re[${k}] = ${at} < n ? v.x : 0, im[${k}] = ${at} < n ? v.y : 0;
@@ -30,7 +30,7 @@
     }
 </%def>
 
-<%def name="filtered(plan)">
+<%def name="multiply_spectrum(plan)">
 <% last = plan.stages[-1] %>\
 % for b in range(last.butterflies):
     {
@@ -44,10 +44,10 @@
 % endfor
 </%def>
 
-<%def name="wanted(plan)">
+<%def name="multiply_result(plan)">
 <% last = plan.final %>\
 % for b in range(last.butterflies):
-% for r in range(plan.wanted):
+% for r in range(plan.used_outputs):
 <% at, k = f"{last.item} + {b * plan.items + r * last.count}", b * last.radix + r %>\
     {
         const pair_t v = product((pair_t)(re[${k}], -im[${k}]), chirp[min(${at}, n - 1)]);

@@ -1,16 +1,16 @@
 ## A transform of a prime length n as a cyclic convolution of n - 1 numbers (Rader): with a generator g of the numbers
 ## modulo n, result g^-q is x[0] and the sum over m of x[g^m] times the root of g^(m - q).
 ##
-##   given(plan)       rows of the first stage, from those in local memory: row m is number g^m
-##   kept(plan)        zeroth: number 0
-##   filtered(plan)    total: the sum of all numbers.  Results of the last stage there, conjugated, times the conjugate
-##                     transform of the roots; number 0 joins where it is added to all.  Stages of the same transform
-##                     take them back
-##   wanted(plan)      results to local memory: row q is number g^-q, and the sum is number 0
+##   read_permuted(plan)       read the inputs of the first stage from local memory: row m is number g^m
+##   read_zeroth(plan)         declare `zeroth`, number 0
+##   multiply_spectrum(plan)   declare `total`, the sum of all numbers.  Conjugate the results of the last stage, and
+##                             multiply them by the conjugate transform of the roots.  Add number 0 to element 0, which
+##                             adds it to all results.  Further stages of the same transform then compute the inverse
+##   write_permuted(plan)      write the results to local memory: row q is number g^-q, and the sum is number 0
 ##
 ## powers: g^m for m = 0 ... n - 1.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
-<%def name="given(plan)">
+<%def name="read_permuted(plan)">
 <% first, layout = plan.stages[0], plan.natural %>\
 % for b in range(first.butterflies):
     ${local.guard(plan, first, b)}{
@@ -23,12 +23,12 @@
 % endfor
 </%def>
 
-<%def name="kept(plan)">
+<%def name="read_zeroth(plan)">
 <% at = plan.natural.place("0", plan.final.slot) %>\
     const pair_t zeroth = (pair_t)(numbers[${at}], numbers[${at} + ${plan.natural.size}]);
 </%def>
 
-<%def name="filtered(plan)">
+<%def name="multiply_spectrum(plan)">
 <% last = plan.stages[-1] %>\
     const pair_t total = zeroth + (pair_t)(re[0], im[0]);
 % for b in range(last.butterflies):
@@ -45,7 +45,7 @@
         re[0] += zeroth.x, im[0] -= zeroth.y;
 </%def>
 
-<%def name="wanted(plan)">
+<%def name="write_permuted(plan)">
 <% last, layout = plan.final, plan.natural %>\
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{

@@ -1,8 +1,9 @@
-## One pass of a kernel of group.
+## One pass of the kernel fft/group, which has one or two passes.
 ##
-##   define(p)                 its functions
-##   body(p, rank, number)     the transforms of its work-group `number`
-##   branch(p, rank, number)   the same, and before it those of the parameters that it reads, by their own names
+##   define(p)                 define the functions of the pass
+##   body(p, rank, number)     compute the transforms of work-group `number` of the pass
+##   branch(p, rank, number)   the same for one of two passes, whose kernel parameters have the suffix p.tag: first
+##                             declare the parameters that the body reads, without the suffix
 <%!
 import re
 
@@ -34,23 +35,24 @@ ${split.define(p.result, p.all_out, p.tag)}
 text = capture(body, p, rank, number)
 read = set(re.findall(r"\w+", text))
 %>\
-% for one in p.parameters(rank):
-% if one.name in read:
-        ${"" if one.scalar is None else "const "}${one} = ${one.name}${p.tag};
+% for parameter in p.parameters(rank):
+% if parameter.name in read:
+        ${"" if parameter.scalar is None else "const "}${parameter} = ${parameter.name}${p.tag};
 % endif
 % endfor
 ${text}\
 </%def>
 
-<%def name="transform(p, passed, used)">
+## Run `stages` with exchanges between them.  used: whether local memory was used before.
+<%def name="transform(p, stage_list, used)">
 <% plan = p.plan %>\
     {
-    stage${passed[0].number}${p.tag}(re, im);
-% for before, stage in zip(passed, passed[1:]):
+    stage${stage_list[0].number}${p.tag}(re, im);
+% for before, stage in zip(stage_list, stage_list[1:]):
 % if p.early:
 ${stages.roots(plan, stage)}\
 % endif
-${local.exchange(plan, before, stage, used or before is not passed[0])}\
+${local.exchange(plan, before, stage, used or before is not stage_list[0])}\
 % if not p.early:
 ${stages.roots(plan, stage)}\
 % endif
@@ -63,15 +65,17 @@ ${stages.roots(plan, stage)}\
 <%
 plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.final
-all = {"x": p.all_in, "y": p.all_out}
-given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
-begin = "y_begin - y_number" if p.result.stepped else "y_begin"
-given["x"] += "" if p.all_in or p.source.form == "folded" else ", x"
-given["y"] += "" if p.all_out else f", y_first, {begin}"
-given["y"] += ", times, t_row, t_lane, t_conjugate" if p.result.times else ""
+fixed_x = capture(rows.fixed, "x", p.source, p.all_in)
+if not p.all_in and p.source.form != "folded":
+    fixed_x += ", x"
+fixed_y = capture(rows.fixed, "y", p.result, p.all_out)
+if not p.all_out:
+    fixed_y += ", y_first, " + ("y_begin - y_number" if p.result.stepped else "y_begin")
+if p.result.times:
+    fixed_y += ", times, t_row, t_lane, t_conjugate"
 
 def number_of(slot, plane=0):
-    """C expression of l of the roots between two passes."""
+    """C expression of the number l of a lane's twiddle factors between two passes."""
     lane = f"min(lane0 + {planes} * {slot} + {plane}, lanes - 1)"
     if p.by_batch:
         return f"(ulong)(batch_item % batch{rank - 1}_size)"
@@ -96,21 +100,21 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
     __global const pair_in_memory_t *times = t_in
         + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
-    real_t re[${plan.held}], im[${plan.held}];
-${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
+    real_t re[${plan.numbers_per_item}], im[${plan.numbers_per_item}];
+${side_in.read(plan, p.source, planes, fixed_x, p.tag, p.sure, rank if p.ahead else 0)}\
 % if p.twists:
 ${stages.bring_twists(plan, p.result.form, number_of)}\
 % endif
 % if plan.cyclic:
-${cyclic.kept(plan)}\
+${cyclic.read_zeroth(plan)}\
 % endif
 ${transform(p, plan.stages, plan.staged_source or p.ahead)}\
 % if plan.back:
-${(cyclic if plan.cyclic else chirps).filtered(plan)}\
+${(cyclic if plan.cyclic else chirps).multiply_spectrum(plan)}\
 ${transform(p, plan.back, True)}\
 % endif
 % if plan.chirp:
-${chirps.wanted(plan)}\
+${chirps.multiply_result(plan)}\
 % endif
-${side_out.write(plan, p.result, planes, number_of if p.twisted else None, p.twists, given["y"], p.tag)}\
+${side_out.write(plan, p.result, planes, number_of if p.twisted else None, p.twists, fixed_y, p.tag)}\
 </%def>

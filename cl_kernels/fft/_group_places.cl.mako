@@ -11,7 +11,7 @@
 ##   half(plan, stage, r)             `mirrored` of number r of a stage's butterflies: "false", "true", or "" where it
 ##                                    is known only at run time
 ##   mirrored(name, side, row, lane)  the C expression for it
-##   given(name, side, all)           the arguments of bring and put that do not change; on a stepped side,
+##   fixed(name, side, all)           the arguments of bring and put that are the same in all calls; on a stepped side,
 ##                                    <name>_number is the number of row 0 of lane 0, from which limits count
 ##   factor(side, row)                the factor of a row's number
 ##   parameters(side, all), arguments(side, all)     declarations of these arguments in both functions, and their names
@@ -36,7 +36,7 @@ def pairs(side):
     return side.form == "folded" and side.stepped
 
 def declared(side, all):
-    """Declarations of the arguments of bring and put that do not change, in the order of `given`."""
+    """Declarations of the arguments of bring and put that do not change, in the order of `fixed`."""
     limited = not all or side.form == "folded" or side.factor
     return [
         "long lane_step", *(["long limit", "long limit_row"] if limited else []),
@@ -83,7 +83,7 @@ ${name}_at + ${side.components}
 ${further(name, side, f"i{u}", f"{planes} * s{u}", mirrored)}\
 % endif
 </%def>
-<%def name="given(name, side, all)">\
+<%def name="fixed(name, side, all)">\
 , ${step(name, side, "lane")}\
 % if not all or side.form == "folded" or side.factor:
 , ${limit(name, side)}, ${name}_limit_row\

@@ -13,8 +13,8 @@
 <%def name="put(result, planes, twisted, all, tag)">
 <%
 told, tells = (", bool mirrored", ", mirrored") if result.form == "folded" else ("", "")
-given = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
-given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
+fixed = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
+fixed += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
 more = ", long first, long begin" if not all else ""
 if result.times:
     more += ", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate"
@@ -62,12 +62,12 @@ static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint 
     const pair_t b = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
 % endif
     if (live > 0)
-        put_element${tag}(y, k, lane${tells}, ${"a" if result.form == "half" else "v"}${given});
+        put_element${tag}(y, k, lane${tells}, ${"a" if result.form == "half" else "v"}${fixed});
 % if planes == 2 and result.form in ("half", "real"):
     if (live > 1)
         put_element${tag}(y + ${result.components} * lane_step, k, lane + 1,
-            ${"b" if result.form == "half" else "v.yx"}${given.replace(", root",
-            ", second") if result.form == "half" else given});
+            ${"b" if result.form == "half" else "v.yx"}${fixed.replace(", root",
+            ", second") if result.form == "half" else fixed});
 % endif
 }
 </%def>

@@ -1,32 +1,33 @@
 ## Store the results of the last stage, which are in registers, in a target.
 ##
-##   write(plan, result, planes, number_of, brought, given, tag)
-##       given: arguments of put; number_of(slot, plane): l of the roots, if there are any; brought: see _group_stages
+##   write(plan, result, planes, number_of, brought, fixed, tag)
+##       fixed: see _group_places; number_of(slot, plane): the number l of the twiddle factors, if there are any;
+##       brought: see _group_stages
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
-<%def name="write(plan, result, planes, number_of, brought, given, tag)">
+<%def name="write(plan, result, planes, number_of, brought, fixed, tag)">
 <% last, half, folded = plan.final, result.form == "half", result.form == "folded" %>\
 % if plan.staged_target:
 % if len(plan.stages) > 1 or plan.staged_source:
     ${plan.barrier};
 % endif
 % if plan.cyclic:
-${cyclic.wanted(plan)}\
+${cyclic.write_permuted(plan)}\
 % else:
-${local.write(plan, last, plan.natural, ("re", "im"), plan.wanted)}\
+${local.write(plan, last, plan.natural, ("re", "im"), plan.used_outputs)}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 ${rows.begin("y", result, 0, "lane0")}\
 % for all_here in (True, False)[: planes * plan.slots]:
     ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
-${staged(plan, result, planes, number_of, brought, given, tag, all_here)}\
+${staged(plan, result, planes, number_of, brought, fixed, tag, all_here)}\
     }
 % endfor
 % elif result.form == "split":
-${split.write(plan, result, given, tag)}\
+${split.write(plan, result, fixed, tag)}\
 % else:
 % if number_of:
 ${stages.twist_all(plan, number_of, brought)}\
@@ -36,21 +37,21 @@ ${rows.begin("y", result, last.item, lane)}\
 % if half:
 % for r in range(plan.n // 2 + 1):
 <% mirror = -r % plan.n %>\
-    put${tag}(${rows.further("y", result, r, 0, "")}, ${r}, ${lane}, ${live}, sign, scale${given},
+    put${tag}(${rows.further("y", result, r, 0, "")}, ${r}, ${lane}, ${live}, sign, scale${fixed},
         (pair_t)(re[${r}], im[${r}]),
         (pair_t)(re[${mirror}], im[${mirror}])${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
 % endfor
 % else:
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
-% for r in range(plan.wanted):
+% for r in range(plan.used_outputs):
 <%
 further = b * plan.items + r * last.count
 row = f"{last.item} + {further}"
 mirrored = (rows.module.half(plan, last, r) or rows.module.mirrored("y", result, row, lane)) if folded else ""
 %>\
         ${f"if ({row} < n) " if plan.chirp else ""}put${tag}(${rows.further("y", result, further, 0, mirrored)},
-            ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign, scale${given},
+            ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign, scale${fixed},
             (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
@@ -80,7 +81,7 @@ for bit in bits:
 % endif
 </%def>
 
-<%def name="staged(plan, result, planes, number_of, brought, given, tag, all_here)">
+<%def name="staged(plan, result, planes, number_of, brought, fixed, tag, all_here)">
 <%
 count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
 folded = result.form == "folded"
@@ -111,7 +112,7 @@ ${twist(plan, result.form, planes, number_of, brought, u)}\
 % endif
             put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u},
                 lane${", " * folded}${mirrored}, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"},
-                sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}"
+                sign, scale${fixed}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}"
                 for p in range(planes)) if number_of else ""});
         }
 % endfor

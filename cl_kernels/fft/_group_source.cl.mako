@@ -1,32 +1,32 @@
-## From a source to the registers of the first stage, times the chirp if there is one, or in the order of a cyclic
+## Read a source to the registers of the first stage, times the chirp if there is one, or in the order of a cyclic
 ## convolution.
 ##
-##   read(plan, source, planes, given, tag)     re, im; given: arguments of bring
+##   read(plan, source, planes, fixed, tag)     set re and im; fixed: see _group_places
 ##
-## Rows go straight to the work-items of their butterflies, or, staged, in order to local memory and from there.
+## The work-items of butterflies read their rows from global memory, or, if the source is staged, from local memory.
 <%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="read(plan, source, planes, given, tag, sure, ahead_rank)">
+<%def name="read(plan, source, planes, fixed, tag, sure, ahead_rank)">
 <% first, folded = plan.stages[0], source.form == "folded" %>\
 % if plan.staged_source:
 ${rows.begin("x", source, 0, "lane0")}\
 % for all_here in (True, False)[: planes * plan.slots]:
     ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
-${staged(plan, source, planes, given, tag, all_here)}\
+${staged(plan, source, planes, fixed, tag, all_here)}\
     }
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 % if plan.cyclic:
-${cyclic.given(plan)}\
+${cyclic.read_permuted(plan)}\
 % else:
-${local.read(plan, first, plan.natural, ("re", "im"), plan.given)}\
+${local.read(plan, first, plan.natural, ("re", "im"), plan.used_inputs)}\
 % endif
 % if plan.chirp:
-${chirps.given(plan)}\
+${chirps.multiply_input(plan)}\
 % endif
 % elif source.form == "packed":
 ${split.read(plan, source)}\
@@ -42,7 +42,7 @@ ${ahead.bring(plan, ahead_rank)}\
 % for r in range(plan.n // 2 + 1):
     {
         pair_t mirror;
-        const pair_t v = bring${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${given},
+        const pair_t v = bring${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${fixed},
             ${plan.n}, &mirror);
         re[${r}] = v.x, im[${r}] = v.y;
 % if 0 < r < plan.n - r:
@@ -53,7 +53,7 @@ ${ahead.bring(plan, ahead_rank)}\
 % else:
 % for b in range(first.butterflies):
     ${local.guard(plan, first, b)}{
-% for r in range(plan.given):
+% for r in range(plan.used_inputs):
 <% further = b * plan.items + r * first.count %>\
 <% row = f"min({first.item} + {further}, n - 1)" if plan.chirp else f"{first.item} + {further}" %>\
 <%
@@ -61,21 +61,21 @@ far = f"(int){row} - (int){first.item}" if plan.chirp else further
 mirrored = (rows.module.half(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
 %>\
         const pair_t v${r} = bring${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row},
-            ${lane}${", " * folded}${mirrored}, ${live}, sign${given});
+            ${lane}${", " * folded}${mirrored}, ${live}, sign${fixed});
 % endfor
-% for r in range(plan.given):
+% for r in range(plan.used_inputs):
         re[${b * first.radix + r}] = v${r}.x, im[${b * first.radix + r}] = v${r}.y;
 % endfor
     }
 % endfor
 % endif
 % if plan.chirp:
-${chirps.given(plan)}\
+${chirps.multiply_input(plan)}\
 % endif
 % endif
 </%def>
 
-<%def name="staged(plan, source, planes, given, tag, all_here)">
+<%def name="staged(plan, source, planes, fixed, tag, all_here)">
 <%
 count, layout, half = plan.rows(source.form), plan.natural, source.form == "half"
 folded = source.form == "folded"
@@ -94,7 +94,7 @@ mirrored = rows.module.mirrored("x", source, f"i{u}", f"lane0 + {planes} * s{u}"
         const pair_t v${u} = bring${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u},
             lane0 + ${planes} * s${u}${", " * folded}${mirrored},
             ${f"{there[u]} ? {live} : 0" if there[u] else live},
-            sign${given}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
+            sign${fixed}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
 % endfor
 % for u in numbers:
         ${f"if ({there[u]}) " if there[u] else ""}{

@@ -5,7 +5,7 @@
 ##
 ##   read(plan, source)                   load the numbers of the first stage; all exist; a line may be unaligned
 ##   define(result, all, tag)             split(...): stores both results of a pair
-##   write(plan, result, given, tag)      store those of the last stage; a work-item has butterflies j and M - j, the
+##   write(plan, result, fixed, tag)      store those of the last stage; a work-item has butterflies j and M - j, the
 ##                                        first one 0 and M / 2: rows j + r M and n - j - r M are in one work-item
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -33,7 +33,7 @@ places = [(b, r, 2 * (b * plan.items + r * first.count)) for b in range(first.bu
 </%def>
 
 <%def name="define(result, all, tag)">
-<% given = capture(rows.arguments, result, all) + (", first, begin" if not all else "") %>
+<% fixed = capture(rows.arguments, result, all) + (", first, begin" if not all else "") %>
 static inline void split${tag}(__global real_t *y, long row_step, uint k, uint n, long lane, bool live, real_t sign,
     real_t scale${rows.parameters(result, all)}${", long first, long begin" if not all else ""}, pair_t a, pair_t b,
     pair_t w)
@@ -42,15 +42,15 @@ static inline void split${tag}(__global real_t *y, long row_step, uint k, uint n
     const pair_t even = (pair_t)(a.x + b.x, a.y - b.y) * scale;
     const pair_t odd = product((pair_t)(a.y + b.y, b.x - a.x) * scale, w);
     if (live) {
-        put_element${tag}(y + 2 * (long)k * row_step, k, lane, with_sign(even + odd, sign)${given});
+        put_element${tag}(y + 2 * (long)k * row_step, k, lane, with_sign(even + odd, sign)${fixed});
         if (2 * k != n)
             put_element${tag}(y + 2 * (long)(n - k) * row_step, n - k, lane,
-                with_sign((pair_t)(even.x - odd.x, odd.y - even.y), sign)${given});
+                with_sign((pair_t)(even.x - odd.x, odd.y - even.y), sign)${fixed});
     }
 }
 </%def>
 
-<%def name="write(plan, result, given, tag)">
+<%def name="write(plan, result, fixed, tag)">
 <%
 last, n = plan.stages[-1], plan.n
 R, M, lane = last.radix, last.count, f"lane0 + {last.slot}"
@@ -61,7 +61,7 @@ def number(b, r):
 
 def pair(k, a, b):
     live = f"left({last.slot}, lanes_here) > 0"
-    return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, {live}, sign, scale{given}, {a}, {b}, halves[{k}]);"
+    return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, {live}, sign, scale{fixed}, {a}, {b}, halves[{k}]);"
 %>\
     __global real_t *y_at = ${rows.place("y", result, 0, lane)};
 % if M == 1:

@@ -86,7 +86,7 @@ step = plan.items if plan.staged_target else M
 
 <%def name="twist_all(plan, lane, brought)">
 <%
-last, R, M = plan.final, plan.wanted, plan.final.count
+last, R, M = plan.final, plan.used_outputs, plan.final.count
 bits = (R - 1).bit_length()
 %>\
     {

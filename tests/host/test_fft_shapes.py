@@ -143,7 +143,7 @@ def test_groups_leave_few_lanes_idle(n: int, items: int, slots: int) -> None:
 
 @pytest.mark.parametrize(("n", "items", "held"), [(4093, 132, 36), (1531, 90, 20)])
 def test_work_items_of_large_primes_hold_what_was_fast(n: int, items: int, held: int) -> None:
-    assert (shape(n).cyclic, shape(n).items, shape(n).held) == (True, items, held)
+    assert (shape(n).cyclic, shape(n).items, shape(n).numbers_per_item) == (True, items, held)
 
 
 @pytest.mark.parametrize("n", [100, 125, 360, 500, 900, 1000, 1009, 2000, 3000, 4093, 16384])

@@ -150,8 +150,8 @@ def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Spec
 def _parameters(passes: Sequence[_PassText], real: str, rank: int, alone: bool) -> list[Parameter]:
     """The kernel's parameters: the scale, those of each pass, and those of two in one launch."""
     result = scalars(real, "scale", alias="real_t") * passes[-1].scaled
-    for one in passes:
-        result += [replace(each, name=each.name + one.tag) for each in one.parameters(rank)]
+    for item in passes:
+        result += [replace(each, name=each.name + item.tag) for each in item.parameters(rank)]
     if len(passes) == 2:
         result += [buffer("real_t", "between_in", writes=True, restrict=False)]
         result += scalars("long", "between_offset")
@@ -212,7 +212,7 @@ def _prefetches_by_copy_engine(pass_: Pass, plan: GroupShape, target: Target) ->
 
 def _reads_roots_early(pass_: Pass, plan: GroupShape, target: Target) -> bool:
     """Whether registers suffice to load the next stage's roots while numbers are exchanged."""
-    words = 2 * plan.held * pass_.real.itemsize // 4
+    words = 2 * plan.numbers_per_item * pass_.real.itemsize // 4
     few = groups(pass_, plan) <= _FEW_GROUPS * target.compute_units
     return 3 * words <= target.resident_registers and (few or not pass_.whole)
 

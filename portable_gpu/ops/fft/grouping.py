@@ -258,14 +258,14 @@ def _register_options(
 
 def uses_half_the_registers(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     """Whether the numbers of a group take half of the registers of a compute unit."""
-    words = 2 * shape.held * shape.group * pass_.real.itemsize // 4
+    words = 2 * shape.numbers_per_item * shape.group * pass_.real.itemsize // 4
     return words >= target.simds * target.subgroup_size * min(target.resident_registers, 254)
 
 
 def limits_unit_to_one_group(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     """Whether the registers of a compute unit hold only one group."""
     figures = _figures(target)
-    words = 2 * shape.held * pass_.real.itemsize // 4 + 2 * figures.extra_registers
+    words = 2 * shape.numbers_per_item * pass_.real.itemsize // 4 + 2 * figures.extra_registers
     return shape.group * words > target.simds * target.subgroup_size * min(
         target.resident_registers, 254
     )
@@ -278,13 +278,13 @@ def _fits(shape: GroupShape, pass_: Pass, target: Target) -> bool:
     odd = not is_power_of_two(*(stage.radix for stage in shape.stages))
     extra = (
         figures.extra_registers
-        + (2 * shape.held + 4 if odd else 0)
+        + (2 * shape.numbers_per_item + 4 if odd else 0)
         + (figures.twiddle_registers if pass_.whole or pass_.target.form == "split" else 0)
     )
     prime = max(largest_prime(stage.radix) for stage in shape.stages)
     if prime > _SMALL_PRIMES:
         extra = figures.extra_registers + 7 * prime // 4
-    needed = words * (2 * shape.held + extra)
+    needed = words * (2 * shape.numbers_per_item + extra)
     on_simd = -(-shape.group // (target.simds * target.subgroup_size))
     available = min(target.registers, 2 * target.resident_registers // on_simd)
     return (
@@ -467,7 +467,7 @@ def real_as_complex(pass_: Pass, policy: GroupFftPolicy, target: Target) -> Pass
     few = few and (shape.items == 1 or n >= figures.packed_length)
     is_better = few or shape.items * 2 * pass_.real.itemsize >= figures.packed_bytes
     short = _accesses_short_runs(half, shape.items, target)
-    if not is_better or short or shape.held > policy.item:
+    if not is_better or short or shape.numbers_per_item > policy.item:
         return pass_
     return half if _fits(shape, half, target) else pass_
 

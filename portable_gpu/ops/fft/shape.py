@@ -185,17 +185,17 @@ class GroupShape:
         return -(-rows // self.items)
 
     @property
-    def given(self) -> int:
-        """Inputs of a butterfly of the first stage that may be nonzero.
+    def used_inputs(self) -> int:
+        """The number of inputs of a butterfly of the first stage that may be nonzero.
 
-        In a convolution with a chirp, rows from n on are zeros: at least half of all.
+        In a convolution with a chirp, rows from n on are zeros: at least half of all rows.
         """
         radix = self.stages[0].radix
         return -(-radix // 2) if self.chirp else radix
 
     @property
-    def wanted(self) -> int:
-        """Outputs of a butterfly of the last stage that may be results."""
+    def used_outputs(self) -> int:
+        """The number of outputs of a butterfly of the last stage that may be results."""
         radix = self.final.radix
         return -(-radix // 2) if self.chirp else radix
 
@@ -210,8 +210,8 @@ class GroupShape:
         return self.after if self.staged_source else self.source_across
 
     @property
-    def held(self) -> int:
-        """Complex numbers in the registers of a work-item."""
+    def numbers_per_item(self) -> int:
+        """The number of complex numbers in the registers of a work-item."""
         return max(stage.radix * stage.butterflies for stage in self.stages)
 
     @property
@@ -226,7 +226,7 @@ class GroupShape:
 
     def steps(self, form: Form) -> int:
         """Bits of the largest row number of a butterfly, or of a work-item's staged rows."""
-        rows = self.at_once(form) if self.staged_target else self.wanted
+        rows = self.at_once(form) if self.staged_target else self.used_outputs
         return (rows - 1).bit_length()
 
     def twiddles_in_local(self, form: Form) -> int:

@@ -12,7 +12,7 @@ from portable_gpu.ops.sizes import Size, random_extent
 _MAX_ELEMENTS = {True: 1 << 20, False: 1 << 24}
 #: The maximum length of lines in a batch, and the maximum of lines.
 _MAX_BATCH_LENGTH, _MAX_LINES = 8192, 100_000
-#: Half of the lengths are products of these.
+#: A quarter of the lengths are products of these numbers.
 _FACTORS = (2, 2, 2, 2, 3, 3, 5, 5, 7, 11, 13)
 
 
@@ -31,12 +31,12 @@ def length(rng: random.Random, maximum: int) -> int:
 
 
 def single_line(rng: random.Random, on_cpu: bool) -> Size:
-    """A single line."""
+    """Draw a single line."""
     return Size((length(rng, _MAX_ELEMENTS[on_cpu]),))
 
 
 def lines(rng: random.Random, on_cpu: bool) -> Size:
-    """Many lines along the last axis or the first."""
+    """Draw many lines along the last axis or the first."""
     while True:
         n, count = length(rng, _MAX_BATCH_LENGTH), random_extent(rng, _MAX_LINES, 2)
         if count * n <= _MAX_ELEMENTS[on_cpu]:
@@ -44,7 +44,7 @@ def lines(rng: random.Random, on_cpu: bool) -> Size:
 
 
 def axes(rng: random.Random, on_cpu: bool) -> Size:
-    """Two or three axes."""
+    """Draw a transform along two or three axes."""
     while True:
         extents = tuple(length(rng, 4096) for _ in range(rng.choice((2, 3))))
         if prod(extents) <= _MAX_ELEMENTS[on_cpu]:
