@@ -1,4 +1,4 @@
-## What a row of taps adds to V neighbouring results, and how these are stored.
+## The contributions of a row of taps to V adjacent results, and the store of these results.
 ##
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
 ## result v adds, for tap r, the element strip.reads[r][v], or nothing where that is None.
@@ -6,13 +6,13 @@
 <%!
 from portable_gpu.codegen.operators import component, vector
 
-def apart(E, at, step, count):
-    """Elements at a distance, as a vector."""
+def strided_vector(E, at, step, count):
+    """C expression of a vector of elements with a stride."""
     places = [f"{E}_load({at} + {j} * {step})" for j in range(count)]
     return f"(sum_t)({', '.join(places)})"
 
-def begun(E, at, step, count, axis):
-    """The same, with 0 for those from the end of an axis on."""
+def strided_vector_inside(E, at, step, count, axis):
+    """The same from position q of an axis on, with 0 for elements beyond the end of the axis."""
     places = [f"q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0" for j in range(count)]
     return f"(sum_t)({', '.join(places)})"
 %>
@@ -78,7 +78,7 @@ ${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
 % endif
 </%def>
 
-## Adds, for each tap, the products of V places (y0, y1, ...; a vector y0 on a CPU) with what it reads there.
+## Add to the sum of each tap the products of V places (y0, y1, ...; a vector y0 on a CPU) and the elements it reads.
 <%def name="products(elem, strip, V, wide, rows, I, sums)">\
 % if rows:
 % for r, (sum, places) in enumerate(zip(sums, strip.reads)):

@@ -34,7 +34,7 @@ typedef ${row.module.vector(elem.real, width)} sum_t;
 ## The weights of tap `at`, of one channel or of adjacent ones.
 <%def name="weight(at)">\
 % if wide > 1:
-${row.module.apart(E, at, "f_group", wide)}\
+${row.module.strided_vector(E, at, "f_group", wide)}\
 % else:
 ${E}_load(${at})\
 % endif
@@ -54,7 +54,7 @@ ${space.digits("item", order, I)}\
     sum_t start = (sum_t)(0);
     if (adds_bias) {
         bias += bias_offset + o * bias_step;
-        start = ${row.module.apart(E, "bias", "bias_step", wide)};
+        start = ${row.module.strided_vector(E, "bias", "bias_step", wide)};
     }
 % if kept:
 % for a in range(kept[0]):

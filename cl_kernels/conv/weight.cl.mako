@@ -1,19 +1,20 @@
-## The gradient of a convolution by its weights.
+## The gradient of a convolution with respect to its weights.
 ##
 ##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]
 ##
-## A work-group has a block of pairs (k, c), some taps of a filter, and a part of the places (n, q):
+## A work-group has a block of pairs (k, c), a block of taps of the filter, and a part of the places (n, q):
 ##
-##   places   | part 0 | part 1 | ...      M work-items of a group share a pair, `lanes` pairs are side by side
-##            |0 1 .. M|0 1 .. M|          each reads V neighbouring places along axis 2 at a time
+##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a pair; a group has
+##            |0 1 .. M|0 1 .. M|          `lanes` pairs.  Each work-item reads V adjacent places of axis 2 at a time.
 ##
 ## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
 ## so the result does not depend on which group is last.
 ##
-## elem, I     element; type of indices         order  the coordinates of V places, the fastest last
-## G, lanes    work-items; pairs side by side   wide   pairs of a work-item, adjacent in memory (CPU)
-## V           places at a time                 taps   those that a group has along each axis
-## strip       of taps[2] taps                  rows   how places read a row (CPU), or None: one by one
+## elem, I     element; type of indices            order  the coordinates of V places, the fastest last
+## G, lanes    work-items, and pairs, of a group   wide   pairs of a work-item, adjacent in memory (CPU)
+## V           places at a time                    taps   the number of taps of a group along each axis
+## strip       the Strip of taps[2] taps           rows   the RowReads by which vectors of places read a row (CPU);
+##                                                        None: elements are read singly
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -66,8 +67,9 @@ ${space.digits("place", order, I)}\
         const ${I} q = block2 * ${V}, from = q * step2 + tap2 * tap_step2 + shift2;
         __global const ${E}_t *y = t + n * t_batch + at0 * t_axis0 + at1 * t_axis1 + q * t_axis2;
 % if width == V > 1 and target.is_cpu:
+<% loaded_singly = row.module.strided_vector_inside(E, "y", "t_axis2", V, 2) %>\
         const sum_t y0 = ${f"t_axis2 == 1 && q + {V} <= t2_size ? {E}_load{V}(y) :" if rows else ""}
-            ${row.module.begun(E, "y", "t_axis2", V, 2)};
+            ${loaded_singly};
 % elif wide > 1:
         const sum_t y0 = ${E}_load${wide}(y);
 % else:

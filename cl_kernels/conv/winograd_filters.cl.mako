@@ -1,6 +1,8 @@
-## Filters of 3 x 3 in Winograd's transform: u[k, o, i] = (G w[o, i] G')[k] for its 16 elements k.
+## Winograd's transform of filters of 3 x 3: u[k, o, i] = (G w[o, i] G')[k].  The index k counts the 16 elements of a
+## transformed filter.
 ##
-## A work-item of a GPU has a pair (o, i) of channels, that of a CPU's group has `each` rows of `wide` channels i.
+## On a GPU a work-item transforms the filter of one pair (o, i) of channels.  On a CPU it transforms `each` items of
+## `wide` adjacent channels i.
 ##
 ## elem, I   element; type of indices       wide   channels i at a time, adjacent in u
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,16 +1,17 @@
-## Tiles of 4 x 4 of images in Winograd's transform: v[k, channel, place] = (B' d B)[k] for its 16 elements k.
+## Winograd's transform of the tiles d of images, 4 x 4 elements each: v[k, channel, place] = (B' d B)[k].  The index k
+## counts the 16 elements of a transformed tile.
 ##
-##        ┌───────┐       tiles are 2 apart and overlap by 2; places count images, rows and columns of tiles;
-##        │ d ┌───┼───┐   what is outside of an image is 0
+##        ┌───────┐       tiles are 2 apart and overlap by 2; place: the number of a tile, by image, row and column;
+##        │ d ┌───┼───┐   elements outside of an image are 0
 ##        └───┼───┘   │
 ##            └───────┘
 ##
-## A work-item of a GPU has one tile of a channel.  One of a CPU's group has `each` items: `count` neighbouring tiles,
-## of which it transforms T at a time, or a tile of `wide` channels.
+## On a GPU a work-item transforms one tile of a channel.  On a CPU it transforms `each` items.  An item is `count`
+## adjacent tiles of a channel, T at a time; or one tile of `wide` adjacent channels.
 ##
-## elem, I   element; type of indices        order   the coordinates of an item, the fastest last
-## T         tiles at a time; places are adjacent in v       wide   channels at a time, adjacent in s and v
-## block     the most tiles of an item
+## elem, I   element; type of indices             order   the coordinates of an item, the fastest last
+## T         tiles at a time, adjacent in v       wide    channels at a time, adjacent in s and v
+## block     the maximum of `count`
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="winograd" file="/conv/_winograd.cl.mako"/>

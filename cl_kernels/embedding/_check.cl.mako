@@ -1,4 +1,4 @@
-## Report the first index that is no row: the last work-group checks all indices.
+## Report the first index that is not the number of a row.  The last work-group checks all indices.
 ##
 ## idx: the element type of indices.  G: work-items of a group.
 <%def name="report_first()">

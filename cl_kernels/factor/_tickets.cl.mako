@@ -1,12 +1,12 @@
-## Which tile a ticket stands for, which flags its group waits for, and which flag it sets: see tiles and fronts/tiles.
-## The flags are those of each matrix's tiles, `done` (see group/waiting).
+## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting); for tiles
+## and fronts/tiles.  Each tile of each matrix has a flag.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
-## The tile of ticket `task`: s and f; `done`: the flags of the tiles of its matrix.
+## Declare s and f, the row and column of the tile of ticket `task`, and `done`, the flags of its matrix.
 <%def name="tile()">\
 % if factorise:
 % if paired:
-    // Group 0 has the first tile of the diagonal alone: it begins with none of column -1.
+    // A pair is a tile of the diagonal and the tile at its left.  Group 0 has the first tile of the diagonal: s is -1.
     int s = (int)task - 1, f = (int)task;
     if (task > 1) {
         int col = 0, i = (int)task - 2;
@@ -29,10 +29,10 @@
     volatile __global uint *done = counters + 2 + product * flags;
     const uint groups = ${"(flags - (uint)tiles_s + 1u)" if paired else "flags"} * (uint)count,
         all_flags = flags * (uint)count;
-    const int known_by = s;  // steps of 64 k
+    const int known_by = s;  // the number of steps of k, 64 each, that V needs
 </%def>
 
-## An expression: whether the tiles that step k of V reads are done.
+## An expression: whether the tiles that step k of the products of V reads are done.
 <%def name="is_done(k)">\
 % if factorise:
 ${waiting.flag(f"done + f * (f + 1) / 2 + {k}")} & ${waiting.flag(f"done + s * (s + 1) / 2 + {k}")}\
@@ -41,7 +41,7 @@ ${waiting.flag(f"done + {k} * tiles_f + f")}\
 % endif
 </%def>
 
-## The tile is done, and with it the group.
+## Set the flag of the tile, and count the group as done.
 <%def name="finish()">\
     ${waiting.release()}\
     if (t == 0) {

@@ -1,9 +1,9 @@
 ## The register tile of one work-item: item_m x item_n sums, named acc<row>_<column block>.
 ##
-##   lanes_m x lanes_n work-items   a block of `width` rows (columns) each, then the next block
-##   side by side                   lanes_m * width further on; neighbours read adjacent blocks
+## A warp has lanes_m x lanes_n work-items.  The rows (columns) of a work-item are blocks of `width` adjacent ones.  Its
+## next block is lanes_m * width (lanes_n * width) further on, so adjacent work-items read adjacent blocks:
 ##
-##   rows of lane 0, 1, ... | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
+##   lane of each row       | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
 ## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile.
 <%def name="place(tile)">
@@ -53,9 +53,9 @@
     }
 </%def>
 
-## The same with the fragments of the first step already loaded, in p.  Those of the next step are loaded
-## while those of this one are multiplied (the second level of prefetch).  `turn` switches to the next
-## tile before the last step is multiplied.
+## The same, with the fragments of the first step already loaded to the registers p.  The fragments of the next step are
+## loaded while those of this step are multiplied (the second level of prefetch).  `turn` switches to the next tile
+## before the last step is multiplied.
 <%def name="steps_ahead(tile, depth, turn)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth - 2}; s += 2) {

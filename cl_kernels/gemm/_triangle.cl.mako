@@ -1,22 +1,21 @@
-## One triangle of C, with the diagonal: which of its elements are computed, and which tiles have any.
+## One triangle of C, with the diagonal: the elements that are computed, and the tiles that have such elements.
 ##
-##   band     +--+                    lower: col <= row.  Tiles that have elements in the triangle are
-##   of 2     |0 +--+--+              numbered down bands of `band` tile rows, as all tiles are elsewhere:
-##            |1 |2 |3 |              first the columns that all rows of the band reach, then, column by
-##          --+--+--+--+--+--+        column, the rest of the band (tiles here are twice as high as
-##            |4 |6 |8 |10|12|        they are wide).
+##   band     +--+                    lower: col <= row.  Only the tiles that have elements in the triangle are
+##   of 2     |0 +--+--+              numbered, band by band; a band has `band` tile rows.  In a band, the tile
+##            |1 |2 |3 |              columns in which all tile rows have elements are first, column by column;
+##          --+--+--+--+--+--+        then the other columns.  (In this picture tiles are twice as high as they
+##            |4 |6 |8 |10|12|        are wide.)
 ##
-## problem.triangle is "lower", "upper" (col >= row: the columns that all rows reach are the last ones) or "".
+## problem.triangle is "lower", "upper" (col >= row; the columns of all tile rows are the last ones) or "" (all of C).
 ##
-##   parameters(problem)          the parameter of a kernel of tiles
-##   area(problem)                tiles of a product
-##   only(problem, row, col)      ` && ...`, for conditions; nothing where all of C is computed
-##   inside(...), reaches(...)    C expressions: all elements of a block are inside; some are
-##   define(problem, policy)      triangle_tile(at, tiles_m, tiles_n): tile row x and tile column y of number at
-##   line(problem, type)          of a tile across the diagonal, of the row `row` and the columns from `left` on:
-##                                `line` points to the first, and columns begin <= x < end after it are stored
-##   locate(problem, policy)      first_row and first_col of the tile of number `tile`
-##   store(...)                   the sums of a tile: by `fast`, or by `each` where it has elements outside
+##   area(problem)                the number of tiles of a product
+##   only(problem, row, col)      ` && ...`, the condition that an element is in the triangle; nothing for all of C
+##   inside(...), reaches(...)    C expressions: whether all, and whether some elements of a block are in the triangle
+##   define(problem, policy)      define triangle_tile(at, tiles_m, tiles_n): the row x and column y of tile `at`
+##   line(problem, type)          for the columns from `left` on of the row `row` of a tile: declare `line`, the pointer
+##                                to the first of them, and begin and end: the elements begin <= x < end are stored
+##   locate(problem, policy)      declare first_row and first_col of the tile with the number `tile`
+##   store(...)                   store the sums of a tile: by `fast` if it is inside the triangle, otherwise by `each`
 <%def name="area(problem)">${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"}</%def>
 
 <%def name="only(problem, row, col)">\

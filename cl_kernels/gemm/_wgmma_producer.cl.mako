@@ -2,17 +2,18 @@
 ## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
 ## phase in scope.
 ##
-##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines; of operands that have a reader, _gathered_lines);
-##             values in pieces have readers both, or neither
+##   lines()   a warpgroup copies chunks of 16 bytes (see _lines, and _gathered_lines for operands that have a reader);
+##             if values have several pieces, both operands have a reader, or neither has
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
-##   look_at_maps(policy)   this work-item acquires the tensor maps; first of all, because it takes time
+##   acquire_maps(policy)   one work-item acquires the tensor maps; called early, because an acquisition takes long
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="gathered" file="/gemm/_gathered_lines.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
-## A proxy fence shows operands that were stored from registers to the matrix unit; their work-items arrive explicitly.
+## Arrive at a barrier when this work-item's copies are done.  A proxy fence makes operands that were stored from
+## registers visible to the matrix unit, and the work-item arrives explicitly; asynchronous copies arrive by themselves.
 <%def name="arrive(barrier)">
 % if a.by_registers or b.by_registers:
                 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -26,8 +27,11 @@
 <%def name="lines()"><% of = lambda operand: gathered if operand.reader else by_lines %>
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
-${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail) if split else units.loop(policy, ["a", "b"],
-    types, problem, a.depth, False)}
+% if split:
+${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail)}
+% else:
+${units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
+% endif
 % for operand in (a, b):
 % if not operand.reader:
             ${operand.name} += k_first * ${operand.name}_${operand.k_stride};
@@ -42,6 +46,7 @@ ${of(b).place(b, "first_col", "n")}
 % if not a.reader:
             const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
 % endif
+## Each step has `parts` stages: the pieces of its values.
             for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
 % if not a.reader:
                 const long a_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * a_part : a_part;
@@ -77,8 +82,11 @@ ${of(b).place(b, "first_col", "n")}
 
 <%def name="boxes()">
         if (t == ${128 * policy.consumers}) {
-${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else units.loop(policy, ["a", "b"], types,
-    problem, a.depth, False)}
+% if split:
+${parted.loop(policy, ["a", "b"], types, problem, a.depth, True)}
+% else:
+${units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
+% endif
             const int k_last = (int)k_first + steps * ${a.depth};
             for (int at = (int)k_first; at < k_last; at += ${a.depth}) {
 % for part in range(parts):
@@ -98,7 +106,7 @@ ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else u
 % endif
 </%def>
 
-<%def name="look_at_maps(policy)">\
+<%def name="acquire_maps(policy)">\
 % if policy.bulk:
     if (t == ${128 * policy.consumers}) {
         map_acquire(a_map);

@@ -1,10 +1,14 @@
-## A step of k of a consumer of wgmma, where both operands are read from local memory.
+## A step of k of a consumer of wgmma, if both operands are read from local memory.
 ##
-## policy, a, b, parts, products: as in wgmma.
+## policy, a, b, parts, products: as in wgmma; above: the number of blocks of rows above the consumer's first one.
 
-## One step: multiply the stage that has arrived, and release the stage of the step before.
+## One step: multiply the stage that has arrived, and release the stage of the step before.  The first instruction of
+## the first step ignores the previous sums: its scale is `step - first`, which is then 0.
 <%def name="multiply()">
-<% start = (*sum(products, ())[0], 0) %>\
+<%
+all_pairs = [pair for pairs in products for pair in pairs]
+first_instruction = (*all_pairs[0], 0)
+%>\
                     const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192),
                         at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
 % for part, pairs in enumerate(products):
@@ -17,7 +21,8 @@
 % for i in range(4):
 % for r in range(policy.blocks):
                     WGMMA${r}(at_a + ${x * a.bytes // 16 + 512 * r} + ${i} * A_STEP,
-                        at_b + ${y * b.bytes // 16} + ${i} * B_STEP, ${"step - first" if (x, y, i) == start else "1"});
+                        at_b + ${y * b.bytes // 16} + ${i} * B_STEP,
+                        ${"step - first" if (x, y, i) == first_instruction else "1"});
 % endfor
 % endfor
 % endfor

@@ -2,13 +2,12 @@
 ##
 ##   tile of a group: waves_m x waves_n wavefronts, each of squares of side x side
 ##
-##   +----+----+  wave_n        Each step of k goes from global memory through registers to local
-##   |    |    |                memory while the one before is multiplied.  It is stored in chunks of
-##   +----+----+  waves_n = 2   16 bytes along k (_chunks); a lane's chunk feeds several instructions.
-##   |    |    |
-##   +----+----+                Steps of k may be assigned to the instruction's indices in any way
-##   wave_m, waves_m = 2        that both operands share, so a lane reads adjacent elements.  It
-##                              holds sums of one column, at the rows that instruction.row gives.
+##   +----+----+  wave_n        While a step of k is multiplied, the next one is copied from global memory
+##   |    |    |                through registers to local memory, in chunks of 16 bytes along k (_chunks).
+##   +----+----+  waves_n = 2   The elements of a lane's chunk are operands of several instructions.  The
+##   |    |    |                order of k in the instructions is arbitrary, if it is the same for both
+##   +----+----+                operands; so a lane reads adjacent elements.  The sums of a lane are in
+##   wave_m, waves_m = 2        one column of a square, in the rows that instruction.row gives.
 ##
 ## policy  MfmaPolicy       a, b  Lines: how an operand is copied to local memory
 ## instruction  MatrixInstruction: its operands, and which lane holds which elements

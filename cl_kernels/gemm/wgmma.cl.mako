@@ -11,7 +11,7 @@
 ##
 ## policy  WgmmaPolicy      a, b  Lines: how an operand is copied to local memory
 ## kind    f16, bf16 or tf32: the instruction's element type
-## parts   pieces of each value; in memory they are adjacent, each k long; they are copied in turn
+## parts   the number of pieces of each value; in memory the pieces of a row are adjacent, k elements each
 ## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never
@@ -69,7 +69,7 @@ void ${kernel("gemm")}
 ${line_by_line.scratch(policy)}
 % endif
     const int t = get_local_id(0);
-${producer.look_at_maps(policy)}\
+${producer.acquire_maps(policy)}\
 ${barriers.start(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
 % if split:
 ${parted.take_ticket(policy)}

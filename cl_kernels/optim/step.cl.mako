@@ -4,19 +4,19 @@
 ##   item   |         0            |      it reads gradient, parameter and state of an element once and writes all but
 ##                                        the gradient
 ##
-## rule: sgd or adam.  elem: element type of param and grad.  held: that of all other arrays, and of the computation.
-## states: names of the state arrays.  master: whether the array `master` has the parameter in more digits.
+## rule: sgd or adam.  elem: the element type of param and grad.  wide: that of all other arrays and of the computation.
+## states: names of the state arrays.  master: whether the array `master` has the parameter in the type `wide`.
 ## flags: names of the rule's options that are on.  V: elements of a vector.
 ## aligned: whether all addresses are multiples of a vector.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    written = {"param": elem, **{name: held for name in states}, **({"master": held} if master else {})}
+    written = {"param": elem, **{name: wide for name in states}, **({"master": wide} if master else {})}
     source = "master" if master else "param"
-    real = held.real
+    real = wide.real
 %>
-% for e in {elem.name: elem, held.name: held}.values():
+% for e in {elem.name: elem, wide.name: wide}.values():
 ${element.scalar(e)}
 ${element.vector_load(e, V, aligned)}
 ${element.vector_store(e, V, aligned)}
@@ -45,7 +45,7 @@ ${update(1)}\
         ${t} g = ${"-" if "maximize" in flags else ""}${elem.name}_load${suffix}(grad + i);
         ${t} p = ${written[source].name}_load${suffix}(${source} + i);
 % for name in states:
-        ${t} ${name[0]}_ = ${held.name}_load${suffix}(${name} + i);
+        ${t} ${name[0]}_ = ${wide.name}_load${suffix}(${name} + i);
 % endfor
 ${getattr(self, rule)(w)}\
 % for name, e in written.items():
@@ -53,7 +53,7 @@ ${getattr(self, rule)(w)}\
 % endfor
 </%def>
 
-## momentum's state: b_ (buffer).  carry and fresh: momentum and 1 - dampening; 0 and 1 at the first step.
+## b_: the momentum (buffer).  The scalars carry and fresh are momentum and 1 - dampening; at the first step 0 and 1.
 <%def name="sgd(w)">
         g += weight_decay * p;
 % if states:
@@ -63,7 +63,7 @@ ${getattr(self, rule)(w)}\
         p -= lr * g;
 </%def>
 
-## a_: mean (average).  s_: mean of squares.  l_: the largest of these.  Scalars: first and second are 1 - beta.
+## a_: mean (average).  s_: mean of squares.  l_: the maximum of all s_.  first, second: 1 - beta1 and 1 - beta2.
 <%def name="adam(w)">
 % if "decoupled" in flags:
         p -= decay * p;

@@ -30,7 +30,7 @@ class StepProblem:
     Attributes:
         rule: ``sgd`` or ``adam``.
         elem: The element type of the parameter and of its gradient.
-        held: The element type of the state and of the master copy.
+        wide: The element type of the state and of the master copy.
         size: The number of elements.
         states: The names of the state arrays.
         master: Whether there is a master copy.
@@ -40,7 +40,7 @@ class StepProblem:
 
     rule: str
     elem: Element
-    held: Element
+    wide: Element
     size: int
     states: tuple[str, ...]
     master: bool
@@ -56,7 +56,7 @@ class StepProblem:
     def nbytes(self) -> int:
         """The bytes that any kernel must read and write."""
         state_arrays = len(self.states) + self.master
-        return self.size * (3 * self.elem.itemsize + 2 * state_arrays * self.held.itemsize)
+        return self.size * (3 * self.elem.itemsize + 2 * state_arrays * self.wide.itemsize)
 
 
 def variants(problem: StepProblem, target: Target) -> list[Variant]:
@@ -79,7 +79,7 @@ def variants(problem: StepProblem, target: Target) -> list[Variant]:
 
 def _vector(problem: StepProblem, target: Target) -> int:
     """The elements of a vector: the largest accesses have 16 bytes on a GPU."""
-    largest = max(problem.elem.itemsize, problem.held.itemsize)
+    largest = max(problem.elem.itemsize, problem.wide.itemsize)
     return max(2, (target.vector_bytes if target.is_cpu else 16) // largest)
 
 
@@ -91,7 +91,7 @@ def render(problem: StepProblem, target: Target) -> Specialization:
         {"optim_step": _parameters(problem)},
         rule=problem.rule,
         elem=problem.elem,
-        held=problem.held,
+        wide=problem.wide,
         states=problem.states,
         master=problem.master,
         flags=problem.flags,
@@ -102,13 +102,13 @@ def render(problem: StepProblem, target: Target) -> Specialization:
 
 
 def _parameters(problem: StepProblem) -> list[Parameter]:
-    elements = [problem.elem] * 2 + [problem.held] * (len(problem.arrays) - 2)
+    elements = [problem.elem] * 2 + [problem.wide] * (len(problem.arrays) - 2)
     arrays = [
         parameter
         for name, elem in zip(problem.arrays, elements, strict=True)
         for parameter in operand(f"{elem.name}_t", name + "_in", writes=name != "grad")
     ]
-    numbers = scalars(problem.held.real, *SCALARS[problem.rule])
+    numbers = scalars(problem.wide.real, *SCALARS[problem.rule])
     return [*arrays, *numbers, *scalars("long", "each", "size")]
 
 
