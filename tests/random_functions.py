@@ -37,7 +37,7 @@ from reference import (
 )
 
 import portable_gpu as pg
-from portable_gpu.checking.oracle import LOST, by_norm
+from portable_gpu.checking.oracle import SPLIT_ERRORS, by_norm
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
 from portable_gpu.ops.fft.commands.cases import bound_of
 from portable_gpu.runtime.engine import Engine
@@ -462,7 +462,7 @@ def _product_bound(
     bound = product_bound(a, b, sums, alpha, beta, c)
     if (narrow or split) and not engine.target.is_cpu:
         size = abs(alpha) * (np.abs(wider(a)) @ np.abs(wider(b)))
-        bound = 2 * bound + 2 * LOST[precision or "ieee"] * size
+        bound = 2 * bound + 2 * SPLIT_ERRORS[precision or "ieee"] * size
     return bound
 
 

@@ -25,7 +25,7 @@ from random_linalg import values
 from reference import assert_within, unit_roundoff, wider
 
 from portable_gpu import nn
-from portable_gpu.checking.oracle import LOST
+from portable_gpu.checking.oracle import SPLIT_ERRORS
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
 from portable_gpu.ops.random.commands.family import kept
 
@@ -163,7 +163,7 @@ def convolutions(d: Call) -> None:
     if direction != "bias":
         options |= {"algo": algo, "precision": precision}
     name = f"conv{rank}d" if direction == "conv" else f"conv{rank}d_{direction}"
-    lost = LOST[precision or "ieee"] if not d.engine.target.is_cpu else 0.0
+    lost = SPLIT_ERRORS[precision or "ieee"] if not d.engine.target.is_cpu else 0.0
     check = (d, dtype, lost)
     w, there_w = _operand(d, w_shape, dtype)
     if direction == "conv":
@@ -883,7 +883,7 @@ def linears(d: Call) -> None:
     leading = d.draw.choice(((), (1,), (7,), (0,), (3, 5), (2, 1, 4), (130,)))
     m, n = d.extent(150) or 1, d.extent(150)
     (x, there), (w, there_w) = _operand(d, (*leading, n), dtype), _operand(d, (m, n), dtype)
-    lost = 0.0 if d.engine.target.is_cpu else LOST["ieee"]
+    lost = 0.0 if d.engine.target.is_cpu else SPLIT_ERRORS["ieee"]
     if not back:
         exact, size = f_linear(x, w)
         arrays = [there, there_w]

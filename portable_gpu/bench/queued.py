@@ -1,4 +1,4 @@
-"""Calls that are timed in line on an engine's queue."""
+"""Calls that are timed "in line": all are on an engine's queue before the first one starts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from portable_gpu.targets import Target
 
 
 class Queued(InLine):
-    """Calls that enqueue their work on an engine's queue."""
+    """Calls that enqueue their work on an engine's queue, timed as :class:`InLine` describes."""
 
     def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:
-        """``calls`` return device arrays, or results that are not read."""
+        """Prepare ``calls``, which return device arrays, or results that are not read."""
         super().__init__(calls, engine.queue, lambda: hold_device(engine))
 
 
 def hold_device(engine: Engine) -> Hold:
-    """The kernel that keeps an engine's device busy."""
+    """Return the kernel that keeps an engine's device busy until all calls are enqueued."""
 
     def make() -> Hold:
         return Hold(engine.programs.program(hold_text(engine.target)), engine.queue)
@@ -29,7 +29,7 @@ def hold_device(engine: Engine) -> Hold:
 
 
 def hold_text(target: Target) -> Specialization:
-    """The text of that kernel."""
+    """Render the kernel that keeps a device busy."""
     parameters = [
         buffer("float", "out", writes=True),
         *scalars("float", "factor", "term"),

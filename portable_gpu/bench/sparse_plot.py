@@ -16,15 +16,15 @@ from portable_gpu.bench.sparse import REFACTORISE, SparseRow
 def plot_sparse(
     rows: Sequence[SparseRow], device: str, path: Path, noise: Noise | None = None
 ) -> None:
-    """Draw a panel for each phase: everybody's GFLOP/s on every system.
+    """Draw a panel for each phase, with the GFLOP/s of each library on each system.
 
-    This library is drawn once for each peer, as it was timed by turns with that peer.
+    This library has a bar for each peer, because it was timed by turns with each.
 
     Args:
-        rows: What was timed.
-        device: Its name.
+        rows: The timings.
+        device: The name of the device.
         path: The file to write.
-        noise: How far the machine was busy with something else; the title says so.
+        noise: The part of the machine's time that other processes took; the title shows it.
     """
     from matplotlib.figure import Figure
 
@@ -33,21 +33,21 @@ def plot_sparse(
     problems = list(dict.fromkeys(row.problem for row in rows))
     peers = list(dict.fromkeys(row.peer for row in rows))
     figure = Figure(figsize=(11, 1 + 3.2 * len(phases)), layout="constrained", dpi=120)
-    bars = [(peer, side) for peer in peers for side in (0, 1) if peer or side == 0]
+    bars = [(peer, is_peer) for peer in peers for is_peer in (False, True)[: 2 if peer else 1]]
     width = 0.8 / len(bars)
     for number, phase in enumerate(phases, 1):
         axes = figure.add_subplot(len(phases), 1, number)
-        for k, (peer, side) in enumerate(bars):
-            speeds = [_speed(rows, problem, phase, peer, side) for problem in problems]
+        for k, (peer, is_peer) in enumerate(bars):
+            speeds = [_speed(rows, problem, phase, peer, is_peer) for problem in problems]
             ours = f"{Ours.name}, in turns with {peer}" if peer else Ours.name
-            colour = STYLES.get(str(peer) if side else Ours.name, ("", "C3"))[1]
+            colour = STYLES.get(str(peer) if is_peer else Ours.name, ("", "C3"))[1]
             axes.bar(
                 np.arange(len(problems)) + (k - (len(bars) - 1) / 2) * width,
                 speeds,
                 width,
-                label=peer if side else ours,
+                label=peer if is_peer else ours,
                 color=colour,
-                alpha=1 if side else 1 - 0.5 * peers.index(peer) / len(peers),
+                alpha=1 if is_peer else 1 - 0.5 * peers.index(peer) / len(peers),
             )
         axes.set_xticks(np.arange(len(problems)), problems)
         axes.set_ylabel("GFLOP/s")
@@ -59,10 +59,12 @@ def plot_sparse(
 
 
 def _speed(
-    rows: Sequence[SparseRow], problem: str, phase: str, peer: str | None, side: int
+    rows: Sequence[SparseRow], problem: str, phase: str, peer: str | None, is_peer: bool
 ) -> float:
+    """Return the GFLOP/s of a peer, or of this library in turns with it; NaN if not timed."""
     for row in rows:
         if (row.problem, row.phase, row.peer) == (problem, phase, peer):
-            ratio = 1.0 if side == 0 or row.theirs is None else row.ours.median / row.theirs.median
-            return row.gflops * ratio
+            if is_peer and row.theirs is not None:
+                return row.gflops * row.ours.median / row.theirs.median
+            return row.gflops
     return float("nan")

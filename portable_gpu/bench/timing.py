@@ -1,4 +1,4 @@
-"""How calls are timed: one by one, or in line on a device that is held until all are enqueued.
+"""How calls are timed: one by one, or all enqueued before the first one starts ("in line").
 
 Processes of other revisions load this module by its path (:mod:`portable_gpu.bench.revisions`), so
 that all sides are timed by the same code.  Of the package it uses the error class alone.

@@ -1,6 +1,6 @@
-"""SciPy and pyFFTW: transforms of NumPy's arrays, each on as many threads as the device has units.
+"""The peers SciPy and pyFFTW: transforms of NumPy arrays, with a thread for each compute unit.
 
-Both give results in fresh memory, as this library does.
+Both return new arrays, as this library does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from portable_gpu.runtime.engine import Engine
 
 
 class _Transforms(Peer):
-    """A library on the host that transforms, and is asked for nothing else."""
+    """A peer on the host that is timed for transforms only."""
 
     operations = frozenset({"fft", "rfft"})
 

@@ -1,9 +1,9 @@
 """Parts of the oracles of all operations: checks of results of random operands.
 
 Rounding errors of random data are a random walk (Higham & Mary, SIAM J. Sci. Comput. 41(5), 2019).
-The error of the sum of n terms of zero mean and root mean square s, one after another, is then
-about ``u n s / sqrt(2)``, and less in any other order: the bound is 8 times ``u n s``.  If a term
-is missing, the error is s, and more for a block of terms, which the bound does not hide.
+So if n terms of zero mean and root mean square s are added one after another, the error of the sum
+is about ``u n s / sqrt(2)``; in any other order it is smaller.  The bound is 8 times ``u n s``.  A
+result without one of its terms has an error of about s, which is above the bound if n < 1 / (8 u).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from portable_gpu.checking.operands import Array
 #: Returns the largest error of a result in units of its bound: above 1 it is wrong.
 Oracle: TypeAlias = Callable[[Array], float]
 
-#: The relative error of an operand that is rounded or split for a precision (docs/accuracy.md).
-LOST = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
+#: For each precision the relative error of an operand that is rounded or split (docs/accuracy.md).
+SPLIT_ERRORS = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
 #: Elements that are converted to higher precision at a time.
 CHUNK = 1 << 22
 

@@ -6,15 +6,16 @@ from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.targets import Target
 
 
-def group_size(target: Target, most: int = 256) -> int:
-    """The work-items of a group whose items are independent: one on a CPU."""
-    return 1 if target.is_cpu else min(most, target.max_work_group_size)
+def group_size(target: Target, maximum: int = 256) -> int:
+    """Return the size of a group whose work-items are independent: one on a CPU."""
+    return 1 if target.is_cpu else min(maximum, target.max_work_group_size)
 
 
 def lanes_of_rows(vectors: int, rows: int, size: int, subgroup: int) -> int:
-    """The number of work-items of a group of ``size`` along a row of ``vectors`` vectors.
+    """Return the number of adjacent work-items that share a row, which has ``vectors`` vectors.
 
-    It is the one that leaves the fewest work-items idle, and at least a sub-group.
+    A group has ``size`` work-items.  The number leaves the fewest of them idle, and is at least a
+    sub-group, unless a row or a group is smaller.
     """
 
     def padded(extent: int, step: int) -> int:

@@ -23,7 +23,7 @@ from portable_gpu.runtime.calibrated import calibrated
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
-from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.exchange import with_checked_exchange
 from portable_gpu.runtime.host_arrays import READ_ONLY, is_of_python
 from portable_gpu.runtime.pocl_processor import name_processor
 from portable_gpu.runtime.program import ProgramCache
@@ -145,7 +145,7 @@ class Engine(Closing):
         disk = DiskCache.default()
         keep_modules(disk)
         self.programs = ProgramCache(self.context, self.device, disk, target.forced)
-        target = checked(target, self.context, self.device, self.programs)
+        target = with_checked_exchange(target, self.context, self.device, self.programs)
         self.target: Target = calibrated(target)
         #: A CPU device works on NumPy memory in place, whatever class is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"

@@ -1,4 +1,4 @@
-"""A check that lanes exchange values on this device as the kernels assume, run once."""
+"""A check that lanes exchange values on this device as the kernels assume."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from portable_gpu.targets import Target, with_barriers
 _BY_INSTRUCTIONS = ("warp_shuffle", "khr_subgroup", "wavefront_dpp")
 
 
-def checked(
+def with_checked_exchange(
     target: Target, context: cl.Context, device: cl.Device, programs: ProgramCache
 ) -> Target:
-    """``target``, or a target that folds in local memory if its own lane exchange fails.
+    """Check the lane exchange of a target, and return the target to use.
 
-    A small kernel folds known values at every width.  It runs on a queue of its own, because the
-    caller's may wait for an event.  The outcome is kept on disk with the programs, by device and
-    driver, unless the kernel could not be run (for instance without memory).  A target whose lanes
-    exchange with barriers is not checked.
+    It is ``target`` itself, or, if the check fails, a target whose lanes exchange values through
+    local memory with barriers.  A target that does so anyway is not checked.
+
+    The check is a small kernel that sums known values over sub-groups of every width.  It runs on a
+    queue of its own, because the caller's queue may wait for an event.  The result is stored on
+    disk with the programs, by device and driver, unless the kernel could not be run (for instance
+    because there is no memory).
     """
     if target.is_cpu or not (target.exchange in _BY_INSTRUCTIONS or target.lockstep):
         return target
@@ -39,12 +42,14 @@ def checked(
     if not trouble:
         return target
     why = f"{target.exchange} failed its check: {trouble}"
-    warnings.warn(f"{target.facts.name}: {why}; local memory and barriers serve", stacklevel=3)
+    warnings.warn(
+        f"{target.facts.name}: {why}; local memory and barriers are used instead", stacklevel=3
+    )
     return with_barriers(target, why)
 
 
 def specialization(target: Target) -> tuple[Specialization, list[int], int]:
-    """The text of the check, the widths that it folds over, and the size of its group."""
+    """Return the text of the check, the widths of its sums, and the size of its group."""
     widths = [1 << k for k in range(1, target.subgroup_size.bit_length())]
     size = min(4 * target.subgroup_size, target.max_work_group_size)
     sums = (Field("narrow", "uint", "0"), Field("wide", "ulong", "0"))
@@ -68,7 +73,7 @@ def _trouble(
     queue: cl.CommandQueue,
     programs: ProgramCache,
 ) -> str:
-    """Return what is wrong, in a few words; an empty string if every sum is right.
+    """Return a short description of what is wrong; an empty string if every sum is right.
 
     Raises:
         cl.Error: The kernel could not be run.

@@ -61,7 +61,8 @@ class PoclStructures:
         memory = memory_of(base)
         if memory.address or not isinstance(base, cl.MemoryObjectHolder):
             return memory.address
-        if type(base) is not cl.Buffer or parent_of(base) is None:  # or it is from a pool
+        # A plain buffer may be a part of another one; a buffer of a memory pool is never one.
+        if type(base) is not cl.Buffer or parent_of(base) is None:
             memory.address = c_size_t.from_address(base.int_ptr + self.address).value
         return memory.address
 
@@ -88,7 +89,7 @@ def _find(context: cl.Context, device: cl.Device) -> PoclStructures | None:
         queue = cl.CommandQueue(context, device)
         counts = _only(_positions_of_count(context, queue))
         addresses = _only(_positions_of_address(context, queue))
-    except cl.Error:  # not of the call in which the experiment is made
+    except cl.Error:  # the call for which the experiment is made must not fail
         return None
     return None if counts is None or addresses is None else PoclStructures(counts, addresses)
 
@@ -156,7 +157,10 @@ def _positions_of_address(context: cl.Context, queue: cl.CommandQueue) -> Iterat
 
 
 def _words(place: int) -> tuple[int, ...]:
-    """Return words of this process's memory, read through the system; none where it has none."""
+    """Return words of this process's memory, none if no memory is mapped at this address.
+
+    They are read by the operating system, so an unmapped address is no crash.
+    """
     with contextlib.suppress(OSError, OverflowError), _MEMORY.open("rb", 0) as memory:
         content = os.pread(memory.fileno(), _STRUCTURE, place)
         whole = len(content) // _WORD * _WORD

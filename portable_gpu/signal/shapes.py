@@ -17,7 +17,7 @@ MODES = ("full", "same", "valid")
 
 
 def output_region(a: Shape, b: Shape, mode: Any, axes: Any) -> OutputRegion:
-    """Return the region that a mode returns, of arrays of shapes ``a`` and ``b``.
+    """Return the output region of a mode, for arrays of shapes ``a`` and ``b``.
 
     Axes of extent 1 are not convolved: they broadcast.
 
@@ -31,25 +31,26 @@ def output_region(a: Shape, b: Shape, mode: Any, axes: Any) -> OutputRegion:
         raise ShapeError(
             f"in1 and in2 should have the same dimensionality: in1 has shape {a}, in2 {b}"
         )
-    used = [k for k in _axes(axes, len(a)) if a[k] != 1 and b[k] != 1]
-    if any(a[k] != b[k] and 1 not in (a[k], b[k]) for k in range(len(a)) if k not in used):
+    convolved = [k for k in _axes(axes, len(a)) if a[k] != 1 and b[k] != 1]
+    others = [k for k in range(len(a)) if k not in convolved]
+    if any(a[k] != b[k] and 1 not in (a[k], b[k]) for k in others):
         raise ShapeError(
             f"incompatible shapes for in1 and in2: {a} and {b} do not broadcast on axes other than "
-            f"{tuple(used)}"
+            f"{tuple(convolved)}"
         )
     if mode == "valid":
-        check_valid(a, b, used)
+        check_valid(a, b, convolved)
     shape, first = [], []
     for k, (n, m) in enumerate(zip(a, b, strict=True)):
-        full = n + m - 1 if k in used else max(n, m)
+        full = n + m - 1 if k in convolved else max(n, m)
         count = full
         if mode == "same":
             count = n
-        elif mode == "valid" and k in used:
+        elif mode == "valid" and k in convolved:
             count = abs(n - m) + 1
         shape.append(count)
         first.append((full - count) // 2)
-    return OutputRegion(tuple(used), tuple(shape), tuple(first))
+    return OutputRegion(tuple(convolved), tuple(shape), tuple(first))
 
 
 def check_valid(a: Shape, b: Shape, axes: Iterable[int]) -> None:
@@ -71,7 +72,7 @@ def _axes(axes: Any, ndim: int) -> list[int]:
         return list(range(ndim))
     try:
         listed = [index(axes)] if np.ndim(axes) == 0 else [index(axis) for axis in axes]
-    except Exception:  # raised by the value's own methods, too
+    except Exception:  # the methods of the argument may raise anything
         raise ArgumentTypeError(f"axes is {shown(axes)}; whole numbers are wanted") from None
     if not listed:
         raise ArgumentError("when provided, axes cannot be empty")

@@ -118,8 +118,8 @@ class Factor(Closing):
         limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
         self._numeric = Numeric(self.engine, symbolic, self.dtype, limit)
         self._spill_dir = spill_dir
-        self._is_cut, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
-        size = 0 if self._is_cut else self._numeric.device.size
+        self._has_chunks, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
+        size = 0 if self._has_chunks else self._numeric.device.size
         self._panels = new_array(state, self.queue, (size,), self.dtype)
         self._current: FactorState | None = None  # assigned once the state is complete
         self._lock: Any = threading.RLock()  # a signal handler may call in the middle of a call
@@ -262,7 +262,7 @@ class Factor(Closing):
     ) -> SpilledFactor | None:
         """Enqueue the factorisation, with memory for the arena and for the pivot status."""
         numeric, (values, _, report) = self._numeric, views
-        if self._is_cut:
+        if self._has_chunks:
             wait(call)
             operands = [values.buffer, report.buffer, arena, status]
             return SpilledFactor(numeric, call.state, self._spill_dir, operands, monitor)
@@ -380,9 +380,10 @@ class Factor(Closing):
         Cost: 4 multiplications and additions for each element of L and column of B; the same for
             each correction, plus a pass over A.
 
-        Accuracy: With refinement the backward error ``|B - A X| / (|A| |X| + |B|)`` (maximum norms;
-            row sums of A) is about eps of the values' dtype, if A's condition number times eps of
-            L's dtype is below 1 (Higham, Accuracy and Stability, 2002, 12.1).
+        Accuracy: With refinement the backward error of each column, ``norm(b - A x) / (norm(A)
+            norm(x) + norm(b))`` in infinity norms, is about eps of the values' dtype, if A's
+            condition number times eps of L's dtype is below 1 (Higham, Accuracy and Stability,
+            2002, 12.1).
 
         Determinism: The same bits on the same target in every run, for the same k.
         """
@@ -442,18 +443,18 @@ class Factor(Closing):
             dtype = np.result_type(self.dtype, self._latest().values.dtype, b.dtype)
             for start in range(0, len(used), _SPARSE_COLUMNS):
                 part = columns[:, used[start : start + width]].toarray()
-                block = np.zeros(
-                    (n, width), part.dtype
-                )  # the same shape, and kernels, for all blocks
+                # All blocks have the same shape, so that the same kernels solve them.
+                block = np.zeros((n, width), part.dtype)
                 block[:, : part.shape[1]] = part
                 x = self.solve(block, system, refine=refine)
                 blocks.append(scipy.sparse.csc_array(x[:, : part.shape[1]]))
-        counts = np.zeros(b.shape[1] + 1, np.int64)
-        counts[used + 1] = np.concatenate([np.zeros(0, int), *(np.diff(x.indptr) for x in blocks)])
+        counts = np.concatenate([np.zeros(0, int), *(np.diff(x.indptr) for x in blocks)])
+        indptr = np.zeros(b.shape[1] + 1, np.int64)
+        indptr[used + 1] = counts  # other columns have no elements
         rows = np.concatenate([np.zeros(0, np.int32), *(x.indices for x in blocks)])
         data = np.concatenate([np.zeros(0, dtype), *(x.data for x in blocks)])
         kind = scipy.sparse.csc_matrix if scipy.sparse.isspmatrix(b) else scipy.sparse.csc_array
-        return kind((data, rows, np.cumsum(counts)), shape=b.shape)
+        return kind((data, rows, np.cumsum(indptr)), shape=b.shape)
 
     def __call__(self, b: Any) -> Any:
         """Return ``solve(b)``."""
@@ -585,7 +586,7 @@ class Factor(Closing):
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
-            "a Factor lies on a device and cannot be pickled; pickle its symbolic and the values"
+            "a Factor is on a device and cannot be pickled; pickle its symbolic and the values"
         )
 
     def __repr__(self) -> str:

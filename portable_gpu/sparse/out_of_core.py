@@ -112,7 +112,7 @@ class SpilledFactor:
         self, staged: list[_Values], operands: Sequence[Any], monitor: ProgressMonitor | None
     ) -> None:
         """Write each chunk while the device factorises the next one."""
-        last, buffers_on_device, state = len(self._sizes) - 1, self._allocate_chunks(), self._state
+        last, device_buffers, state = len(self._sizes) - 1, self._allocate_chunks(), self._state
         values, *others = operands
         copies: list[cl.Event] = []
         wait_for: list[cl.Event] = []
@@ -128,14 +128,12 @@ class SpilledFactor:
             if k == last:
                 if k:
                     write(k - 1)
-                buffers_on_device.clear()
+                device_buffers.clear()
                 panels = self._last = self._allocate_panels(self._sizes[k])
             else:
-                panels = buffers_on_device[k % len(buffers_on_device)]
-                wait_for = [
-                    *wait_for,
-                    *copies[max(0, k - len(buffers_on_device)) : k - len(buffers_on_device) + 1],
-                ]
+                panels = device_buffers[k % len(device_buffers)]
+                if k >= len(device_buffers):  # the chunk that the buffer had must be copied
+                    wait_for = [*wait_for, copies[k - len(device_buffers)]]
             buffers, offsets = [values, panels, *others], (0, -self._bounds[k][0], 0, 0, 0)
             if monitor is None:
                 event = plan.enqueue(state, buffers, offsets, wait_for=wait_for)
@@ -168,7 +166,7 @@ class SpilledFactor:
             numeric.unpermute_solution(system, count, operand_of(x)),
         )
 
-        def solve(staged: list[_Values]) -> None:
+        def work(staged: list[_Values]) -> None:
             event = permute.enqueue(state, [b.buffer, permuted], (b.offset, 0))
             for direction in SYSTEMS[system]:
                 if direction not in "LH":
@@ -184,7 +182,7 @@ class SpilledFactor:
             after = state.after(event)
             unpermute.enqueue(state, [x.buffer, permuted], (x.offset, 0), wait_for=after)
 
-        self._with_memory(solve)
+        self._with_memory(work)
 
     def visit(
         self, order: Iterable[int], plan_of: Callable[[int], Plan], others: Sequence[Any]
@@ -197,10 +195,10 @@ class SpilledFactor:
             others: Buffers.
         """
 
-        def visit(staged: list[_Values]) -> None:
+        def work(staged: list[_Values]) -> None:
             self._visit(staged, order, plan_of, others, None)
 
-        self._with_memory(visit)
+        self._with_memory(work)
 
     def _visit(
         self,
@@ -211,28 +209,26 @@ class SpilledFactor:
         event: cl.Event | None,
     ) -> cl.Event | None:
         """Enqueue the plans after an event; return the event of the last plan."""
-        state, last, buffers_on_device = self._state, len(self._sizes) - 1, self._allocate_chunks()
-        used, copies = list[cl.Event](), list[cl.Event]()
+        state, last, device_buffers = self._state, len(self._sizes) - 1, self._allocate_chunks()
+        plan_events: list[cl.Event] = []  # of chunks that are read from the disk
+        copies: list[cl.Event] = []
         for k in order:
             panels, after = self._last, state.after(event)
             if k < last:
                 number = len(copies)
                 if number >= len(staged):
-                    copies[number - len(staged)].wait()  # the memory is free again
+                    copies[number - len(staged)].wait()  # then the staging memory is free again
                 part = staged[number % len(staged)][: self._sizes[k]]
                 self._file.read(self._bounds[k][0], part)
-                panels = buffers_on_device[number % len(buffers_on_device)]
-                free = (
-                    [used[number - len(buffers_on_device)]]
-                    if number >= len(buffers_on_device)
-                    else []
-                )
-                copies.append(self._copy(panels, part, *free))
+                panels = device_buffers[number % len(device_buffers)]
+                previous = number - len(device_buffers)  # the chunk that the buffer had before
+                wait_for = [plan_events[previous]] if previous >= 0 else []
+                copies.append(self._copy(panels, part, *wait_for))
                 after = [*after, copies[number]]
             offsets = (-self._bounds[k][0], *[0] * len(others))
             event = plan_of(k).enqueue(state, [panels, *others], offsets, wait_for=after)
             if k < last:
-                used.append(state.event(event))
+                plan_events.append(state.event(event))
             state.queue.flush()
         return event
 

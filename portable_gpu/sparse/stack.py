@@ -59,7 +59,7 @@ class FactorStack(Closing):
         """
         if not isinstance(symbolic, Symbolic):
             raise ArgumentTypeError(
-                f"symbolic is {shown(symbolic)}; what analyze() returned is wanted"
+                f"symbolic is {shown(symbolic)}; a result of analyze() is wanted"
             )
         self.symbolic, self.count = symbolic, whole(count, "count")
         if self.count < 1 or self.count * symbolic.n >= 2**31 - 1:
@@ -236,7 +236,7 @@ def repeated(symbolic: Symbolic, count: int) -> Symbolic:
 
 
 def _repeated_pattern(pattern: Pattern, count: int) -> Pattern:
-    sums = pattern.stored if pattern.starts is None else len(pattern.starts)
+    distinct = pattern.stored if pattern.starts is None else len(pattern.starts)
     rows, columns = (_shifted(index, count, pattern.n) for index in pattern.coordinates())
     return Pattern(
         n=pattern.n * count,
@@ -247,8 +247,8 @@ def _repeated_pattern(pattern: Pattern, count: int) -> Pattern:
         stored=pattern.stored * count,
         order=None if pattern.order is None else _shifted(pattern.order, count, pattern.stored),
         starts=None if pattern.starts is None else _shifted(pattern.starts, count, pattern.stored),
-        take=_shifted(pattern.take, count, sums),
-        mirror=None if pattern.mirror is None else _shifted(pattern.mirror, count, sums),
+        take=_shifted(pattern.take, count, distinct),
+        mirror=None if pattern.mirror is None else _shifted(pattern.mirror, count, distinct),
         layout=("coo", rows, columns),
     )
 
@@ -277,7 +277,7 @@ def _shifted(numbers: Any, count: int, step: int) -> Any:
 
 
 def _starts(starts: Any, count: int) -> Any:
-    """Repeat an array of starts, whose last number is the end, for ``count`` blocks."""
+    """Repeat an array of start positions, whose last number is the end, for ``count`` blocks."""
     return np.append(_shifted(starts[:-1], count, int(starts[-1])), starts[-1] * count).astype(
         starts.dtype
     )

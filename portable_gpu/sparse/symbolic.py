@@ -44,16 +44,16 @@ class Symbolic:
         perm: The permutation: column k of the permuted matrix, and of L, is row and column
             ``perm[k]`` of the matrix.
         iperm: The inverse permutation.
-        columns: The number of each column of L in the ordering before postordering: if ``order`` is
-            the given permutation, ``perm == order[columns]``.  With ``postorder=False`` it is
-            0 .. n-1, and ``perm`` is the given permutation.
+        columns: How the postorder permutes the columns: column k of L is column ``columns[k]`` of
+            the given permutation ``order``, so ``perm == order[columns]``.  With
+            ``postorder=False`` it is 0 .. n-1, and ``perm`` is the given permutation.
         parent: The elimination tree of the permuted matrix: the parent of each column, or -1.
         column_counts: The number of elements in each column of L, with the diagonal.
         front_columns: The column of L for each column of the fronts; fronts are in postorder, so
             the two differ with ``postorder=False``.
         fronts: The supernodes, their rows, and the indices for their assembly.
-        static_mask: For each supernode whether its columns were contiguous in the ordering.
-        level: For each supernode its height above the leaves; leaves have 0.
+        static_mask: Whether the columns of each supernode were contiguous in the ordering.
+        level: The height of each supernode above the leaves; leaves have 0.
         fundamental: The number of supernodes before merging.
         times: Seconds of each phase.
     """
@@ -244,7 +244,7 @@ def analyze(
     columns, front_columns = (
         (nodes.columns, identity) if is_postordered else (identity, nodes.columns)
     )
-    above = elimination.parent[columns]
+    parent = elimination.parent[columns]
     clock.lap("structure")
     return Symbolic(
         pattern,
@@ -252,7 +252,7 @@ def analyze(
         perm[columns],
         inverse(perm[columns]),
         columns,
-        np.where(above < 0, -1, inverse(columns)[above]).astype(np.int32),
+        np.where(parent < 0, -1, inverse(columns)[parent]).astype(np.int32),
         elimination.counts[columns],
         front_columns,
         fronts,
@@ -266,14 +266,14 @@ def analyze(
 @compiled
 def _stack_peak(parent: Int32, update: Int64) -> int:
     """Compute the peak size of live update matrices, if fronts are processed in postorder."""
-    left = np.zeros(len(parent), np.int64)  # live update elements of each front's children
+    of_children = np.zeros(len(parent), np.int64)  # update elements of each front's children
     live = peak = 0
     for s in range(len(parent)):
         live += update[s]
         peak = max(peak, live)
-        live -= left[s]
+        live -= of_children[s]
         if parent[s] != -1:
-            left[parent[s]] += update[s]
+            of_children[parent[s]] += update[s]
     return peak
 
 

@@ -56,11 +56,17 @@ def test_mechanisms_with_barriers_pass(engine: Engine, monkeypatch: pytest.Monke
     programs = Watched(engine.context, engine.device, DiskCache(None))
     for name in ("gcn", "nvidia-sm20", "rdna"):
         target = detect(engine.target.facts, name)
-        assert exchange.checked(target, engine.context, engine.device, programs) is target
+        assert (
+            exchange.with_checked_exchange(target, engine.context, engine.device, programs)
+            is target
+        )
         assert not verdicts, "barriers need no check"
         with_check = replace(target, exchange="wavefront_dpp")  # same text: options decide
         monkeypatch.setattr(exchange, "specialize", lambda n, t, k, **c: real(n, target, k, **c))  # noqa: B023
-        assert exchange.checked(with_check, engine.context, engine.device, programs) is with_check
+        assert (
+            exchange.with_checked_exchange(with_check, engine.context, engine.device, programs)
+            is with_check
+        )
         assert verdicts == [""]
         verdicts.clear()
 

@@ -28,7 +28,7 @@ DTYPES = [*HALVES, SINGLE, DOUBLE]
 #: Matrix units truncate where float32 rounds: at most twice the error of each addition.
 TRUNCATION = 2
 #: The part of a value that its pieces do not hold, relative to it.
-LOST = {"tf32": 2.0**-10, "bf16x3": 2.0**-15, "tf32x3": 2.0**-20, "bf16x6": 2.0**-22}
+SPLIT_ERRORS = {"tf32": 2.0**-10, "bf16x3": 2.0**-15, "tf32x3": 2.0**-20, "bf16x6": 2.0**-22}
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_precisions(units: Engine, precision: str, trans: str) -> None:
             stored(a, trans[0]), stored(b, trans[1]), trans_a=trans[0], trans_b=trans[1],
             precision=precision, engine=units,
         )  # fmt: skip
-        lost = 2 * LOST[precision] * (np.abs(wider(a)) @ np.abs(wider(b)))
+        lost = 2 * SPLIT_ERRORS[precision] * (np.abs(wider(a)) @ np.abs(wider(b)))
         bound = TRUNCATION * product_bound(a, b, np.float32)
         assert_within(got, wider(a) @ wider(b), bound + lost)
 
@@ -191,7 +191,7 @@ def test_pieces_hold_the_range_of_float32(units: Engine) -> None:
     for precision in ("bf16x3", "bf16x6", "tf32x3"):
         got = gemm(a, b, precision=precision, engine=units)
         expected = wider(a) @ wider(b)
-        assert_within(got, expected, np.abs(expected) * 2 * LOST[precision])
+        assert_within(got, expected, np.abs(expected) * 2 * SPLIT_ERRORS[precision])
 
 
 @pytest.mark.parametrize("across", [False, True])

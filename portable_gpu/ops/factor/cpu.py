@@ -79,8 +79,8 @@ class CpuPolicy(Policy):
 class CpuCholeskyPlan(OneLaunch):
     """A factorisation of small matrices, several by each work-item.
 
-    Operands: A unless L replaces it, L, and the report.  The scalar is the index of the first
-    column.
+    The operands are A (unless L overwrites it), L, and the report.  The scalar is the index of the
+    first column.
     """
 
     _scalars = (0,)
@@ -120,11 +120,11 @@ class CpuLanesPlan(OneLaunch):
         """Build the kernel."""
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
-        together = policy.vector // p.elem.components
-        blocks = -(-p.count // together)
+        lanes = policy.vector // p.elem.components
+        blocks = -(-p.count // lanes)
         run = -(-blocks // (_ITEMS * engine.target.compute_units))
         items = -(-blocks // run)
-        size = p.n * p.n * together
+        size = p.n * p.n * lanes
         self.workspace_bytes = items * size * p.elem.itemsize
         operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
         self._launch = engine.programs.launch(
@@ -142,9 +142,10 @@ class CpuLanesPlan(OneLaunch):
 
 
 class CpuSolvePlan(OneLaunch):
-    """A solve with small triangles: a work-item has several, or some columns of one.
+    """A solve with small triangles.
 
-    Operands: L, B unless X overwrites it, and X.
+    A work-item solves with several triangles, or for some of the columns of one.  The operands are
+    L, B (unless X overwrites it), and X.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class CpuSolvePlan(OneLaunch):
 def cholesky_text(
     problem: CholeskyProblem, policy: CpuPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
-    """Render the kernel of small factorisations; ``ragged``: a table has sizes and offsets."""
+    """Render the kernel of small factorisations; ``ragged``: a table gives sizes and offsets."""
     policy.check(target, problem.elem)
     return specialize(
         "factor/cpu_cholesky",
@@ -205,11 +206,14 @@ def cholesky_text(
 
 
 def by_lanes(problem: CholeskyProblem, policy: CpuPolicy) -> bool:
-    """Whether each lane of a vector gets a matrix: such a block of matrices fits the L1 cache."""
+    """Whether each lane of the vectors factorises a matrix of its own.
+
+    It does if a block of that number of matrices fits the L1 cache, and there are enough matrices.
+    """
     p = problem
-    together = policy.vector // p.elem.components
-    fits = p.n * p.n * together * p.elem.itemsize <= L1_BYTES
-    return fits and len(p.batch) == 1 and p.count >= together
+    lanes = policy.vector // p.elem.components
+    fits = p.n * p.n * lanes * p.elem.itemsize <= L1_BYTES
+    return fits and len(p.batch) == 1 and p.count >= lanes
 
 
 def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:
@@ -232,7 +236,7 @@ def solve_text(
     source: Operand | None = None,
     ragged: bool = False,
 ) -> Specialization:
-    """Render the kernel of solves with small triangles; ``ragged``: a table has the sizes."""
+    """Render the kernel of solves with small triangles; ``ragged``: a table gives the sizes."""
     policy.check(target, problem.elem)
     return specialize(
         "factor/cpu_solve",
@@ -251,26 +255,26 @@ def workers(count: int, target: Target) -> int:
 
 
 def shares(m: int, count: int, strip: int, target: Target) -> int:
-    """The number of work-items of each of ``count`` pairs; each has some of the m columns."""
+    """Return the number of work-items that share the m columns of each of ``count`` solves."""
     units = target.compute_units
     items = max(units, min(_ITEMS * units, m // (_STRIPS * strip)))
     return max(1, min(items // count, -(-m // (2 * strip))))
 
 
 def cholesky_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
-    """The scratch memory for factorising n columns: elements of a row, and in all."""
+    """Return the elements of scratch memory for factorising n columns: of each row, and of all."""
     line = _line(n + policy.strip(elem), elem)
     return line, _whole_lines((n + policy.rows) * (line + 1), elem)
 
 
 def solve_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
-    """The scratch memory for solving with n columns: elements of a row, and in all."""
+    """Return the elements of scratch memory for solving with n columns: of each row, and of all."""
     line = _line(n + policy.rows, elem)
     return line, _whole_lines((n + policy.rows) * (line + policy.strip(elem) + 1), elem)
 
 
 def _line(n: int, elem: Element) -> int:
-    """Elements from one row of scratch memory to the next: an odd number of cache lines.
+    """Return the pitch of rows of scratch memory, in elements: an odd number of cache lines.
 
     So the rows of a strip are in different sets of the cache.
     """

@@ -64,6 +64,8 @@ def front_steps(parts: SubPlans, device: DeviceFronts, number: int) -> list[Step
         places = (Part(FACTOR, left), Part(FACTOR, right), Part(ARENA, update + start))
         steps.append(Step(parts.product(problem), places, scalars=(-1.0, 1.0)))
 
+    # The update is packed as a rectangle with rows of w elements, and A begins in its row e: see
+    # :mod:`portable_gpu.ops.fronts.table`.
     w, e = (u + 1) // 2, 1 - u % 2
     product(0, 0, w, w, w, 1, e * w)
     product(w, 0, u - w, w, w, 1, (w + e) * w)

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from portable_gpu.checking.operands import Array, Operands
-from portable_gpu.checking.oracle import LOST, Oracle, bound_of_sums, root_mean_square, within
+from portable_gpu.checking.oracle import (
+    SPLIT_ERRORS,
+    Oracle,
+    bound_of_sums,
+    root_mean_square,
+    within,
+)
 from portable_gpu.dtypes import Element, dtype_of, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides
@@ -267,7 +273,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     }[direction]  # fmt: skip
     scale = root_mean_square(dtype) ** 2
     bound = bound_of_sums(dtype, terms, scale, expected)
-    return within(expected, bound + 8 * LOST[case.precision] * sqrt(terms) * scale)
+    return within(expected, bound + 8 * SPLIT_ERRORS[case.precision] * sqrt(terms) * scale)
 
 
 def reference(

@@ -13,7 +13,7 @@ import numpy as np
 
 from portable_gpu.checking.check import unit
 from portable_gpu.checking.operands import Array, Operands
-from portable_gpu.checking.oracle import LOST, Oracle, times, worst
+from portable_gpu.checking.oracle import SPLIT_ERRORS, Oracle, times, worst
 from portable_gpu.dtypes import PRECISIONS, dtype_of
 from portable_gpu.ops.factor.api import cholesky
 from portable_gpu.ops.factor.commands import catalogue
@@ -191,7 +191,7 @@ def solve_oracle(case: Case, inputs: Operands) -> Oracle:
 def _allowed(case: Case, n: int) -> float:
     """The bound relative to ``|L| |L^H|``: eight times the roundings, with those of the oracle."""
     rounded = 8 * sqrt(n + 3) * (unit(dtype_of(case.dtype)) + 4 * unit(np.dtype(np.float64)))
-    return rounded + 16 * LOST[case.precision]
+    return rounded + 16 * SPLIT_ERRORS[case.precision]
 
 
 def _adjoint(x: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import (
-    LOST,
+    SPLIT_ERRORS,
     Oracle,
     bound_of_sums,
     root_mean_square,
@@ -100,7 +100,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     # The errors of a row of C meet the n factors of r: they add up as a walk does.
     size = np.asarray(sqrt(k) * scale)
     bound = np.linalg.norm(r) * bound_of_sums(dtype_of(case.result), k, scale, size)
-    bound = bound + 16 * LOST[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
+    bound = bound + 16 * SPLIT_ERRORS[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
     # The test's own sums, of n terms on either side, are in double precision.
     bound = bound + 2 * bound_of_sums(np.dtype(np.float64), n, sqrt(k) * scale, np.zeros(()))
     shape = (*a.shape[:-1], n)

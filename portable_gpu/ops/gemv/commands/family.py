@@ -32,7 +32,7 @@ _GEMV = OperationRecord(
     transposes=("trans",),
     typical=Typical(((64, 64), (2000, 1000), (100000, 32)), common=True),
 )
-# The founding texts' tall matrices, square and flat ones.
+# Tall, square and flat matrices.
 _BENCHMARK = Benchmark(
     sizes=Sizes(
         cpu="16384x16,16384x32,16384x128,4096x4096,64x262144",

@@ -47,7 +47,7 @@ _LOG_SOFTMAX = replace(
 )
 
 
-def _last(case: Case) -> dict[str, int]:
+def _normalized_shape(case: Case) -> dict[str, int]:
     return {"normalized_shape": case.extents[-1]}
 
 
@@ -57,7 +57,7 @@ _LAYER_NORM = OperationRecord(
     explain=explainer("norm", _STATISTICS),
     specializations=builder("norm", _STATISTICS),
     shapes=norms.shapes,
-    options=_last,
+    options=_normalized_shape,
 )
 _RMS_NORM = OperationRecord(
     name="rms_norm",
@@ -65,15 +65,17 @@ _RMS_NORM = OperationRecord(
     explain=explainer("norm", frozenset(("rms",))),
     specializations=builder("norm", _STATISTICS),
     shapes=norms.shapes,
-    options=_last,
+    options=_normalized_shape,
 )
 
 
-def _of_channels(shape: Shape) -> tuple[Shape, frozenset[int]]:
+def _rows_of_channels(shape: Shape) -> tuple[Shape, frozenset[int]]:
+    """Return the shape of images, and the axes that are normalised together: all but channels."""
     return shape, frozenset(range(len(shape))) - {1}
 
 
-def _of_groups(shape: Shape) -> tuple[Shape, frozenset[int]]:
+def _rows_of_groups(shape: Shape) -> tuple[Shape, frozenset[int]]:
+    """Return the shape with an axis of groups of channels, and the axes within each group."""
     groups = norms.groups_of(shape)
     grouped = (shape[0], groups, shape[1] // groups, *shape[2:])
     return grouped, frozenset(range(2, len(grouped)))
@@ -82,7 +84,7 @@ def _of_groups(shape: Shape) -> tuple[Shape, frozenset[int]]:
 _BATCH_NORM = OperationRecord(
     name="batch_norm",
     function=batch_norm,
-    explain=explainer_of_images("norm", _of_channels, _STATISTICS),
+    explain=explainer_of_images("norm", _rows_of_channels, _STATISTICS),
     specializations=builder("norm", _STATISTICS),
     extents=4,
     shapes=norms.shapes,
@@ -91,7 +93,7 @@ _BATCH_NORM = OperationRecord(
 _GROUP_NORM = OperationRecord(
     name="group_norm",
     function=group_norm,
-    explain=explainer_of_images("norm", _of_groups, _STATISTICS),
+    explain=explainer_of_images("norm", _rows_of_groups, _STATISTICS),
     specializations=builder("norm", _STATISTICS),
     extents=4,
     shapes=norms.shapes,

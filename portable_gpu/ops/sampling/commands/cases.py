@@ -1,4 +1,4 @@
-"""Cases of sampling functions: their cost, the same call of PyTorch, and their oracle."""
+"""Cases of sampling functions: their cost, the equivalent call of PyTorch, and their oracle."""
 
 from __future__ import annotations
 
@@ -28,61 +28,62 @@ if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
 
-def of(case: Case) -> SamplingProblem:
-    """The problem of a case."""
+def problem_of_case(case: Case) -> SamplingProblem:
+    """Return the problem of a case."""
     return problem_of(case.operation, case.extents, dtype_of(case.dtype))
 
 
 def flop(case: Case) -> int:
-    """Two for each tap."""
-    return 2 * multiply_adds_of(of(case))
+    """Return the operations: two for each tap."""
+    return 2 * multiply_adds_of(problem_of_case(case))
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
-    """The shapes of the arrays."""
+    """Return the shapes of the arrays."""
     return operand_shapes(case.operation, case.extents)
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
-    """The arrays; indices are those of a forward call."""
+    """Return the arrays; indices are those of a forward call."""
     if len(inputs) == 1:
         return inputs
     return (inputs[0], indices_of(case.operation, case.extents))
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """The public function."""
+    """Return the call of the public function."""
     options = TYPICAL_CALLS[case.operation].arguments(case.extents)
     return PublicCall(f"nn.{case.operation}", options)
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch; NumPy has none of these."""
+    """Return the call of PyTorch; NumPy has none of these functions."""
     if not hasattr(library, "nn"):
         return None
     return partial(TYPICAL_CALLS[case.operation].torch, library, case.extents, *arrays)
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
-    """By the matrices of the axes, in higher precision."""
-    problem = of(case)
+    """Return the oracle: each output is computed from its taps in higher precision."""
+    problem = problem_of_case(case)
     expected, magnitude, taps = sampled(problem, *inputs)
     if problem.kind in ("copy", "max"):
-        return lambda found: 0.0 if np.array_equal(found, expected) else np.inf
+        return lambda result: 0.0 if np.array_equal(result, expected) else np.inf
     dtype = inputs[0].dtype
     bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding(dtype) * np.abs(expected)
-    return within(expected, bound + float(np.finfo(np.float32).tiny))  # sums of no terms are 0
+    # The bound is not 0 if a sum has no terms: the error is divided by it.
+    return within(expected, bound + float(np.finfo(np.float32).tiny))
 
 
 def sampled(
     problem: SamplingProblem, x: Array, indices: Array | None = None
 ) -> tuple[Array, Array, int]:
-    """The values of a problem, the sums of the magnitudes of their terms, and the number of taps.
+    """Return the values, the sums of the magnitudes of their terms, and the number of taps.
 
     Args:
         problem: A problem.
         x: The input, or the gradient of the result.
-        indices: The places of the plane that the elements of a gradient go to.
+        indices: The places in the plane to which the elements of a gradient are added.
     """
     by_axes = [rule.entries() for rule in problem.rules if rule is not None]
     axes = [axis for axis, rule in enumerate(problem.rules) if rule is not None]

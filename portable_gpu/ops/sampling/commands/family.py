@@ -26,7 +26,7 @@ _BENCHMARK = Benchmark(
         cpu="8x64x56x56,1x64x224x224,8x512x7x7", gpu="64x256x56x56,8x64x224x224,64x2048x7x7"
     ),
     flop=cases.flop,
-    bytes=lambda case: cases.of(case).nbytes,
+    bytes=lambda case: cases.problem_of_case(case).nbytes,
     oracle=cases.oracle,
     operands=cases.operands,
     like_numpy=cases.like_numpy,
@@ -40,7 +40,7 @@ _RESIZED = Sizes(cpu="8x64x28x28", gpu="16x64x128x128")
 
 
 def _typical(name: str, extents: Shape) -> list[dict[str, Any]]:
-    """The options of the call that is warmed up."""
+    """Return the options of the calls that ``warm_up`` makes."""
     return [TYPICAL_CALLS[name].arguments(extents)]
 
 
