@@ -54,7 +54,7 @@ class Call(Drawn):
 
     Attributes:
         programs: Draws what programs are made for.
-        told: A description of what was drawn.
+        descriptions: The descriptions of the call and of its arrays.
         plain: Whether arrays have no gaps.
     """
 
@@ -63,7 +63,7 @@ class Call(Drawn):
     ) -> None:
         super().__init__(draw, np.random.default_rng(seed), engine, ["float32"])
         self.programs = programs
-        self.told: list[str] = []
+        self.descriptions: list[str] = []
         self.plain = False
 
     def names(self, *every: str) -> list[str]:
@@ -97,12 +97,14 @@ class Call(Drawn):
     def give(self, x: Any, writes: bool = False, in_line: bool = False) -> Any:
         """See :class:`Drawn`."""
         there = super().give(x, writes, in_line)
-        self.told.append(f"{there.dtype}{list(there.shape)} strides {there.strides} {self.kind}")
+        self.descriptions.append(
+            f"{there.dtype}{list(there.shape)} strides {there.strides} {self.kind}"
+        )
         return there
 
-    def tell(self, function: str, **options: Any) -> dict[str, Any]:
-        """Keep what is called; the options with the engine."""
-        self.told.insert(0, f"{function} {options}")
+    def record(self, function: str, **options: Any) -> dict[str, Any]:
+        """Record a call, and return its options with the engine."""
+        self.descriptions.insert(0, f"{function} {options}")
         return {**options, "engine": self.engine}
 
 
@@ -194,7 +196,7 @@ def elementwise(d: Call) -> None:
         common = dtypes[0]
     numbers = {"k": _number(d, common)} if "k" in names else {}
     requested = item.result or d.programs.choice(("", "", *_wider(d, common)))
-    options = d.tell(f"elementwise {item.text!r}", dtype=requested or None, **numbers)
+    options = d.record(f"elementwise {item.text!r}", dtype=requested or None, **numbers)
     operand = {name: d.give(x) for name, x in arrays.items()}
     computed = np.dtype("float32") if is_float16_like(common) else common
     inputs = {name: x.astype(common).astype(computed) for name, x in arrays.items()}
@@ -312,7 +314,7 @@ def reductions(d: Call) -> None:
     ddof = 0
     if name in ("var", "std") and d.flag(0.4) and folded.shape[-1] > 1:
         ddof = options["ddof"] = 1
-    got = values(getattr(pg, name)(d.give(x), **d.tell(name, **options)))
+    got = values(getattr(pg, name)(d.give(x), **d.record(name, **options)))
     _check_reduction(name, x, folded, options, ddof, np.asarray(got))
 
 
@@ -401,7 +403,7 @@ def inner_products(d: Call) -> None:
     dtype = np.dtype(d.programs.choice([*INTEGERS, *d.names(*REAL, *COMPLEX)]))
     n = d.draw.choice((d.extent(), d.draw.randint(1, 9000)))
     a, b = d.filled((n,), dtype), d.filled((n,), dtype)
-    got = np.asarray(values(getattr(pg, name)(d.give(a), d.give(b), **d.tell(name))))
+    got = np.asarray(values(getattr(pg, name)(d.give(a), d.give(b), **d.record(name))))
     assert (got.shape, got.dtype) == ((), dtype)
     left = a.conj() if name == "vdot" else a
     if dtype.kind in "iu":
@@ -436,7 +438,7 @@ def _matmul(d: Call) -> None:
     m, k, n, batch = d.extent(90), d.extent(90), d.extent(90), d.batch()
     a = d.filled((k,) if d.flag(0.15) else (*d.part(batch), m, k), dtype)
     b = d.filled((k,) if d.flag(0.15) else (*d.part(batch), k, n), dtype)
-    options = d.tell("matmul", precision=precision)
+    options = d.record("matmul", precision=precision)
     got = np.asarray(values(pg.matmul(d.give(a), d.give(b), **options)))
     assert got.dtype == dtype
     if dtype.kind in "iu":
@@ -456,7 +458,10 @@ def _product_bound(
     a: Any, b: Any, dtype: Any, precision: str | None, engine: Engine, alpha: Any = 1,
     beta: Any = 0, c: Any = None,
 ) -> Any:  # fmt: skip
-    """That of any order; twice on matrix units, which truncate, and what pieces of values lose."""
+    """Return the bound for any order of sums.
+
+    On matrix units, which truncate, it is twice as large, and includes the errors of split values.
+    """
     narrow, split = is_float16_like(dtype), precision not in (None, "ieee")
     sums = np.dtype(np.float32) if narrow else dtype
     bound = product_bound(a, b, sums, alpha, beta, c)
@@ -489,7 +494,7 @@ def _gemm(d: Call) -> None:
     alpha, beta = _factor(d, dtype, 1, 1, -0.5, 0), _factor(d, dtype, 0, 0, 1, -1.5)
     c = d.filled((m, n), result)
     options = {"alpha": alpha, "trans_a": flags[0], "trans_b": flags[1], "precision": precision}
-    options = d.tell("gemm", **options, beta=beta)
+    options = d.record("gemm", **options, beta=beta)
     if beta == 0 and result == dtype and d.flag():
         del options["beta"]
     else:
@@ -509,7 +514,7 @@ def _gemv(d: Call) -> None:
     stored = np.ascontiguousarray(_flipped(a, trans))
     whole = dtype.kind in "iu"
     alpha, beta = (1, 0) if whole else (_factor(d, dtype, 1, -0.5), _factor(d, dtype, 0, 0, 2))
-    options = d.tell("gemv", trans=trans, alpha=alpha, beta=beta)
+    options = d.record("gemv", trans=trans, alpha=alpha, beta=beta)
     if beta or d.flag(0.3):
         options["y"] = d.give(y if beta or whole else np.full_like(y, np.nan), writes=True)
     else:
@@ -555,7 +560,7 @@ def transforms(d: Call) -> None:
     single = dtype in (np.float16, np.float32, np.complex64)
     wide = x.astype(_wider_lines(dtype, single))
     exact = np.asarray(getattr(scipy.fft, name)(wide, **options))
-    got = values(getattr(pg.fft, name)(d.give(x), **d.tell(name, **options)))
+    got = values(getattr(pg.fft, name)(d.give(x), **d.record(name, **options)))
     computed = np.dtype(np.float32 if single else np.float64)
     assert got.dtype == (
         np.result_type(computed, np.complex64) if exact.dtype.kind == "c" else computed
@@ -622,7 +627,7 @@ def convolutions(d: Call) -> None:
         methods = ("auto", "direct") if dtype.kind in "iu" else ("auto", "direct", "fft")
         options["method"] = d.programs.choice(methods)
     operand = d.give(a), d.give(b)
-    got = values(getattr(pg.signal, name)(*operand, **d.tell(name, **options)))
+    got = values(getattr(pg.signal, name)(*operand, **d.record(name, **options)))
     assert got.dtype == dtype
     if name == "correlate":
         b = np.flip(b).conj()
@@ -652,7 +657,7 @@ def copies(d: Call) -> None:
     """To the device and back."""
     dtype = _dtype(d.programs.choice(["bool", *INTEGERS, *_floats(d)]))
     x = d.filled(d.shape(), dtype)
-    d.tell("asnumpy(asarray)")
+    d.record("asnumpy(asarray)")
     there = pg.asarray(d.give(x), engine=d.engine)
     assert (there.shape, there.dtype) == (x.shape, x.dtype)
     assert pg.asnumpy(there).tobytes() == x.tobytes()
@@ -662,7 +667,7 @@ def factors(d: Call) -> None:
     """A function of ``portable_gpu.linalg``."""
     call = d.programs.choice(random_linalg.CALLS)
     d.dtype = np.dtype(d.programs.choice(d.names(*FACTORS)))
-    d.tell(f"{call.__name__} {d.dtype}")
+    d.record(f"{call.__name__} {d.dtype}")
     call(d)
 
 
@@ -671,7 +676,7 @@ def sparse_systems(d: Call) -> None:
     import random_sparse
 
     d.dtype = np.dtype(d.programs.choice(d.names(*FACTORS)))
-    d.told += random_sparse.solve(d.engine, d.dtype, d.draw, d.rng, 400)
+    d.descriptions += random_sparse.solve(d.engine, d.dtype, d.draw, d.rng, 400)
 
 
 #: Those of layers.

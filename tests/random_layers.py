@@ -27,7 +27,7 @@ from reference import assert_within, unit_roundoff, wider
 from portable_gpu import nn
 from portable_gpu.checking.oracle import SPLIT_ERRORS
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
-from portable_gpu.ops.random.commands.family import kept
+from portable_gpu.ops.random.commands.family import kept_elements
 
 Call = Any  # random_functions.Call, which imports this module
 _OUT = 0.2  # how often a call has ``out=``
@@ -70,7 +70,9 @@ def _made(d: Call, name: str, arguments: Sequence[Any], results: Any, **options:
     ``results`` has the shape and the dtype of the result, or a list of them.
     """
     several = isinstance(results, list)
-    options = d.tell(f"nn.{name} {[a for a in arguments if not hasattr(a, 'strides')]}", **options)
+    options = d.record(
+        f"nn.{name} {[a for a in arguments if not hasattr(a, 'strides')]}", **options
+    )
     if d.flag(_OUT):
         every = [
             _given(d, np.full(shape, 77).astype(dtype), writes=True)
@@ -204,7 +206,7 @@ def _sizes(x: Any) -> Any:
 
 
 def _extra(kind: Any, x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
-    """What output_padding gives the transposed convolution its extents."""
+    """Return the output_padding for which a transposed convolution has these extents."""
     each = zip(
         x_shape[2:], y_shape[2:], kind.stride, kind.pads, kind.dilation, kind.kernel, strict=True
     )
@@ -733,7 +735,7 @@ def norms(d: Call) -> None:
 
 def _gradients(d: Call, name: str, arrays: list[Any], results: list[Any], parameters: Any) -> Any:
     """The gradients of a norm: ``None`` for a parameter that there is not."""
-    got = getattr(nn, name)(*arrays, **d.tell(f"nn.{name}"))
+    got = getattr(nn, name)(*arrays, **d.record(f"nn.{name}"))
     found = []
     for k, one in enumerate(got):
         if k and parameters[k - 1] is None:
@@ -897,7 +899,7 @@ def linears(d: Call) -> None:
     g, there_g = _operand(d, (*leading, m), dtype)
     flat_g, flat_x = _wide(g).reshape(prod(leading), m), _wide(x).reshape(prod(leading), n)
     mask = [d.flag(0.8) for _ in range(3)]
-    options = d.tell("nn.linear_backward", output_mask=mask)
+    options = d.record("nn.linear_backward", output_mask=mask)
     got = nn.linear_backward(there_g, there, there_w, **options)
     pairs = (
         (_wide(g) @ _wide(w), _sizes(g) @ _sizes(w), m),
@@ -949,7 +951,7 @@ def dropouts(d: Call) -> None:
     p, seed = _number(d, 0, 0.95), int(d.rng.integers(0, 2**62))
     name = d.programs.choice(("dropout", "dropout_backward"))
     got = _made(d, name, [there, p], (shape, dtype), seed=seed)
-    mask = kept(prod(shape), p, seed).reshape(shape)
+    mask = kept_elements(prod(shape), p, seed).reshape(shape)
     exact = np.where(mask, _wide(x) / (1 - p), 0)
     _near(got, exact, np.abs(exact), 2)
 
@@ -989,7 +991,7 @@ def attentions_of(d: Call) -> None:
         rate, seed = d.programs.choice((0.1, 0.5)), int(d.rng.integers(1 << 40))
         options |= {"dropout_p": rate, "seed": seed}
         shape = (*front, n, m)
-        factors = kept(prod(shape), rate, seed).reshape(shape) / (1 - rate)
+        factors = kept_elements(prod(shape), rate, seed).reshape(shape) / (1 - rate)
     wide_mask = mask if mask is None or mask.dtype == bool else _wide(mask)
     arguments = _wide(q) * factor, _wide(k), _wide(w), wide_mask, mask_kind == "causal", factors
     exact = attentions.reference(*arguments) if n else np.zeros((*front, n, v))
@@ -1045,7 +1047,7 @@ def _attention_gradients(
             for list_ in (exact, sizes):
                 a = list_[k_]
                 list_[k_] = a.reshape(a.shape[0], -1, group, *a.shape[2:]).sum(2)
-    call = d.tell("nn.scaled_dot_product_attention_backward", **options)
+    call = d.record("nn.scaled_dot_product_attention_backward", **options)
     arrays = [there_g, *there[:3], _given(d, result), d.give(sums_of.astype(stored)), *there[3:]]
     got = nn.scaled_dot_product_attention_backward(*arrays, **call)
     logit = float(np.abs(s[np.isfinite(s)]).max(initial=0)) + 1
@@ -1082,7 +1084,7 @@ def steps(d: Call) -> None:
             rule.adam(_wide(g), amsgrad=flags["ams"], maximize=flags["maximize"], **own, **common)
             arrays = [place, _plain(d, g), *states[: 3 if flags["ams"] else 2]]
             own |= {"step": step}
-        options = d.tell(f"nn.{name}_step", maximize=flags["maximize"], **own, **common, **copy)
+        options = d.record(f"nn.{name}_step", maximize=flags["maximize"], **own, **common, **copy)
         assert getattr(nn, f"{name}_step")(*arrays, **options) is place
         if narrow and not master:  # the next step begins with the rounded value
             got = np.asarray(values(place))

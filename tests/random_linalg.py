@@ -180,8 +180,8 @@ def values(result: Any) -> Any:
     return np.ndarray(result.shape, result.dtype, memory, result.offset, result.strides).copy()
 
 
-def told(a: Any, work: Callable[[], Any]) -> Any:
-    """What comes of work with positive definite matrices; ``None`` if it rightly tells of one."""
+def unless_indefinite(a: Any, work: Callable[[], Any]) -> Any:
+    """Return the result of work; ``None`` if a matrix is not positive definite and work says so."""
     diagonal = np.diagonal(a, 0, -2, -1).real
     wrong = np.argwhere(~(diagonal > 0))
     if not wrong.size:
@@ -209,7 +209,7 @@ def cholesky(d: Drawn) -> None:
     operand = d.give(other_nan(a, lower), writes=overwrite)
     options = {"lower": lower, "overwrite_a": overwrite, "engine": d.engine}
     options["check"] = d.draw.choice(("late", "now"))
-    got = told(a, lambda: values(linalg.cholesky(operand, **options)))
+    got = unless_indefinite(a, lambda: values(linalg.cholesky(operand, **options)))
     if got is None:
         return
     assert_factor(a, got, lower)
@@ -275,7 +275,7 @@ def cho_solve(d: Drawn) -> None:
         assert (x is rhs) == overwrite
         return values(x)
 
-    got = told(a, work)
+    got = unless_indefinite(a, work)
     if got is not None:
         check_solved(a, got, b, is_vector)
 
@@ -296,7 +296,7 @@ def solve(d: Drawn) -> None:
     operand = d.spread(a if refine else other_nan(a, lower), (*batch, n, n))
     rhs, whole = d.give(b), np.broadcast_to(a, operand.shape)
     options = {"assume_a": "pos", "refine": refine, "engine": d.engine}
-    got = told(whole, lambda: values(linalg.solve(operand, rhs, lower, **options)))
+    got = unless_indefinite(whole, lambda: values(linalg.solve(operand, rhs, lower, **options)))
     if got is not None:
         check_solved(whole, got, b, is_vector)
 
@@ -312,7 +312,7 @@ def logdet(d: Drawn) -> None:
             return values(linalg.logdet(pair, engine=d.engine))
         return values(linalg.logdet(operand, lower=lower, engine=d.engine))
 
-    got = told(a, work)
+    got = unless_indefinite(a, work)
     if got is None:
         return
     assert np.shape(got) == batch
@@ -387,7 +387,7 @@ def packed_cholesky(d: Drawn) -> None:
         full = packed.unpack(factor, lower, engine=d.engine)
         return values(full), values(packed.cho_solve(factor, rhs, lower, engine=d.engine))
 
-    got = told(a, work)
+    got = unless_indefinite(a, work)
     if got is not None:
         assert_factor(a, got[0], lower)
         check_solved(a, got[1], b, False)

@@ -113,12 +113,12 @@ def orders(d: Call) -> None:
             }
         )
     d.kind = "device"
-    d.tell(type(module).__name__)
+    d.record(type(module).__name__)
     with pytest.raises(ArgumentError, match="before forward"):
         module.backward(pg.asarray(np.ones(1, np.float32), engine=d.engine))
     output: Any = None
     for order in d.draw.choices(_ORDERS, k=d.draw.randint(4, 12)):
-        d.told.append(order)
+        d.descriptions.append(order)
         if order == "forward":
             x = d.filled((d.draw.choice((1, 2, 3)), *shape), np.float32)
             laid = partial(_laid_out, d, x, d.flag())
@@ -185,7 +185,7 @@ def _refused(d: Call, module: Any, shape: tuple[int, ...]) -> bool:
     try:
         module(*((x, x) if isinstance(module, nn.MaxUnpool2d) else (x,)))
     except PortableGPUError:
-        d.told.append("refused")
+        d.descriptions.append("refused")
         return True
     return False
 
@@ -223,12 +223,11 @@ def heads_of(d: Call) -> None:
     arrays = arrays[:1] * 3 if is_one else arrays
     d.kind = "device"
     options, seen, added = _masks(d, (n, heads, queries, keys), dtype, is_single)
-    told = d.tell(
+    d.record(
         f"MultiheadAttention {dtype} {e} {heads} {n} {queries} {keys} {kdim} {vdim} first "
         f"{batch_first} single {is_single} one {is_one} rate {rate} {module.training}",
         **{k: v if isinstance(v, bool) else v.shape for k, v in options.items()},
     )
-    del told
     given = [_ordered(d, a, batch_first, is_single) for a in (arrays[:1] if is_one else arrays)]
     calls = d.draw.choice((0, 3))
     module.calls = calls
@@ -346,7 +345,7 @@ class _Attention:
         return x.swapaxes(1, 2).reshape(n, rows, self.e)
 
     def gradients(self, g: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Those of the three inputs, and of the parameters by name."""
+        """Return the gradients of the three inputs, and those of the parameters by name."""
         q, k, v = self.parts
         dws = {
             "out_proj.weight": np.einsum("nrm,nre->me", g, self.joined(self.context)),

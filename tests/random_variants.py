@@ -103,7 +103,7 @@ def _spectral_extents(d: Call) -> Any:
 
 
 def _spoil(d: Call, source: Any) -> Any:
-    """Where elements are not finite: now and then in one place."""
+    """Make one element infinite or NaN in a fifth of the calls; return where elements are so."""
     if source.size and d.flag(0.2):
         at = tuple(int(d.rng.integers(0, n)) for n in source.shape)
         source[at] = d.rng.choice((np.inf, -np.inf, np.nan))
@@ -182,7 +182,7 @@ def timed(d: Call) -> None:
     }[direction]  # fmt: skip
     name = f"conv{rank}d" if direction == "conv" else f"conv{rank}d_{direction}"
     options: dict[str, Any] = {"stride": stride, "padding": pads, "groups": groups}
-    every = getattr(nn, f"find_{name}")(*arrays, **options, **d.tell(f"nn.find_{name} {options}"))
+    every = getattr(nn, f"find_{name}")(*arrays, **options, **d.record(f"nn.find_{name} {options}"))
     if not every:
         assert not prod(result) or not prod(y_shape)
     names = [one.algo for one in every]

@@ -41,15 +41,15 @@ class Outcome:
     """The outcome of some calls.
 
     Attributes:
-        right, wrong, refused: How many, by family.
-        told: A text for each wrong call.
-        reasons: Of refusals.
+        right, wrong, refused: The numbers of such calls by family.
+        descriptions: A text for each wrong call.
+        reasons: The numbers of refusals by reason.
     """
 
     right: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    told: list[str] = field(default_factory=list)
+    descriptions: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Outcome) -> None:
@@ -59,7 +59,7 @@ class Outcome:
             (self.reasons, other.reasons),
         ):  # fmt: skip
             mine.update(theirs)
-        self.told += other.told
+        self.descriptions += other.descriptions
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def make(options: argparse.Namespace, engine: Engine, turn: Turn, outcome: Outco
         outcome.wrong[family] += 1
         repeated = f"{options.seed} {options.count} --call {family}:{turn.number}:{turn.values}"
         repeated += f" --programs {options.programs}"
-        outcome.told.append(
-            f"{type(error).__name__}: {shown(error)}\n    {'; '.join(call.told)}\n"
+        outcome.descriptions.append(
+            f"{type(error).__name__}: {shown(error)}\n    {'; '.join(call.descriptions)}\n"
             f"    python tools/random_calls.py {repeated}"
         )
     else:
@@ -176,7 +176,7 @@ def main() -> None:
             family, options.seed, turn.number, options.programs, Engine(), turn.values
         )
         random_functions.check(family, call)
-        print("right:", "; ".join(call.told))
+        print("right:", "; ".join(call.descriptions))
         return
     families = options.family.replace("layers", layers).split(",")
     for family in list(families):
@@ -197,7 +197,7 @@ def main() -> None:
 
 def report(outcome: Outcome, families: list[str], seconds: float) -> None:
     """Print it; exit with 1 if anything is wrong."""
-    for text in outcome.told:
+    for text in outcome.descriptions:
         print(f"wrong: {text}")
     for reason, count in outcome.reasons.most_common():
         print(f"refused {count} times: {reason}")

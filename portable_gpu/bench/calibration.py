@@ -283,15 +283,15 @@ def _line(samples: Sequence[Sample], launch: float) -> tuple[float, float]:
     launches = np.array([sample.launches * launch for sample in samples])
     estimates = np.array([sample.estimate for sample in samples])
     columns = np.stack([np.full(len(times), np.median(times)), estimates], axis=1) / times[:, None]
-    wanted = 1.0 - launches / times
+    right_side = 1.0 - launches / times
     unit = np.median(times)
     for free in (True, False):  # without a start, if it would be negative
         used = columns if free else columns * (0.0, 1.0)
         weights = np.ones(len(times))
         for _ in range(8):
             left = (used.T * weights) @ used + _PRIOR * np.eye(2)
-            start, factor = np.linalg.solve(left, (used.T * weights) @ wanted + (0.0, _PRIOR))
-            errors = np.abs(used @ (start, factor) - wanted)
+            start, factor = np.linalg.solve(left, (used.T * weights) @ right_side + (0.0, _PRIOR))
+            errors = np.abs(used @ (start, factor) - right_side)
             weights = np.minimum(1.0, _OUTLIER / np.maximum(errors, 1e-9))
         if start >= 0:
             break

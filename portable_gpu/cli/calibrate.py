@@ -52,8 +52,8 @@ def calibrate(
         engine = Engine(device, caller=False)
         target = engine.target
         if clear:
-            found = remove(target.facts.name, target.device_class)
-            output.write("Removed." if found else "There was no calibration of this device.")
+            removed = remove(target.facts.name, target.device_class)
+            output.write("Removed." if removed else "There was no calibration of this device.")
             return
         listener = Listener()
         with Builders(engine, device) as builders, status.status("") as shown:

@@ -96,7 +96,7 @@ def _run(
     engine: Engine,
     drawn: list[list[Case]],
     deadline: float,
-    found: list[Standing],
+    standings: list[Standing],
     status: Console,
 ) -> bool:
     """Time the cases of each operation by turns until the time is up.
@@ -107,9 +107,9 @@ def _run(
     every = [case for turn in zip(*drawn, strict=True) for case in turn]
     try:
         for case in each(every, status, deadline):
-            found.append(contests[case.operation].run(case))
+            standings.append(contests[case.operation].run(case))
     except KeyboardInterrupt:
-        status.print(f"{len(found)} cases were timed")
+        status.print(f"{len(standings)} cases were timed")
         return False
     return True
 
@@ -123,17 +123,17 @@ def _summary(summary: Distribution) -> str:
     )
 
 
-def _table(found: list[Standing]) -> Table:
+def _table(standings: list[Standing]) -> Table:
     table = Table(
         caption="Microseconds of a call in the fastest turn; ratio: choice / best.", **TABLE_STYLE
     )
-    several = len({item.case.operation for item in found}) > 1
+    several = len({item.case.operation for item in standings}) > 1
     table.add_column("case", no_wrap=True)
     for heading in ("ratio", "choice us", "best us"):
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in ("choice", "best by hand"):
         table.add_column(heading)
-    for item in sorted(found, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
+    for item in sorted(standings, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
         times = (f"{seconds * 1e6:.4g}" for seconds in (item.own_seconds, item.ways[item.best]))
         case = f"{item.case.operation} " * several + item.case.size
         table.add_row(case, f"{item.ratio:.2f}", *times, item.own, item.best)

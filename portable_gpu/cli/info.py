@@ -62,12 +62,12 @@ def info(
         raise typer.Exit(1)
 
 
-def _choose(found: list[DeviceInfo]) -> _DefaultDevice:
+def _choose(devices: list[DeviceInfo]) -> _DefaultDevice:
     try:
         device, reason = choose_device()
     except PortableGPUError as error:
         return _DefaultDevice(None, str(error), None)
-    chosen = next(entry for entry in found if entry.device == device)
+    chosen = next(entry for entry in devices if entry.device == device)
     forced = os.environ.get(CLASS_VARIABLE) or None
     try:
         target = Engine(device, caller=False).target  # it tries out how lanes exchange values
@@ -78,7 +78,7 @@ def _choose(found: list[DeviceInfo]) -> _DefaultDevice:
     return _DefaultDevice(chosen.index, reason, target)
 
 
-def _describe(found: list[DeviceInfo], choice: _DefaultDevice) -> dict[str, Any]:
+def _describe(devices: list[DeviceInfo], choice: _DefaultDevice) -> dict[str, Any]:
     return {
         "portable_gpu": __version__,
         "environment": {name: os.environ.get(name) for name in (DEVICE_VARIABLE, CLASS_VARIABLE)},
@@ -87,7 +87,7 @@ def _describe(found: list[DeviceInfo], choice: _DefaultDevice) -> dict[str, Any]
             "reason": choice.reason,
             "target": None if choice.target is None else _describe_target(choice.target),
         },
-        "devices": [_describe_device(entry) for entry in found],
+        "devices": [_describe_device(entry) for entry in devices],
     }
 
 
@@ -124,15 +124,15 @@ def _describe_target(target: Target) -> dict[str, Any]:
 
 def _ignored(target: Target) -> str:
     """Say why a stored calibration is ignored; nothing if there is none, or it is used."""
-    found = calibration_of(target)
-    if found is None or not found[1]:
+    stored = calibration_of(target)
+    if stored is None or not stored[1]:
         return ""
-    return f"the calibration of {found[0].date} is ignored, changed: {', '.join(found[1])}"
+    return f"the calibration of {stored[0].date} is ignored, changed: {', '.join(stored[1])}"
 
 
-def _show(found: list[DeviceInfo], choice: _DefaultDevice) -> None:
+def _show(devices: list[DeviceInfo], choice: _DefaultDevice) -> None:
     console = Console()
-    for entry in found:
+    for entry in devices:
         facts = entry.target.facts
         console.print(
             f"[bold]{entry.index}  {escape(facts.name)}[/bold]  {facts.type}", soft_wrap=True

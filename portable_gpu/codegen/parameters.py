@@ -170,18 +170,18 @@ def with_structs(text: str, kernels: Declared) -> str:
     """
     macros = {name: set(re.findall(r"\w+", meaning)) for name, meaning in _MACRO.findall(text)}
     for name, parameters in kernels.items():
-        fields = [one for one in parameters if one.field]
+        fields = [item for item in parameters if item.field]
         if not fields:
             continue
         place = text.index(head(name, parameters))
         start, body = text.rindex("__kernel", 0, place), text.index("{", place) + 1
         words = set(re.findall(r"\w+", text[body : _end_of_block(text, body)]))
         read = _with_macros(words, macros)
-        struct = "".join(f"    {one};\n" for one in fields)
+        struct = "".join(f"    {item};\n" for item in fields)
         variables = [
-            f"\n    {one} = integers.{one.name}; (void){one.name};"
-            for one in fields
-            if one.name in read
+            f"\n    {item} = integers.{item.name}; (void){item.name};"
+            for item in fields
+            if item.name in read
         ]
         text = "".join(
             [

@@ -170,9 +170,9 @@ class ComposedCall:
         for array in written:
             state.cover(array, event)
         checks = [check for _, _, check in self._reports]
-        own = [KernelReport(*pair) for pair in zip(written, checks, strict=True)]
-        if own:
-            result.reports = (*reports_of(*arrays), *own)
+        reports = [KernelReport(*pair) for pair in zip(written, checks, strict=True)]
+        if reports:
+            result.reports = (*reports_of(*arrays), *reports)
         return result
 
 
@@ -214,7 +214,7 @@ def composed(
         return stand_ins[-1]
 
     named: dict[str, Any] = {name: _stand_in(arguments[name], traced, queue) for name in inputs}
-    given = [arguments[name] for name in inputs]
+    values = [arguments[name] for name in inputs]
     target = None
     if out is not None:
         named[out] = target = _stand_in(arguments[out], traced, queue)
@@ -225,8 +225,8 @@ def composed(
             named[name] = replaced(value)
     result = function(*map(replaced, unnamed), **named)
     operands = [*(named[name] for name in inputs), *stand_ins]
-    given += constants
-    everything = given if out is None else [*given, arguments[out]]
+    values += constants
+    everything = values if out is None else [*values, arguments[out]]
     if any(array.queue != state.queue or not array.size for array in everything):
         return None, constants
     if not isinstance(result, Array) or not traced.traced or not state.in_order:
@@ -246,7 +246,7 @@ def composed(
         return None, constants
     plan = ComposedPlan(traced.traced, [*operands, *written, result])
     blanks = [_blank(state, array) for array in written]
-    passed = [*given, *written, *([] if out is None else [arguments[out]])]
+    passed = [*values, *written, *([] if out is None else [arguments[out]])]
     kind = SmallReplay if _is_small(traced.traced, state) else Replay
     replay = kind(plan, (), passed, _blank(state, result))
     return ComposedCall(replay, list(zip(blanks, reports, strict=True))), constants

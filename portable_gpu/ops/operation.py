@@ -138,10 +138,10 @@ class Operation:
             wait_for: Sequence[cl.Event] | None = None,
         ) -> Any:
             key: Key | Planning | None = None
-            given: Any = out is None
-            arrays = inputs if given else (*inputs, out)
+            is_fresh: Any = out is None
+            arrays = inputs if is_fresh else (*inputs, out)
             if type(out) is tuple:
-                given = tuple([array is None for array in out])
+                is_fresh = tuple([array is None for array in out])
                 arrays = (*inputs, *[array for array in out if array is not None])
             if wait_for is not None:
                 wait_for = events_of(wait_for)
@@ -169,7 +169,7 @@ class Operation:
                     return result
                 try:
                     kinds = signature(arrays)
-                    key = None if kinds is None else (name, options, kinds, given)
+                    key = None if kinds is None else (name, options, kinds, is_fresh)
                     if key is not None:
                         if on_host:
                             state = known_home(engine)
@@ -281,9 +281,9 @@ def _outs(invocation: Invocation, count: int) -> tuple[Any, ...]:
         return (out,) * count
     if not isinstance(out, tuple) or len(out) != count:
         names = ", ".join((invocation.out_name, *(result.name for result in invocation.more)))
-        given = f"{len(out)} arrays" if isinstance(out, tuple) else f"a {type(out).__name__}"
+        actual = f"{len(out)} arrays" if isinstance(out, tuple) else f"a {type(out).__name__}"
         error = ArgumentError if isinstance(out, tuple) else ArgumentTypeError
-        raise error(f"out is {given}; a tuple of {count} would do, arrays or None: {names}")
+        raise error(f"out is {actual}; a tuple of {count} would do, arrays or None: {names}")
     return out
 
 

@@ -73,15 +73,15 @@ def svm_at(address: int) -> cl.SVM[Any]:
     return cl.SVM((ctypes.c_char * 1).from_address(address))
 
 
-_found: dict[str, PoclStructures | None] = {}
+_known_structures: dict[str, PoclStructures | None] = {}
 
 
 def structures_of(context: cl.Context, device: cl.Device) -> PoclStructures | None:
     """Return the positions of the fields, or ``None`` if they are unknown."""
     platform = device.platform.version
-    if platform not in _found:
-        _found[platform] = _find(context, device)
-    return _found[platform]
+    if platform not in _known_structures:
+        _known_structures[platform] = _find(context, device)
+    return _known_structures[platform]
 
 
 def _find(context: cl.Context, device: cl.Device) -> PoclStructures | None:

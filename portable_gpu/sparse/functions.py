@@ -77,7 +77,7 @@ def cholesky(
         local_engine = state_for([], engine, queue).engine
         symbolic = analyze(A, ordering, relax=relax, triangle=triangle, engine=local_engine)
     if not isinstance(symbolic, Symbolic):
-        raise ArgumentTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
+        raise ArgumentTypeError(f"symbolic is {shown(symbolic)}; a result of analyze() is wanted")
     dtype_of_a = value_dtype(A)
     kind = dtype_of_a if dtype is None else factor_dtype(dtype)
     if dtype_of_a.kind == "c" and kind.kind != "c":

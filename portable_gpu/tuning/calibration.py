@@ -136,10 +136,10 @@ def clear(device: str, device_class: str) -> bool:
     """Remove the calibration of a device; whether there was one.  Under the lock."""
     path = _existing_file()
     known = _present(path)
-    found = known.pop((device, device_class), None) is not None
-    if found:
+    existed = known.pop((device, device_class), None) is not None
+    if existed:
         _write(path, known)
-    return found
+    return existed
 
 
 @contextlib.contextmanager

@@ -49,9 +49,9 @@ class Figures:
         device_class: str,
         measured: tuple[tuple[str, str, str], ...],
     ) -> F:
-        own = {row: text for row, text, _ in measured if row == name}
-        if name in own:
-            values = json.loads(own[name])
+        calibrated = {row: text for row, text, _ in measured if row == name}
+        if name in calibrated:
+            values = json.loads(calibrated[name])
         else:
             values = _rows()[name, _row_of(name, device, device_class)]
         return cls(**{field.name: values[field.name] for field in fields(cls)})

@@ -1,7 +1,7 @@
-"""Compilers have nothing to remark on the texts, and calls print nothing that was not asked for.
+"""Compilers have no remarks on the texts, and calls print nothing that was not requested.
 
-Here the compiler is that of the implementation at hand, with its own warnings, and there is a
-sample of the texts; ``tests/front_end`` has all of them, and more warnings.
+This test uses the compiler of the device, with its own warnings, and a sample of the texts;
+``tests/front_end`` uses all texts, and more warnings.
 """
 
 from __future__ import annotations

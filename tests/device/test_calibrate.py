@@ -70,9 +70,9 @@ def test_accepted_figures_are_in_use_from_then_on(
     assert DeviceCosts.of("device", opened.target) == costs_of(engine)
     assert main(["info"]) == 0
     assert "measured on this device" in " ".join(capsys.readouterr().out.split())
-    told = explain("gemm", 64, 64, 64, engine=opened)
-    assert told.figures["device"].startswith("measured on this device")
-    assert "inherited from" in str(told)
+    explanation = explain("gemm", 64, 64, 64, engine=opened)
+    assert explanation.figures["device"].startswith("measured on this device")
+    assert "inherited from" in str(explanation)
     assert explain("gemm", 64, 64, 64, target="gcn").figures["device"] == "inherited from any"
 
 

@@ -141,7 +141,7 @@ def test_no_worse_than_scipy(unoptimised: Engine, length: int) -> None:
     assert sum(ours) <= 1.5 * sum(its)
 
 
-# -- what is left where scratch is short: the same ways as of long lines, at lengths that are fast
+# -- little scratch memory: the same passes as for long lines, at lengths that are tested fast
 
 
 @pytest.fixture

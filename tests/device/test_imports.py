@@ -1,4 +1,4 @@
-"""What a call imports and goes through: nothing of the commands, few modules of its family."""
+"""Imports of calls: no modules of the commands, and few modules of the call's family."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Exceptions from signal handlers at any moment of a call: no memory but the result's is touched.
+"""Exceptions of signal handlers at any moment of a call: only the memory of the result is written.
 
-A kernel that runs on after its call was left writes to memory that Python has given to somebody
-else.  So arrays of a known value are made after each interrupted call, where that memory would be
-taken from, and looked at when everything has ended.
+If a kernel still runs after its call has ended, it writes to memory that Python may have given to
+another object.  So after each interrupted call the test allocates arrays of a known value, which
+would get that memory, and checks them when everything has ended.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_device_arrays(engine: Engine) -> None:
 
 
 def test_handlers_and_destructors_that_call(engine: Engine) -> None:
-    """The same calls, from a signal handler and from ``__del__``, in the midst of themselves."""
+    """Make the same calls again from a signal handler and from ``__del__`` during each call."""
     small = np.arange(35, dtype=np.float32).reshape(5, 7)
     on_device = cla.to_device(engine.queue, small)
     seen: list[Any] = []

@@ -13,13 +13,13 @@ import portable_gpu as pg
 from portable_gpu.runtime.engine import Engine
 
 N = (1 << 31) + (1 << 20) + 13
-#: What is not 1.
+#: The elements that are not 1.
 OTHERS = {5: -100, 1 << 30: 100, (1 << 31) - 1: -128, 1 << 31: 127, N - 1: 99}
 
 
 @pytest.fixture(scope="module")
 def ones() -> Any:
-    """2 GiB of int8, 1 but for a few places: 2.1 GB of host memory, which kernels read in place."""
+    """2 GiB of int8, all 1 except a few: 2.1 GB of host memory, which kernels read in place."""
     x = np.ones(N, np.int8)
     x[list(OTHERS)] = list(OTHERS.values())
     return x

@@ -1,4 +1,4 @@
-"""What is kept for queues, contexts and engines, and when it goes; processes that fork."""
+"""Lifetimes of the states of queues, contexts and engines; processes that fork."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_kept_for_a_queue_goes_with_it(engine: Engine) -> None:
 
 
 def test_results_carry_the_callers_queue(engine: Engine) -> None:
-    """A chain of results keeps the queue, and what is kept for it."""
+    """A chain of results keeps the queue and its state alive."""
     queue = cl.CommandQueue(engine.context, engine.device)
     x = cla.to_device(queue, np.ones((4, 4), np.float32))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Random calls beside NumPy's: the same value, dtype and shape, or an error of the same kind.
+"""Random calls have the same values, dtypes, shapes and kinds of errors as NumPy's.
 
 What docs/accuracy.md says is otherwise is left out of the draw.
 """

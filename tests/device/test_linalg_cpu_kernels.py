@@ -67,7 +67,7 @@ def adjoint(a: Array) -> Array:
 
 
 def laid(a: Array, layout: str) -> Array:
-    """The same values with other strides."""
+    """Return a copy with the strides of a layout."""
     if layout == "columns":
         return np.asfortranarray(a)
     if layout == "gaps":
@@ -78,7 +78,7 @@ def laid(a: Array, layout: str) -> Array:
 
 
 def poisoned(a: Array, lower: bool) -> Array:
-    """With NaN where nothing counts."""
+    """Return a matrix with NaN in the triangle that is not read."""
     mask = np.tri(a.shape[-1], dtype=bool)
     return np.where(mask if lower else mask.T, a, a.dtype.type(np.nan))
 
@@ -88,7 +88,7 @@ def exact(a: Array) -> Array:
 
 
 def check(residue: Array, bound: Array, n: int, dtype: str) -> None:
-    """Higham's bounds, with room for complex products."""
+    """Check Higham's bounds, which are four times as large for complex products."""
     eps = np.finfo(dtype).eps / 2 * (4 if dtype.startswith("complex") else 1)
     assert (np.abs(residue) <= n * eps * bound).all()
 

@@ -22,7 +22,7 @@ from portable_gpu.linalg import ragged
 from portable_gpu.linalg.ragged import Ragged
 
 SIZES = (3, 0, 8, 9, 1, 16, 31, 5, 64, 65, 128, 129, 12, 200, 3)
-#: Without those that go by halves on most devices.
+#: Sizes that most devices do not factorise by recursive halving.
 SMALL = (3, 0, 8, 9, 1, 16, 31, 5, 17, 64, 33)
 OPS = {"N": lambda x: x, "T": lambda x: x.T, "C": lambda x: x.conj().T}
 

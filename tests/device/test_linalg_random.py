@@ -22,7 +22,7 @@ _DTYPES = ("float32", "float64", "complex64", "complex128")
 
 @pytest.fixture(params=["workers", "calling thread"] if _MANY else ["workers"])
 def chosen(request: pytest.FixtureRequest, engine: Engine, unoptimised: Engine) -> Engine:
-    """Where small problems stay with the worker threads, and one where they do not."""
+    """Return an engine that runs small calls on worker threads, or on the calling thread."""
     if not engine.target.is_cpu or request.param == "workers":
         return unoptimised
     return Engine(engine.device)

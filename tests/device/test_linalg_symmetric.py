@@ -238,7 +238,7 @@ def test_what_is_refused(engine: Engine) -> None:
 
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[GemmProblem]:
-    """What plans are made of, each anew and each by the lower triangle where that is possible."""
+    """Record the problems of plans; each plan is made anew, by the lower triangle if possible."""
     seen: list[GemmProblem] = []
 
     def make_plan(engine: Engine, problem: GemmProblem) -> Any:
@@ -317,7 +317,7 @@ def test_explained(engine: Engine) -> None:
 
 
 def test_like_calls_on_other_arrays(engine: Engine) -> None:
-    """What is remembered of one array by itself is not done to two."""
+    """A plan for an array and its transpose is not reused for two different arrays."""
     x, y = values((600, 600), np.float32), values((600, 600), np.float32, 1)
     wide = {id(array): array.astype(np.float64) for array in (x, y)}
     bound = 601 * 2.0**-24 * max(float((np.abs(w) @ np.abs(w.T)).max()) for w in wide.values())

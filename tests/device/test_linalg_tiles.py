@@ -198,7 +198,7 @@ def test_cholesky(waiting: Engine, case: Factor, n: int) -> None:
 def test_one_of_three_is_not_positive_definite(waiting: Engine, case: Factor, column: int) -> None:
     a = definite(3, 200, case.dtype)
     a[1, column, column] = -0.5
-    a[1, 199, 199] = -0.5  # a later one is not told
+    a[1, 199, 199] = -0.5  # a later failure is not reported
     whole = Factorisation(waiting, case, a)
     factors, report = whole.results(whole.enqueue())
     for i in (0, 2):

@@ -17,7 +17,7 @@ from portable_gpu.ops.attention import check
 from portable_gpu.ops.attention.gradient import GradientPolicy, Side
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
 from portable_gpu.ops.attention.policy import AttentionPolicy
-from portable_gpu.ops.random.commands.family import kept
+from portable_gpu.ops.random.commands.family import kept_elements
 from portable_gpu.runtime.engine import Engine
 
 RNG = np.random.default_rng(3)
@@ -113,7 +113,7 @@ def test_dropout(engine: Engine) -> None:
     )
     mask = RNG.standard_normal((n, m)).astype(np.float32)
     place: dict[str, Any] = {"dropout_p": rate, "seed": 5, "enable_gqa": True, "engine": engine}
-    factors = kept(b * h * n * m, rate, 5).reshape(b, h, n, m) / (1 - rate)
+    factors = kept_elements(b * h * n * m, rate, 5).reshape(b, h, n, m) / (1 - rate)
     y, sums = pg.nn.native_scaled_dot_product_attention(q, k, v, mask, **place)
     close(y, reference(q, k, v, mask, factors=factors), 2 * m + 20)
     plain = pg.nn.native_scaled_dot_product_attention(q, k, v, mask, enable_gqa=True, engine=engine)

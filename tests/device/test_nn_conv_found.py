@@ -173,7 +173,7 @@ def test_a_folder_whose_name_is_too_long(engine: Engine, monkeypatch: pytest.Mon
 
 
 def test_arrays_without_a_queue(engine: Engine) -> None:
-    """Those of pyopencl whose call names the queue."""
+    """Arrays of pyopencl without a queue are accepted if the call has one."""
     x, w = (cla.to_device(engine.queue, array).with_queue(None) for array in (X, W))
     out = cla.zeros(engine.queue, (2, 6, 9, 9), np.float32).with_queue(None)
     assert nn.find_conv2d(x, w, out=out, engine=engine, queue=engine.queue, **OPTIONS)

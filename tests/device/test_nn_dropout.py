@@ -18,7 +18,7 @@ from portable_gpu.errors import (
     OverlapError,
     ShapeError,
 )
-from portable_gpu.ops.random.commands.family import kept
+from portable_gpu.ops.random.commands.family import kept_elements
 from portable_gpu.ops.random.plan import DropoutProblem, render
 from portable_gpu.runtime.engine import Engine
 
@@ -63,7 +63,7 @@ def test_masks(engine: Engine, dtype: Any) -> None:
     rng = np.random.default_rng(3)
     x = (rng.standard_normal((3, 7, 11)) + 10).astype(dtype)
     seed, p = 0x123456789ABCDEF, 0.3
-    mask = kept(x.size, p, seed).reshape(x.shape)
+    mask = kept_elements(x.size, p, seed).reshape(x.shape)
     factor = np.float32(1 / (1 - p))
     expected = np.where(mask, (x.astype(np.float32) * factor).astype(dtype), dtype(0))
     got = nn.dropout(x, p, seed=seed, engine=engine)

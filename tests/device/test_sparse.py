@@ -546,8 +546,8 @@ def test_a_disk_that_gives_nothing_back(at: int, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(factor.inv_diag(), whole.inv_diag())
 
 
-def test_parts_come_while_the_device_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No part waits until the one before it is done with, only for the room of one before."""
+def test_chunks_are_copied_while_the_device_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy of a chunk waits only for the chunk that had the same buffer before."""
     A = grid(23, 23)
     factor = cholesky(A, "amd", memory_limit=cholesky(A, "amd").stats.factor_bytes // 3)
     chunks, resident_chunks = len(factor._numeric.schedule.chunks), factor._numeric.resident_chunks

@@ -6,7 +6,7 @@ nothing that the kernels say of themselves.
 
 It finds wrong results, accesses outside of a buffer or not aligned, shared memory read
 before it was written (it starts as NaN), deadlocks, waiting for a later group, asynchronous copies
-that nobody waited for (they are done as late as the manual allows), operands of a matrix
+without a wait (they are done as late as the manual allows), operands of a matrix
 instruction in flight that are overwritten or that no fence has shown to it, and, where it is asked
 to, races between warps.  What it does not model: time, races in kernels with ``mbarrier``, which
 thread a fence serves, ``wgmma.fence``, and what ptxas or a GPU makes of the same text.

@@ -140,7 +140,7 @@ def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
     assert unroll("var", 1 << 24, **two_passes) == 4
     assert unroll("var", 200, 20000, axis=1, **two_passes) == 4
     assert unroll("var", 4096, 4096, axis=1, **two_passes) == 2  # rows share a group
-    assert unroll("var", 1 << 16, 32, axis=1, **two_passes) == 2  # so many make a row
+    assert unroll("var", 1 << 16, 32, axis=1, **two_passes) == 2  # a row has so few steps
     assert unroll("sum", 1 << 24, dtype="complex64") == 2  # one sum for each real number
     assert unroll("var", 1 << 24, target="generic") == 2  # four would not fit
     assert unroll("var", 1 << 24, target="cpu") == unroll("sum", 1 << 24, target="cpu")

@@ -87,7 +87,7 @@ def _of_torch(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", BOTH)
 def test_signatures(name: str) -> None:
-    """The same arguments in the same order, with the same defaults."""
+    """Functions have torch's arguments in the same order, with the same defaults."""
     theirs = {key: value for key, value in _of_torch(name).items() if key not in LEFT_OUT}
     theirs = {key: value for key, value in theirs.items() if (name, key) not in OTHER_DEFAULTS}
     ours = inspect.signature(getattr(nn, name)).parameters.values()

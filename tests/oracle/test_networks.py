@@ -164,7 +164,7 @@ def test_networks(
         within(net(x), y, bound, "output")
         within(net.backward(pg.asarray(g)), image.grad, bound, "gradient of the input")
         found = dict(net.named_parameters())
-        # Those before another normalisation are 0 but for roundings.
+        # Gradients of parameters before another normalisation are 0, except for rounding errors.
         size = max(float(one.grad.abs().max()) for one in exact.parameters())
         for name, parameter in exact.named_parameters():
             within(found.pop(name).grad, parameter.grad, bound, name, size)

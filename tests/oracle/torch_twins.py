@@ -1,4 +1,4 @@
-"""What torch computes in float64, and the bounds that results of the library keep to."""
+"""Results of torch in float64, and the bounds of the errors of the library's results."""
 
 from __future__ import annotations
 

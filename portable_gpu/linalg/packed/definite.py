@@ -11,7 +11,7 @@ import pyopencl as cl
 from portable_gpu.arguments import flag, one_of
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent, in_line, packed_array
-from portable_gpu.ops.factor.api import as_column, in_its_place, lies
+from portable_gpu.ops.factor.api import as_column, in_its_place, layout_key
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
     common_dtype,
@@ -111,7 +111,9 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
             steps = cholesky_packed(p, parts, partition)
             return _after_copy(engine, packed_size(n), extents, operands, Steps(steps))
 
-        return engine.plan(("packed cholesky", overwrite, products, *lies(*operand_views)), make)
+        return engine.plan(
+            ("packed cholesky", overwrite, products, *layout_key(*operand_views)), make
+        )
 
     return Invocation(
         inputs=() if overwrite else (ap,),
@@ -260,7 +262,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        key = ("packed solve", solves, side, products, is_vector, *lies(*views))
+        key = ("packed solve", solves, side, products, is_vector, *layout_key(*views))
         return engine.plan(
             key, lambda: _solve_plan(engine, views, n, solves, side, products, is_vector)
         )

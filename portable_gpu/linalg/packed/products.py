@@ -12,7 +12,7 @@ from portable_gpu.arguments import flag
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent
-from portable_gpu.ops.factor.api import lies
+from portable_gpu.ops.factor.api import layout_key
 from portable_gpu.ops.factor.arguments import check_dtype, precision_of
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import (
@@ -142,7 +142,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
             parts = packed_parts(engine, elem)
             return Steps(product_steps(p, factor_a, 0, 1, parts, partition, None, reads))
 
-        key = ("packed product", hermitian, reads, multiplies, products, *lies(view_a, view))
+        key = ("packed product", hermitian, reads, multiplies, products, *layout_key(view_a, view))
         return engine.plan(key, make)
 
     return Invocation(

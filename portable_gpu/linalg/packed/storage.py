@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag
 from portable_gpu.errors import ArgumentError, ShapeError
-from portable_gpu.ops.factor.api import lies
+from portable_gpu.ops.factor.api import layout_key
 from portable_gpu.ops.factor.arguments import check_dtype, square
 from portable_gpu.ops.factor.packed import PackProblem, packed_size, rows_of
 from portable_gpu.ops.factor.stack import Matrix, stacked
@@ -136,7 +136,7 @@ def _plan(
         )
         return packed_parts(engine, packed.elem).pack(problem)
 
-    return engine.plan((what, lower, above, *lies(source, target)), make)
+    return engine.plan((what, lower, above, *layout_key(source, target)), make)
 
 
 # -- arrays of packed triangles

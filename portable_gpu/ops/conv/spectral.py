@@ -184,7 +184,7 @@ class Spectral:
     def workspace(self, batch: int) -> int:
         """Return the bytes of the spectra of ``batch`` images and of the weights, at most.
 
-        Transforms along several axes have as much as the largest of them between their passes.
+        Transforms along several axes need further memory of the size of the largest spectra.
         """
         spectra = [self.temporary(spectra).nbytes for spectra in self.operands(batch)]
         return sum(spectra) + (max(spectra) if len(self.axes) > 1 else 0)

@@ -104,7 +104,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        key = ("cholesky", lower, overwrite, products, *lies(views[0], views[-1]))
+        key = ("cholesky", lower, overwrite, products, *layout_key(views[0], views[-1]))
         return engine.plan(
             key,
             lambda: _cholesky_plan(engine, views[0], views[-1], lower, overwrite, products),
@@ -249,7 +249,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        key = ("solve", solves, lower, unit, side, products, is_vector, *lies(*views))
+        key = ("solve", solves, lower, unit, side, products, is_vector, *layout_key(*views))
         return engine.plan(
             key, lambda: _solve_plan(engine, views, solves, lower, unit, side, products, is_vector)
         )
@@ -324,7 +324,7 @@ def _normalise_inverse(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        key = ("inverse", lower, unit, products, *lies(*views))
+        key = ("inverse", lower, unit, products, *layout_key(*views))
         return engine.plan(key, lambda: _inverse_plan(engine, views, lower, unit, products))
 
     batch = a.shape[:-2]
@@ -454,7 +454,7 @@ def as_column(view: View, side: str) -> View:
     return View(view.buffer, view.offset, shape, strides, view.dtype, view.address)
 
 
-def lies(*views: View) -> tuple[Any, ...]:
+def layout_key(*views: View) -> tuple[Any, ...]:
     """Return the part of a plan's key that describes its operands."""
     return tuple([(v.dtype, v.shape, v.strides, v.alignment) for v in views])
 

@@ -23,8 +23,8 @@ def cholesky_parameters(p: CholeskyProblem, ragged: bool) -> list[Parameter]:
 
 def cpu_cholesky_parameters(p: CholeskyProblem, ragged: bool, *sizes: str) -> list[Parameter]:
     """The parameters of ``cholesky`` on a CPU; ``sizes``: the names of those that no table has."""
-    taken = [_TABLE] if ragged else scalars("long", *sizes)
-    return [*_scratch(p.elem), *taken, *scalars("long", "count", "first"), *_factor(p)]
+    size_parameters = [_TABLE] if ragged else scalars("long", *sizes)
+    return [*_scratch(p.elem), *size_parameters, *scalars("long", "count", "first"), *_factor(p)]
 
 
 def _factor(p: CholeskyProblem) -> list[Parameter]:

@@ -343,11 +343,11 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
     p = problem.whole
     # The layouts of the two panels decide along which axis neighbours read.
     v = p.l if isinstance(p, CholeskyProblem) else replace(p.b, row=p.b.col, col=p.b.row)
-    taken = tiles_parameters(p.elem, len(p.batch), problem.factorises, problem.separate)
+    parameters = tiles_parameters(p.elem, len(p.batch), problem.factorises, problem.separate)
     spec = specialize(
         "factor/tiles",
         target,
-        {"tiles": taken},
+        {"tiles": parameters},
         problem=p,
         factorise=problem.factorises,
         in_fronts=False,

@@ -112,11 +112,11 @@ class SolvePolicy(Policy):
 
     @classmethod
     def for_size(
-        cls, n: int, m: int, target: Target, elem: Element, most: int | None = None
+        cls, n: int, m: int, target: Target, elem: Element, max_rows: int | None = None
     ) -> SolvePolicy:
-        """Return the policy for triangles of n columns, up to ``most``, and m columns of B."""
-        most = cls.default(target, elem).rows if most is None else most
-        rows = max(4, min(ceil_power_of_two(n), most))
+        """Return the policy for triangles of n columns, up to ``max_rows``, and m columns of B."""
+        max_rows = cls.default(target, elem).rows if max_rows is None else max_rows
+        rows = max(4, min(ceil_power_of_two(n), max_rows))
         columns = max(1, min(ceil_power_of_two(m), 64))
         item_m, item_n = _items(rows), _items(columns)
         if rows == columns == 16 and elem.itemsize == 4:

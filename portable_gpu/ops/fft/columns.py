@@ -31,35 +31,35 @@ class Plane:
 
     Attributes:
         first, second: The transforms along the two axes, in this order.
-        along: The axis of the second transform, as lanes of the first.
-        beside: The axis of the first transform, as lanes of the second.
+        second_axis: The axis of the second transform, as lanes of the first.
+        first_axis: The axis of the first transform, as lanes of the second.
         batch, others: The other axes, of the first and of the second transform.
     """
 
     first: Line
     second: Line
-    along: Axis
-    beside: Axis
+    second_axis: Axis
+    first_axis: Axis
     batch: tuple[Axis, ...]
     others: tuple[Axis, ...]
 
     @classmethod
     def of(cls, first: Line, second: Line) -> Plane | None:
         """Return the plane of two transforms, if the second reads all that the first writes."""
-        along = _cut(first, 1, second.source.step, second.source.count)
-        beside = _cut(second, 0, first.target.step, first.target.count)
-        if along is None or beside is None:
+        second_axis = _cut(first, 1, second.source.step, second.source.count)
+        first_axis = _cut(second, 0, first.target.step, first.target.count)
+        if second_axis is None or first_axis is None:
             return None
-        written = [(axis.size, axis.strides[1]) for axis in along[1]]
-        if written != [(axis.size, axis.strides[0]) for axis in beside[1]]:
+        written = [(axis.size, axis.strides[1]) for axis in second_axis[1]]
+        if written != [(axis.size, axis.strides[0]) for axis in first_axis[1]]:
             return None
-        return cls(first, second, along[0], beside[0], along[1], beside[1])
+        return cls(first, second, second_axis[0], first_axis[0], second_axis[1], first_axis[1])
 
     def passes(self) -> tuple[Pass, Pass]:
         """Return both passes; each part of these is a plane."""
         return (
-            _pass(self.first, self.along, self.batch),
-            _pass(self.second, self.beside, self.others),
+            _pass(self.first, self.second_axis, self.batch),
+            _pass(self.second, self.first_axis, self.others),
         )
 
 
@@ -67,7 +67,9 @@ def split_columns(plane: Plane, limits: PassLimits, names: Iterator[str]) -> tup
     """Return three passes, of which two share a launch; none for short or incomplete columns."""
     rows_first = plane.first.target.step == 1
     line = plane.second if rows_first else plane.first
-    lanes, batch = (plane.beside, plane.others) if rows_first else (plane.along, plane.batch)
+    lanes, batch = (
+        (plane.first_axis, plane.others) if rows_first else (plane.second_axis, plane.batch)
+    )
     forms = line.source.form, line.target.form
     whole = min(line.source.count, line.target.count) == line.n and not line.target.first
     pairs = two_factors(line.n, limits)
@@ -94,15 +96,17 @@ def split_columns(plane: Plane, limits: PassLimits, names: Iterator[str]) -> tup
         parts=prod(sizes) * n1,
     )  # fmt: skip
     if not rows_first:
-        beside = plane.beside
-        rows = _pass(plane.second, _every(beside, n1, n2), (*plane.others, _first(beside, n1)))
+        first_axis = plane.first_axis
+        rows = _pass(
+            plane.second, _every(first_axis, n1, n2), (*plane.others, _first(first_axis, n1))
+        )
         return (
             PassStep(half, "source", temporary),
             PassStep(rest, temporary, "target"),
             joined(rows, "target"),
         )
-    along, end = plane.along, plane.first.target
-    rows = _pass(plane.first, _every(along, n2, n1), (*plane.batch, _first(along, n2)))
+    second_axis, end = plane.second_axis, plane.first.target
+    rows = _pass(plane.first, _every(second_axis, n2, n1), (*plane.batch, _first(second_axis, n2)))
     target = PassOperand(end.form, end.end, 1, n2 * pitch, (*steps, pitch), first=end.first)
     return (
         PassStep(replace(rows, target=target), "source", temporary),

@@ -421,10 +421,10 @@ def _exchanged(
     slot_banks = items if 2 * items <= banks else banks  # banks that one of several slots accesses
     result, done = [], 1
     for number, radix in enumerate(radices[:-1], 1):
-        beside = after and (before or number > 1)
-        used = banks // slots if beside else banks if before != after else slot_banks
-        layout = _layout(length, slots, beside, done, radix, max(1, used))
-        if not (beside or layout.even(length // radices[number])):
+        slots_adjacent = after and (before or number > 1)
+        used = banks // slots if slots_adjacent else banks if before != after else slot_banks
+        layout = _layout(length, slots, slots_adjacent, done, radix, max(1, used))
+        if not (slots_adjacent or layout.even(length // radices[number])):
             layout = _even(length, slots, done, radices[number - 1 : number + 1], items, banks)
         result.append(layout)
         done *= radix
@@ -472,7 +472,9 @@ def real_as_complex(pass_: Pass, policy: GroupFftPolicy, target: Target) -> Pass
     return half if _fits(shape, half, target) else pass_
 
 
-def _layout(n: int, slots: int, beside: bool, pass_: int, radix: int, banks: int) -> LocalLayout:
+def _layout(
+    n: int, slots: int, slots_adjacent: bool, pass_: int, radix: int, banks: int
+) -> LocalLayout:
     """Return the layout of rows that butterflies of a radix write, in runs of ``run`` rows.
 
     Gaps shift each run to the banks after those of the run before; ``banks`` is the number of banks
@@ -480,12 +482,12 @@ def _layout(n: int, slots: int, beside: bool, pass_: int, radix: int, banks: int
     """
     period, gap = pass_ * radix, (pass_ - pass_ * radix) % banks
     if pass_ >= banks or period % 2:
-        return LocalLayout(n, slots, beside, n, 0)
+        return LocalLayout(n, slots, slots_adjacent, n, 0)
     if pass_ == 1:
-        return LocalLayout(n, slots, beside, lcm(period, banks), pass_)
+        return LocalLayout(n, slots, slots_adjacent, lcm(period, banks), pass_)
     if 4 * gap > period:
-        return LocalLayout(n, slots, beside, -(-banks // period) * period, pass_)
-    return LocalLayout(n, slots, beside, period, gap)
+        return LocalLayout(n, slots, slots_adjacent, -(-banks // period) * period, pass_)
+    return LocalLayout(n, slots, slots_adjacent, period, gap)
 
 
 @lru_cache(maxsize=1024)

@@ -24,7 +24,7 @@ class LocalLayout:
 
     Attributes:
         rows, slots: Their numbers.
-        beside: Whether the slots of a row are adjacent; else the rows of a slot are.
+        slots_adjacent: Whether the slots of a row are adjacent; else the rows of a slot are.
         block, gap: After each ``block`` rows, ``gap`` numbers are left out (to avoid bank
             conflicts).
         stride: Numbers from one slot to the next if the rows of a slot are adjacent.
@@ -32,7 +32,7 @@ class LocalLayout:
 
     rows: int
     slots: int
-    beside: bool
+    slots_adjacent: bool
     block: int
     gap: int
     stride: int = 0
@@ -45,19 +45,21 @@ class LocalLayout:
     @property
     def size(self) -> int:
         """Numbers of one component, real or imaginary, of all slots."""
-        return self.slots * (self.length if self.beside else self.stride)
+        return self.slots * (self.length if self.slots_adjacent else self.stride)
 
     def place(self, row: str, slot: str) -> str:
         """C expression of the index of a row of a slot."""
         at = f"({row} + {row} / {self.block} * {self.gap})" if self.gap else row
         return (
-            f"({at} * {self.slots} + {slot})" if self.beside else f"({slot} * {self.stride} + {at})"
+            f"({at} * {self.slots} + {slot})"
+            if self.slots_adjacent
+            else f"({slot} * {self.stride} + {at})"
         )
 
     def step(self, rows: int) -> int:
         """Distance of two rows that are ``rows`` apart, within a block or by whole blocks."""
         far = rows + rows // self.block * self.gap
-        return far * self.slots if self.beside else far
+        return far * self.slots if self.slots_adjacent else far
 
     def even(self, rows: int) -> bool:
         """Whether that distance is the same for every row."""

@@ -170,9 +170,9 @@ def _extra(view: View, stage: Stage, shape: Shape) -> _Matrices:
         _insert(matrices, len(view.shape) - (1 if stage.spread == "column" else 0))
     while len(matrices.shape) < 2:
         _insert(matrices, 0)
-    own = matrices.shape
-    fits = len(own) <= len(shape) and all(
-        have in (1, want) for have, want in zip(reversed(own), reversed(shape), strict=False)
+    own_shape = matrices.shape
+    fits = len(own_shape) <= len(shape) and all(
+        have in (1, want) for have, want in zip(reversed(own_shape), reversed(shape), strict=False)
     )
     if not fits:
         raise ShapeError(
@@ -180,7 +180,7 @@ def _extra(view: View, stage: Stage, shape: Shape) -> _Matrices:
             f"not broadcast to C's {shape}"
         )
     row, col = (
-        0 if have == 1 else s for have, s in zip(own[-2:], matrices.strides[-2:], strict=True)
+        0 if have == 1 else s for have, s in zip(own_shape[-2:], matrices.strides[-2:], strict=True)
     )
     matrices.strides[-2:] = [row, col]
     return matrices

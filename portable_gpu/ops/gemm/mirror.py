@@ -58,7 +58,7 @@ class MirrorPlan(Plan):
 
 
 def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
-    """The text, for a problem whose C lies along its rows."""
+    """Render the kernel, for a problem whose C is contiguous along rows."""
     only = replace(problem, epilogue=(), extras=())
     rank = len(problem.batch)
     parameters = [

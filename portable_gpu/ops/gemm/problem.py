@@ -164,10 +164,10 @@ class GemmProblem:
         return (self.bytes + (stores - 1) * written) / (costs.bandwidth * units)
 
 
-#: What each triangle of C is of C's transpose.
+#: For each triangle of C the same triangle of C's transpose.
 _TRANSPOSED = {"": "", "lower": "upper", "upper": "lower"}
 
 
 def step(stride: int, extent: int) -> float:
-    """How far apart neighbours along an axis lie; infinitely far where there are none."""
+    """Return the distance of neighbours along an axis; infinity if the axis has one element."""
     return abs(stride) if extent > 1 else math.inf

@@ -91,8 +91,8 @@ def fastest(problem: GemmProblem, target: Target, table: TuningTable) -> list[Va
     groups = list(_groups(problem, target, table))
     made: dict[int, list[Variant]] = {}
     best = math.inf
-    for index in sorted(range(len(groups)), key=lambda index: groups[index].least):
-        if costs.seconds(costs.bound(groups[index].least)) > best:
+    for index in sorted(range(len(groups)), key=lambda index: groups[index].lower_bound):
+        if costs.seconds(costs.bound(groups[index].lower_bound)) > best:
             break
         made[index] = list(groups[index].make())
         for variant in ranked(made[index], costs)[:1]:  # a rule may put lower estimates after it
@@ -104,11 +104,11 @@ class _Group(NamedTuple):
     """Variants that are made only if one of them may be the fastest.
 
     Attributes:
-        least: A lower bound of their estimates.
+        lower_bound: A lower bound of their estimates.
         make: Makes them.
     """
 
-    least: float
+    lower_bound: float
     make: Callable[[], Iterable[Variant]]
 
 

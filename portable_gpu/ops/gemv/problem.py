@@ -86,19 +86,19 @@ class GemvProblem:
         """
         problem = self
         if self.a_sum == -1 and self.n > 1:
-            problem = problem._turned(out=False)
+            problem = problem._reversed(out=False)
         if self.a_out == -1 and self.m > 1 and not self.finish:
-            problem = problem._turned(out=True)
+            problem = problem._reversed(out=True)
         return problem
 
-    def _turned(self, *, out: bool) -> GemvProblem:
+    def _reversed(self, *, out: bool) -> GemvProblem:
         by_a, by_x, by_y = self.shifts
         # Nothing is known of the alignment of what was the last element.
-        turned = replace(self, a_aligned=min(self.a_aligned, self.elem.itemsize))
+        result = replace(self, a_aligned=min(self.a_aligned, self.elem.itemsize))
         if out:
             last = self.m - 1
             shifts = by_a + last * self.a_out, by_x, by_y + last * self.y_step
-            return replace(turned, shifts=shifts, a_out=-self.a_out, y_step=-self.y_step)
+            return replace(result, shifts=shifts, a_out=-self.a_out, y_step=-self.y_step)
         last = self.n - 1
         shifts = by_a + last * self.a_sum, by_x + last * self.x_step, by_y
-        return replace(turned, shifts=shifts, a_sum=-self.a_sum, x_step=-self.x_step)
+        return replace(result, shifts=shifts, a_sum=-self.a_sum, x_step=-self.x_step)

@@ -103,9 +103,9 @@ def render(problem: DropoutProblem, target: Target) -> Specialization:
 def _parameters(problem: DropoutProblem) -> list[Parameter]:
     elem, names = problem.elem, problem.names
     arrays = [
-        one
+        parameter
         for name in names
-        for one in operand(f"{elem.name}_t", name + "_in", writes=name == "out")
+        for parameter in operand(f"{elem.name}_t", name + "_in", writes=name == "out")
     ]
     return [
         *arrays,

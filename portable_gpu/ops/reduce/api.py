@@ -455,11 +455,11 @@ def _moment(dtype: Any, ddof: Any, root: bool) -> call.Maker:
 
 def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
     """The inputs, those that are Python's numbers as arrays of the others' dtype."""
-    given = [v if is_number(v) else as_array(v, n) for n, v in zip(names, values, strict=True)]
-    kinds = {n: type(v) if is_number(v) else v.dtype for n, v in zip(names, given, strict=True)}
+    arrays = [v if is_number(v) else as_array(v, n) for n, v in zip(names, values, strict=True)]
+    kinds = {n: type(v) if is_number(v) else v.dtype for n, v in zip(names, arrays, strict=True)}
     dtype = common_dtype(kinds)
     result = []
-    for name, value in zip(names, given, strict=True):
+    for name, value in zip(names, arrays, strict=True):
         try:
             result.append(np.asarray(value, dtype) if is_number(value) else value)
         except (OverflowError, TypeError):

@@ -141,16 +141,16 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
         ShapeError: An axis is named twice.
         ArgumentTypeError: As :func:`as_axes`.
     """
-    wanted = as_axes(axis)
-    if wanted is None:
+    axes = as_axes(axis)
+    if axes is None:
         return frozenset(range(ndim))
-    if ndim == 0 and wanted in (0, -1):  # of a scalar, as in NumPy
+    if ndim == 0 and axes in (0, -1):  # of a scalar, as in NumPy
         return frozenset()
     result = []
-    for one in wanted if isinstance(wanted, tuple) else (wanted,):
-        if not -ndim <= one < ndim:
-            raise AxisError(f"axis {one} is out of range; x has {ndim} axes")
-        result.append(one % ndim)
+    for item in axes if isinstance(axes, tuple) else (axes,):
+        if not -ndim <= item < ndim:
+            raise AxisError(f"axis {item} is out of range; x has {ndim} axes")
+        result.append(item % ndim)
     if len(set(result)) != len(result):
         raise ShapeError(f"axis={axis} names an axis twice")
     return frozenset(result)

@@ -46,14 +46,18 @@ class ReducePolicy(Policy):
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
         """Group sizes, vectors and unrolling around the default."""
-        own = cls.default(target, elem)
+        default = cls.default(target, elem)
         return {
             "group_size": (1,) if target.is_cpu else (64, 128, 256, 512, 1024),
             "vector_bytes": (16, 32, 64) if target.is_cpu else (4, 8, 16),
             "unroll": (1, 2, 4, 8),
             "groups_per_unit": (1, 2, 4, 8, 16),
             "work_per_group": (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18),
-            "column_bytes": (own.column_bytes // 2, own.column_bytes, 2 * own.column_bytes),
+            "column_bytes": (
+                default.column_bytes // 2,
+                default.column_bytes,
+                2 * default.column_bytes,
+            ),
             "column_lanes": (1,) if target.is_cpu else (16, 32, 64),
         }
 

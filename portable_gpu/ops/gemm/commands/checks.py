@@ -35,11 +35,11 @@ def gemm(
     b = Input(dtype, (k, n) if trans[1] == "N" else (n, k), view, seed=1)
     c = Input(dtype, (m, n), seed=2)
 
-    def given() -> Array:
+    def initial_c() -> Array:
         return c.host().copy() if beta else np.full((m, n), np.nan, dtype)
 
     def run(engine: Engine) -> Any:
-        out: Any = cla.to_device(engine.queue, given()) if view == "device" else given()
+        out: Any = cla.to_device(engine.queue, initial_c()) if view == "device" else initial_c()
         return api.gemm(
             a.array(engine), b.array(engine), alpha=alpha, beta=beta, c=out,
             trans_a=trans[0], trans_b=trans[1], engine=engine,

@@ -15,7 +15,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     classes_of,
     requires_k_along_b,
 )
-from portable_gpu.ops.gemm.matrix.stores import by_lines, off_the_grid, with_row_scratch
+from portable_gpu.ops.gemm.matrix.stores import by_lines, has_unaligned_rows, with_row_scratch
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
 from portable_gpu.targets import Target
@@ -186,7 +186,9 @@ def _tiling(
 def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: MatrixCosts) -> float:
     """Return the time to store a tile of C, divided by that of one whose rows are aligned."""
     along_columns = p.c.col != 1
-    if isinstance(policy, WgmmaPolicy) and off_the_grid(p.transpose() if along_columns else p):
+    if isinstance(policy, WgmmaPolicy) and has_unaligned_rows(
+        p.transpose() if along_columns else p
+    ):
         return costs.by_lines if by_lines(p, policy, target) else costs.by_elements
     return costs.turned if along_columns else 1.0
 
@@ -338,7 +340,7 @@ def _cuts(
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
-        if gathered and policy.tile_n >= _WIDE and off_the_grid(p):
+        if gathered and policy.tile_n >= _WIDE and has_unaligned_rows(p):
             return
         timed = form.elem.itemsize == 2 and form.parts == 1
         for cut in _shares(make, policy, p, work):

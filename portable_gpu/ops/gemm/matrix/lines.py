@@ -21,11 +21,11 @@ class Lines:
         name: ``a`` or ``b``.
         elem: The element in memory.
         extent: Rows of A (columns of B) of the tile.
-        across: Whether k runs across the lines, not along them.
-        copiers: Work-items that copy it (not boxes): 16 bytes at a time, or element by element.
-        offset_type: C type that byte offsets inside a tile fit.
-        gathered: Whether it is copied by elements, for it does not lie on the grid of 16 bytes.
-        reader: What reads the operand instead of two strides.
+        across: See :class:`OperandLayout`.
+        copiers: The number of work-items that copy the tile, unless the copy engine does.
+        offset_type: A C type that holds byte offsets inside a tile.
+        gathered: See :class:`OperandLayout`.
+        reader: The reader of the operand; ``None`` if it has two strides.
     """
 
     name: Side
@@ -41,7 +41,7 @@ class Lines:
     def of(
         cls, name: Side, operand: Operand, extent: int, layout: OperandLayout, copiers: int
     ) -> Lines:
-        """The lines of an operand that is read as it lies."""
+        """Return the lines of an operand that is copied as it is stored."""
         steps, itemsize = strides(operand, name), operand.elem.itemsize
         near = max(steps) * max(extent, LINE // itemsize) * itemsize < 1 << 31
         offset_type: Literal["uint", "long"] = "uint" if near and min(steps) >= 0 else "long"
@@ -57,7 +57,7 @@ class Lines:
 
     @property
     def width(self) -> int:
-        """Elements of one copy."""
+        """Elements of a chunk of 16 bytes."""
         return 16 // self.elem.itemsize
 
     @property
@@ -67,7 +67,7 @@ class Lines:
 
     @property
     def by_registers(self) -> bool:
-        """Whether its elements are too small for asynchronous copies, of 4 bytes and more."""
+        """Whether elements are too small for asynchronous copies, which need at least 4 bytes."""
         return self.gathered and self.elem.itemsize < 4
 
     @property
@@ -77,17 +77,17 @@ class Lines:
 
     @property
     def copies(self) -> int:
-        """Copies of a work-item."""
+        """The number of chunks that a work-item copies."""
         return self.extent // self.step
 
     @property
     def step(self) -> int:
-        """Lines from one copy of a work-item to its next."""
+        """The distance of a work-item's chunks, in lines."""
         return self.copiers // 8
 
     @property
     def boxes(self) -> int:
-        """Boxes of a tile, as the copy engine brings it: ``depth`` elements of each line."""
+        """The number of boxes of a tile, if the copy engine copies it."""
         return self.extent // self.depth if self.across else 1
 
     @property
@@ -97,20 +97,20 @@ class Lines:
 
     @property
     def block(self) -> int:
-        """Rows of A (columns of B) of one load: adjacent ones, where k runs across the lines."""
+        """The number of adjacent rows of A (columns of B) of a load, if k runs across the lines."""
         return gcd(self.width, self.copies) if self.across else 1
 
     @property
     def steps(self) -> int:
-        """Loads, one for each step of k, that the chunks of a block are put together from."""
+        """The number of loads for the chunks of a block: one for each step of k."""
         return self.width if self.across else 1
 
     @property
     def s_stride(self) -> str:
-        """The stride from one row of A (column of B) on, by its kernel argument's suffix."""
+        """The suffix of the kernel argument that is the stride between rows of A (columns of B)."""
         return "row" if self.name == "a" else "col"
 
     @property
     def k_stride(self) -> str:
-        """The stride from one step of k on."""
+        """The suffix of the kernel argument that is the stride along k."""
         return "col" if self.name == "a" else "row"

@@ -1,4 +1,4 @@
-"""Products on matrix units: operands repacked where they must be, then tiles of the result."""
+"""Products on matrix units: operands are repacked if necessary, then the product is computed."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class MatrixPlan(Plan):
     """A product bound to shapes and strides, ready to launch.
 
     Attributes:
-        problem: What is computed (perhaps the transpose of what was asked for).
-        choice: By which path and policy, and why.
+        problem: The computed problem, which may be the transpose of the requested one.
+        tiling: The tiling.
     """
 
     def __init__(self, engine: Engine, problem: GemmProblem, tiling: Tiling) -> None:
-        """Build the kernels of a choice.
+        """Build the kernels of a tiling.
 
         Raises:
-            PolicyError: The choice's policy does not fit the device.
+            PolicyError: The policy does not fit the device.
             BuildError: The driver refused a kernel.
         """
         policy = tiling.policy
@@ -82,9 +82,9 @@ class MatrixPlan(Plan):
             **({"box_bytes": sum(item.box_bytes for item in plan.maps)} if plan.maps else {}),
             **strides(operands), **extents(p.batch), **triangle_tiles(p, tiles),
         }  # fmt: skip
-        given = as_given(operands, tiling.transposed)
-        self._places: dict[Side, int] = {"a": given.index("a"), "b": given.index("b")}
-        buffers = [*(["a_map", "b_map"] if self._maps else []), *given]
+        names = as_given(operands, tiling.transposed)
+        self._places: dict[Side, int] = {"a": names.index("a"), "b": names.index("b")}
+        buffers = [*(["a_map", "b_map"] if self._maps else []), *names]
         self._space: SplitSpace | None = None
         area = policy.tile_m * policy.tile_n
         if splits > 1:
@@ -111,7 +111,7 @@ class MatrixPlan(Plan):
             "gemm",
             constants,
             buffers,
-            [*offsets(given), "alpha", "beta"],
+            [*offsets(names), "alpha", "beta"],
             (groups * policy.group_size,),
             (policy.group_size,),
             bound=tables_on_device,
@@ -126,17 +126,17 @@ class MatrixPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`TiledPlan.enqueue`."""
-        given, starts = list(buffers), list(offsets)
+        arrays, starts = list(buffers), list(offsets)
         if self._repacks:
             workspace = state.workspace(self._repacked_bytes)
             events = []
             for side, repack in self._repacks.items():
                 at, start = self._places[side], self._starts[side]
-                both, ends = (given[at], workspace), (starts[at], start)
+                both, ends = (arrays[at], workspace), (starts[at], start)
                 events.append(repack(state, both, ends, wait_for))
-                given[at], starts[at] = workspace, start
+                arrays[at], starts[at] = workspace, start
             wait_for = state.after(*events)
-        buffers, scalars = (*self._maps, *given), (*starts, *scalars)
+        buffers, scalars = (*self._maps, *arrays), (*starts, *scalars)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
         return self._product(state, buffers, scalars, wait_for)
@@ -147,11 +147,11 @@ class ArrangedProduct:
     """A product as the matrix unit computes it: each operand in its own layout, or repacked.
 
     Attributes:
-        problem: Over the operands that the unit reads.
+        problem: The problem with the operands that the unit reads.
         depth: Elements of k of a step.
-        repacks: The first passes, by operand.
-        starts: Where in the workspace they write, in elements.
-        nbytes: Bytes of that workspace.
+        repacks: The first passes of operands that are repacked.
+        starts: The start of each repacked operand in the workspace, in elements.
+        nbytes: Bytes of the workspace.
         maps: The tensor maps of the operands, if the copy engine copies them.
         spec: The kernel of the product.
     """
@@ -169,9 +169,9 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     """Arrange a problem that :func:`format_of` has a format for.
 
     Args:
-        problem: What is computed, the way round in which it is.
-        choice: How.
-        target: For what device.
+        problem: The problem in the orientation in which it is computed.
+        tiling: The tiling.
+        target: The target.
 
     Raises:
         PolicyError: The stages of the policy do not hold whole steps of a value's pieces, or its
@@ -244,7 +244,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
 def _parameters(
     problem: GemmProblem, tiling: Tiling, form: MatrixFormat, by_engine: bool
 ) -> list[Parameter]:
-    """The parameters of the main kernel, of an arranged product."""
+    """Return the parameters of the main kernel of an arranged product."""
     parts = ["whole"] * (form.kernel == "mma" and tiling.is_cut)
     result = [
         *scalars("long", "m", "n", "k", "k_split", "first_product"),
@@ -264,7 +264,7 @@ def _parameters(
 def repacked_bytes(
     problem: GemmProblem, form: MatrixFormat, bulk: bool, gather: bool = False
 ) -> list[int]:
-    """The bytes that each first pass over an operand moves, in a problem as it is computed."""
+    """Return the bytes that each first pass moves, for a problem in its computed orientation."""
     p, result = problem, []
     sides: tuple[tuple[Side, Operand, int], ...] = (("a", p.a, p.m), ("b", p.b, p.n))
     for side, operand, extent in sides:
@@ -278,7 +278,7 @@ def repacked_bytes(
 def specializations_of(
     problem: GemmProblem, tiling: Tiling, target: Target
 ) -> list[Specialization]:
-    """The texts of a choice, for a problem as it is asked for."""
+    """Render the kernels of a tiling, for a problem in its requested orientation."""
     problem = problem.transpose() if tiling.transposed else problem
     plan = arrange(problem, tiling, target)
     maps, repacks = plan.maps, plan.repacks.values()

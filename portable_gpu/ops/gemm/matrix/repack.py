@@ -1,4 +1,4 @@
-"""The first pass of operands that matrix units cannot take as they lie, or not fast."""
+"""The first pass that repacks operands which matrix units cannot read as stored, or only slowly."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Repack:
-    """The first pass of an operand that the matrix unit cannot take as it lies.
+    """A first pass that repacks an operand.
 
     Attributes:
         spec: The kernel.
-        side: Which operand.
+        side: The operand.
         across: Whether k runs across the lines that are written, not along them.
-        source: Where from; its rows become lines.
-        rows, k: Its rows, and their length.
-        batch: Extents of the batch axes, ``()`` where the operand is the same for all products.
-        elem: What is written.
-        parts, pitch: Parts of a written line, and elements of each: whole lines of the unit's.
+        source: The operand as it is stored; its rows become lines.
+        rows, k: The number of its rows, and their length.
+        batch: The extents of the batch axes; ``()`` if all products have the same operand.
+        elem: The element type that is written.
+        parts, pitch: The number of pieces of a written line, and the elements of each, a multiple
+            of the elements of a line of local memory.
     """
 
     spec: Specialization
@@ -53,7 +54,7 @@ class Repack:
         across: bool,
         target: Target,
     ) -> Repack:
-        """The first pass of one side of a problem."""
+        """Return the first pass of one operand of a problem."""
         operand = problem.a if side == "a" else problem.b
         row, col = strides(operand, side)
         rows, k = extent, problem.k
@@ -104,18 +105,18 @@ class Repack:
 
     @property
     def elements(self) -> int:
-        """Elements that are written."""
+        """The number of elements that are written."""
         return prod(self.batch) * self.rows * self.parts * self.pitch
 
     def result(self, batch: tuple[int, ...]) -> Operand:
-        """The operand that comes of it, in a problem with these batch axes."""
+        """Return the repacked operand, in a problem with these batch axes."""
         line = self.parts * self.pitch
         steps = tuple(self.rows * line * prod(batch[d + 1 :]) for d in range(len(batch)))
         row, col = (line, 1) if (self.side == "a") != self.across else (1, line)
         return Operand(self.elem, row, col, steps if self.batch else (0,) * len(batch), False, 16)
 
     def launch(self, engine: Engine) -> Launch:
-        """The launch, which leaves source, offset, destination and its offset open."""
+        """Return the launch; its arguments are source and destination, and their offsets."""
         columns = -(-self.pitch // 64)
         constants = {"rows": self.rows, "k": self.k, "pitch": self.pitch, "columns": columns}
         constants |= operands.strides({"from": self.source}) | operands.extents(self.batch)

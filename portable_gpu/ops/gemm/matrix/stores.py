@@ -1,4 +1,4 @@
-"""How a tile of C leaves the matrix units: by elements, pairs, 16 bytes, or rows of a warp."""
+"""How a tile of C is stored: by single elements, pairs, 16 bytes, or rows of whole warps."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaP
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
 
-# Columns of a product from which on a warp stores a row at a time: 32 side by side.
+# The lanes of a warp, which store adjacent columns of a row.
 _WARP = 32
-# Stages of the pipeline that are left at least.
-_LEAST_STAGES = 3
+# The minimum number of stages of the pipeline.
+_MIN_STAGES = 3
 
 
 def pairs(problem: GemmProblem, two_rows: bool) -> str:
-    """Whether C's elements may be stored two at a time: along its ``rows``, ``columns``, or not.
+    """Return whether C is stored in pairs of elements: of ``rows``, of ``columns``, or not ("").
 
     Args:
-        problem: Whose C.
-        two_rows: Whether a work-item of the kernel has two rows of a column side by side.
+        problem: The problem.
+        two_rows: Whether a work-item of the kernel has adjacent rows of a column.
     """
     c = problem.c
     if c.aligned_bytes % (2 * c.elem.itemsize) or c.elem.complex:
@@ -30,9 +30,9 @@ def pairs(problem: GemmProblem, two_rows: bool) -> str:
 
 
 def wide(problem: GemmProblem) -> str:
-    """Whether C's elements may be stored in 16 bytes: along its ``rows``, ``columns``, or not.
+    """Return whether C is stored in 16 bytes at a time: of ``rows``, of ``columns``, or not ("").
 
-    Arrays that are read as well are read an element at a time.
+    It is not if C or other arrays are read at the same time, because they are read by elements.
     """
     c = problem.c
     if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c or problem.extras:
@@ -42,11 +42,11 @@ def wide(problem: GemmProblem) -> str:
     return "columns" if c.row == 1 and problem.m * c.elem.itemsize % 16 == 0 else ""
 
 
-def off_the_grid(problem: GemmProblem) -> bool:
-    """Whether C's rows begin where work-items alone store them badly.
+def has_unaligned_rows(problem: GemmProblem) -> bool:
+    """Whether rows of C are not aligned, so that each work-item would store single elements.
 
-    That is where no pairs lie; and of 16-bit floats, where rows have a warp's columns, off the grid
-    of 16 bytes.
+    They are not if elements cannot be stored in pairs; and 16-bit floats also if they cannot be
+    stored in 16 bytes, and rows have at least the columns of a warp.
     """
     c, n = problem.c, problem.n
     if c.col != 1 or c.elem.complex or c.reader is not None:
@@ -57,21 +57,21 @@ def off_the_grid(problem: GemmProblem) -> bool:
 
 
 def by_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
-    """Whether rows of C that begin anywhere are stored by whole warps, by way of local memory."""
+    """Whether unaligned rows of C are stored by whole warps, after an exchange in local memory."""
     if isinstance(policy, MfmaPolicy) or policy.tile_n % _WARP:
         return False
-    room = target.static_local_mem - policy.local_bytes(problem.compute)
-    return policy.scratch_bytes <= room and off_the_grid(problem)
+    free = target.static_local_mem - policy.local_bytes(problem.compute)
+    return policy.scratch_bytes <= free and has_unaligned_rows(problem)
 
 
 def with_row_scratch(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:
-    """The policy with fewer stages, if rows of C that are not aligned need the local memory.
+    """Return the policy with fewer stages, if unaligned rows of C need the local memory.
 
-    Single elements take four times as long.
+    Stores of single elements would take four times as long.
     """
-    if not off_the_grid(problem) or policy.tile_n % _WARP:
+    if not has_unaligned_rows(problem) or policy.tile_n % _WARP:
         return policy
     fewer = policy
-    while not by_lines(problem, fewer, target) and fewer.stages > _LEAST_STAGES:
+    while not by_lines(problem, fewer, target) and fewer.stages > _MIN_STAGES:
         fewer = replace(fewer, stages=fewer.stages - 1)
     return fewer if by_lines(problem, fewer, target) else policy

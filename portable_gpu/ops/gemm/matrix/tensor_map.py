@@ -19,15 +19,15 @@ _BYTES = 128
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The map of an operand, wherever it lies: ``cl_kernels/gemm/_boxes`` adds the place.
+    """The map of an operand at any address: ``cl_kernels/gemm/_boxes`` adds the address.
 
     Attributes:
-        spec: The kernel that writes it.
-        extent: Adjacent elements of a line of the matrix.
-        count: Lines.
-        pitch: Bytes from a line to the next.
-        box_lines: Lines of a box: no more than there are.
-        box_bytes: Local memory that the boxes of a tile fill.
+        spec: The kernel that writes the map.
+        extent: The number of adjacent elements of a line of the matrix.
+        count: The number of lines.
+        pitch: Bytes from one line to the next.
+        box_lines: The number of lines of a box, at most ``count``.
+        box_bytes: Bytes of local memory of the boxes of a tile.
     """
 
     spec: Specialization
@@ -39,7 +39,7 @@ class TensorMap:
 
     @classmethod
     def of(cls, operand: Operand, lines: Lines, rows: int, k: int, target: Target) -> TensorMap:
-        """The map of an operand of ``rows`` rows (columns, of B) that lies as its lines say."""
+        """Return the map of an operand with ``rows`` rows (columns of B) in the layout of lines."""
         along_rows, along_k = strides(operand, lines.name)
         extent, count, step = (rows, k, along_k) if lines.across else (k, rows, along_rows)
         pitch = step * operand.elem.itemsize if count > 1 else 16  # one line has no pitch

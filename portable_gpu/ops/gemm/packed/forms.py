@@ -74,12 +74,12 @@ class PackedForm:
     """A form of the packed product.
 
     Attributes:
-        policy: Fitted to the extents of what is computed.
-        transposed: Whether that is ``C^T = B^T A^T``.
-        whole: Whether single work-items make whole products, or strips of them.
-        a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
-        strip: Panels of columns that a work-item takes of a whole product; 0: all of them.
-        origin, evidence: Where the policy came from.
+        policy: The policy, fitted to the extents of the computed product.
+        transposed: Whether ``C^T = B^T A^T`` is computed.
+        whole: Whether a work-item computes whole products, or strips of them.
+        a_packed, b_packed: Whether the operand is packed first; otherwise tiles read it in place.
+        strip: The number of panels of columns of a work-item's strip; 0: the whole product.
+        origin, evidence: The source of the policy, and the measurements behind it.
     """
 
     policy: PackedPolicy
@@ -93,7 +93,7 @@ class PackedForm:
 
     @property
     def launches(self) -> int:
-        """Kernels of a slab: of packing, if anything is packed, and of tiles."""
+        """The number of kernels of a slab: one for packing, if needed, and one for tiles."""
         return 1 if self.whole or not (self.a_packed or self.b_packed) else 2
 
     @property
@@ -129,10 +129,10 @@ def packed_forms(problem: GemmProblem, target: Target, table: TuningTable) -> It
         core = problem.transpose() if transposed else problem
         policy = row.policy.fit(core.m, core.n, core.k, core.compute)
         fits = whole_bytes(core, policy) <= L2_BYTES
-        a_ways = (True, False) if in_place(core.a, core.compute) else (True,)
-        b_ways = (True, False) if _reads_b_in_place(core, policy) else (True,)
+        a_options = (True, False) if in_place(core.a, core.compute) else (True,)
+        b_options = (True, False) if _reads_b_in_place(core, policy) else (True,)
         for whole, a_packed, b_packed in product(
-            (False, True) if fits else (False,), a_ways, b_ways
+            (False, True) if fits else (False,), a_options, b_options
         ):
             yield PackedForm(
                 policy, transposed, whole, a_packed, b_packed, 0, row.origin, row.evidence
@@ -153,14 +153,14 @@ def packed_seconds(problem: GemmProblem, target: Target) -> float:
 
 
 def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> PolicyRow[PackedPolicy]:
-    """The policy before it is fitted to the extents."""
+    """Return the policy of the table, before it is fitted to the extents."""
     return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
 
 
 def _packs(
     core: GemmProblem, policy: PackedPolicy, whole: bool, target: Target
 ) -> tuple[bool, bool]:
-    """Whether it pays to pack A, and B: by how many tiles each is used."""
+    """Return whether A and B are packed: it pays if enough tiles use them."""
     figures, units = packed_figures(target), target.compute_units
     a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
     if a_fits and b_fits and not whole and core.flop <= figures.lone_flop * units:
@@ -172,50 +172,51 @@ def _packs(
 
 
 def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:
-    """Whether A is better read where it lies, by how many tiles it may be used.
+    """Whether A is read in place even if many tiles use it.
 
-    Its rows lie along k, are few enough to walk along together, and not at distances that put
-    them all into one set of the cache.  Measured: 1 to 3 % over packing.
+    It is if its rows are contiguous, a tile has few of them, and their distance does not put them
+    all into one set of the cache.  This was 1 to 3 % faster than packing.
     """
     a, pitch = core.a, core.a.row * core.a.elem.itemsize
     return a.col == 1 and policy.item_m <= 6 and pitch % (2 * PAGE_BYTES) != 0
 
 
 def _reads_b_in_place(core: GemmProblem, policy: PackedPolicy) -> bool:
-    """Whether tiles can read B where it lies: vectors along its rows, one of them at least."""
+    """Whether tiles can read B in place: contiguous rows of at least a tile's columns."""
     b = core.b
     return in_place(b, core.compute) and b.col == 1 and core.n >= policy.item_n
 
 
 def in_place(operand: Operand, compute: Element) -> bool:
-    """Whether tiles can read the operand where it lies: no conversion is needed."""
+    """Whether tiles can read the operand in place, because no conversion is needed."""
     return operand.elem == compute and not compute.complex and not compute.boolean
 
 
 def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
-    """Scratch of a work-item that makes a whole product: both operands, packed."""
+    """Return the scratch bytes of a work-item that packs both operands of a whole product."""
     rows, cols = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
     lanes = rows * policy.item_m + cols * policy.item_n
     return max(64, lanes * core.k * core.compute.itemsize)
 
 
 def strip_of(core: GemmProblem, policy: PackedPolicy, target: Target) -> int:
-    """Panels of columns in each strip, where a number of strips for each compute unit is wanted."""
+    """Return the number of panels of a strip, for the configured strips of each compute unit."""
     figures, units = packed_figures(target), target.compute_units
     strips = max(1, figures.strips * units // core.batch_size)
     return max(1, -(-core.n // policy.item_n) // strips)
 
 
 def _fits_strips(core: GemmProblem, policy: PackedPolicy, strip: int) -> bool:
-    """Whether A can be read where it lies, and stays in the cache with a strip's columns of B."""
+    """Whether A can be read in place, and fits the cache together with a strip's columns of B."""
     near = (core.m + strip * policy.item_n) * core.k * core.compute.itemsize
     return in_place(core.a, core.compute) and near <= L2_BYTES
 
 
 def _strip(core: GemmProblem, policy: PackedPolicy, target: Target, b_packed: bool) -> int:
-    """Panels of each strip if a product had better be cut into strips, else 0.
+    """Return the number of panels of a strip, or 0 if the product is not computed in strips.
 
-    As for :func:`_reads_rows`, A's rows are few, and not at distances that put them into one set.
+    As for :func:`_reads_rows`, a tile must have few rows of A, and their distance must not put them
+    into one set of the cache.
     """
     figures, units = packed_figures(target), target.compute_units
     strip = strip_of(core, policy, target)
@@ -233,40 +234,40 @@ def _strip(core: GemmProblem, policy: PackedPolicy, target: Target, b_packed: bo
 
 
 def takes_whole(core: GemmProblem, policy: PackedPolicy, target: Target) -> bool:
-    """Whether single work-items make whole products."""
+    """Whether a work-item computes a whole product."""
     return whole_bytes(core, policy) <= L2_BYTES and is_item(core, target)
 
 
 def is_small(problem: GemmProblem, target: Target) -> bool:
-    """Whether one work-item is soon done with all of a product and its batch."""
+    """Whether a product and its batch are so small that one work-item computes them fast enough."""
     return problem.flop <= packed_figures(target).serial_flop
 
 
 def is_item(problem: GemmProblem, target: Target) -> bool:
-    """Whether a product is work for one work-item, if it fits the cache."""
+    """Whether one work-item should compute a product, if it fits the cache."""
     return is_small(problem, target) or problem.batch_size >= 4 * target.compute_units
 
 
 def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, target: Target) -> bool:
-    """Whether ``C^T = B^T A^T`` is the better product.
+    """Whether ``C^T = B^T A^T`` is computed.
 
-    What decides is an operand that is better read where it lies, on either side; else C's rows
-    should be contiguous.
+    It depends on an operand that is better read in place, if there is one; otherwise the rows of
+    the computed product should be contiguous in C.
     """
     for item, transposed in ((problem, False), (problem.transpose(), True)):
-        turn = _wide_b_turns(item, policy, target)
-        if turn is not None:
-            return turn != transposed
+        preference = _wide_b_prefers_transpose(item, policy, target)
+        if preference is not None:
+            return preference != transposed
     c = problem.c
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
 
 
-def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, target: Target) -> bool | None:
-    """Whether a B that is wider than A is tall turns the product about; ``None``: it does not say.
+def _wide_b_prefers_transpose(p: GemmProblem, policy: PackedPolicy, target: Target) -> bool | None:
+    """Whether a B with more columns than A has rows prefers the transpose; ``None``: neither.
 
-    If A has few rows, B is best read in place: as B where its own rows are contiguous, else
-    as A of the transposed product, whose few columns are soon packed.  One work-item packs B and
-    not A, which over a long k had better be the narrower one.
+    If A has few rows, B is best read in place: as B if its rows are contiguous, otherwise as A of
+    the transposed product, whose B has few columns and is packed fast.  A single work-item packs B
+    and not A, so with a long k the narrower operand should be B.
     """
     figures = packed_figures(target)
     if p.m >= p.n or not in_place(p.b, p.compute):

@@ -220,14 +220,14 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
     p, policy = problem, kernel.row.policy
     costs = FewColumnsCosts.of("few columns", target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
-    again = kernel.blocks * p.n * p.k * p.b.elem.itemsize
+    reread = kernel.blocks * p.n * p.k * p.b.elem.itemsize
     return Variant(
         path="skinny",
         name="skinny",
         kind="skinny",
-        estimate=p.bytes / bandwidth + again * costs.again + costs.start,
+        estimate=p.bytes / bandwidth + reread * costs.again + costs.start,
         launches=1,
-        why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
+        why=f"{p.n} column(s) for matrix instructions of warps, which read A in place",
         texts=lambda: [kernel.spec],
         bind=lambda engine: SkinnyPlan(engine, p, kernel),
         policy=policy,
@@ -256,8 +256,8 @@ class SkinnyPlan(Plan):
             "w_pitch": p.a.col if kernel.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
             "y_step": p.c.row, "y_pitch": p.c.col, "m": p.m, **strides(arrays),
         }  # fmt: skip
-        given = as_given(("w", "x", "y", *arrays))
-        buffers = list(given)
+        names = as_given(("w", "x", "y", *arrays))
+        buffers = list(names)
         if kernel.parts > 1:
             constants |= {"parts": kernel.parts, "part_size": kernel.part_size}
             buffers += ["partial", "counters"]
@@ -267,7 +267,7 @@ class SkinnyPlan(Plan):
             "gemm_skinny",
             constants,
             buffers,
-            [*offsets(given), "n", "alpha", "beta", "reads_y"],
+            [*offsets(names), "n", "alpha", "beta", "reads_y"],
             (kernel.blocks * kernel.parts * size,),
             (size,),
         )

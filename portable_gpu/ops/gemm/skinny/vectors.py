@@ -60,7 +60,7 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
 
 
 def variants(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
-    """The ways of one launch that read the large operand once, where it lies; of all of C."""
+    """Yield the variants of one launch that read the large operand once, without packing it."""
     if problem.triangle:
         return
     few, transposed = upright(problem), problem.n > problem.m
@@ -77,21 +77,21 @@ def variants(problem: GemmProblem, target: Target, table: TuningTable) -> Iterat
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:
-    """The cost of several vectors that do not lie along k as rows of A do, on a GPU."""
+    """Return the factor of the time for several vectors that are not contiguous along k."""
     if target.is_cpu or few.vectors <= 2 or not few.by_rows or abs(few.x_step) == 1:
         return 1.0
     costs = gemv.GemvCosts.of("gemv", target)
     return costs.interleaved if few.x_pitch == 1 else costs.apart
 
 
-def _transposing(one: Variant, transposed: bool, **fields: Any) -> Variant:
+def _transposing(variant: Variant, transposed: bool, **fields: Any) -> Variant:
     if not transposed:
-        return replace(one, **fields)
-    return replace(one, bind=lambda engine: Transposed(one.bind(engine)), **fields)
+        return replace(variant, **fields)
+    return replace(variant, bind=lambda engine: Transposed(variant.bind(engine)), **fields)
 
 
 class Transposed(Plan):
-    """A product by a plan of its transpose: A and B change places."""
+    """A product that is computed by a plan of its transpose, with A and B exchanged."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

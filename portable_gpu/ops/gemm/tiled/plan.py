@@ -158,13 +158,13 @@ def specialization_of(
     target: Target,
     pairs: bool = False,
 ) -> Specialization:
-    """The text of a chosen path, for a problem that is already the way round it is computed.
+    """Render the kernel of a tiling, for a problem in its computed orientation.
 
     Args:
-        problem: What is computed.
-        choice: How.
-        target: For what device.
-        pairs: Whether tiles take two steps of k in one instruction.
+        problem: The problem.
+        tiling: The tiling.
+        target: The target.
+        pairs: Whether an instruction multiplies two steps of k.
 
     Raises:
         PolicyError: The policy does not fit the target.

@@ -1,4 +1,4 @@
-"""GemmPolicy: the rungs of the ladder as sizes, and a formula for devices without measurements."""
+"""GemmPolicy: the tile sizes, and formulas for them for devices without measurements."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from portable_gpu.tuning.policy import Policy, Range
 
 @dataclass(frozen=True)
 class GemmPolicy(Policy):
-    """How ``cl_kernels/gemm/gemm.cl.mako`` cuts a product into tiles.
+    """The tiles of ``cl_kernels/gemm/gemm.cl.mako``.
 
-    The rungs of the founding texts are points of this space: the block tile is ``item_m = item_n
-    = 1``, the 1-D tile ``item_n = 1``, then ``vector``, ``prefetch``, ``buffers = 2`` and
-    ``prefetch_local``.
+    The usual optimisations of a product are points of this space: tiles in local memory have
+    ``item_m = item_n = 1``, 1-D tiles in registers ``item_n = 1``; then follow ``vector``,
+    ``prefetch``, ``buffers = 2`` and ``prefetch_local``.
 
     Attributes:
         tile_m, tile_n: The part of C that a work-group computes.
         tile_k: Steps of k between two barriers.
-        item_m, item_n: The part of it that a work-item sums in registers.
+        item_m, item_n: The part of this tile that a work-item sums in registers.
         lanes_m, lanes_n: The arrangement of neighbouring work-items, usually a sub-group.
-        vector: Elements of the widest load (lowered where memory is not aligned for it).
-        buffers: 2 for a second pair of panels in local memory, which saves a barrier a step.
-        prefetch: Load the next panels to registers while this one is multiplied.
-        prefetch_local: Load the next fragments from local memory while these are multiplied, across
-            the barrier too; takes two buffers.
-        unroll: Steps of k in straight code; more of them hide latency and take registers.
-        repack: Store C through local memory, a row of the tile at a time.
-        interleave: Give a work-item single columns, so that neighbours hold adjacent ones, rather
-            than vectors of adjacent columns.
-        band: Tile rows that are walked together, for the cache's sake.
+        vector: Elements of the widest load; loads are narrower if memory is not aligned for it.
+        buffers: 2 for a second pair of panels in local memory, which saves a barrier in each step.
+        prefetch: Whether the next panels are loaded to registers while these are multiplied.
+        prefetch_local: Whether the next fragments are loaded from local memory while these are
+            multiplied, also of the next panel; this needs two buffers.
+        unroll: Steps of k in straight code; more of them hide latency and need registers.
+        repack: Whether C is stored through local memory, a row of the tile at a time.
+        interleave: Whether adjacent work-items have adjacent columns; otherwise each work-item has
+            vectors of adjacent columns.
+        band: The number of tile rows in a band; tiles are numbered band by band, so that tiles that
+            run at the same time share operands in the cache.
     """
 
     tile_m: Annotated[int, Range(1, 1024)]
@@ -72,16 +73,15 @@ class GemmPolicy(Policy):
         return values * value_words(elem) + _OTHER_REGISTERS
 
     def resident(self, target: Target, elem: Element) -> int:
-        """Estimate the groups on a compute unit of four SIMDs at a time."""
+        """Estimate the number of groups that a compute unit of four SIMDs runs at the same time."""
         file = 4 * target.subgroup_size * 2 * target.resident_registers
         return max(1, file // (self.registers(elem) * self.group_size))
 
     def at_edges(self, target: Target, elem: Element, k: int, splits: int) -> GemmPolicy:
-        """The policy for a kernel that guards the end of k, or combines parts of k.
+        """Return the policy for a kernel that checks the end of k, or adds parts of k.
 
-        Either takes registers.  Where the sums alone take half of them, the compiler's order of
-        multiply-adds suffers from it, and panels of half the
-        depth move through half as many.
+        Both need registers.  If the sums already take half of them, the compiler finds no good
+        order of multiply-adds.  Then panels have half the depth, and need half the registers.
         """
         at_edge = splits > 1 or k % self.tile_k != 0
         shallow = replace(self, tile_k=self.tile_k // 2)
@@ -103,7 +103,7 @@ class GemmPolicy(Policy):
 
     @classmethod
     def for_shape_class(cls, target: Target, elem: Element, shape_class: str) -> GemmPolicy:
-        """The default of one of :data:`SHAPE_CLASSES`."""
+        """Return the default policy of one of :data:`SHAPE_CLASSES`."""
         large = cls.default(target, elem)
         item_m, item_n = large.item_m, large.item_n
         if shape_class == "wide":
@@ -122,7 +122,7 @@ class GemmPolicy(Policy):
     def _fit(
         cls, target: Target, elem: Element, group: int, item_m: int, item_n: int, flat_m: int = 0
     ) -> GemmPolicy:
-        """The widest group and the deepest panels that fit the target."""
+        """Return the policy with the widest group and the deepest panels that fit the target."""
         group = floor_power_of_two(min(group, target.max_work_group_size))
         lanes = min(group, floor_power_of_two(max(1, target.subgroup_size)))
         rows = flat_m // item_m if flat_m else floor_power_of_two(max(1, round((group * 2) ** 0.5)))
@@ -156,11 +156,13 @@ class GemmPolicy(Policy):
             or policy.local_bytes(elem) > target.local_mem_size
         ):
             policy = replace(policy, tile_k=policy.tile_k // 2)
-        room = policy.registers(elem) + fragments <= target.resident_registers
-        ahead = policy.unroll == 1 and room and not elem.complex
+        fits = policy.registers(elem) + fragments <= target.resident_registers
+        ahead = policy.unroll == 1 and fits and not elem.complex
         double = replace(policy, buffers=2, prefetch_local=ahead)
-        roomy = 3 * double.local_bytes(elem) <= target.local_mem_per_unit
-        return double if roomy and double.local_bytes(elem) <= target.local_mem_size else policy
+        has_memory = 3 * double.local_bytes(elem) <= target.local_mem_per_unit
+        return (
+            double if has_memory and double.local_bytes(elem) <= target.local_mem_size else policy
+        )
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:

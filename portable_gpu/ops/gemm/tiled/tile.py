@@ -17,23 +17,25 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Panel:
-    """How a group brings ``extent`` rows of A (columns of B), ``depth`` deep, to local memory.
+    """How a group copies a panel of A or B to local memory.
 
     Attributes:
         name: ``a`` or ``b``.
         elem: The element in memory.
-        conj: Whether it is conjugated on the way in.
-        extent, depth: Size of the panel, in values of local memory.
-        along: The axis along which neighbouring work-items, and vectors, lie: ``k`` or ``s``; or
-            ``either``, of single elements, where the kernel's strides say which.
+        conj: Whether elements are conjugated when they are copied.
+        extent, depth: The rows of A (columns of B) and the steps of k of the panel, in values of
+            local memory.
+        along: The axis along which adjacent work-items load adjacent vectors: ``k`` or ``s`` (rows
+            of A, columns of B); ``either``: single elements, along the axis that the kernel's
+            arguments select.
         width: Elements of one load.
-        group: Work-items that share the loads.
+        group: The number of work-items that share the loads.
         pad: Elements between two rows of local memory, against bank conflicts.
-        buffers: How many panels are in local memory.
+        buffers: The number of panels in local memory.
         aligned: Whether complex elements are aligned to their size.
-        offset_type: C type that byte offsets inside the panel fit.
-        pairs: Whether a value in local memory is a word of two neighbours along k.
-        reader: What reads the operand instead of two strides.
+        offset_type: A C type that holds byte offsets inside the panel.
+        pairs: Whether a value in local memory is a word of two elements adjacent along k.
+        reader: The reader of the operand; ``None`` if it has two strides.
     """
 
     name: Literal["a", "b"]
@@ -53,22 +55,22 @@ class Panel:
 
     @property
     def pack(self) -> int:
-        """Elements of one value in local memory."""
+        """The number of elements of a value in local memory."""
         return 2 if self.pairs else 1
 
     @property
     def steps(self) -> int:
-        """Steps of k of one panel."""
+        """The number of steps of k of a panel."""
         return self.depth * self.pack
 
     @property
     def pieces(self) -> int:
-        """Vectors from memory that make one vector of values."""
+        """The number of vectors from memory of which a vector of values is composed."""
         return 1 if self.along == "k" and self.width > 1 else self.pack
 
     @property
     def values(self) -> int:
-        """Values of local memory in one load."""
+        """The number of values of local memory of one load."""
         return self.width * self.pieces // self.pack
 
     @property
@@ -97,7 +99,7 @@ class Panel:
 
     @property
     def loads(self) -> int:
-        """Vectors of values that a work-item moves."""
+        """The number of vectors of values that a work-item copies."""
         return self.extent * self.depth // (self.values * self.group)
 
     @property
@@ -112,23 +114,23 @@ class Panel:
 
     @property
     def s_stride(self) -> str:
-        """The stride, by its kernel argument's suffix, from one row of A (column of B) on."""
+        """The suffix of the kernel argument that is the stride between rows of A (columns of B)."""
         return "row" if self.name == "a" else "col"
 
     @property
     def k_stride(self) -> str:
-        """The stride along k."""
+        """The suffix of the kernel argument that is the stride along k."""
         return "col" if self.name == "a" else "row"
 
     def place_s(self, i: int) -> str:
-        """C expression: where load ``i`` of work-item ``t`` lies across the panel."""
+        """C expression of the row (column) in the panel of load ``i`` of work-item ``t``."""
         if self.along == "either":
             return self._stepped("s", i)
         across, down = self._split(i)
         return down if self.along == "k" else across
 
     def place_k(self, i: int) -> str:
-        """C expression: where load ``i`` of work-item ``t`` lies along k."""
+        """C expression of the step of k in the panel of load ``i`` of work-item ``t``."""
         if self.along == "either":
             return self._stepped("k", i)
         across, down = self._split(i)
@@ -145,12 +147,12 @@ class Panel:
         return list(dict.fromkeys(self.place_k(i) for i in range(self.loads)))
 
     def _stepped(self, axis: str, i: int) -> str:
-        """The place of load ``i`` from that of the first, by names of ``gemm/_panel.cl.mako``."""
+        """C expression of the place of load ``i``, by the names of ``gemm/_panel.cl.mako``."""
         first = f"{self.name}_{axis}"
         return f"{first} + {i} * {first}_step" if i else first
 
     def _split(self, i: int) -> tuple[str, str]:
-        """Place along the panel's fast axis, and on its slow one."""
+        """C expressions of the places of load ``i`` on the panel's fast and slow axes."""
         per_line = (self.depth if self.along == "k" else self.extent) // self.values
         if self.group % per_line == 0:
             across, down = f"t % {per_line}", f"t / {per_line} + {i * self.group // per_line}"
@@ -287,12 +289,12 @@ class RegisterTile:
 
 @dataclass(frozen=True)
 class GroupStagger:
-    """Which groups begin where along k.
+    """The start of each group along k.
 
     Attributes:
-        along: Places to begin at, in steps of a panel's depth.
-        group: C expression of the number on which it depends; it is the same for groups that share
-            a panel of the operand.
+        along: The starts, in steps of a panel's depth.
+        group: C expression of the number on which the start depends; it is the same for groups that
+            share a panel of the operand.
     """
 
     along: Stagger
@@ -302,9 +304,9 @@ class GroupStagger:
 def group_stagger(
     problem: GemmProblem, target: Target, a: Panel, b: Panel, length: int
 ) -> GroupStagger | None:
-    """How groups begin where A's rows, or B's columns, all begin at one memory channel.
+    """Return different starts for groups, if all rows of A or columns of B start in one channel.
 
-    ``length``: steps of k of one group.
+    ``None``: all groups start at the same step.  ``length`` is the number of steps of k of a group.
     """
     lines = (("row", a, problem.a.row, problem.a.col), ("col", b, problem.b.col, problem.b.row))
     result = {}
@@ -321,7 +323,7 @@ def group_stagger(
 
 
 def takes_pairs(problem: GemmProblem, target: Target) -> bool:
-    """Whether the target has an instruction for two products of A and B at once."""
+    """Whether the target has an instruction for two products of A and B."""
     if problem.a.reader or problem.b.reader:
         return False
     return target.dot2 and problem.a.elem.name == problem.b.elem.name == "f16"
@@ -330,15 +332,15 @@ def takes_pairs(problem: GemmProblem, target: Target) -> bool:
 def panels(
     problem: GemmProblem, policy: GemmPolicy, target: Target, aligned: bool, pairs: bool
 ) -> tuple[Panel, Panel]:
-    """The panels of A and B: each by full vectors, or by single elements along either axis.
+    """Return the panels of A and B: loaded in full vectors, or in elements along either axis.
 
-    Widths between them, and single elements along k or along s, would be programs of their own, of
-    the same speed.  Large tiles are an exception, because they have no registers for steps that the
-    kernel reads from an argument; so are pairs.
+    Other widths, and elements along a fixed axis, would be more programs of the same speed.  They
+    are used only for large tiles, which have no registers for the axis as an argument, and for
+    pairs.
     """
     tight = policy.is_tight(target, problem.compute)
 
-    def one(name: Literal["a", "b"]) -> Panel:
+    def panel_of(name: Literal["a", "b"]) -> Panel:
         wide = panel(problem, policy, name, aligned, pairs, policy.vector)
         if wide.reader or pairs or tight or wide.width == policy.vector > 1:
             return wide
@@ -346,7 +348,7 @@ def panels(
         in_step = single.group % single.extent == single.group % single.depth == 0
         return replace(single, along="either", pad=policy.vector) if in_step else single
 
-    return one("a"), one("b")
+    return panel_of("a"), panel_of("b")
 
 
 def panel(

@@ -44,8 +44,8 @@ def gemv(
         )  # fmt: skip
 
     def expected() -> Expected:
-        given = y.host() if beta else None
-        return product(transposed(a.host(), trans), x.host(), dtype, alpha, beta, given)
+        initial_y = y.host() if beta else None
+        return product(transposed(a.host(), trans), x.host(), dtype, alpha, beta, initial_y)
 
     scale = f", alpha {alpha:g}, beta {beta:g}" if (alpha, beta) != (1, 0) else ""
     where = "" if view == "numpy" else f", {view}"

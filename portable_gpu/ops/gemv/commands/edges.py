@@ -28,8 +28,8 @@ def edge_checks(
     for m, n, trans, view in levels(4):
         yield _gemv(rows[m], cols[n], dtype, every[trans], VIEWS[view])
     for m, n in ((7, 40_009), (20_011, 31)):  # work-groups that share an output, or have many
-        for way in ("N", "T"):
-            yield _gemv(m, n, dtype, way, "numpy")
+        for letter in ("N", "T"):
+            yield _gemv(m, n, dtype, letter, "numpy")
 
 
 def _gemv(m: int, n: int, dtype: np.dtype[Any], trans: str, view: View) -> Check:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SEED = 5
 
 
-def kept(size: int, p: float, seed: int) -> np.ndarray[Any, Any]:
+def kept_elements(size: int, p: float, seed: int) -> np.ndarray[Any, Any]:
     """Which elements dropout keeps: Philox4x32-10 in NumPy, by 64-bit products."""
     blocks = np.arange(-(-size // 4), dtype=np.uint64)
     low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -60,7 +60,7 @@ def _check(x: Input) -> Check:
 
     def expected() -> Expected:
         values = x.host()
-        mask = kept(values.size, 0.5, _SEED).reshape(values.shape)
+        mask = kept_elements(values.size, 0.5, _SEED).reshape(values.shape)
         return Expected(np.where(mask, values * values.dtype.type(2), 0), None, x.dtype)
 
     return Check("dropout", f"{x}", run, expected)
@@ -68,7 +68,7 @@ def _check(x: Input) -> Check:
 
 def _oracle(_case: Case, inputs: Operands) -> Oracle:
     x = inputs[0]
-    expected = np.where(kept(x.size, 0.5, _SEED).reshape(x.shape), x * x.dtype.type(2), 0)
+    expected = np.where(kept_elements(x.size, 0.5, _SEED).reshape(x.shape), x * x.dtype.type(2), 0)
     return lambda found: 0.0 if np.array_equal(found, expected) else np.inf
 
 

@@ -52,10 +52,10 @@ def problem(operation: str, shape: Shape, axis: Axes, dtype: DType, target: Targ
     inputs = 2 if operation in _WHOLE_ONLY else 1
     request, _ = _RULES[operation](*[dtype] * inputs)
     folded = normalise_axes(axis, len(shape))
-    kept = tuple(n for a, n in enumerate(shape) if a not in folded)
+    out_shape = tuple(n for a, n in enumerate(shape) if a not in folded)
     strides = (contiguous_strides(shape),) * inputs
     alignment = 1 if target.is_cpu else _ALIGNMENT
-    return Problem(request, shape, strides, folded, contiguous_strides(kept), alignment)
+    return Problem(request, shape, strides, folded, contiguous_strides(out_shape), alignment)
 
 
 def specializations(operation: str, target: Target, dtype: DType) -> list[Specialization]:

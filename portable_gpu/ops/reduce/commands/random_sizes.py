@@ -19,10 +19,10 @@ def whole(rng: random.Random, on_cpu: bool) -> Size:
 
 def along_an_axis(rng: random.Random, on_cpu: bool) -> Size:
     """A matrix of any shape, and one of its axes."""
-    most = _MOST_ELEMENTS[on_cpu]
+    max_elements = _MOST_ELEMENTS[on_cpu]
     while True:
         extents = tuple(random_extent(rng, 1 << 18) for _ in range(2))
-        if prod(extents) <= most:
+        if prod(extents) <= max_elements:
             return Size(extents, variant=rng.choice("01"))
 
 
