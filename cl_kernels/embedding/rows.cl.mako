@@ -1,7 +1,7 @@
 ## rows: out[row, :] = sum of grad[i, :] over the positions i of the row, in increasing order.
 ##
-##   item   | row 0: V V V | row 1: V V V | ...      a work-item has a vector of a row, and its whole sum;
-##                                                   one of a CPU has pieces_each of them
+##   item   | row 0: V V V | row 1: V V V | ...      a work-item sums one vector of a row over all positions;
+##                                                   on a CPU it sums pieces_each vectors
 ##
 ## head and next: see lists.  Rows without positions are 0.  Sums of 16-bit elements are in float.
 ##

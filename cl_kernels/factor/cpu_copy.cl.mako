@@ -1,12 +1,13 @@
-## Copy a stack of matrices on a CPU; of a lower triangle, with zeros above it.
+## Copy a stack of matrices on a CPU, or their lower triangles, with zeros above the diagonal.
 ##
-##      target, by lines that are dense          A work-item copies a tile of `lines` by `piece`, in steps of
-##      +--------+--------+---                   four lines.  Cache lines that it reads across are used again
-##      | tile   | tile   |     `lines`          while they are in the cache.
+##      target, by contiguous lines              A work-item copies a tile of `lines` by `piece`, four lines at a
+##      +--------+--------+---                   time.  If the source is read across its cache lines, these are
+##      | tile   | tile   |     `lines`          still in the cache when they are read again.
 ##      +--------+--------+---
 ##        piece
 ##
-## source, triangle, by_rows, rank   as in copy      length, count   of lines: of the target's rows if by_rows
+## source, triangle, by_rows, rank   as in copy
+## length, count   of the target's lines: its rows if by_rows, otherwise its columns
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="moves" file="/common/moves.cl.mako"/>
@@ -44,7 +45,8 @@ ${operands.locate(["from", "to"], rank, "band / bands")}
         const long some = LEAST(4, end - i);
         long begin = first, stop = last;
 % if triangle:
-        // The parts of the four lines next to their square on the diagonal are copied or cleared.
+        // Clear the parts above the diagonal, and copy the triangle in the square of these four lines; the rest of the
+        // lines, begin .. stop, is copied below.
         ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
         for (long k = i; k < i + some; k++) {
             const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows

@@ -1,7 +1,7 @@
-## gemm of many small products on a CPU, V products together: each has a lane of every vector.
+## gemm of many small products on a CPU, V products at a time: each product has a lane of all vectors.
 ##
-##      scratch: element (i, p) of V matrices A is a vector,      c[r][s] += a[i + r][p] * b[p][j + s]
-##      as are those of B and of C                                for R x S vectors of C together
+##      scratch: the elements (i, p) of V matrices A are a       c[r][s] += a[i + r][p] * b[p][j + s]
+##      vector; so are the elements of B and of C                for a tile of R x S vectors of C
 ##
 ## A work-item computes `run` blocks of V products, one after the other.  A matrix without gaps is copied as one line of
 ## elements.  The order of axes in scratch is that of each operand in memory.

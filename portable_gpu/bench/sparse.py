@@ -119,7 +119,7 @@ class SparseContest:
             errors = []
             for columns in COLUMNS:
                 b = right_sides(A, columns)
-                errors.append(backward_error(A, peer.fetch(peer.solve(peer.bring(b))), b))
+                errors.append(backward_error(A, peer.fetch(peer.solve(peer.upload(b))), b))
         except ImportError:
             return SparseRemark(name, kind.name, f"not installed: {kind.install}")
         except UnsupportedError as error:
@@ -203,7 +203,7 @@ class _Admitted:
         return Prepared([self.peer.factor], self.peer.finish)
 
     def solves(self, columns: int) -> Prepared:
-        b = self.peer.bring(right_sides(self.A, columns))
+        b = self.peer.upload(right_sides(self.A, columns))
         return Prepared([partial(self.peer.solve, b)], self.peer.finish)
 
 

@@ -39,14 +39,14 @@ class SparsePeer(Library):
 
     @abstractmethod
     def solve(self, b: Any) -> Any:
-        """Solve with the last factor; `b` is as :meth:`bring` gave it."""
+        """Solve with the last factor; `b` is a result of :meth:`upload`."""
 
-    def bring(self, b: Any) -> Any:
-        """A right side where this library has it before it is timed."""
+    def upload(self, b: Any) -> Any:
+        """Return a right-hand side in the memory in which the library reads it; not timed."""
         return b
 
     def fetch(self, x: Any) -> Any:
-        """A solution as NumPy's, in the order of `A`."""
+        """Return a solution as a NumPy array, in the order of `A`."""
         return x
 
     def finish(self) -> None:
@@ -54,7 +54,7 @@ class SparsePeer(Library):
 
 
 class OurFactor(SparsePeer):
-    """This library; on a GPU values and right sides lie on the device."""
+    """This library; on a GPU values and right-hand sides are in the device's memory."""
 
     name, install = Ours.name, Ours.install
 
@@ -62,7 +62,7 @@ class OurFactor(SparsePeer):
         """See :class:`SparsePeer`."""
         self._engine = engine
         self._factor = Factor(symbolic, A.dtype, engine, None)
-        self._values = A if engine.maps_host_memory else self.bring(A.data)
+        self._values = A if engine.maps_host_memory else self.upload(A.data)
 
     @property
     def version(self) -> str:
@@ -81,7 +81,7 @@ class OurFactor(SparsePeer):
         """See :class:`SparsePeer`."""
         return self._factor.solve(b)
 
-    def bring(self, b: Any) -> Any:
+    def upload(self, b: Any) -> Any:
         """See :class:`SparsePeer`."""
         return b if self._engine.maps_host_memory else asarray(b, queue=self._engine.queue)
 

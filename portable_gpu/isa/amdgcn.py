@@ -37,7 +37,7 @@ _BYTES = {
 
 
 def read(text: str) -> Iterator[CompiledKernel]:
-    """Each kernel of an assembly, by its metadata; functions that it may call count too."""
+    """Yield the kernels of an assembly; the mix includes the functions that kernels may call."""
     metadata = text.partition(".amdgpu_metadata")[2]
     for entry in re.split(r"^  - ", metadata, flags=re.MULTILINE)[1:]:
         name = re.search(r"^    \.name:\s+(\S+)", entry, re.M)
@@ -66,7 +66,7 @@ def read(text: str) -> Iterator[CompiledKernel]:
 
 
 def blocks(body: str) -> Iterator[Block]:
-    """The basic blocks of a function's lines."""
+    """Yield the basic blocks of a function."""
     label, count = "entry", 0
     instructions: list[Instruction] = []
     for raw in body.splitlines():
@@ -89,7 +89,7 @@ def blocks(body: str) -> Iterator[Block]:
 
 
 def instruction(line: str) -> Instruction:
-    """The instruction of one line."""
+    """Return the instruction of one line."""
     opcode, _, operands = line.partition(" ")
     kind, loads = InstructionKind.NONE, 0
     if _CROSSBAR.match(opcode):

@@ -55,7 +55,7 @@ def warm_up(
 def _calls(
     engine: Engine, name: str, sizes: _Sizes | None, dtype: np.dtype[Any]
 ) -> Iterator[Callable[[], Any]]:
-    """Calls of one operation, on NumPy arrays and on device arrays."""
+    """Yield calls of one operation, on NumPy arrays and on device arrays."""
     operation, typical = OPERATIONS[name], _TYPICAL[name]
     function = typical.function or operation.function
     for extents in typical.sizes if sizes is None else [tuple(sizes)]:

@@ -279,17 +279,18 @@ class ProgramCache:
         #: Counts of what was compiled, not read from disk: programs, kernels, bytes of text.
         self.compiled = Counter[str]()
         self._identity = _identity(device, device.name, version(device))
-        #: One of two drivers that share their binaries.
+        #: The driver, if it is one of those whose binaries can be shared; otherwise None.
         self._driver = Driver.of(device)
         self._is_pocl = drivers(device.platform) is not None
         #: Whether programs are stored in compiled form, so that other processes load them.  PoCL
         #: compiles kernels of a forced class at the launch, also from a binary.
         self.keeps_binaries = disk.folder is not None and not (forced and self._is_pocl)
-        #: The kernels that have run, where PoCL compiles them then: program, name and group.
+        #: The kernels that have run (program, name and group), if PoCL compiles them when they
+        #: first run; otherwise None.
         self._have_run: set[tuple[str, str, tuple[int, ...]]] | None = None
         if self._is_pocl and not self.keeps_binaries:
             self._have_run = set()
-        #: The bits of its vectors, where it is a PoCL that compiles a kernel's body once.
+        #: The bits of the vectors of a PoCL that compiles a kernel's body once; otherwise 0.
         self._vector_bits = 0
         if pocl_functions.is_tried(device.platform):
             self._vector_bits = 32 * device.native_vector_width_float
@@ -460,7 +461,7 @@ class ProgramCache:
             self.compiled.update(programs=1, kernels=kernels, text=text)
             if not self.keeps_binaries:
                 return program
-            binary = program.binaries[0]  # where PoCL compiles, rather than in the build
+            binary = program.binaries[0]  # PoCL compiles here, not in the build
             if self._vector_bits:
                 pocl_functions.share(binary, partial(self._text, spec))
         shared = None if self._driver is None else self._driver.without_hash(binary)

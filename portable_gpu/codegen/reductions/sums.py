@@ -13,18 +13,22 @@ from portable_gpu.codegen.reductions.reduction import (
 )
 from portable_gpu.dtypes import Element
 
-_BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
+#: 16-bit integers of a lane whose 32-bit sum cannot overflow, after 8 lanes are added.
+_BLOCK_OF_INTEGERS = 1 << 11
 
 
 def two_sum(ctype: str, a: str, b: str) -> str:
-    """C declarations of ``s``, the rounded sum, and ``e``, what rounding lost; more may follow."""
+    """Return C declarations of ``s``, the rounded sum, and ``e``, its rounding error.
+
+    They have no semicolon, so further declarators may follow.
+    """
     return f"const {ctype} s = {a} + {b}, t = s - {a}, e = ({a} - (s - t)) + ({b} - t)"
 
 
 def double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
-    """Sums of several values, each as an unevaluated pair (hi, lo) with |lo| <= u |hi|.
+    """Return sums of several values, each as an unevaluated pair (hi, lo) with |lo| <= u |hi|.
 
-    Where hi is infinite or NaN, lo is 0 and hi is the plain sum.
+    If hi is infinite or NaN, lo is 0 and hi is the plain sum.
     """
     fields = [Field(f"{name}_{part}", ctype, "0") for name in names for part in ("hi", "lo")]
 
@@ -39,7 +43,7 @@ def double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
         )
 
     def gather(width: int) -> str:
-        # Not renormalised: after N times lo has lost N^2 u^2 of the sum.
+        # The pair is not normalised.  After N additions the relative error is about N^2 u^2.
         t = vector(ctype, width)
         zero = f"({t})(0)"
         return "\n    ".join(
@@ -52,7 +56,7 @@ def double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
 
 
 def plain(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
-    """Sums of several values, each as it is."""
+    """Return sums of several values, each in one variable."""
     text = " ".join(f"a.{n} += b.{n};" for n in names)
     return Accumulator(name, tuple(Field(n, ctype, "0") for n in names), lambda width: text)
 
@@ -70,9 +74,9 @@ def sums(
     block: int = BLOCK,
     prefix: str = "",
 ) -> Reduction:
-    """A reduction whose state is a set of sums, which ``finish`` calls by their names.
+    """Return a reduction whose state is a set of sums, which the expression ``finish`` uses.
 
-    ``prefix`` goes before the names of its types.
+    The names of its types begin with ``prefix``.
     """
     floating = ctype in ("float", "double")
     if floating:
@@ -103,7 +107,7 @@ def sums(
 
 
 def sum_(name: str, x: Element, acc: Element, result: Element, divide: str = "") -> Reduction:
-    """``sum`` and ``mean``; integers of 8 and 16 bits are first added as 32-bit ones."""
+    """Return ``sum`` or ``mean``; integers of 8 and 16 bits are first added as 32-bit integers."""
     names = ("re", "im") if acc.complex else ("s",)
     small = not x.floating and x.itemsize <= 2 and not acc.floating
     lane = "int" if small else None
@@ -125,7 +129,7 @@ def sum_(name: str, x: Element, acc: Element, result: Element, divide: str = "")
 
 
 def asum(x: Element, result: Element) -> Reduction:
-    """``asum``: of complex numbers both parts."""
+    """Return ``asum``; for complex numbers it adds the magnitudes of both parts."""
     ctype = wide_type(result)
 
     def update(width: int) -> str:
@@ -144,7 +148,7 @@ def asum(x: Element, result: Element) -> Reduction:
 
 
 def dot(name: str, x: Element, y: Element, result: Element) -> Reduction:
-    """``sum x y``, or ``sum conj(x) y``; either input may be real where the result is complex."""
+    """Return ``sum x y``, or ``sum conj(x) y``; a real input is allowed with a complex result."""
     ctype = wide_type(result)
     re_sign, im_sign = ("+", "-") if name == "vdot" else ("-", "+")
 
@@ -167,7 +171,7 @@ def dot(name: str, x: Element, y: Element, result: Element) -> Reduction:
 
 
 def counting(name: str, x: Element, result: Element) -> Reduction:
-    """``any``, ``all`` and ``count_nonzero``: all count the elements that differ from zero."""
+    """Return ``any``, ``all`` or ``count_nonzero``: each counts the nonzero elements."""
 
     def update(width: int) -> str:
         zero = f"({vector(x.real, width)})(0)"

@@ -1,4 +1,4 @@
-"""Convolutions as products of matrices, with windows copied to workspace where they have to be.
+"""Convolutions as products of matrices; windows are copied to workspace if necessary.
 
 ::
 
@@ -41,12 +41,13 @@ from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
 _BIAS = Stage("bias", "v + e", "row")
-_LINE, _CACHED = 64, 3  # bytes; how much faster lines are read again than from memory
+#: Bytes of a cache line, and the rate of reading a line again relative to reading it from memory.
+_LINE, _CACHED = 64, 3
 Location = int | Temporary | Part
 
 
 def merged(size: Shape, steps: Shape) -> int | None:
-    """Return the stride of all places in their order; ``None`` if they have no single one."""
+    """Return the common stride of all places in C order; ``None`` if there is none."""
     known = [(n, step) for n, step in zip(size, steps, strict=True) if n > 1]
     for (_, slow), (n, fast) in pairwise(known):
         if slow != n * fast:
@@ -72,9 +73,9 @@ class ConvProducts:
     """The steps of a convolution: copies of windows, products and sums of windows.
 
     Attributes:
-        steps: In their order, each with the places of its operands.
-        workspace: Bytes of windows.
-        chunk: Images at a time.
+        steps: The steps in their order, each with the places of its operands.
+        workspace: The bytes of the windows.
+        chunk: The number of images that are computed at a time.
     """
 
     steps: tuple[_Step, ...]
@@ -82,7 +83,7 @@ class ConvProducts:
     chunk: int
 
     def plan(self, engine: Engine) -> Plan:
-        """Build all plans; those of equal steps are one."""
+        """Build the plans of all steps; equal steps share a plan."""
         made: dict[_Key, Plan] = {}
         result = []
         for step in self.steps:
@@ -107,9 +108,9 @@ class ConvProducts:
 def products(
     problem: ConvProblem, target: Target, limit: int | None, aligned: bool = True
 ) -> ConvProducts | None:
-    """Return the products of a convolution, or ``None`` if its arrays refuse them.
+    """Return the products of a convolution, or ``None`` if its arrays do not allow them.
 
-    The windows of one image may be above the limit.
+    A chunk has at least one image, even if its windows are larger than the limit.
     """
     p, taps = problem, problem.taps
     computes = target.fp64 or not p.elem.needs_fp64
@@ -144,12 +145,17 @@ def products(
     chunk = p.batch
     if of_image and p.elem.itemsize > 2:
         chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // of_image))
-        # If there is a single image, arrays of plain places are read where they are.
-        plain = [step is not None and not one for step, one in zip(steps, joined, strict=True)]
-        copied = (p.channels * plain[0] + p.filters * plain[1]) * places
+        # With one image at a time, arrays with a common stride of places need no copy.
+        in_place = [
+            step is not None and not is_joined
+            for step, is_joined in zip(steps, joined, strict=True)
+        ]
+        copied = (p.channels * in_place[0] + p.filters * in_place[1]) * places
         if target.is_cpu and (chunk == 1 or p.w_elements < copied):
             return build.weights(*steps, 1)
-    x_step, y_step = (step if one else None for step, one in zip(steps, joined, strict=True))
+    x_step, y_step = (
+        step if is_joined else None for step, is_joined in zip(steps, joined, strict=True)
+    )
     return build.weights(x_step, y_step, chunk)
 
 
@@ -167,7 +173,8 @@ class _StepsBuilder:
         extents = (p.channels_of_group, *p.w_size), (p.w.channel, *p.w.space)
         order = (1, 2, 3, 0) if last else (0, 1, 2, 3)
         self._w_extents, self._w_strides = (tuple(item[i] for i in order) for item in extents)
-        #: The stride of a filter's weights in the order of the windows; ``None``: copied first.
+        #: The stride of a filter's weights in the order of the windows; ``None`` if there is none,
+        #: and the weights are copied first.
         self.w_step = merged(self._w_extents, self._w_strides)
 
     def _view(self, shape: Shape, strides: Shape, alignment: int = 128) -> View:
@@ -175,7 +182,7 @@ class _StepsBuilder:
 
     @property
     def _w_steps(self) -> tuple[int, int]:
-        """The strides of filters, and of the weights of a filter, as products read them."""
+        """The strides of the filters, and of the weights of a filter, for products."""
         return (self.k, 1) if self.w_step is None else (self.p.w.outer, self.w_step)
 
     def _weights(self) -> View:
@@ -189,12 +196,12 @@ class _StepsBuilder:
     def _with_weights(
         self, steps: Sequence[_Step], place: int, at: Location, nbytes: int, chunk: int
     ) -> ConvProducts:
-        """The steps, with a copy of the weights in the order of the windows if they need one.
+        """Return the steps, with a copy of the weights in the order of the windows if necessary.
 
         Args:
             steps: The steps; they read or write the weights at ``at``.
             place: The number of the operand that has the weights.
-            at: What :meth:`_weights_at` gave.
+            at: The result of :meth:`_weights_at`.
             nbytes, chunk: See :class:`ConvProducts`.
         """
         if not isinstance(at, Temporary):
@@ -215,7 +222,7 @@ class _StepsBuilder:
         return Temporary("weights", self.p.w_elements * itemsize, itemsize)
 
     def _columns(self, batch: int, tap: int, place: int) -> ColumnStrides:
-        """The strides of the windows: of contiguous ones of a channel, or of a place."""
+        """Return the strides of the windows: those of a channel, or of a place, are contiguous."""
         if not self.last:
             return ColumnStrides(batch, tap * self.p.taps, tap, place)
         return ColumnStrides(self.k * self.places, 1, self.p.channels, self.k)
@@ -243,7 +250,7 @@ class _StepsBuilder:
         self, operand: ImageStrides, batch: int, channels: int, step: int, alignment: int,
         joined: bool = False,
     ) -> View:  # fmt: skip
-        """All places of an image and channel as a row; where they are joined, of all images."""
+        """Return the view whose rows have all places of an image (``joined``: of all images)."""
         p = self.p
         of_group = channels // p.groups
         strides = operand.outer, of_group * operand.channel, operand.channel, step
@@ -252,7 +259,7 @@ class _StepsBuilder:
         return self._view((count, p.groups, of_group, places), strides, alignment)
 
     def at_points(self, x_step: int, y_step: int) -> ConvProducts:
-        """One product: filters of one tap."""
+        """Return the single product of filters of one tap."""
         p = self.p
         joined = self._are_joined(p.x, x_step) and self._are_joined(p.y, y_step)
         x = self._image(p.x, p.batch, p.channels, x_step, p.x.aligned, joined)
@@ -268,19 +275,19 @@ class _StepsBuilder:
         return self._with_weights([product], 1, w, 0, p.batch)
 
     def _are_joined(self, operand: ImageStrides, step: int) -> bool:
-        """Whether one stride goes over the places of all images."""
+        """Whether the places of all images have a common stride."""
         is_line = self.p.batch > 1 and operand.outer == self.places * step
         return is_line and self.target.is_cpu
 
     def by_windows(self, y_step: int, chunk: int) -> ConvProducts:
-        """Windows, then products; or products, then sums of windows."""
+        """Return copies of windows and products; backward, products and sums of windows."""
         p, backward = self.p, self.p.direction == "input"
         taps, last = p.taps, 2 if p.bias is None else 3
         of_image = p.channels * taps * self.places
         columns = self._columns(of_image, self.places, 1)
         joined = self.last and self._are_joined(p.y, y_step)
         w = self._weights_at(1)
-        # Sums of 16-bit floats are rounded once, after those of windows are added.
+        # Sums of 16-bit floats are rounded once, after all windows of an element are added.
         stored = computed(p.elem) if backward else p.elem
         nbytes = chunk * of_image * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)
@@ -315,11 +322,11 @@ class _StepsBuilder:
         return self._with_weights(steps, 1, w, nbytes, chunk)
 
     def weights(self, x_step: int | None, y_step: int | None, chunk: int) -> ConvProducts:
-        """The gradient by the weights: products over all places of a chunk of images.
+        """Return products over all places of a chunk of images: the gradient by the weights.
 
         Args:
-            x_step, y_step: The stride over all images and places, where there is one.
-            chunk: Images at a time.
+            x_step, y_step: The common stride of all images and places; ``None`` if there is none.
+            chunk: The number of images that are computed at a time.
         """
         p = self.p
         steps: list[_Step] = []
@@ -341,7 +348,8 @@ class _StepsBuilder:
                 space = Temporary("windows", chunk * size // count * itemsize, itemsize)
                 columns = self._columns(self.places, k, 1)
                 copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
-                if self.target.is_cpu and not (first or whole):  # all products add: one program
+                # If a kernel writes zeros first, all products add, and one program serves for all.
+                if self.target.is_cpu and not (first or whole):
                     zeros = copy.zeros(p.filters, *self._w_steps, self.k)
                     if zeros is not None:
                         steps.append((zeros, (x_at, w)))
@@ -374,7 +382,7 @@ class _StepsBuilder:
 
 
 def _points(n: int, step: int) -> SpaceAxis:
-    """An axis whose windows are single elements."""
+    """Return an axis whose windows are single elements."""
     return SpaceAxis(n, n, 1, 1, 1, 0, 1, 0, step, 0)
 
 

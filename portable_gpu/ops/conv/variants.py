@@ -84,7 +84,7 @@ def of_algorithm(
     every = variants(problem, target, table, limit)
     allowed = [variant for variant in every if _fits(variant, limit_bytes)]
     if algo == "auto" or not (problem.x_elements and problem.y_elements):
-        return allowed  # what sums nothing needs no product
+        return allowed  # all results are sums of no terms, for which no algorithm is needed
     if algo == "found":
         return [_fastest_timed(problem, target, allowed)]
     named = [variant for variant in every if algo in (variant.path, variant.name)]
@@ -129,9 +129,10 @@ def _fastest_timed(problem: ConvProblem, target: Target, allowed: Sequence[Varia
 def variants(
     problem: ConvProblem, target: Target, table: TuningTable, limit: int | None = None
 ) -> list[Variant]:
-    """Every way to compute a problem whose result has elements.
+    """Return all variants of a problem whose result has elements.
 
-    Those that work in chunks keep to the limit of workspace if they can; others may be above it.
+    Variants that compute chunks of images observe the limit of workspace if they can; others may
+    need more.
     """
     every = [
         _direct(problem, target),
@@ -145,7 +146,10 @@ def variants(
 
 
 def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
-    """Return a variant of a CPU, whose launches but the first find its threads awake."""
+    """Return a variant with the estimate for a CPU.
+
+    Launches after the first one are cheaper, because the threads are already awake.
+    """
     costs = ConvCosts.of("convolutions", target)
     estimate = variant.estimate + (variant.launches - 1) * costs.following
     if problem.groups > 1 and variant.path != "direct":
@@ -154,7 +158,7 @@ def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
 
 
 def _direct(problem: ConvProblem, target: Target) -> Variant:
-    """One kernel of sums, without workspace."""
+    """Return the variant of one kernel that sums directly."""
     device = DeviceCosts.of("device", target)
     products = problem.flop // 2 * multiply_adds(problem.elem)
     units = target.compute_units
@@ -180,7 +184,7 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
         kind="direct",
         estimate=overlapped(computing / (units * device.multiply_adds), moving),
         launches=1,
-        why="sums without workspace, of any strides",
+        why="direct sums, which need no copies and allow any strides",
         texts=lambda: [kernel.specialization(target)],
         bind=bind,
         details={

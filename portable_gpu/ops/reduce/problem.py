@@ -1,4 +1,4 @@
-"""Problems of reductions, without a way to compute them; and their axes, merged and ordered."""
+"""Problems of reductions, and their merged and ordered axes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 
 _MOST_IN_ONE_PASS = 1 << 24  # elements of a variance
-_FAST = 4  # of Target.double_rate: some 26 operations an element, where two passes have 12
+#: The maximum of Target.double_rate for a variance of float64 in one pass: it takes about 26
+#: operations for each element, two passes take 12.
+_FAST = 4
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One reduction apart from the arrays' values: the key of its plan.
+    """One reduction without the arrays' values: the key of its plan.
 
     Attributes:
-        request: What is computed on which elements.
+        request: The operation and its dtypes.
         shape: The shape of the inputs.
         strides: The strides of each input, in elements.
         reduced: The folded axes.
@@ -51,11 +53,11 @@ class Problem:
         return replace(self, request=request, out_strides=contiguous_strides(self.kept_shape))
 
     def one_pass(self, target: Target) -> bool:
-        """Whether a ``moment`` may be computed about each first element, in one pass.
+        """Whether a ``moment`` is computed in one pass, as differences from each first element.
 
-        It takes more digits than its input has: 16- and 32-bit floats are summed by blocks of
-        double precision, whose error may grow by the number of elements, and whose digits suffice
-        for that; float64 in double words, where the device is fast at float64.
+        This needs a higher precision than that of the input.  16- and 32-bit floats are summed in
+        double precision, which is accurate enough for a limited number of elements.  Float64 is
+        summed in pairs of numbers, if the device is fast at float64.
         """
         x, acc = self.request.x, self.request.acc
         if 0 in self.shape or target.is_cpu or not target.fp64 or not x.floating:
@@ -83,7 +85,7 @@ class Problem:
 
 
 def centre_dtype(acc: Element) -> np.dtype[Any]:
-    """The dtype that the means of a variance are kept in."""
+    """Return the dtype in which the means of a variance are stored."""
     names = {
         ("float", False): np.float32,
         ("double", False): np.float64,
@@ -98,10 +100,11 @@ class Geometry:
     """A reduction's axes.
 
     Attributes:
-        kept: Axes of the result, the last running fastest; arrays: inputs, then the result.
-        outer: Reduced axes except the inner one; arrays: inputs.
-        inner: The reduced axis that kernels stream along.
-        shift: What to add to each input's offset (negative strides are reversed).
+        kept: The axes of the result, the last one the fastest, with the strides of the inputs and
+            of the result.
+        outer: The reduced axes except the inner one, with the strides of the inputs.
+        inner: The reduced axis along which kernels read, with the strides of the inputs.
+        shift: The elements to add to each input's offset, because negative strides are reversed.
     """
 
     kept: tuple[Axis, ...]
@@ -111,21 +114,21 @@ class Geometry:
 
     @property
     def rows(self) -> int:
-        """Number of results."""
+        """The number of results."""
         return _product(axis.size for axis in self.kept)
 
     @property
     def outer_count(self) -> int:
-        """Number of outer reduced positions."""
+        """The number of positions on the outer axes."""
         return _product(axis.size for axis in self.outer)
 
     @property
     def count(self) -> int:
-        """Elements folded into each result."""
+        """The number of elements of each result."""
         return self.outer_count * self.inner.size
 
     def elements(self, k: int) -> int:
-        """Elements of input ``k``, those that are broadcast counted once."""
+        """Return the number of elements of input ``k``; broadcast elements count once."""
         axes = (*self.kept, *self.outer, self.inner)
         return _product(axis.size for axis in axes if axis.strides[k])
 
@@ -137,11 +140,11 @@ def analyse(
 
     Args:
         shape: The shape of the inputs.
-        reduced: Which axes are folded.
+        reduced: The axes that are reduced.
         strides: The strides of each input.
-        out: Strides of the result, one for each axis that is not in ``reduced``.
-        ordered: Whether an element's position counts (``argmax``): reduced axes then stay in C
-            order, and directions stay.
+        out: The strides of the result, one for each axis that is not in ``reduced``.
+        ordered: Whether the result depends on the order of elements (``argmax``).  Then reduced
+            axes stay in C order, and negative strides are not reversed.
     """
     shift = [0] * len(strides)
     folded: list[Axis] = []

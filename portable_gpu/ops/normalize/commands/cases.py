@@ -1,4 +1,4 @@
-"""Cases of softmax: their oracles, checks, and the same calls of other libraries."""
+"""Cases of softmax and cross entropy: oracles, checks, and equivalent calls of other libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def reference(x: Array, *, is_log: bool) -> Array:
-    """Softmax along the last axis, or its logarithm, in double precision."""
+    """Return softmax along the last axis, or its logarithm, in double precision."""
     wide = x.astype(np.float64)
     moved = wide - wide.max(axis=-1, keepdims=True)
     total = np.exp(moved).sum(axis=-1, keepdims=True)
@@ -32,7 +32,7 @@ def reference(x: Array, *, is_log: bool) -> Array:
 
 
 def bound(dtype: np.dtype[Any], expected: Array, *, is_log: bool) -> Array:
-    """The bound of the errors: the sum's, a few ulp of ``exp``, and one rounding."""
+    """Return the bound of the errors of the sum, of ``exp`` (a few ulp) and of one rounding."""
     terms = expected.shape[-1] + 16
     size = 1 + np.abs(expected) if is_log else np.abs(expected)
     return np.asarray(
@@ -41,12 +41,12 @@ def bound(dtype: np.dtype[Any], expected: Array, *, is_log: bool) -> Array:
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
-    """The shape of the array; of a gradient twice."""
+    """Return the shape of the array; for a gradient that of both arrays."""
     return (case.extents,) * (2 if is_backward(case) else 1)
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
-    """The array; for a gradient, the gradient and the result."""
+    """Return the array; for a gradient, the gradient of the result, and the result."""
     if not is_backward(case):
         return inputs
     grad, x = inputs
@@ -58,12 +58,12 @@ def _is_log(case: Case) -> bool:
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """Our function."""
+    """Return the call of the public function."""
     return PublicCall(f"nn.{case.operation}{'_backward' * is_backward(case)}")
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
-    """NumPy in double precision."""
+    """Return the oracle, by NumPy in double precision."""
     is_log, dtype = _is_log(case), dtype_of(case.dtype)
     if is_backward(case):
         grad, output = (item.astype(np.float64) for item in inputs)
@@ -79,7 +79,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By the function of the name, which PyTorch has."""
+    """Return the call of the function of that name, if the library (PyTorch) has one."""
     function = getattr(library, case.operation, None)
     if function is None or not is_backward(case):
         return None if function is None else partial(function, *arrays, -1)
@@ -88,12 +88,12 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
 
 
 def entropy_shapes(case: Case) -> tuple[Shape, ...]:
-    """The logits, and numbers for each row."""
+    """Return the shapes of the logits, and of the numbers from which classes are made."""
     return case.extents, case.extents[:1]
 
 
 def entropy_operands(case: Case, inputs: Operands) -> Operands:
-    """The logits, and a class for each row; of a gradient one number before them."""
+    """Return the logits and a class for each row; for a gradient, after the result's gradient."""
     classes = case.extents[-1]
     place = (np.abs(inputs[1].astype(np.float64)) * classes).astype(np.int64) % classes
     if is_backward(case):
@@ -102,7 +102,7 @@ def entropy_operands(case: Case, inputs: Operands) -> Operands:
 
 
 def entropy_oracle(case: Case, inputs: Operands) -> Oracle:
-    """NumPy in double precision."""
+    """Return the oracle, by NumPy in double precision."""
     x, target = inputs[-2:]
     logs, dtype, rows = reference(x, is_log=True), dtype_of(case.dtype), np.arange(len(x))
     if is_backward(case):
@@ -118,7 +118,7 @@ def entropy_oracle(case: Case, inputs: Operands) -> Oracle:
 
 
 def entropy_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch's function."""
+    """Return the call of PyTorch's function."""
     functional = getattr(getattr(library, "nn", None), "functional", None)
     if functional is None or not is_backward(case):
         return None if functional is None else partial(functional.cross_entropy, *arrays)
@@ -127,7 +127,7 @@ def entropy_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Calla
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
-    """Short, medium and long rows in float32; one shape in each other dtype."""
+    """Yield checks of short, medium and long rows in float32, and one in each other dtype."""
     for shape in ((300, 10), (70, 1000), (3, 70_001)):
         yield _check("softmax", shape, np.dtype(np.float32))
     for dtype in dtypes:
