@@ -8,7 +8,8 @@ which has no double precision, the tiny and path ones.  A job is one run of pyte
 with its own environment; Oclgrind's are one process each, and run two at a time.  `offline` is
 `portable-gpu check-isa`; `emulated` runs NVIDIA's kernels from their PTX (tests/emulator), and
 `front-end` has clang look for warnings in the texts for every recorded device (tests/front_end);
-`oracle` compares layers on PoCL with PyTorch's (tests/oracle); all three are the same with --all.
+`oracle` compares layers on PoCL with PyTorch's (tests/oracle), and `dask` runs workers of clusters
+on this machine; all four are the same with --all.
 A job whose implementation is not installed is skipped with a word on what to install.  Ends with
 the closing line of each job; the exit status is 0 if all that ran passed.
 
@@ -150,6 +151,13 @@ ORACLE = Implementation(
     "pip install '.[pocl,oracle]'",
     arguments=("-n", "2"),
 )
+#: PoCL, and clusters of worker processes on this machine.
+DASK = Implementation(
+    POCL.name,
+    lambda: _pocl() if find_spec("distributed") else None,
+    "pip install '.[pocl,dask]'",
+    arguments=(),
+)
 #: What runs on no OpenCL implementation.
 HOST_ONLY = (EMULATOR, FRONT_END)
 
@@ -223,6 +231,9 @@ JOBS = (
         "pocl-generic", POCL, "generic", arguments=(*_LANES_ONLY, *_NO_LAYERS), extra=_SPECIALISED
     ),
     Job("oracle", ORACLE, _UNOPTIMISED, tests="tests/oracle"),
+    Job(
+        "dask", DASK, _UNOPTIMISED, ("tests/device/test_dask.py",), "tests/host/test_dask_graphs.py"
+    ),
     _job("intel-cpu", INTEL, arguments=_NO_LAYERS),
     _job("intel-subgroup8", INTEL, "intel_gpu", 8, arguments=(*_WIDTHS_ONLY, *_NO_LAYERS)),
     _job("intel-subgroup16", INTEL, "intel_gpu", 16, arguments=(*_TINY, *_NO_LAYERS)),
@@ -254,7 +265,7 @@ def environment(job: Job, library: Path, folder: Path, log: Path) -> dict[str, s
     """
     vendors = folder / "vendors"
     vendors.mkdir()
-    if job.implementation not in (POCL, ORACLE, *HOST_ONLY):
+    if job.implementation not in (POCL, ORACLE, DASK, *HOST_ONLY):
         (vendors / "only.icd").write_text(f"{library}\n")
     variables = {
         **os.environ,
@@ -277,7 +288,7 @@ def run(
     log = folder / "stderr"
     variables = environment(job, library, folder, log)
     arguments = (*job.implementation.arguments, *job.arguments)
-    if whole and job.implementation not in (OCLGRIND, ORACLE, RUSTICL, *HOST_ONLY):
+    if whole and job.implementation not in (OCLGRIND, ORACLE, DASK, RUSTICL, *HOST_ONLY):
         arguments = ("-n", "2", "-m", "not large")
         del variables["PORTABLE_GPU_TEST_FEW"]
     command = [sys.executable, "-m", "pytest", job.tests, *arguments]

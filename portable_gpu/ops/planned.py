@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import ArgumentError, ArgumentTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from portable_gpu.ops.composed import composed
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import is_number
@@ -117,6 +117,11 @@ class PlannedCall:
             one is other for one, other in zip(everything, planning.arrays, strict=False)
         )
         self._again = planning.again if same and self._signature is not None else None
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "a plan belongs to one process and cannot be pickled; make it in the other process"
+        )
 
     def _trace(self, planning: Planning) -> QueueState:
         """Prepare a function that makes several calls; return the queue that they run on."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.errors import DeviceNotFoundError, how_to_install
+from portable_gpu.errors import DeviceNotFoundError, UnsupportedError, how_to_install
 from portable_gpu.runtime import fork, loader, pocl
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.pocl_processor import version
@@ -41,6 +41,12 @@ class DeviceInfo:
     platform: str
     device: cl.Device
     target: Target
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            f"a DeviceInfo belongs to one process and cannot be pickled; its index, {self.index}, "
+            "and its target can"
+        )
 
     def __repr__(self) -> str:
         name, kind = self.device.name.strip(), self.target.device_class
@@ -110,6 +116,23 @@ def choose_device(request: str | None = None, name: str = "device") -> tuple[cl.
         return processors[0], "the first CPU (there is no GPU)"
     device = next(device for device in processors if device.platform.name == fastest)
     return device, f"there is no GPU, and of the CPU's runtimes {fastest} measured fastest"
+
+
+def devices_like(chosen: cl.Device, request: str | None) -> list[tuple[str, cl.Device]]:
+    """The devices of the kind and the platform of a chosen one, with their indices.
+
+    Args:
+        chosen: What :func:`choose_device` returned.
+        request: Its request: only devices that match it, too, are returned.
+    """
+    request = request or os.environ.get(DEVICE_VARIABLE) or None
+    return [
+        (index, device)
+        for index, device in _enumerate()
+        if device.type == chosen.type
+        and device.platform == chosen.platform
+        and (request is None or _matches(request, index, device))
+    ]
 
 
 def query_facts(device: cl.Device) -> DeviceFacts:

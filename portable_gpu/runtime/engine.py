@@ -17,7 +17,7 @@ import pyopencl as cl
 from portable_gpu.arguments import flag, of_kind
 from portable_gpu.codegen.source import keep_modules
 from portable_gpu.dtypes import check_precision
-from portable_gpu.errors import ArgumentError, DeviceMemoryError
+from portable_gpu.errors import ArgumentError, DeviceMemoryError, UnsupportedError
 from portable_gpu.runtime import fork, pocl
 from portable_gpu.runtime.calibrated import calibrated
 from portable_gpu.runtime.closing import Closing
@@ -172,6 +172,12 @@ class Engine(Closing):
         self._others: dict[int, QueueState] = {}
         _engines.add(self)
         fork.retire_in_children(self)
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "an Engine belongs to one process and cannot be pickled; open one in the other process "
+            "by portable_gpu.Engine(name)"
+        )
 
     def __repr__(self) -> str:
         return f"<Engine {self.target.facts.name!r} as {self.target.device_class}>"

@@ -1,0 +1,401 @@
+"""Matrix products of Dask arrays: one task for each chunk of the result."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import shown, whole
+from portable_gpu.dtypes import check_precision
+from portable_gpu.errors import ArgumentError, AxisError, ShapeError
+from portable_gpu.multi.dask.device import WorkerDevice, device
+from portable_gpu.multi.dask.graph import (
+    Graph,
+    Key,
+    add_tree,
+    array_of,
+    checked,
+    new_name,
+    unchunked,
+)
+from portable_gpu.ops.gemm import gemm
+from portable_gpu.ops.gemm import matmul as matmul_of_blocks
+from portable_gpu.ops.gemm.binding import result_dtype
+
+Block = np.ndarray[Any, Any]
+Pair = tuple[Block, Block]
+
+
+def matmul(a: da.Array, b: da.Array, *, precision: str | None = None) -> da.Array:
+    """Compute ``a @ b`` by NumPy's rules.
+
+    Args:
+        a, b: Dask arrays, of any dtypes that :func:`portable_gpu.matmul` takes.  One-dimensional
+            ones are vectors; further axes before the last two are batches and broadcast.
+        precision: Of products of float32; see :func:`portable_gpu.gemm`.  Default: the worker's.
+
+    Returns:
+        A Dask array of NumPy's shape and dtype.  Its chunks are those of ``a`` along rows and those
+        of ``b`` along columns.  Where ``a`` and ``b`` are cut differently along the summed axis or
+        along a batch axis, both are rechunked.
+
+    Raises:
+        ArgumentTypeError, ArgumentError, DTypeError: Not a Dask array of known chunks, or of a
+            dtype that devices do not take.
+        ShapeError: The shapes do not fit each other; scalars.
+
+    Cost: ``2 m n k`` flop, one task for each chunk of the result.  The task multiplies all chunks
+        of a row of ``a`` with those of a column of ``b`` and adds in place, so no partial sums
+        travel.  Each chunk of ``a`` travels to at most as many workers as the result has chunks in
+        a row.
+    Memory: a task holds ``(mc k + k nc + mc nc) w`` bytes of host memory, for chunks of mc rows and
+        nc columns and elements of w bytes.  A GPU holds two pairs of chunks and the result,
+        ``(2 mc kc + 2 kc nc + mc nc) w`` bytes, or pieces of them within the worker's memory limit.
+    Accuracy: as :func:`portable_gpu.gemm` for sums of length k.
+    Order: fixed by the chunks, the kind of device and the worker's cores and memory limit;
+        workers, timing and repeated tasks make no difference.
+    """
+    checked(a, "a")
+    checked(b, "b")
+    if a.ndim == 0 or b.ndim == 0:
+        raise ShapeError(f"a has shape {a.shape} and b {b.shape}; arrays with axes would do")
+    if a.ndim == 1 or b.ndim == 1 or (a.ndim == 2 and b.ndim == 2):
+        return _contract("matmul", a, b, [a.ndim - 1], [max(b.ndim - 2, 0)], precision)
+    return _batched(a, b, precision)
+
+
+def tensordot(
+    a: da.Array,
+    b: da.Array,
+    axes: int | tuple[int | Sequence[int], int | Sequence[int]] = 2,
+    *,
+    precision: str | None = None,
+) -> da.Array:
+    """Sum products over axes of two arrays, as :func:`numpy.tensordot`.
+
+    Args:
+        a, b: Dask arrays of any dtypes that :func:`portable_gpu.matmul` takes.
+        axes: The number of last axes of ``a`` and first axes of ``b``, or the axes of ``a`` and
+            those of ``b``.
+        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+
+    Returns:
+        A Dask array of the other axes of ``a``, then those of ``b``.
+
+    Raises:
+        ShapeError: The extents of summed axes differ, or an axis is named twice.
+        AxisError: An axis is out of range.
+        ArgumentTypeError, ArgumentError, DTypeError: As :func:`matmul`.
+
+    Cost, Memory, Accuracy, Order: as :func:`matmul`; chunks whose summed axes are not the last ones
+        of ``a`` and the first ones of ``b`` are copied on the host.
+    """
+    checked(a, "a")
+    checked(b, "b")
+    return _contract("tensordot", a, b, *_summed_axes(a, b, axes), precision)
+
+
+def gram_matrix(x: da.Array, *, precision: str | None = None) -> da.Array:
+    """Compute ``x^H x`` of a tall matrix: the inner products of its columns.
+
+    Args:
+        x: A Dask array of shape (m, n) of floats or complex numbers, whose columns are in one
+            chunk: it is cut into rows.
+        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+
+    Returns:
+        A Dask array of shape (n, n), in one chunk, of the dtype of ``x``.
+
+    Raises:
+        ArgumentError: Columns are in several chunks.
+        ShapeError: ``x`` has not two axes.
+        ArgumentTypeError, DTypeError: As :func:`matmul`.
+
+    Cost: ``2 m n^2`` flop, one task for each chunk and one for each eight results of tasks; only
+        matrices of n x n travel.
+    Accuracy: ``|error| <= gamma(m) |x|^H |x|``.
+    Order: as :func:`matmul`; the sums of chunks are added by a fixed tree.
+    """
+    rows = tall(x)
+    name = new_name("gram", x, precision)
+    graph: Graph = {}
+    leaves: list[Key] = []
+    for i in range(len(rows.chunks[0])):
+        leaves.append((f"{name}-part", i))
+        graph[leaves[-1]] = (partial(gram_of_block, precision=precision), (x.name, i, 0))
+    add_tree(graph, (name, 0, 0), leaves, add, add)
+    n = (x.shape[1],)
+    return array_of(name, graph, [x], (n, n), x.dtype)
+
+
+def tall(x: Any) -> da.Array:
+    """``x``, if it is a matrix of floats that is cut into rows."""
+    checked(x, "x")
+    if x.ndim != 2:
+        raise ShapeError(f"x has shape {x.shape}; a matrix would do")
+    if x.dtype.kind not in "fc":
+        raise ArgumentError(f"x is {x.dtype}; floats or complex numbers would do")
+    unchunked(x, [1], "x")
+    return x
+
+
+def gram_of_block(block: Block, precision: str | None) -> Block:
+    """The Gram matrix of one chunk: a task."""
+    with device() as worker:
+        result: Block = gemm(block, block, trans_a="C", precision=precision, engine=worker.engine)
+    return result.astype(block.dtype, copy=False)
+
+
+def add(parts: list[Block]) -> Block:
+    """The sum of arrays, in their order: a task."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+# -- the graph
+
+
+def _summed_axes(a: da.Array, b: da.Array, axes: Any) -> tuple[list[int], list[int]]:
+    """The axes of ``a`` and of ``b`` that are summed, counted from 0."""
+    if isinstance(axes, (tuple, list)):
+        if len(axes) != 2:
+            raise ArgumentError(f"axes is {shown(axes)}; a number, or axes of a and of b, would do")
+        listed = [
+            [whole(one, "axes") for one in (side if isinstance(side, (tuple, list)) else [side])]
+            for side in axes
+        ]
+    else:
+        count = whole(axes, "axes")
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise ArgumentError(f"axes is {count}; a has {a.ndim} axes and b {b.ndim}")
+        listed = [list(range(a.ndim - count, a.ndim)), list(range(count))]
+    for array, name, named in ((a, "a", listed[0]), (b, "b", listed[1])):
+        for axis in named:
+            if not -array.ndim <= axis < array.ndim:
+                raise AxisError(f"axis {axis} is out of range; {name} has {array.ndim} axes")
+    of_a, of_b = ([axis % x.ndim for axis in side] for x, side in zip((a, b), listed, strict=True))
+    if len(of_a) != len(of_b) or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
+        raise ShapeError(f"axes is {shown(axes)}; as many axes of a as of b, each once, would do")
+    return of_a, of_b
+
+
+def _contract(
+    operation: str, a: da.Array, b: da.Array, of_a: list[int], of_b: list[int],
+    precision: str | None,
+) -> da.Array:  # fmt: skip
+    for i, j in zip(of_a, of_b, strict=True):
+        if a.shape[i] != b.shape[j]:
+            raise ShapeError(
+                f"axis {i} of a has extent {a.shape[i]} and axis {j} of b {b.shape[j]}, for shapes "
+                f"{a.shape} and {b.shape}; equal ones would do"
+            )
+    dtype = result_dtype(a.dtype, b.dtype)
+    precision = precision if precision is None else check_precision(precision)
+    letters = iter(string.ascii_letters)
+    names_a = [next(letters) for _ in a.shape]
+    summed = [names_a[i] for i in of_a]
+    names_b = [
+        summed[of_b.index(j)] if j in of_b else next(letters) for j in range(b.ndim)
+    ]  # fmt: skip
+    name = new_name(operation, a, b, of_a, of_b, precision)
+    _, (a, b) = da.core.unify_chunks(a, names_a, b, names_b, warn=False)
+    free_a = [i for i in range(a.ndim) if i not in of_a]
+    free_b = [j for j in range(b.ndim) if j not in of_b]
+    task = partial(
+        _contract_blocks, (*free_a, *of_a), (*of_b, *free_b), len(of_a), dtype, precision
+    )
+    chunks = (*(a.chunks[i] for i in free_a), *(b.chunks[j] for j in free_b))
+    free = [*(names_a[i] for i in free_a), *(names_b[j] for j in free_b)]
+    graph: Graph = {}
+    for place in product(*(range(len(one)) for one in chunks)):
+        keys_a: list[Key] = []
+        keys_b: list[Key] = []
+        at = dict(zip(free, place, strict=True))
+        for inner in product(*(range(len(a.chunks[i])) for i in of_a)):
+            at |= zip(summed, inner, strict=True)
+            keys_a.append((a.name, *(at[letter] for letter in names_a)))
+            keys_b.append((b.name, *(at[letter] for letter in names_b)))
+        graph[(name, *place)] = (task, keys_a, keys_b)
+    return array_of(name, graph, [a, b], chunks, dtype)
+
+
+def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
+    try:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        batch = None
+    if batch is None or a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"shapes {a.shape} and {b.shape} do not fit each other in a product")
+    dtype = result_dtype(a.dtype, b.dtype)
+    precision = precision if precision is None else check_precision(precision)
+    name = new_name("matmul", a, b, precision)
+    letters = string.ascii_letters[: len(batch)]
+    names_a = [*letters[len(batch) - a.ndim + 2 :], "I", "K"]
+    names_b = [*letters[len(batch) - b.ndim + 2 :], "K", "J"]
+    cut, (a, b) = da.core.unify_chunks(a, names_a, b, names_b, warn=False)
+    chunks = tuple(cut[letter] for letter in [*letters, "I", "J"])
+    task = partial(_multiply_stacks, dtype, precision)
+    graph: Graph = {}
+    for place in product(*(range(len(one)) for one in chunks)):
+        at = dict(zip([*letters, "I", "J"], place, strict=True))
+        keys: list[list[Key]] = [[], []]
+        for at["K"] in range(len(cut["K"])):
+            for array, names, its_keys in ((a, names_a, keys[0]), (b, names_b, keys[1])):
+                where = (
+                    min(at[letter], len(one) - 1)  # an axis of extent 1 has one chunk
+                    for letter, one in zip(names, array.chunks, strict=True)
+                )
+                its_keys.append((array.name, *where))
+        graph[(name, *place)] = (task, *keys)
+    return array_of(name, graph, [a, b], chunks, dtype)
+
+
+# -- the tasks
+
+
+def _contract_blocks(
+    order_a: Sequence[int], order_b: Sequence[int], summed: int, dtype: np.dtype[Any],
+    precision: str | None, of_a: list[Block], of_b: list[Block],
+) -> Block:  # fmt: skip
+    """One chunk of the result: the sum of the products of pairs of chunks."""
+    free_a, free_b = len(order_a) - summed, len(order_b) - summed
+    shape = tuple(of_a[0].shape[axis] for axis in order_a[:free_a])
+    shape += tuple(of_b[0].shape[axis] for axis in order_b[len(order_b) - free_b :])
+
+    def matrices() -> Iterator[Pair]:
+        for a, b in zip(of_a, of_b, strict=True):
+            yield _as_matrix(a.transpose(order_a), free_a), _as_matrix(b.transpose(order_b), summed)
+
+    m, n = prod(shape[:free_a]), prod(shape[free_a:])
+    with device() as worker:
+        return sum_of_products(matrices(), m, n, dtype, precision, worker).reshape(shape)
+
+
+def _as_matrix(x: Block, axes_of_rows: int) -> Block:
+    return x.reshape(prod(x.shape[:axes_of_rows]), prod(x.shape[axes_of_rows:]))
+
+
+def sum_of_products(
+    pairs: Iterable[Pair], m: int, n: int, dtype: np.dtype[Any], precision: str | None,
+    worker: WorkerDevice,
+) -> Block:  # fmt: skip
+    """Return the sum of the products of pairs of matrices, (m, k) and (k, n), in their order."""
+    pairs = [(a, b) for a, b in pairs if a.shape[1]]
+    if not (pairs and m and n):
+        return np.zeros((m, n), dtype)
+    if dtype.kind in "biu":
+        return _sum_of_integers(pairs, precision, worker)
+    wide = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+    total = np.empty((m, n), wide)
+    if worker.uses_host_memory:
+        for step, (a, b) in enumerate(pairs):
+            gemm(a, b, out=total, beta=float(step > 0), precision=precision, engine=worker.engine)
+    else:
+        rows, columns, depth = piece(pairs, m, n, wide.itemsize, worker.memory_limit)
+        for i in range(0, m, rows):
+            for j in range(0, n, columns):
+                total[i : i + rows, j : j + columns] = streamed(
+                    _pieces(pairs, slice(i, i + rows), slice(j, j + columns), depth),
+                    wide, precision, worker,
+                )  # fmt: skip
+    return total.astype(dtype, copy=False)
+
+
+def streamed(
+    pairs: Iterable[Pair], dtype: np.dtype[Any], precision: str | None, worker: WorkerDevice
+) -> Block:
+    """The sum of products of pairs that are copied to the device one after the other.
+
+    A pair is copied on a queue of its own while the product of the pair before it runs, so the
+    device holds two pairs.
+    """
+    engine = worker.engine
+    total: Any = None
+    before: list[cl.Event] = []
+    for a, b in pairs:
+        left, right = worker.upload(a), worker.upload(b)
+        if total is None:
+            shape = (a.shape[0], b.shape[1])
+            total = worker.empty(shape, dtype)
+            gemm(left, right, out=total, precision=precision, engine=engine, queue=engine.queue)
+        else:
+            gemm(
+                left,
+                right,
+                out=total,
+                beta=1.0,
+                precision=precision,
+                engine=engine,
+                queue=engine.queue,
+            )
+        if before:
+            cl.wait_for_events(before)
+        before = list(total.events)
+    result: Block = total.get()
+    return result
+
+
+def piece(
+    pairs: Sequence[Pair], m: int, n: int, itemsize: int, limit: int | None
+) -> tuple[int, int, int]:
+    """Rows, columns and depth of pieces of which two pairs and a result are within the limit.
+
+    The longest extent is halved until they are.
+    """
+    sizes = [m, n, max(a.shape[1] for a, _ in pairs)]
+    while limit is not None and max(sizes) > 1:
+        rows, columns, depth = sizes
+        if (2 * depth * (rows + columns) + rows * columns) * itemsize <= limit:
+            break
+        longest = sizes.index(max(sizes))
+        sizes[longest] = -(-sizes[longest] // 2)
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _pieces(pairs: Sequence[Pair], rows: slice, columns: slice, depth: int) -> Iterator[Pair]:
+    for a, b in pairs:
+        for k in range(0, a.shape[1], depth):
+            yield a[rows, k : k + depth], b[k : k + depth, columns]
+
+
+def _sum_of_integers(pairs: Sequence[Pair], precision: str | None, worker: WorkerDevice) -> Block:
+    """The sum of products of integers, which wrap around, or of truth values."""
+    return _sum(matmul_of_blocks(a, b, precision=precision, engine=worker.engine) for a, b in pairs)
+
+
+def _sum(parts: Iterable[Block]) -> Block:
+    total: Block | None = None
+    for part in parts:
+        if total is None:
+            total = part
+        else:
+            total += part
+    assert total is not None
+    return total
+
+
+def _multiply_stacks(
+    dtype: np.dtype[Any], precision: str | None, of_a: list[Block], of_b: list[Block]
+) -> Block:
+    """One chunk of a product of stacks of matrices."""
+    wide = np.dtype(np.float32) if dtype.kind not in "biu" and dtype.itemsize == 2 else dtype
+    batch = np.broadcast_shapes(of_a[0].shape[:-2], of_b[0].shape[:-2])
+    shape = (*batch, of_a[0].shape[-2], of_b[0].shape[-1])
+    with device() as worker:
+        result = _sum(
+            matmul_of_blocks(
+                a, b, out=np.empty(shape, wide), precision=precision, engine=worker.engine
+            )
+            for a, b in zip(of_a, of_b, strict=True)
+        )
+    return result.astype(dtype, copy=False)

@@ -1,0 +1,484 @@
+"""Reductions of Dask arrays: a task for each chunk, and a tree of a fixed shape over the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import prod as product_of
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from portable_gpu.arguments import finite, flag
+from portable_gpu.dtypes import as_dtype, element
+from portable_gpu.errors import DTypeError, ShapeError
+from portable_gpu.multi.dask.device import device
+from portable_gpu.multi.dask.graph import Graph, Key, add_tree, array_of, checked, new_name
+from portable_gpu.ops import reduce as of_blocks
+from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
+from portable_gpu.runtime.transfer import asnumpy
+
+Block = np.ndarray[Any, Any]
+DType = np.dtype[Any]
+Parts = list[Any]
+
+
+def sum(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> da.Array:  # noqa: A001
+    """Sum over all axes, or over ``axis``.
+
+    Args:
+        x: A Dask array of any dtype that :func:`portable_gpu.sum` takes.
+        axis: An axis, a tuple of axes, or ``None`` for all.
+        dtype: What elements are converted to before they are added, and the dtype of the result.
+            Default: that of ``x``, or 64 bits for shorter integers, as in NumPy.
+        keepdims: Whether summed axes stay with extent 1.
+
+    Returns:
+        A Dask array, cut as ``x`` along the axes that stay.
+
+    Raises:
+        ArgumentTypeError, ArgumentError, DTypeError: Not a Dask array of known chunks, or of a
+            dtype that devices do not take.
+        AxisError, ShapeError: An axis is out of range, or named twice.
+
+    Cost: one task for each chunk, and one for each eight results of tasks.  A chunk is read once,
+        and copied to a GPU first, so on a GPU the sum is as fast as that copy.  Where the chunk
+        was computed by a task, do both in one task by
+        :func:`~portable_gpu.multi.dask.map_blocks`.
+    Accuracy: ``|error| <= (16 + log2(chunks)) u sum |x|``.
+    Order: fixed by the chunks, the kind of device and the worker's cores; workers, timing and
+        repeated tasks make no difference.
+    """
+    return _folded("sum", x, axis, dtype, keepdims, np.add)
+
+
+def prod(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> da.Array:
+    """Product over all axes, or over ``axis``; otherwise as :func:`sum`."""
+    return _folded("prod", x, axis, dtype, keepdims, np.multiply)
+
+
+def min(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:  # noqa: A001
+    """Smallest element, NaN if there is one; otherwise as :func:`sum`.  Exact.
+
+    Raises:
+        ShapeError: No elements; else as :func:`sum`.
+    """
+    return _exact("min", x, axis, keepdims, np.minimum)
+
+
+def max(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:  # noqa: A001
+    """Largest element; see :func:`min`."""
+    return _exact("max", x, axis, keepdims, np.maximum)
+
+
+def any(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:  # noqa: A001
+    """Whether any element differs from zero (NaN does); bool.  Otherwise as :func:`sum`."""
+    return _exact("any", x, axis, keepdims, np.logical_or)
+
+
+def all(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:  # noqa: A001
+    """Whether all elements differ from zero (NaN does); bool.  Otherwise as :func:`sum`."""
+    return _exact("all", x, axis, keepdims, np.logical_and)
+
+
+def count_nonzero(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:
+    """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
+    return _exact("count_nonzero", x, axis, keepdims, np.add)
+
+
+def mean(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> da.Array:
+    """Arithmetic mean over all axes, or over ``axis``; NaN where nothing is averaged.
+
+    Arguments, errors, cost, accuracy and order are those of :func:`sum`, but integers are averaged
+    in float64 unless ``dtype``, floating or complex, says otherwise.
+    """
+    checked(x, "x")
+    result = _mean_dtype(x.dtype, dtype)
+    axes = _axes(x, axis)
+    count = product_of(x.shape[axis] for axis in axes)
+    kind = ReductionTasks(
+        partial(_folded_part, "sum", _computed(result)), partial(_fold, np.add),
+        partial(_quotient, count, result),
+    )  # fmt: skip
+    return _reduced("mean", x, axes, keepdims, result, kind)
+
+
+def var(
+    x: da.Array, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+) -> da.Array:
+    """Variance ``sum |x - mean|^2 / (n - ddof)``, real also for complex ``x``.
+
+    Arguments and errors are those of :func:`mean`; ``ddof`` is subtracted from the count.
+
+    Cost: as :func:`sum`; a chunk is read three times, and copied to a GPU once.
+    Accuracy: that of :func:`portable_gpu.var` for each chunk; parts are merged in double precision.
+    Source: Chan, Golub & LeVeque, The American Statistician 37(3), 1983 (merging of parts).
+    """
+    return _moment("var", x, axis, dtype, ddof, keepdims)
+
+
+def std(
+    x: da.Array, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False
+) -> da.Array:
+    """Standard deviation: the square root of :func:`var`, with its arguments."""
+    return _moment("std", x, axis, dtype, ddof, keepdims)
+
+
+def argmin(x: da.Array, axis: int | None = None, keepdims: bool = False) -> da.Array:
+    """Index (int64) of the smallest element: the first of equals, the first NaN before all.
+
+    Args:
+        x: As :func:`sum` takes it.
+        axis: An axis, or ``None`` for the index into ``x`` flattened in C order.
+        keepdims: Whether the axes stay with extent 1.
+
+    Raises:
+        ShapeError: No elements; else as :func:`sum`.
+    """
+    return _index_of("argmin", x, axis, keepdims)
+
+
+def argmax(x: da.Array, axis: int | None = None, keepdims: bool = False) -> da.Array:
+    """Index (int64) of the largest element; see :func:`argmin`."""
+    return _index_of("argmax", x, axis, keepdims)
+
+
+def nrm2(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:
+    """Euclidean norm ``sqrt(sum |x|^2)``, which neither overflows nor underflows on the way.
+
+    The result is real, of the precision of ``x`` (integers give float64).  Otherwise as
+    :func:`sum`.
+    """
+    checked(x, "x")
+    result = _real(_mean_dtype(x.dtype, None))
+    kind = ReductionTasks(_norm_part, _merge_norms, partial(_rounded, result))
+    return _reduced("nrm2", x, _axes(x, axis), keepdims, result, kind)
+
+
+def vdot(a: da.Array, b: da.Array) -> da.Array:
+    """``sum(conj(a) * b)`` over two arrays of one shape.
+
+    Args:
+        a, b: Dask arrays; where they are cut differently, both are rechunked.
+
+    Returns:
+        A Dask array without axes, of NumPy's dtype.
+
+    Raises:
+        ShapeError: The shapes differ; else as :func:`sum`.
+
+    Cost, Accuracy, Order: as :func:`sum`.
+    """
+    checked(a, "a")
+    checked(b, "b")
+    if a.shape != b.shape:
+        raise ShapeError(f"a has shape {a.shape} and b {b.shape}; equal shapes would do")
+    result = np.result_type(a.dtype, b.dtype)
+    name = new_name("vdot", a, b)
+    axes = list(range(a.ndim))
+    _, (a, b) = da.core.unify_chunks(a, axes, b, axes, warn=False)
+    graph: Graph = {}
+    leaves: list[Key] = []
+    for place in product(*(range(count) for count in a.numblocks)):
+        leaves.append((f"{name}-part", *place))
+        graph[leaves[-1]] = (_vdot_part, (a.name, *place), (b.name, *place))
+    merge = partial(_fold, np.add)
+    add_tree(graph, (name,), leaves, merge, _Finish(merge, partial(_rounded, result), ()))
+    return array_of(name, graph, [a, b], (), result)
+
+
+# -- the graph
+
+
+def _reduced(
+    name: str, x: da.Array, axes: tuple[int, ...], keepdims: bool, dtype: DType,
+    kind: ReductionTasks, *options: Any,
+) -> da.Array:  # fmt: skip
+    keepdims = flag(keepdims, "keepdims")
+    if not kind.empty and not product_of(x.shape[axis] for axis in axes) and x.ndim:
+        raise ShapeError(f"{name} of no elements does not exist: x has shape {x.shape}")
+    label = new_name(name, x, axes, keepdims, dtype, *options)
+    starts = [np.cumsum([0, *one]).tolist() for one in x.chunks]
+    other = [axis for axis in range(x.ndim) if axis not in axes]
+    finish = _Finish(kind.merge, kind.finish, () if keepdims else axes)
+    graph: Graph = {}
+    for outer in product(*(range(x.numblocks[axis]) for axis in other)):
+        at = dict(zip(other, outer, strict=True))
+        leaves: list[Key] = []
+        for inner in product(*(range(x.numblocks[axis]) for axis in axes)):
+            at |= zip(axes, inner, strict=True)
+            place = tuple(at[axis] for axis in range(x.ndim))
+            if not kind.empty and 0 in [x.chunks[axis][at[axis]] for axis in axes]:
+                continue
+            offsets = tuple(starts[axis][at[axis]] for axis in range(x.ndim))
+            leaves.append((f"{label}-part", *place))
+            graph[leaves[-1]] = (_Part(kind.part, offsets, axes), (x.name, *place))
+        root = tuple(0 if axis in axes else at[axis] for axis in range(x.ndim))
+        if not keepdims:
+            root = outer
+        add_tree(graph, (label, *root), leaves, kind.merge, finish)
+    chunks = tuple(
+        (1,) if axis in axes else x.chunks[axis]
+        for axis in range(x.ndim)
+        if keepdims or axis not in axes
+    )
+    return array_of(label, graph, [x], chunks, dtype)
+
+
+@dataclass(frozen=True)
+class ReductionTasks:
+    """The functions of the tasks of a reduction; reduced axes stay with extent 1 until the end.
+
+    Attributes:
+        part: Makes the part of a chunk from the chunk, its offsets in the array, and the axes.
+        merge: Makes one part of several, in the order of their chunks.
+        finish: Makes the values of the last part.
+        empty: Whether the reduction of no elements exists.
+    """
+
+    part: Callable[[Block, tuple[int, ...], tuple[int, ...]], Any]
+    merge: Callable[[Parts], Any]
+    finish: Callable[[Any], Any]
+    empty: bool = True
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The task of a chunk."""
+
+    part: Callable[[Block, tuple[int, ...], tuple[int, ...]], Any]
+    offsets: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    def __call__(self, block: Block) -> Any:
+        return self.part(block, self.offsets, self.axes)
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """The task at the root of a tree."""
+
+    merge: Callable[[Parts], Any]
+    finish: Callable[[Any], Any]
+    removed: tuple[int, ...]
+
+    def __call__(self, parts: Parts) -> Block:
+        values = np.asarray(self.finish(self.merge(parts)))
+        return np.squeeze(values, self.removed)
+
+
+def _axes(x: da.Array, axis: Any) -> tuple[int, ...]:
+    return tuple(sorted(normalise_axes(as_axes(axis), x.ndim)))
+
+
+def _folded(
+    name: str, x: da.Array, axis: Axes, dtype: Any, keepdims: bool, fold: np.ufunc
+) -> da.Array:
+    checked(x, "x")
+    result = x.dtype if dtype is None else as_dtype(dtype)
+    if dtype is None and result.kind in "biu" and result.itemsize < 8:
+        result = np.dtype(np.uint64 if result.kind == "u" else np.int64)
+    element(result)
+    if x.dtype.kind == "c" and result.kind != "c":
+        raise DTypeError(f"dtype is {result} and x is {x.dtype}; a complex dtype would do")
+    kind = ReductionTasks(
+        partial(_folded_part, name, _computed(result)), partial(_fold, fold),
+        partial(_rounded, result),
+    )  # fmt: skip
+    return _reduced(name, x, _axes(x, axis), keepdims, result, kind)
+
+
+def _exact(name: str, x: da.Array, axis: Axes, keepdims: bool, fold: np.ufunc) -> da.Array:
+    checked(x, "x")
+    result = x.dtype
+    if name not in ("min", "max"):
+        result = np.dtype(np.int64 if name == "count_nonzero" else np.bool_)
+    kind = ReductionTasks(
+        partial(_exact_part, name), partial(_fold_exactly, fold), partial(_rounded, result),
+        empty=name not in ("min", "max"),
+    )  # fmt: skip
+    return _reduced(name, x, _axes(x, axis), keepdims, result, kind)
+
+
+def _moment(
+    name: str, x: da.Array, axis: Axes, dtype: Any, ddof: float, keepdims: bool
+) -> da.Array:
+    checked(x, "x")
+    computed = _mean_dtype(x.dtype, dtype)
+    result = computed if dtype is not None and computed.kind == "c" else _real(computed)
+    axes, ddof = _axes(x, axis), finite(ddof, "ddof")
+    count = np.maximum(product_of(x.shape[axis] for axis in axes) - ddof, 0)
+    kind = ReductionTasks(
+        partial(_moments_of_chunk, _computed(computed)), _merge_moments,
+        partial(_spread, name == "std", count, result),
+    )  # fmt: skip
+    return _reduced(name, x, axes, keepdims, result, kind, ddof)
+
+
+def _index_of(name: str, x: da.Array, axis: int | None, keepdims: bool) -> da.Array:
+    checked(x, "x")
+    axes = _axes(x, None if axis is None else one_axis(axis))
+    kind = ReductionTasks(
+        partial(_index_part, name, x.shape), partial(_best, name == "argmax"), _index, empty=False
+    )
+    return _reduced(name, x, axes, keepdims, np.dtype(np.int64), kind)
+
+
+# -- dtypes
+
+
+def _mean_dtype(dtype: DType, asked: Any) -> DType:
+    if asked is not None:
+        result = as_dtype(asked)
+        if result.kind in "biu" or (dtype.kind == "c" and result.kind != "c"):
+            raise DTypeError(f"dtype is {result} for x of {dtype}; a floating one would do")
+        element(result)
+        return result
+    return np.dtype(np.float64) if dtype.kind in "biu" else dtype
+
+
+def _real(dtype: DType) -> DType:
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+def _computed(dtype: DType) -> DType:
+    """The dtype in which a device computes a part: 16-bit floats are not rounded on the way."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
+
+
+def _wide(values: Any) -> Block:
+    """Floats in double precision, in which parts are merged."""
+    array = np.asarray(values)
+    double = {"f": np.float64, "c": np.complex128}.get(array.dtype.kind, array.dtype)
+    return array.astype(double, copy=False)
+
+
+# -- the tasks
+
+
+def _folded_part(
+    name: str, dtype: DType, block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]
+) -> Block:
+    with device() as worker:
+        function = getattr(of_blocks, name)
+        return _wide(function(block, axes, dtype=dtype, keepdims=True, engine=worker.engine))
+
+
+def _exact_part(name: str, block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]) -> Block:
+    with device() as worker:
+        function = getattr(of_blocks, name)
+        return np.asarray(function(block, axes, keepdims=True, engine=worker.engine))
+
+
+def _fold(fold: np.ufunc, parts: Parts) -> Block:
+    with np.errstate(all="ignore"):
+        return _fold_exactly(fold, parts)
+
+
+def _fold_exactly(fold: np.ufunc, parts: Parts) -> Block:
+    result = parts[0]
+    for part in parts[1:]:
+        result = fold(result, part)
+    return np.asarray(result)
+
+
+def _rounded(dtype: DType, values: Block) -> Block:
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(dtype, copy=False)
+
+
+def _quotient(count: int, dtype: DType, values: Block) -> Block:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.divide(values, count)).astype(dtype, copy=False)
+
+
+def _moments_of_chunk(
+    dtype: DType, block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[int, Block, Block]:
+    """The number of elements, their mean, and the sum of squares of their distances from it."""
+    count = product_of(block.shape[axis] for axis in axes)
+    with device() as worker:
+        x = block if worker.uses_host_memory else worker.upload(block)
+        options: dict[str, Any] = {"dtype": dtype, "keepdims": True, "engine": worker.engine}
+        average = asnumpy(of_blocks.mean(x, axes, **options))
+        squares = asnumpy(of_blocks.var(x, axes, **options))
+    return count, _wide(average), _wide(squares.real) * count
+
+
+def _merge_moments(parts: Parts) -> tuple[int, Block, Block]:
+    count, average, squares = parts[0]
+    with np.errstate(all="ignore"):
+        for its_count, its_average, its_squares in parts[1:]:
+            if not its_count:
+                continue
+            if not count:
+                count, average, squares = its_count, its_average, its_squares
+                continue
+            total = count + its_count
+            step = its_average - average
+            squares = squares + its_squares + np.abs(step) ** 2 * (count * its_count / total)
+            average = average + step * (its_count / total)
+            count = total
+    return count, average, squares
+
+
+def _spread(root: bool, count: float, dtype: DType, part: tuple[int, Block, Block]) -> Block:
+    with np.errstate(all="ignore"):
+        values = np.divide(part[2], count)
+        return np.asarray(np.sqrt(values) if root else values).astype(dtype, copy=False)
+
+
+def _index_part(
+    name: str, shape: tuple[int, ...], block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[Block, Block]:
+    """The extreme values of a chunk, and their indices in the whole array."""
+    along = axes[0] if len(axes) == 1 else None
+    with device() as worker:
+        function = getattr(of_blocks, name)
+        where = np.asarray(function(block, along, keepdims=True, engine=worker.engine))
+    if along is not None:
+        return np.take_along_axis(block, where, along), where + offsets[along]
+    values = block.reshape(-1)[where]
+    place = [
+        local + offset
+        for local, offset in zip(np.unravel_index(where, block.shape), offsets, strict=True)
+    ]
+    return values, np.ravel_multi_index(tuple(place), shape) if place else where
+
+
+def _best(largest: bool, parts: Parts) -> tuple[Block, Block]:
+    values, index = parts[0]
+    for its_values, its_index in parts[1:]:
+        nan, its_nan = np.isnan(values), np.isnan(its_values)
+        better = its_values > values if largest else its_values < values
+        better = np.where(nan | its_nan, its_nan & ~nan, better)
+        equal = np.where(nan | its_nan, nan & its_nan, its_values == values)
+        better |= equal & (its_index < index)
+        values, index = np.where(better, its_values, values), np.where(better, its_index, index)
+    return values, index
+
+
+def _index(part: tuple[Block, Block]) -> Block:
+    return part[1].astype(np.int64, copy=False)
+
+
+def _norm_part(block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]) -> Block:
+    with device() as worker:
+        return _wide(of_blocks.nrm2(block, axes, keepdims=True, engine=worker.engine))
+
+
+def _merge_norms(parts: Parts) -> Block:
+    """The norm of norms, scaled by the largest one."""
+    norms = np.stack(parts)
+    with np.errstate(all="ignore"):
+        scale = norms.max(axis=0)
+        scale = np.where((scale > 0) & (scale < np.inf), scale, 1)
+        return np.asarray(np.sqrt(np.square(norms / scale).sum(axis=0)) * scale)
+
+
+def _vdot_part(a: Block, b: Block) -> Block:
+    with device() as worker:
+        return _wide(of_blocks.vdot(a, b, engine=worker.engine))
