@@ -122,13 +122,13 @@ def test_results(client: Client) -> None:
     worker = next(iter(pd.info(client)))
     graphs = [one for one, _ in exact + close]
     got = dask.compute(*graphs, workers=[worker], allow_other_workers=False)
-    for (array, wanted), values in zip(exact + close, got, strict=True):
-        assert array.shape == np.shape(values) == np.shape(wanted)
+    for (array, expected), values in zip(exact + close, got, strict=True):
+        assert array.shape == np.shape(values) == np.shape(expected)
         assert array.dtype == np.asarray(values).dtype
-    for (array, wanted), values in zip(exact, got[: len(exact)], strict=True):
-        np.testing.assert_array_equal(values, wanted, err_msg=array.name)
-    for (array, wanted), values in zip(close, got[len(exact) :], strict=True):
-        np.testing.assert_allclose(values, wanted, rtol=1e-13, atol=1e-13, err_msg=array.name)
+    for (array, expected), values in zip(exact, got[: len(exact)], strict=True):
+        np.testing.assert_array_equal(values, expected, err_msg=array.name)
+    for (array, expected), values in zip(close, got[len(exact) :], strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-13, atol=1e-13, err_msg=array.name)
 
 
 def test_neighbours(client: Client) -> None:
@@ -141,10 +141,10 @@ def test_neighbours(client: Client) -> None:
         *pd.nearest_neighbors(cut(points, (70, 4)), cut(queries, (20, 4)), 5)
     )
     squares = np.square(queries[:, None] - points).sum(-1)
-    wanted = np.argsort(squares, axis=1, kind="stable")[:, :5]
-    np.testing.assert_array_equal(indices, wanted)
+    expected = np.argsort(squares, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(indices, expected)
     np.testing.assert_allclose(
-        distances, np.sqrt(np.take_along_axis(squares, wanted, 1)), rtol=8 * np.finfo(float).eps
+        distances, np.sqrt(np.take_along_axis(squares, expected, 1)), rtol=8 * np.finfo(float).eps
     )
 
 
@@ -203,8 +203,8 @@ def test_killed_workers_cost_no_bits(client: Client, tmp_path: Path) -> None:
     before = pd.info(client)
     killed = dask.compute(*graph(folder))
     assert len(list(folder.iterdir())) == 3
-    for one, other in zip(alone, killed, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(alone, killed, strict=True):
+        np.testing.assert_array_equal(left, right)
     deadline = time.monotonic() + 200
     while len(after := pd.info(client)) < 2 and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -258,8 +258,8 @@ def test_products_are_streamed_to_devices_with_their_own_memory(
 ) -> None:
     """Whole pairs, and pieces within 1000 bytes."""
     pairs = [(numbers(9, k, seed=k), numbers(k, 8, seed=k + 1)) for k in (7, 4, 0, 9)]
-    wanted = sum(a @ b for a, b in pairs)
+    expected = sum(a @ b for a, b in pairs)
     dtype = np.dtype(np.float32)
     pairs = [(a.astype(dtype), b.astype(dtype)) for a, b in pairs]
     got = sum_of_products(pairs, 9, 8, dtype, None, Apart(engine, limit))
-    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(got, expected)

@@ -79,8 +79,8 @@ def test_pieces_of_a_product_are_within_the_limit() -> None:
         assert 1 <= rows <= m
         assert 1 <= columns <= n
         assert 1 <= depth <= k
-        held = (2 * depth * (rows + columns) + rows * columns) * 4
-        assert held <= limit or rows == columns == depth == 1
+        used = (2 * depth * (rows + columns) + rows * columns) * 4
+        assert used <= limit or rows == columns == depth == 1
     assert piece(pairs, m, n, 4, None) == (m, n, k)
 
 
@@ -102,19 +102,19 @@ def test_slots_are_taken_in_order_and_are_free_after_a_kill(tmp_path: Path) -> N
     assert second is not None
     assert second.number == 1
     first.release()
-    again = slots.take_slot(group, 2)
-    assert again is not None
-    assert again.number == 0
+    third = slots.take_slot(group, 2)
+    assert third is not None
+    assert third.number == 0
 
 
 def test_gpus_are_shared_out_from_the_rank_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: dict[str, int] = {}
+    selected: dict[str, int] = {}
 
     def take(group: str, count: int) -> slots.Slot | None:
-        if taken.get(group, 0) >= count:
+        if selected.get(group, 0) >= count:
             return None
-        taken[group] = taken.get(group, 0) + 1
-        return slots.Slot(taken[group] - 1, Path(os.devnull).open("rb"))
+        selected[group] = selected.get(group, 0) + 1
+        return slots.Slot(selected[group] - 1, Path(os.devnull).open("rb"))
 
     class Named:
         def __init__(self, name: str) -> None:
@@ -199,10 +199,10 @@ def test_shapes_and_dtypes_of_transforms(name: str, n: int | None, dtype: str) -
         return
     x = da.ones((5, 4, 6), chunks=(2, 4, 3), dtype=dtype)
     result = getattr(pd, name)(x, n, 1)
-    wanted = getattr(np.fft, name)(np.ones((5, 4, 6)), n, 1)
-    kind = wanted.dtype.kind + ("4" if dtype in ("float16", "float32", "complex64") else "8")
-    assert result.shape == wanted.shape
-    assert result.chunks == ((2, 2, 1), (wanted.shape[1],), (3, 3))
+    expected = getattr(np.fft, name)(np.ones((5, 4, 6)), n, 1)
+    kind = expected.dtype.kind + ("4" if dtype in ("float16", "float32", "complex64") else "8")
+    assert result.shape == expected.shape
+    assert result.chunks == ((2, 2, 1), (expected.shape[1],), (3, 3))
     assert result.dtype == {"f4": "f4", "f8": "f8", "c4": "c8", "c8": "c16"}[kind]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distributed import Client, WorkerPlugin
+from distributed.comm import get_address_host
 
 from portable_gpu.arguments import of_kind, whole
 from portable_gpu.dtypes import check_precision
@@ -240,8 +241,8 @@ def use_devices(
     """
     of_kind(client, Client, "client", "a distributed.Client")
     if workers_per_host is None:
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        workers_per_host = max(Counter(one["host"] for one in workers).values(), default=1)
+        hosts = Counter(get_address_host(address) for address in client.nthreads())
+        workers_per_host = max(hosts.values(), default=1)
     plugin = DevicePlugin(
         device,
         workers_per_host=workers_per_host,
