@@ -85,6 +85,10 @@ class DeviceMemoryError(PortableGPUError, MemoryError):
     """The device cannot hold a buffer of the size that the call needs."""
 
 
+class DeviceFailedError(PortableGPUError, RuntimeError):
+    """A device of a group has failed in the middle of a call; the message names it."""
+
+
 class HostMemoryError(PortableGPUError, MemoryError):
     """A matrix takes more memory than the host has available; nothing was allocated."""
 

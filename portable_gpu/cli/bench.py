@@ -28,6 +28,7 @@ from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.first_calls import first_calls_of
 from portable_gpu.cli.hunt import hunt
+from portable_gpu.cli.multi import multi
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import each
@@ -125,6 +126,12 @@ def bench(
             raise ArgumentError("transfer takes only --sizes, --peers, --turns, --device, --json")
         transfer(sizes, peers, turns, device, report, output, status)
         return
+    if operation == "multi":
+        given = (dtype, peers, shapes, seed, budget, ordering, rows, jobs, plot)
+        if given != (None,) * 9 or policy or ladder or eager:
+            raise ArgumentError("multi takes only --sizes, --turns, --device, --json")
+        multi(sizes, turns, device, report, output, status)
+        return
     if operation == "sparse":
         if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:
             raise ArgumentError(
@@ -175,7 +182,7 @@ def bench(
     if operation not in GROUPS:
         raise ArgumentError(
             f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, sparse, dispatch, hunt, "
-            "first-calls, transfer"
+            "first-calls, transfer, multi"
         )
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")

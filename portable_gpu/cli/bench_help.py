@@ -63,6 +63,17 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
             "turns": None, "device": None, "json": None,
         },
     ),
+    "multi": (
+        "Time calls on one device of a group, on two and on all, beside the same call on one "
+        "engine.",
+        {
+            "sizes": "Comma list of the rows of square matrices (1024; on a GPU 4096,16384).",
+            "turns": None,
+            "device": "The devices, separated by commas, as PORTABLE_GPU_DEVICE takes them (those "
+            "of DeviceGroup(); of a single CPU two sub-devices).",
+            "json": None,
+        },
+    ),
     "first-calls": (
         "Time the first call of each function in a process with empty caches, and in a second "
         "process: CPU and wall seconds, and what was compiled.",

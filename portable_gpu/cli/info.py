@@ -13,6 +13,7 @@ from rich.table import Table
 
 from portable_gpu.cli.console import Console
 from portable_gpu.errors import PortableGPUError
+from portable_gpu.multi.choose import chosen_devices
 from portable_gpu.runtime.calibrated import calibrated, calibration_of
 from portable_gpu.runtime.devices import (
     CLASS_VARIABLE,
@@ -87,8 +88,18 @@ def _describe(devices: list[DeviceInfo], choice: _DefaultDevice) -> dict[str, An
             "reason": choice.reason,
             "target": None if choice.target is None else _describe_target(choice.target),
         },
+        "group": _group(devices),
         "devices": [_describe_device(entry) for entry in devices],
     }
+
+
+def _group(devices: list[DeviceInfo]) -> list[str]:
+    """Return the indices of the devices that ``multi.DeviceGroup()`` opens."""
+    try:
+        chosen = chosen_devices(None)
+    except PortableGPUError:
+        return []
+    return [entry.index for entry in devices if entry.device in chosen]
 
 
 def _describe_device(entry: DeviceInfo) -> dict[str, Any]:
@@ -149,6 +160,7 @@ def _show(devices: list[DeviceInfo], choice: _DefaultDevice) -> None:
         return
     path = "" if choice.target is None else f" as {choice.target.device_class}"
     console.write(f"Chosen: {choice.index}{path}. {choice.reason}", indent=0)
+    console.write(f"Group: DeviceGroup() opens {', '.join(_group(devices)) or 'none'}", indent=0)
 
 
 def _table(target: Target) -> Table:

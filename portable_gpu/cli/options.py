@@ -10,13 +10,14 @@ import typer
 
 from portable_gpu.cli.files import check_writable
 from portable_gpu.errors import ArgumentError, DeviceNotFoundError
-from portable_gpu.runtime.devices import choose_device
+from portable_gpu.runtime.devices import choose_device, requests_of
 
 
 def _device(request: str | None) -> str | None:
     if request is not None:
         try:
-            choose_device(request)
+            for one in requests_of(request):
+                choose_device(one)
         except DeviceNotFoundError as error:
             raise typer.BadParameter(str(error)) from None
     return request

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
 
@@ -13,11 +14,14 @@ from portable_gpu.arguments import one_of, real_number, shown, whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from portable_gpu.multi import collectives, issue, operations, transfers
+from portable_gpu.multi import failures as failing
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.choose import chosen_devices
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.operands import axis_of, check_parts
 from portable_gpu.multi.partition import block_bounds, owners
+from portable_gpu.multi.shares import measured_shares
+from portable_gpu.multi.timeline import Recorder, Timeline, current_call
 from portable_gpu.runtime import fork
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.closing import Closing
@@ -28,6 +32,7 @@ from portable_gpu.runtime.views import as_array
 T = TypeVar("T")
 
 _THREADS = ("auto", "one", "each")
+_ON_FAILURE = ("raise", "retry")
 #: Blocks are at most this fraction of the memory of a device, so that a call has space for its
 #: operands, its result and workspaces: 1 / 16.
 _BLOCK_DIVISOR = 16
@@ -47,6 +52,7 @@ class DeviceGroup(EngineGroup, Closing):
         members: The devices, with their engines, queues and accounts of memory.
         memory_limit: The maximum of bytes of the group's arrays on a device, or ``None``.
         threads: Which host threads enqueue: ``"auto"``, ``"one"`` or ``"each"``.
+        on_failure: What becomes of a block whose device fails: ``"raise"`` or ``"retry"``.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class DeviceGroup(EngineGroup, Closing):
         memory_limit: int | None = None,
         shares: Sequence[float] | None = None,
         threads: str = "auto",
+        on_failure: str = "raise",
         precision: str = "ieee",
     ) -> None:
         """Open devices.
@@ -70,6 +77,8 @@ class DeviceGroup(EngineGroup, Closing):
                 for devices of one kind, else in proportion to their measured speed.
             threads: ``"one"`` host thread enqueues for all devices; ``"each"`` device has its own
                 thread; ``"auto"``: each has its own for work that waits, such as copies.
+            on_failure: What becomes of a block whose device fails or lacks memory: ``"raise"`` an
+                error; ``"retry"`` it on the other devices, then of NumPy's arrays in halves.
             precision: As of :class:`portable_gpu.Engine`.
 
         Raises:
@@ -80,6 +89,7 @@ class DeviceGroup(EngineGroup, Closing):
         """
         fork.check()
         self.threads = one_of(threads, _THREADS, "threads")
+        self.on_failure = one_of(on_failure, _ON_FAILURE, "on_failure")
         self.memory_limit = memory_limit
         if memory_limit is not None and whole(memory_limit, "memory_limit") < 1:
             raise ArgumentError(f"memory_limit is {memory_limit}; a number of bytes would do")
@@ -121,9 +131,12 @@ class DeviceGroup(EngineGroup, Closing):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The parts of an array that the devices get; their sum is 1."""
+        """The parts of an array that the devices get; their sum is 1.
+
+        Those of unlike devices are measured at the first use, by products of float32.
+        """
         if self._shares is None:
-            self._shares = (1.0 / self.size,) * self.size
+            self._shares = measured_shares(self.members)
         return self._shares
 
     @property
@@ -278,7 +291,11 @@ class DeviceGroup(EngineGroup, Closing):
         for name in ("queue", "wait_for"):
             if arguments.get(name):
                 raise UnsupportedError(f"{name}= is not taken with engine= a DeviceGroup")
-        return operations.FUNCTIONS[function](self, arguments)
+        before = current_call.set(arguments.get("name", function))
+        try:
+            return operations.FUNCTIONS[function](self, arguments)
+        finally:
+            current_call.reset(before)
 
     def bounds(self, extent: int, nbytes: int, blocks: int | None = None) -> tuple[int, ...]:
         """Return the first index of each block of an axis, and the extent.
@@ -302,6 +319,7 @@ class DeviceGroup(EngineGroup, Closing):
         work: Callable[[Member, int], T],
         *,
         waits: bool = False,
+        halves: Callable[[Member, int], T] | None = None,
     ) -> list[T]:
         """Do some work on each block, and return its results.
 
@@ -309,19 +327,62 @@ class DeviceGroup(EngineGroup, Closing):
             members: The device of each block.
             work: The work, given the device and the number of the block.
             waits: Whether the work waits for the device, in place of only enqueuing commands.
+            halves: Does the work on a block in two halves, if it can be halved.
 
         An exception of one block is raised after all devices have ended what was enqueued.
+
+        Raises:
+            DeviceMemoryError, DeviceFailedError: A device lacks memory or fails; the message names
+                it and the block.
         """
         self._check_open()
+        count = len(members)
+        failures: dict[int, tuple[Exception, Member]] = {}
+
+        def guarded(member: Member, number: int) -> T | None:
+            try:
+                return work(member, number)
+            except failing.DEVICE_ERRORS as error:
+                its_error = failing.named(error, member, number, count).with_traceback(None)
+                if self.on_failure == "raise":
+                    raise its_error from error
+                failures[number] = its_error, member
+                return None
+
         each = self.threads == "each" or (self.threads == "auto" and waits)
         several = len({member.index for member in members}) > 1
         do = issue.side_by_side if each and several else issue.in_turns
         try:
-            return do(members, work)
+            results: list[Any] = do(members, guarded)
+            for number, (error, member) in failures.items():
+                results[number] = failing.retried(error, member, number, self.members, work, halves)
         except BaseException:
-            for member in self.members:
-                member.finish()
+            failing.drain(self.members)
             raise
+        return results
+
+    @contextmanager
+    def timeline(self) -> Iterator[Timeline]:
+        """Record the kernels and copies of all devices during a ``with`` block.
+
+        Example::
+
+            with group.timeline() as timeline:
+                c = pg.gemm(a, b, engine=group)
+            timeline.plot("gemm.png")
+            timeline.chrome_trace("gemm.json")
+
+        A kernel is recorded from the end of the commands before it to its own end.
+        """
+        self._check_open()
+        timeline = Timeline([member.name for member in self.members])
+        recorders = [Recorder(timeline, member) for member in self.members]
+        try:
+            yield timeline
+        finally:
+            failing.drain(self.members)
+            for recorder in recorders:
+                recorder.close()
 
     def check_own(self, x: GroupArray, name: str) -> None:
         """Check that an array is of this group.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -22,6 +22,15 @@ from portable_gpu.runtime.registry import STATE
 _HELD = "_portable_gpu_held"
 
 
+class SpanRecorder(Protocol):
+    """What records the work of a device: see :mod:`portable_gpu.multi.timeline`."""
+
+    def span(
+        self, name: str, queue: cl.CommandQueue | None, nbytes: int
+    ) -> AbstractContextManager[None]:
+        """See :meth:`Member.recorded`."""
+
+
 class _Held:
     """An object whose end says that a buffer is freed."""
 
@@ -33,6 +42,7 @@ class Member:
         index: Its number in the group.
         engine: Its engine, with a context and a queue of its own.
         copies: A second queue, for copies that run under kernels.
+        recorder: What records the device's part of a timeline, if one is recorded.
         limit: The maximum of bytes of the group's arrays on the device.
     """
 
@@ -41,6 +51,7 @@ class Member:
         self.copies = cl.CommandQueue(engine.context, engine.device)
         for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
             setattr(queue, STATE, engine.state(queue))
+        self.recorder: SpanRecorder | None = None
         self._nbytes: dict[int, int] = {}  # of each array that exists
         self._numbers = itertools.count()
 
@@ -98,10 +109,19 @@ class Member:
         return array
 
     @contextmanager
-    def recorded(self, name: str, queue: cl.CommandQueue, nbytes: int = 0) -> Iterator[None]:
-        """Record the commands that the block enqueues on a queue, if a timeline is recorded."""
-        del name, queue, nbytes
-        yield
+    def recorded(self, name: str, queue: cl.CommandQueue | None, nbytes: int = 0) -> Iterator[None]:
+        """Record what the block of the ``with`` statement does, if a timeline is recorded.
+
+        Args:
+            name: What it does.
+            queue: The queue of the kernels that it enqueues; ``None``: it waits for what it does.
+            nbytes: The bytes that it copies.
+        """
+        if self.recorder is None:
+            yield
+            return
+        with self.recorder.span(name, queue, nbytes):
+            yield
 
     def finish(self) -> None:
         """Wait for all commands of both queues."""

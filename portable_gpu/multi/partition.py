@@ -36,8 +36,8 @@ def block_bounds(
         blocks: The number of blocks; default: see the module.
     """
     if blocks is None:
-        most = max(1, min(extent, nbytes // LEAST_BLOCK))
-        blocks = next(count for count in _DIVISORS if count <= most)
+        limit = max(1, min(extent, nbytes // LEAST_BLOCK))
+        blocks = next(count for count in _DIVISORS if count <= limit)
         if nbytes > blocks * largest:
             blocks = min(max(extent, 1), BLOCKS * -(-nbytes // (BLOCKS * largest)))
     unit = _UNIT if extent >= 8 * _UNIT * blocks else 1

@@ -1,6 +1,6 @@
 """Copies between NumPy and the devices of a group, and between two devices.
 
-Each device has a queue for copies, beside that of its kernels, so that copies run under kernels.
+Each device has a queue for copies and another for kernels, so that copies run under kernels.
 The host's side goes through the pinned pieces of the device's engine
 (:class:`portable_gpu.runtime.staging.Staging`): at most 64 MiB a device, which are made at the
 first large copy, reused, and freed with the engine::
@@ -48,7 +48,7 @@ def upload(member: Member, values: _Values, array: Array) -> None:
     """
     if not values.size:
         return
-    with member.recorded("upload", member.copies, values.nbytes):
+    with member.recorded("upload", None, values.nbytes):
         before = list(array.events)
         if values.flags.c_contiguous:
             staging, memory = member.engine.staging, array.base_data
@@ -70,7 +70,7 @@ def download(member: Member, array: Array, values: _Values) -> None:
     array.check()
     if not array.flags.c_contiguous:
         array = array.copy()
-    with member.recorded("download", member.copies, values.nbytes):
+    with member.recorded("download", None, values.nbytes):
         before = list(array.events)
         if values.flags.c_contiguous:
             staging, memory = member.engine.staging, array.base_data
@@ -92,8 +92,8 @@ def move(source: Member, array: Array, target: Member) -> Array:
     moving: deque[tuple[_Values, cl.Event, int]] = deque()
     with (
         ExitStack() as pieces,
-        source.recorded("send", source.copies, array.nbytes),
-        target.recorded("receive", target.copies, array.nbytes),
+        source.recorded("send", None, array.nbytes),
+        target.recorded("receive", None, array.nbytes),
     ):
         size = min(PIECE, array.nbytes)
         free = [pieces.enter_context(_piece(source, size)) for _ in range(2)]

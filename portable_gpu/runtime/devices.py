@@ -71,11 +71,15 @@ def all_devices() -> list[cl.Device]:
 
 
 def devices_of_variable() -> list[str]:
-    """The requests that ``PORTABLE_GPU_DEVICE`` lists, separated by commas; empty if it is not set.
+    """The requests that ``PORTABLE_GPU_DEVICE`` lists; empty if it is not set."""
+    return requests_of(os.environ.get(DEVICE_VARIABLE) or "")
+
+
+def requests_of(text: str) -> list[str]:
+    """The requests of a text that separates them by commas.
 
     A text that is part of the name of a device is one request.
     """
-    text = os.environ.get(DEVICE_VARIABLE) or ""
     if "," not in text or any(_matches(text, *listed) for listed in _enumerate()):
         return [text] if text else []
     return [request.strip() for request in text.split(",") if request.strip()]

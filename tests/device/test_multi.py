@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import portable_gpu as pg
@@ -18,12 +22,14 @@ from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
     ArrayIndexError,
+    DeviceFailedError,
     DeviceMemoryError,
     DTypeError,
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DeviceGroup, GroupArray
+from portable_gpu.multi import DeviceGroup, GroupArray, Timeline, partition, shares
+from portable_gpu.multi.operations import expressions, products
 from portable_gpu.multi.partition import block_bounds, owners
 
 _KINDS = ("one", "two")
@@ -39,11 +45,11 @@ def groups() -> Iterator[dict[str, DeviceGroup]]:
         two = DeviceGroup(2)
     except UnsupportedError as error:
         pytest.skip(str(error))
-    one = DeviceGroup([two.engines[0].device])
-    for member in (*one.members, *two.members):
+    first = DeviceGroup([two.engines[0].device])
+    for member in (*first.members, *two.members):
         member.engine.caller = None
-    yield {"one": one, "two": two}
-    one.close()
+    yield {"one": first, "two": two}
+    first.close()
     two.close()
 
 
@@ -86,9 +92,9 @@ def test_partition_follows_from_the_array_and_the_memory() -> None:
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 8, 12, 24])
 def test_devices_get_equal_numbers_of_neighbouring_blocks(devices: int) -> None:
-    given = owners(24, (1.0,) * devices)
-    assert list(given) == sorted(given)
-    assert set(np.bincount(given)) == {24 // devices}
+    indices = owners(24, (1.0,) * devices)
+    assert list(indices) == sorted(indices)
+    assert set(np.bincount(indices)) == {24 // devices}
 
 
 def test_shares_decide_the_numbers_of_blocks() -> None:
@@ -308,6 +314,7 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
         (ArgumentError, lambda: DeviceGroup(2, shares=(1,))),
         (ArgumentError, lambda: DeviceGroup(2, memory_limit=0)),
         (ArgumentError, lambda: DeviceGroup(2, threads="two")),
+        (ArgumentError, lambda: DeviceGroup(2, on_failure="ignore")),
     ]:  # fmt: skip
         with pytest.raises(error):
             call()
@@ -327,6 +334,177 @@ def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:
         assert {member.used for member in group.members} == {0}
     with pytest.raises(ArgumentError, match="closed"):
         group.asarray(normal(3))
+
+
+# -- failures, interrupts and the timeline
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "retry"])
+@pytest.mark.parametrize("given", ["group", "numpy"])
+def test_a_device_that_lacks_memory(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, on_failure: str, given: str
+) -> None:
+    """One device has no memory for one block: the error names both, or another device has."""
+    group = groups["two"]
+    a, b = normal(600, 200), normal(200, 33, seed=1)
+    x = group.asarray(a, blocks=4) if given == "group" else a
+    failed: list[Any] = []
+    gemm, fails = products.gemm_family.gemm, group.engines[1]
+
+    def failing(left: Any, right: Any, **options: Any) -> Any:
+        if options["engine"] is fails:
+            failed.append(left.shape)
+            raise DeviceMemoryError("a buffer of 12345 bytes cannot be allocated")
+        return gemm(left, right, **options)
+
+    monkeypatch.setattr(products.gemm_family, "gemm", failing)
+    monkeypatch.setattr(group, "on_failure", on_failure)
+    if given == "numpy":
+        monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 16)
+    if on_failure == "raise":
+        message = r"block \d of \d on device 1 \(.*\d bytes free\): a buffer of 12345 bytes"
+        with pytest.raises(DeviceMemoryError, match=message):
+            pg.gemm(x, b, engine=group)
+    else:
+        result = values(pg.gemm(x, b, engine=group))
+        assert np.allclose(result, a @ b, rtol=1e-3, atol=1e-3)
+    assert failed
+    monkeypatch.undo()
+    assert np.allclose(values(pg.gemm(x, b, engine=group)), a @ b, rtol=1e-3, atol=1e-3)
+
+
+def test_blocks_are_halved_where_no_device_has_memory(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = normal(600, 200)
+    shapes: list[Any] = []
+    compute = expressions.compute
+
+    def failing(expression: str, **options: Any) -> Any:
+        shapes.append(options["x"].shape)
+        if options["x"].shape[0] > 150:
+            raise DeviceMemoryError("a buffer of 12345 bytes cannot be allocated")
+        return compute(expression, **options)
+
+    monkeypatch.setattr(expressions, "compute", failing)
+    monkeypatch.setattr(groups["two"], "on_failure", "retry")
+    monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 17)
+    result = pg.elementwise("x * 2", x=x, engine=groups["two"])
+    assert np.array_equal(result, 2 * x)
+    assert (100, 200) in shapes
+
+
+def test_failing_devices_are_named(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any, **__: Any) -> Any:
+        raise cl.RuntimeError("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(expressions, "compute", failing)
+    group = groups["two"]
+    x = group.asarray(normal(8), blocks=2)
+    with pytest.raises(DeviceFailedError, match=r"block 0 of 2 on device 0 .*OUT_OF_RESOURCES"):
+        pg.elementwise("x * 2", x=x, engine=group)
+
+
+class _InterruptError(Exception):
+    """Raised by a signal handler."""
+
+
+def test_interrupts_leave_nothing(groups: dict[str, DeviceGroup]) -> None:
+    """An exception of a signal handler at any point ends a call; memory is as before."""
+    group = groups["two"]
+    a, b = normal(400, 200), normal(200, 33, seed=1)
+
+    def call() -> Any:
+        x = group.asarray(a, blocks=6)
+        return pg.gemm(x, b, engine=group).asnumpy()
+
+    expected = call()
+    gc.collect()
+    before = [member.used for member in group.members]
+
+    def interrupt(*_: Any) -> None:
+        raise _InterruptError
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for microseconds in np.random.default_rng(5).integers(20, 8000, 40):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+                call()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except _InterruptError:
+                interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert interrupted
+    gc.collect()
+    assert [member.used for member in group.members] == before
+    assert np.array_equal(call(), expected)
+
+
+def test_timeline(groups: dict[str, DeviceGroup], tmp_path: Path) -> None:
+    group = groups["two"]
+    x = normal(400, 200)
+    with group.timeline() as timeline:
+        array = group.asarray(x, blocks=4)
+        pg.nrm2(array, axis=1, engine=group).asnumpy()
+    kinds = {(span.device, span.kind) for span in timeline.spans}
+    assert kinds == {(device, kind) for device in (0, 1) for kind in ("kernels", "copies")}
+    for span in timeline.spans:
+        assert 0 <= span.start <= span.stop
+    assert sum(span.nbytes for span in timeline.spans if span.name == "upload") == x.nbytes
+    names = [span.name for span in timeline.spans if span.kind == "kernels"]
+    assert sorted(names) == [f"nrm2, block {number}" for number in range(4)]
+    timeline.chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == len(timeline.spans)
+    count = len(timeline.spans)
+    array.asnumpy()
+    assert len(timeline.spans) == count
+    pytest.importorskip("matplotlib")
+    timeline.plot(tmp_path / "timeline.png")
+    assert (tmp_path / "timeline.png").stat().st_size
+
+
+def test_overlap_of_kernels_and_copies() -> None:
+    timeline = Timeline(["a"])
+    begin = timeline._begin
+    for kind, start, stop in [("kernels", 0, 4), ("copies", 1, 2), ("copies", 3, 6)]:
+        timeline.add(0, kind, "x", (begin + start, begin + stop), 0)
+    assert timeline.busy(0, "copies") == pytest.approx(4)
+    assert timeline.overlap(0) == pytest.approx((4 + 4 - 6) / 4)
+
+
+@pytest.mark.parametrize("threads", ["one", "each"])
+def test_threading_policies_have_the_same_bits(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    group = groups["two"]
+    a, b = normal(45, 30), normal(30, 33, seed=1)
+    expected = values(pg.gemm(group.asarray(a, blocks=3), b, engine=group))
+    monkeypatch.setattr(group, "threads", threads)
+    result = values(pg.gemm(group.asarray(a, blocks=3), b, engine=group))
+    assert result.tobytes() == expected.tobytes()
+
+
+def test_shares_of_unlike_devices_are_measured(groups: dict[str, DeviceGroup]) -> None:
+    """Members that differ in their name get shares by speed; the array says which."""
+    group = groups["two"]
+    assert group.shares == (0.5, 0.5)
+    seconds = iter([0.25, 0.75])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares, "_kind", lambda member: member.index)
+        patch.setattr(shares, "_seconds", lambda _: next(seconds))
+        measured = shares.measured_shares(group.members)
+    assert measured == pytest.approx((0.75, 0.25))
+    devices = [engine.device for engine in group.engines]
+    with DeviceGroup(devices, shares=(3, 1)) as uneven:
+        array = uneven.asarray(normal(24, 2), blocks=24)
+        assert array.shares == pytest.approx((0.75, 0.25))
 
 
 def test_devices_of_the_variable(tmp_path: Path) -> None:

@@ -18,9 +18,12 @@ from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
+    check_target,
     cut_of,
+    halved,
+    kernels,
+    on_device,
     operand,
-    upload,
 )
 from portable_gpu.ops.elementwise import elementwise as compute
 from portable_gpu.runtime.array import Array
@@ -71,8 +74,11 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     outs = None if out is None else _aligned(group, out, cut, shape)
 
     def work(member: Member, number: int) -> GroupBlock:
-        blocks = {name: upload(member, x[number]) for name, x in operands.items()}
+        blocks: dict[str, Any] = {
+            name: on_device(group, member, x[number]) for name, x in operands.items()
+        }
         target = None if outs is None else outs[number]
+        check_target(member, target)
         for name, x in arrays.items():
             if x is out:  # which is updated in place
                 blocks[name] = target
@@ -105,17 +111,26 @@ def _on_host(
         result = out
     bounds = group.bounds(shape[0], result.nbytes)
     cut = Cut(0, bounds, group.owners(len(bounds) - 1))
-    operands = {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
 
-    def work(member: Member, number: int) -> None:
+    def operands_of(cut: Cut) -> dict[str, list[Any]]:
+        return {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
+
+    def compute(cut: Cut, operands: Mapping[str, Any], member: Member, number: int) -> None:
         blocks = {name: x[number] for name, x in operands.items()}
         target = transfers.part(result, 0, *cut.range(number))
         for name, x in arrays.items():
             if x is out:
                 blocks[name] = target
-        evaluate(**options, **blocks, out=target, engine=member.engine)
+        with kernels(member, number, True):
+            evaluate(**options, **blocks, out=target, engine=member.engine)
 
-    group.for_blocks(cut.members, work, waits=True)
+    def halves(member: Member, number: int) -> None:
+        two = halved(cut, member, number)
+        for half in range(2):
+            compute(two, operands_of(two), member, half)
+
+    work = partial(compute, cut, operands_of(cut))
+    group.for_blocks(cut.members, work, waits=True, halves=halves)
     return result
 
 

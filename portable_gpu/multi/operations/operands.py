@@ -6,7 +6,8 @@ the result, :meth:`Operand.on` gives what a device reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,15 @@ from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisError,
+    DeviceMemoryError,
     DTypeError,
     ShapeError,
     UnsupportedError,
 )
 from portable_gpu.multi import transfers
-from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.timeline import current_call
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.views import as_array
 
@@ -140,7 +143,7 @@ def cut_of(arrays: Iterable[Any], ndim: int, shape: Sequence[int]) -> Cut | None
 
 
 def blocks_of(x: Any, cut: Cut) -> list[Any]:
-    """Return what each block of a call reads of an operand: views, or arrays on its device.
+    """Return what each block of a call reads of an operand: views, or arrays on a device.
 
     Args:
         x: An array of NumPy or of the group.
@@ -162,22 +165,52 @@ def blocks_of(x: Any, cut: Cut) -> list[Any]:
             f"along axis {cut.axis} at {_some(cut.bounds)}; group.broadcast(x) copies all of it to "
             "each device"
         )
-    return [_on(block, member) for block, member in zip(x.blocks, cut.members, strict=True)]
+    return [block.array for block in x.blocks]
 
 
-def upload(member: Member, values: Any) -> Any:
-    """Return values on a device: of NumPy's, a copy; arrays of the device as they are."""
-    if not isinstance(values, np.ndarray):
-        return values
-    fresh = member.empty(values.shape, values.dtype)
-    transfers.upload(member, values, fresh)
-    return fresh
+def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
+    """Return values on a device: an array of the device as it is, others as a copy.
+
+    A block that is computed anew, because its device failed, has operands on that device.
+    """
+    if isinstance(values, np.ndarray):
+        fresh = member.empty(values.shape, values.dtype)
+        transfers.upload(member, values, fresh)
+        return fresh
+    array: Array = values
+    if array.context == member.engine.context:
+        return array
+    source = next(m for m in group.members if m.engine.context == array.context)
+    return transfers.move(source, array, member)
 
 
-def _on(block: GroupBlock, member: Member) -> Array:
-    if block.member is member:
-        return block.array
-    return transfers.move(block.member, block.array, member)
+def check_target(member: Member, target: Any) -> None:
+    """Check that a block of ``out`` is on a device.
+
+    Raises:
+        DeviceMemoryError: It is on another, because its device failed and this one is tried.
+    """
+    if target is not None and target.context != member.engine.context:
+        raise DeviceMemoryError("the block of out= is on another device")
+
+
+@contextmanager
+def kernels(member: Member, number: int, on_host: bool) -> Iterator[None]:
+    """Record the kernels of a block in the timeline, if one is recorded.
+
+    Args:
+        member, number: The device and the block.
+        on_host: Whether the call waits for the kernels, because its arrays are NumPy's.
+    """
+    queue = None if on_host else member.engine.queue
+    with member.recorded(f"{current_call.get()}, block {number}", queue):
+        yield
+
+
+def halved(cut: Cut, member: Member, number: int) -> Cut:
+    """Return a block as two blocks on a device."""
+    start, stop = cut.range(number)
+    return Cut(cut.axis, (start, (start + stop) // 2, stop), [member, member])
 
 
 def _some(bounds: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ If an operand is in blocks along ``k``, the blocks' products are added by a fixe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +25,12 @@ from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
+    check_target,
+    halved,
+    kernels,
+    on_device,
     operand,
     refuse,
-    upload,
 )
 from portable_gpu.ops import gemm as gemm_family
 from portable_gpu.ops import gemv as gemv_family
@@ -129,18 +133,23 @@ def _product(
     if letter is None:
         return _replicated(group, product, a, b, out)
     cut = _cut(group, letter, (a, of_a), (b, of_b), extents)
-    operands = [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
+
+    def operands_of(cut: Cut) -> list[list[Any]]:
+        return [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
+
+    operands = operands_of(cut)
     shape = tuple(extents[each] for each in of_result)
     if letter == "k" and letter not in of_result:
         return _sum_of_products(group, product, operands, cut, arguments)
     axis = of_result.index(letter)
     if on_host:
-        return _on_host(group, product, operands, shape, cut._replace(axis=axis), out)
+        return _on_host(group, product, operands_of, shape, cut._replace(axis=axis), out)
     outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
 
     def work(member: Member, number: int) -> GroupBlock:
-        left, right = (upload(member, x[number]) for x in operands)
+        left, right = (on_device(group, member, x[number]) for x in operands)
         target = None if outs is None else outs[number]
+        check_target(member, target)
         result = product(left, right, target, member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if outs is None else result
@@ -156,25 +165,48 @@ def _product(
 def _on_host(
     group: DeviceGroup,
     product: _Product,
-    operands: list[list[Any]],
+    operands_of: Callable[[Cut], list[list[Any]]],
     shape: tuple[int, ...],
     cut: Cut,
     out: Any,
 ) -> Any:
     """Compute a product of arrays of NumPy."""
-    dtype = result_dtype(operands[0][0].dtype, operands[1][0].dtype)
+    operands = operands_of(cut)
     if out is None:
+        dtype = result_dtype(operands[0][0].dtype, operands[1][0].dtype)
         result: Any = np.empty(shape, dtype)
     else:
         check_output(out, shape, out.dtype, "out", True)
         result = out
 
-    def work(member: Member, number: int) -> None:
+    def compute(cut: Cut, operands: list[list[Any]], member: Member, number: int) -> None:
+        left, right = (x[number] for x in operands)
         target = transfers.part(result, cut.axis, *cut.range(number))
-        product(operands[0][number], operands[1][number], target, member.engine)
+        with kernels(member, number, True):
+            _into(group, product, left, right, target, member)
 
-    group.for_blocks(cut.members, work, waits=True)
+    def halves(member: Member, number: int) -> None:
+        two = halved(cut, member, number)
+        for half in range(2):
+            compute(two, operands_of(two), member, half)
+
+    work = partial(compute, cut, operands)
+    group.for_blocks(cut.members, work, waits=True, halves=halves)
     return result
+
+
+def _into(
+    group: DeviceGroup, product: _Product, left: Any, right: Any, target: Any, member: Member
+) -> None:
+    """Compute a product of arrays of NumPy, or on the device, into one of NumPy's."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        product(left, right, target, member.engine)
+        return
+    out = member.empty(target.shape, target.dtype)
+    transfers.upload(member, target, out)  # beta may add to it
+    left, right = on_device(group, member, left), on_device(group, member, right)
+    result = product(left, right, out, member.engine)
+    transfers.download(member, result, target)
 
 
 def _sum_of_products(
@@ -192,8 +224,9 @@ def _sum_of_products(
         )
 
     def work(member: Member, number: int) -> GroupBlock:
-        left, right = (upload(member, x[number]) for x in operands)
-        result = product(left, right, None, member.engine)
+        left, right = (on_device(group, member, x[number]) for x in operands)
+        with kernels(member, number, False):
+            result = product(left, right, None, member.engine)
         return GroupBlock(*cut.range(number), member, member.count(result))
 
     waits = any(isinstance(x[0], np.ndarray) for x in operands)

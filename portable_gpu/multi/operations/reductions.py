@@ -20,9 +20,17 @@ from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.operations.operands import Cut, blocks_of, cut_of, operand, upload
+from portable_gpu.multi.operations.operands import (
+    Cut,
+    blocks_of,
+    cut_of,
+    kernels,
+    on_device,
+    operand,
+)
 from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.call import Axes, Maker, normalise_axes, run
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
 from portable_gpu.runtime.views import check_output
 
@@ -147,7 +155,8 @@ class _Job:
                 result: Any = transfers.part(host, at, start, stop)
             else:
                 result = member.empty((*whole[:at], stop - start, *whole[at + 1 :]), dtype)
-            self._block(member, [x[number] for x in operands], self.request, result)
+            with kernels(member, number, self.on_host):
+                self._block(member, [x[number] for x in operands], self.request, result)
             return GroupBlock(start, stop, member, result)
 
         blocks = self.group.for_blocks(place.members, work, waits=self.on_host)
@@ -161,7 +170,8 @@ class _Job:
 
             def compute(member: Member, number: int) -> _Values:
                 arrays = [x[number] for x in operands]
-                return np.asarray(self._block(member, arrays, request, None))
+                with kernels(member, number, True):
+                    return np.asarray(self._block(member, arrays, request, None))
 
             return self.group.for_blocks(place.members, compute, waits=True)
         dtype = request(*[x[0].dtype for x in operands])[1]
@@ -173,22 +183,29 @@ class _Job:
             member: member.empty((len(its), *single), dtype) for member, its in numbers.items()
         }
 
-        def enqueue(member: Member, number: int) -> None:
-            result = memory[member][numbers[member].index(number)]
-            self._block(member, [x[number] for x in operands], request, result)
+        def enqueue(member: Member, number: int) -> Array | None:
+            is_moved = member is not place.members[number]  # its device failed
+            if is_moved:
+                result = member.empty(single, dtype)
+            else:
+                result = memory[member][numbers[member].index(number)]
+            with kernels(member, number, False):
+                self._block(member, [x[number] for x in operands], request, result)
+            return result if is_moved else None
 
-        self.group.for_blocks(place.members, enqueue)
+        moved = self.group.for_blocks(place.members, enqueue)
         parts: dict[int, _Values] = {}
         copies = [(its, memory[member].get_async()) for member, its in numbers.items()]
         for its, (values, event) in copies:
             event.wait()
             parts |= {number: values[at] for at, number in enumerate(its)}
+        parts |= {number: part.get() for number, part in enumerate(moved) if part is not None}
         return [np.asarray(parts[number]) for number in range(len(place.members))]
 
     def _block(self, member: Member, arrays: Sequence[Any], request: Maker, out: Any) -> Any:
         """Reduce one block on its device."""
         if not self.on_host:
-            arrays = [upload(member, array) for array in arrays]
+            arrays = [on_device(self.group, member, array) for array in arrays]
         return run(
             self.name, tuple(arrays), self.names, request, self.axes, self.keepdims, out,
             member.engine, None, None,

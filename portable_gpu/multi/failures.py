@@ -1,0 +1,70 @@
+"""What becomes of a block whose device fails or lacks memory.
+
+The other devices end what was enqueued on them, and stay usable.  With ``on_failure="retry"`` the
+block is computed once more, on each of the other devices in turn; a block of NumPy's arrays for
+which no device has memory is computed in two halves, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import pyopencl as cl
+
+from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
+from portable_gpu.multi.issue import Work
+from portable_gpu.multi.member import Member
+
+T = TypeVar("T")
+#: Errors of a device, and not of arguments.
+DEVICE_ERRORS = (DeviceMemoryError, DeviceFailedError, cl.Error)
+
+
+def named(error: Exception, member: Member, number: int, count: int) -> Exception:
+    """Return the error of a device with the names of the device and of the block."""
+    kind = DeviceMemoryError if isinstance(error, (DeviceMemoryError, MemoryError)) else None
+    return (kind or DeviceFailedError)(
+        f"block {number} of {count} on device {member.index} ({member.name}, {member.free} of "
+        f"{member.limit} bytes free): {error}"
+    )
+
+
+def drain(members: Iterable[Member]) -> None:
+    """Wait for the commands of devices, of which some may have failed."""
+    for member in members:
+        with contextlib.suppress(cl.Error):
+            member.finish()
+
+
+def retried(
+    error: Exception,
+    member: Member,
+    number: int,
+    members: Iterable[Member],
+    work: Work[T],
+    halves: Callable[[Member, int], T] | None,
+) -> T:
+    """Compute a block once more, on other devices or in halves.
+
+    Args:
+        error: The error of the block.
+        member, number: The device that failed, and the number of the block.
+        members: The devices of the group.
+        work: The work on a block.
+        halves: The work on a block in two halves, if it can be halved.
+
+    Raises:
+        DeviceMemoryError, DeviceFailedError: All of this failed; the first error.
+    """
+    drain([member])
+    for other in sorted(members, key=lambda each: -each.free):
+        if other is not member:
+            with contextlib.suppress(*DEVICE_ERRORS):
+                return work(other, number)
+            drain([other])
+    if halves is not None and isinstance(error, DeviceMemoryError):
+        with contextlib.suppress(*DEVICE_ERRORS):
+            return halves(member, number)
+    raise error
