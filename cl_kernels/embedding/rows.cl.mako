@@ -5,7 +5,8 @@
 ##
 ## head and next: see lists.  Rows without positions are 0.  Sums of 16-bit elements are in float.
 ##
-## elem: the element type.  V: elements of a vector.  G: work-items of a group.
+## elem: the element type.  V: elements of a vector.  by_count: whether a sum is divided by the number of its positions.
+## G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -26,9 +27,15 @@ void ${kernel("rows")}
     for (long piece = begin; piece < end; piece++) {
         const long row = piece / row_pieces, column = piece % row_pieces * ${V};
         ${vector(elem.real, V)} total = 0;
+% if by_count:
+        uint found = 0;
+% endif
         for (long chunk = 0; chunk < chunks; chunk++)
             for (long i = positions[chunk * row_count + row]; i >= 0; i = next[i])
-                total += ${elem.name}_load${suffix}(grad + (i * columns + column));
+                ${"found++, " if by_count else ""}total += ${elem.name}_load${suffix}(grad + (i * columns + column));
+% if by_count:
+        if (found > 1) total /= (${elem.real})found;
+% endif
         ${elem.name}_store${suffix}(out + (row * columns + column), total);
     }
 }

@@ -12,9 +12,11 @@ import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     ArrayIndexError,
     DTypeError,
     OverlapError,
+    ReadOnlyError,
     ShapeError,
 )
 from portable_gpu.runtime.engine import Engine
@@ -77,8 +79,44 @@ def test_indices_of_no_row(engine: Engine) -> None:
         pg.asnumpy(late)
 
 
+@pytest.mark.parametrize("order", [2.0, float("inf")])
+def test_rows_are_limited(engine: Engine, order: float) -> None:
+    """In place, those that indices name, of any strides; not if an index is no row."""
+    rng = np.random.default_rng(3)
+    start = rng.standard_normal((7, 2 * 37)).astype(np.float32).T[::2]
+    weight, indices = start.copy(order="A"), rng.integers(0, 30, (5, 4))
+    weight[indices[0, 0]] = np.nan
+    norms = np.linalg.norm(weight.astype(np.float64), order, 1)
+    limit = float(np.nanmedian(norms))
+    scales = np.where(norms > limit, limit / (norms + 1e-7), 1)
+    scales[np.setdiff1d(np.arange(37), indices)] = 1
+    assert 0 < (scales < 1).sum() < 30
+    exact, unchanged = weight * scales[:, None], weight.copy()
+    got = nn.embedding(indices, weight, None, limit, order, engine=engine)
+    np.testing.assert_array_equal(got, weight[indices])
+    np.testing.assert_allclose(weight, exact, rtol=20 * np.finfo(np.float32).eps)
+    np.testing.assert_array_equal(weight[scales == 1], unchanged[scales == 1])
+    there = on_device(engine, unchanged, rim=1)
+    nn.embedding(on_device(engine, indices), there, None, limit, order)
+    np.testing.assert_array_equal(from_device(there), weight)
+    indices[2, 1], before = 37, weight.copy()
+    with pytest.raises(ArrayIndexError, match="input has index 37 at position 9"):
+        nn.embedding(indices, weight, None, limit / 2, order, engine=engine)
+    with pytest.raises(OverlapError, match="out"):
+        nn.embedding(np.arange(37), weight, None, limit / 2, out=weight, engine=engine)
+    np.testing.assert_array_equal(weight, before)
+
+
+def test_gradients_by_frequency(engine: Engine) -> None:
+    """Means of float16 gradients, whose sums are too large for float16."""
+    indices = np.array([[4, 4, 2], [4, 0, 2]])
+    grad = np.full((2, 3, 8), 30000, np.float16)
+    got = nn.embedding_backward(grad, indices, 5, 0, True, engine=engine)
+    assert got[:, 0].tolist() == [0, 0, 30000, 0, 30000]
+
+
 def test_module(engine: Engine) -> None:
-    layer = nn.Embedding(37, 24, padding_idx=2, engine=engine)
+    layer = nn.Embedding(37, 24, padding_idx=2, scale_grad_by_freq=True, engine=engine)
     values = pg.asnumpy(layer.weight.data)
     assert not values[2].any()
     assert abs(values[3:].std() - 1) < 0.1
@@ -86,11 +124,18 @@ def test_module(engine: Engine) -> None:
     assert np.array_equal(pg.asnumpy(layer(indices)), values[indices])
     layer.backward(pg.asarray(np.ones((2, 2, 24), np.float32), engine=engine))
     sums = pg.asnumpy(layer.weight.grad).sum(1)
-    assert sums[[1, 2, 36, 0]].tolist() == [48, 0, 24, 0]
+    assert sums[[1, 2, 36, 0]].tolist() == [24, 0, 24, 0]
+    layer.scale_grad_by_freq, layer.max_norm, layer.norm_type = False, 0.5, float("inf")
+    assert np.abs(pg.asnumpy(layer(indices))).max() == pytest.approx(0.5)
+    layer.backward(pg.asarray(np.ones((2, 2, 24), np.float32), engine=engine))
+    assert pg.asnumpy(layer.weight.grad).sum(1)[[1, 2]].tolist() == [24 + 48, 0]
+    assert np.abs(pg.asnumpy(layer.weight.data)[[1, 36]]).max() == pytest.approx(0.5)
 
 
 def test_wrong_arguments(engine: Engine) -> None:
     weight, indices = np.ones((3, 4), np.float32), np.zeros(3, np.int64)
+    read_only = weight.view()
+    read_only.flags.writeable = False
     for error, message, call in (
         (DTypeError, "input is float32", lambda: nn.embedding(weight[0], weight)),
         (DTypeError, "weight is int64", lambda: nn.embedding(indices, indices[:, None])),
@@ -101,6 +146,16 @@ def test_wrong_arguments(engine: Engine) -> None:
         (ShapeError, r"indices \(3,\)", lambda: nn.embedding_backward(weight[:2], indices, 3)),
         (ArgumentError, "num_weights", lambda: nn.embedding_backward(weight, indices, -1)),
         (ArgumentError, "num_embeddings", lambda: nn.Embedding(0, 4)),
+        (ArgumentError, "max_norm is -1", lambda: nn.embedding(indices, weight, None, -1)),
+        (ArgumentError, "norm_type is 0", lambda: nn.embedding(indices, weight, None, 1, 0)),
+        (ArgumentTypeError, "norm_type is '2'", lambda: nn.Embedding(3, 4, norm_type="2")),
+        (ArgumentTypeError, "changes it in place", lambda: nn.embedding([0], [[1.0]], None, 1)),
+        (ReadOnlyError, "weight", lambda: nn.embedding(indices, read_only, None, 1)),
+        (
+            ArgumentTypeError,
+            "scale_grad_by_freq is .no",
+            lambda: nn.embedding_backward(weight, indices, 3, None, "no"),
+        ),
     ):
         with pytest.raises(error, match=message):
             call()

@@ -47,16 +47,15 @@ def numbers(rng: Any, low: int, high: int, count: int) -> list[int]:
 # -- signatures
 
 #: What torch takes and this library does not: deprecated arguments; ``inplace``, which is ``out``
-#: here; the dtype of a softmax; and rows of embeddings that torch scales or clips as it reads them.
+#: here; the dtype of a softmax; and the kind of gradients of embeddings.
 LEFT_OUT = {
-    "inplace", "size_average", "reduce", "_stacklevel", "dtype", "max_norm",
-    "scale_grad_by_freq", "sparse",
+    "inplace", "size_average", "reduce", "_stacklevel", "dtype", "scale_grad_by_freq", "sparse",
 }  # fmt: skip
 #: Names that differ on purpose: ``dim`` has no default in torch but a deprecated one that depends
 #: on the number of axes.
 OTHER_DEFAULTS = {("softmax", "dim"), ("log_softmax", "dim")}
 #: The weight of elements of ``mse_loss`` is new in torch 2.13.
-OTHER_DEFAULTS |= {("mse_loss", "weight"), ("embedding", "norm_type")}
+OTHER_DEFAULTS |= {("mse_loss", "weight")}
 BOTH = sorted(
     name for name in nn.__all__ if hasattr(F, name) and not inspect.isclass(getattr(nn, name))
 )
@@ -169,6 +168,23 @@ def test_linear_and_embedding(engine: Engine, rng: Any) -> None:
         assert np.array_equal(nn.embedding(indices, table, padding, engine=engine), y)
         got = nn.embedding_backward(g, indices, rows, padding, engine=engine)
         near(got, exact_table, size, indices.size)
+
+        def by_frequency(t: Any) -> Any:
+            return F.embedding(twin(indices), t, padding, scale_grad_by_freq=True)
+
+        _, (exact_table,) = back(by_frequency, g, table)
+        _, (size,) = back(by_frequency, np.abs(g), table)
+        got = nn.embedding_backward(g, indices, rows, padding, True, engine=engine)
+        near(got, exact_table, size, indices.size + 1)
+    for order in (1.0, 2.0, float("inf"), 2.5):
+        limited, theirs = table.copy(), twin(table).clone()
+        limit = float(np.median(np.linalg.norm(table, order, 1)))
+        y = F.embedding(twin(indices), theirs, 1, limit, order).numpy()
+        got = nn.embedding(indices, limited, 1, limit, order, engine=engine)
+        near(limited, theirs.numpy(), np.abs(table), 4 * columns + 20)
+        near(got, y, np.abs(y), 4 * columns + 20)
+        assert np.array_equal(got, limited[indices])
+        assert (limited != table).any()
 
 
 # -- sampling

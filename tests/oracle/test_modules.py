@@ -28,11 +28,10 @@ def default(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 #: Arguments of torch's modules that are left out: memory, deprecated ones, ``out`` in its place,
-#: the one padding of transposed convolutions, rows of embeddings that are scaled as they are read,
-#: and keys that are added to those that are given.
+#: the one padding of transposed convolutions, and keys that are added to those that are given.
 LEFT_OUT = {
     "device", "dtype", "inplace", "size_average", "reduce", "padding_mode",
-    "max_norm", "norm_type", "scale_grad_by_freq", "sparse", "_weight", "_freeze",
+    "sparse", "_weight", "_freeze",
     "add_bias_kv", "add_zero_attn", "min_value", "max_value", "args", "kwargs",
 }  # fmt: skip
 CLASSES = [name for name in nn.__all__ if inspect.isclass(getattr(nn, name)) and hasattr(T, name)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import whole
+from portable_gpu.arguments import flag, real_number, whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn import init
@@ -18,13 +18,20 @@ from portable_gpu.runtime.engine import Engine
 
 
 class Embedding(Module):
-    """Rows of a weight by indices, as ``torch.nn.Embedding``; see ``nn.embedding``."""
+    """Rows of a weight by indices, as ``torch.nn.Embedding``; see ``nn.embedding``.
+
+    With ``max_norm``, ``forward`` changes the weight in place.  Where an optimiser keeps a copy in
+    float32 of a weight of 16 bits, that copy is not limited.
+    """
 
     def __init__(
         self,
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         *,
         dtype: Any = np.float32,
         engine: Engine | None = None,
@@ -33,6 +40,9 @@ class Embedding(Module):
         rows = positive(num_embeddings, "num_embeddings")
         values = init.normal((rows, positive(embedding_dim, "embedding_dim")), as_dtype(dtype))
         self.padding_idx = padding_idx
+        self.max_norm = None if max_norm is None else real_number(max_norm, "max_norm")
+        self.norm_type = real_number(norm_type, "norm_type")
+        self.scale_grad_by_freq = flag(scale_grad_by_freq, "scale_grad_by_freq")
         if padding_idx is not None:
             row = whole(padding_idx, "padding_idx")
             if not -rows <= row < rows:
@@ -42,13 +52,14 @@ class Embedding(Module):
 
     def forward(self, input: Any) -> Any:
         """Gather rows by an array of integers."""
-        result = embedding(input, self.weight.data, self.padding_idx)
+        result = embedding(input, self.weight.data, self.padding_idx, self.max_norm, self.norm_type)
         self._input = input
         return result
 
     def backward(self, grad_output: Any) -> None:
         """Add the gradient of the weight; indices have none."""
         (indices,), rows = self._kept("_input"), self.weight.shape[0]
+        options = self.padding_idx, self.scale_grad_by_freq
         self.weight.add_grad(
-            lambda out: embedding_backward(grad_output, indices, rows, self.padding_idx, out=out)
+            lambda out: embedding_backward(grad_output, indices, rows, *options, out=out)
         )

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import flag, real_number, shown, whole
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, ArrayIndexError, DTypeError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ArrayIndexError,
+    DTypeError,
+    ShapeError,
+)
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.embedding.plan import EmbeddingProblem, variants
+from portable_gpu.ops.embedding.plan import EmbeddingProblem, Norm, variants
 from portable_gpu.ops.floats import floating
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.ops.variant import bind_best
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.report import ReportSpec
-from portable_gpu.runtime.views import View, as_array, contiguous_strides
+from portable_gpu.runtime.views import View, as_array, check_no_overlap, contiguous_strides
 from portable_gpu.typing import of_two
 
 _MOST = (1 << 31) - 1
@@ -32,6 +40,8 @@ def embedding(
     input: Any,
     weight: Any,
     padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
     *,
     out: Any = None,
     engine: Engine | None = None,
@@ -45,6 +55,9 @@ def embedding(
         weight: Shape (rows, columns): float16, bfloat16, float32 or float64, of any strides.
         padding_idx: A row without a gradient; it changes nothing here.  Negative numbers count from
             the end.
+        max_norm: If given, rows of ``weight`` that indices name and whose norm is larger are
+            multiplied first, in place, by ``max_norm / (norm + 1e-7)``.
+        norm_type: The order p of these norms, ``(sum |x|^p)^(1/p)``, which may be infinite.
         out: The array for the result; a fresh one by default.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
@@ -57,19 +70,31 @@ def embedding(
             it where its values are brought to the host.
         DTypeError: ``input`` has no integers, or ``weight`` no real floating numbers.
         ShapeError: ``weight`` is no matrix; ``out`` has another shape.
-        ArgumentError: ``padding_idx`` is no row.
-        OverlapError: A C-ordered ``out`` shares memory with an operand.
+        ArgumentError: ``padding_idx`` is no row; ``max_norm`` is negative; ``norm_type`` is 0 or
+            less; there are 2^31 indices or more with ``max_norm``.
+        ArgumentTypeError: With ``max_norm``, ``weight`` is no array that can be changed.
+        ReadOnlyError: With ``max_norm``, ``weight`` cannot be written.
+        OverlapError: A C-ordered ``out`` shares memory with an operand.  Nothing has been changed
+            after an error.
 
     Cost: one launch; each index and each gathered row read once, the result written once, and
-        copied to an ``out`` of another order.
-    Accuracy: exact.
+        copied to an ``out`` of another order.  ``max_norm`` costs two launches and the workspace of
+        :func:`embedding_backward`, and reads each named row by one work-item.
+    Accuracy: exact; norms are summed in float32 (float64 for float64), in the order of columns.
     """
     indices, matrix = as_array(input, "input"), as_array(weight, "weight")
     _padding(padding_idx, matrix.shape[0] if matrix.ndim else 0)
     shape = (*indices.shape, *matrix.shape[1:])
     check_out(out, shape, matrix.dtype, indices, matrix)
+    wait_for = events_of(wait_for)
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    limit = _limits(max_norm, norm_type, weight)
+    if limit is not None:
+        check_no_overlap(out, "out", [(indices, "input"), (matrix, "weight")])
     indices = _flat(_integers(indices, "input"), indices.size, place)
+    if limit is not None and matrix.size and indices.size:
+        norm, *numbers = limit
+        _LIMIT.call((indices,), (norm,), matrix, tuple(numbers), engine, queue, wait_for)
     target = _target(out, (indices.size, shape[-1]))
     result = _GATHER.call((indices, matrix), (), target, (), engine, queue, wait_for)
     return out if target is not None else stored(result.reshape(shape), out, engine, queue)
@@ -81,6 +106,7 @@ def embedding_backward(
     indices: Any,
     num_weights: int,
     padding_idx: int | None = None,
+    scale_grad_by_freq: bool = False,
     *,
     out: Any = None,
     engine: Engine | None = None,
@@ -94,6 +120,7 @@ def embedding_backward(
         indices: The indices that were gathered.
         num_weights: The number of rows of the weight.
         padding_idx: A row whose gradient is 0; negative numbers count from the end.
+        scale_grad_by_freq: Whether the sum of a row is divided by the number of its positions.
         out, engine, queue, wait_for: See :func:`embedding`.
 
     Returns:
@@ -127,7 +154,7 @@ def embedding_backward(
     place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
     flat = _flat(_integers(given, "indices"), given.size, place)
     matrix = _flat(grad, given.size, place, grad.shape[-1])
-    arrays, options = (flat, matrix), (rows,)
+    arrays, options = (flat, matrix), (rows, flag(scale_grad_by_freq, "scale_grad_by_freq"))
     target = _target(out, shape)
     result = _SUM.call(arrays, options, target, (padding,), engine, queue, wait_for)
     return out if target is not None else stored(result, out, engine, queue)
@@ -141,6 +168,24 @@ def _padding(padding_idx: Any, rows: int) -> int:
     if not -rows <= row < rows:
         raise ArgumentError(f"padding_idx is {row}, and there are {rows} rows")
     return row % rows
+
+
+def _limits(max_norm: Any, norm_type: Any, weight: Any) -> tuple[Norm, float, float] | None:
+    """The kind of the norm of rows, its limit and its order; ``None`` without a limit."""
+    order = real_number(norm_type, "norm_type")
+    if order <= 0:
+        raise ArgumentError(f"norm_type is {order}; a number above 0 would do")
+    if max_norm is None:
+        return None
+    limit = real_number(max_norm, "max_norm")
+    if limit < 0:
+        raise ArgumentError(f"max_norm is {limit}; a number from 0 on would do")
+    if not isinstance(weight, (np.ndarray, *DEVICE_KINDS)):
+        raise ArgumentTypeError(
+            f"weight is {shown(weight)}, and max_norm changes it in place; an array would do"
+        )
+    kinds: dict[float, Norm] = {1.0: "one", 2.0: "two", inf: "infinite"}
+    return kinds.get(order, "power"), limit, order
 
 
 def _integers(array: Any, name: str) -> Any:
@@ -221,13 +266,13 @@ def _normalise_gather(arguments: CallArguments) -> Invocation:
 
 def _normalise_sum(arguments: CallArguments) -> Invocation:
     indices, grad = arguments.inputs
-    (rows,) = arguments.options
+    rows, by_count = arguments.options
     columns = floating(grad, "grad_output").shape[1]
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         problem = EmbeddingProblem(
             element(grad.dtype), element(indices.dtype), prod(indices.shape), rows, columns,
-            (columns, 1), _vector(columns, (columns, 1), views[1:]), True,
+            (columns, 1), _vector(columns, (columns, 1), views[1:]), True, by_count,
         )  # fmt: skip
         return engine.plan(problem, lambda: bind_best(engine, variants(problem, engine.target)))
 
@@ -244,5 +289,36 @@ def _normalise_sum(arguments: CallArguments) -> Invocation:
     )
 
 
+def _normalise_limit(arguments: CallArguments) -> Invocation:
+    (indices,), (norm,), weight = arguments.inputs, arguments.options, arguments.out
+    if floating(weight, "weight").ndim != 2:
+        raise ShapeError(f"weight has shape {weight.shape}; a matrix would do")
+    if indices.size > _MOST:
+        raise ArgumentError(f"there are {indices.size} indices; less than 2^31 would do")
+    rows, columns = weight.shape
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        strides = views[1].strides[0], views[1].strides[1]
+        problem = EmbeddingProblem(
+            element(weight.dtype), element(indices.dtype), indices.size, rows, columns, strides, 1,
+            norm=norm,
+        )  # fmt: skip
+        return engine.plan(problem, lambda: bind_best(engine, variants(problem, engine.target)))
+
+    return Invocation(
+        inputs=(indices,),
+        names=("input",),
+        shape=weight.shape,
+        dtype=weight.dtype,
+        plan=plan,
+        flop=4 * weight.size,
+        scalars=arguments.scalars,
+        out=weight,
+        out_name="weight",
+        reads_out=True,
+    )
+
+
 _GATHER = Operation("embedding", _normalise_gather)
 _SUM = Operation("embedding backward", _normalise_sum)
+_LIMIT = Operation("embedding limit", _normalise_limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import pyopencl as cl
 
@@ -17,9 +17,13 @@ from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
+
+#: The norms of rows: of order 1, 2, infinity, or another.
+Norm: TypeAlias = Literal["one", "two", "infinite", "power"]
 
 #: The indices of a chunk at least, and the number of chunks at most, on a GPU.
 _CHUNK, _MOST_CHUNKS = 256, 32
@@ -39,6 +43,8 @@ class EmbeddingProblem:
         strides: The strides of the weight, or of its C-ordered gradient, in elements.
         vector: The elements of a vector that alignment and strides allow.
         backward: Whether rows are summed, and not gathered.
+        by_count: Whether sums are divided by the numbers of their terms.
+        norm: If rows are limited in place: the kind of their norm.
     """
 
     elem: Element
@@ -49,6 +55,8 @@ class EmbeddingProblem:
     strides: tuple[int, int]
     vector: int
     backward: bool = False
+    by_count: bool = False
+    norm: Norm | None = None
 
     @property
     def nbytes(self) -> int:
@@ -88,16 +96,20 @@ def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
     costs, units = DeviceCosts.of("device", target), target.compute_units
     name = "lists" if problem.backward else "gather"
     why = "each vector of a row is copied by one work-item"
+    make: type[GatherPlan] | type[SumPlan] | type[LimitPlan] = GatherPlan
     if problem.backward:
+        make = SumPlan
         why = "the positions of each row are listed, and one work-item adds up a vector of a row"
-    make = SumPlan if problem.backward else GatherPlan
+    if problem.norm is not None:
+        make, name = LimitPlan, "limit"
+        why = "the positions of each row are listed, and one work-item has a row"
     return [
         Variant(
             path=name,
             name=name,
             kind=name,
             estimate=problem.nbytes / (costs.bandwidth * units),
-            launches=2 if problem.backward else 1,
+            launches=1 if make is GatherPlan else 2,
             why=why,
             texts=lambda: texts(problem, target),
             bind=partial(make, problem=problem),
@@ -107,9 +119,11 @@ def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
 
 def texts(problem: EmbeddingProblem, target: Target) -> list[Specialization]:
     """The OpenCL texts of a problem's kernels, in the order of their launches."""
-    return [_lists(problem, target), _rows(problem, target)] if problem.backward else [
-        _gather(problem, target)
-    ]  # fmt: skip
+    if problem.norm is not None:
+        return [_lists(problem, target), _limit(problem, target)]
+    if problem.backward:
+        return [_lists(problem, target), _rows(problem, target)]
+    return [_gather(problem, target)]
 
 
 def _indices(p: EmbeddingProblem) -> list[Parameter]:
@@ -160,7 +174,22 @@ def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
     ]
     parts = {"rows": parameters}
     return specialize(
-        "embedding/rows", target, parts, elem=p.elem, V=p.vector, G=group_size(target)
+        "embedding/rows", target, parts, elem=p.elem, V=p.vector, by_count=p.by_count,
+        G=group_size(target),
+    )  # fmt: skip
+
+
+def _limit(p: EmbeddingProblem, target: Target) -> Specialization:
+    parameters = [
+        *operand(f"{p.elem.name}_t", "weight_in", "weight_row", "weight_column", writes=True),
+        *operand("long", "report_in", restrict=False),
+        buffer("int", "positions", restrict=False),
+        *scalars(p.elem.real, "max_norm", "p"),
+        *scalars("long", "rows", "columns", "chunks", "rows_each"),
+    ]
+    parts = {"limit": parameters}
+    return specialize(
+        "embedding/limit", target, parts, elem=p.elem, norm=p.norm, G=group_size(target)
     )
 
 
@@ -204,6 +233,22 @@ class GatherPlan(OneLaunch):
         )
 
 
+def _lists_launch(engine: Engine, p: EmbeddingProblem, part: EmbeddingPartition) -> Launch:
+    """The lists of positions; varying scalars: the row of padding, the offsets of the operands."""
+    constants: dict[str, int] = {
+        "count": p.count, "rows": p.rows, "chunks": part.chunks,
+        "chunk_size": part.chunk_size, "ranges": part.ranges, "rows_each": part.rows_each,
+    }  # fmt: skip
+    return engine.programs.launch(
+        _lists(p, engine.target),
+        "lists",
+        constants,
+        ["indices_in", "report_in", "positions"],
+        ["padding", "indices_in_offset", "report_in_offset"],
+        *_grid(part.chunks * part.ranges, group_size(engine.target), 1),
+    )
+
+
 class SumPlan(Plan):
     """Sums of rows bound to shapes; the operands are indices, gradient, out and report."""
 
@@ -217,18 +262,7 @@ class SumPlan(Plan):
         part, group = EmbeddingPartition.of(p, target), group_size(target)
         self.flop, self.bytes = p.count * p.columns, p.nbytes
         self.workspace_bytes = 4 * (part.chunks * p.rows + p.count)
-        constants: dict[str, int] = {
-            "count": p.count, "rows": p.rows, "chunks": part.chunks,
-            "chunk_size": part.chunk_size, "ranges": part.ranges, "rows_each": part.rows_each,
-        }  # fmt: skip
-        self._lists = engine.programs.launch(
-            _lists(p, target),
-            "lists",
-            constants,
-            ["indices_in", "report_in", "positions"],
-            ["padding", "indices_in_offset", "report_in_offset"],
-            *_grid(part.chunks * part.ranges, group, 1),
-        )
+        self._lists = _lists_launch(engine, p, part)
         constants, items = _pieces(p, target, p.rows)
         self._rows = engine.programs.launch(
             _rows(p, target),
@@ -254,3 +288,52 @@ class SumPlan(Plan):
         event = self._lists(state, (indices, report, positions), numbers, wait_for)
         after = state.after(event)
         return self._rows(state, (grad, out, positions), (offsets[1], offsets[2]), after)
+
+
+class LimitPlan(Plan):
+    """Rows that are scaled in place; the operands are indices and the weight."""
+
+    def __init__(self, engine: Engine, problem: EmbeddingProblem) -> None:
+        """Build the kernels.
+
+        Raises:
+            BuildError: The driver refused a kernel.
+        """
+        p, target = problem, engine.target
+        part, group = EmbeddingPartition.of(p, target), group_size(target)
+        self.flop, self.bytes = 4 * p.rows * p.columns, p.nbytes
+        # The report of the lists is behind them: two long integers.
+        self._report = -(-(part.chunks * p.rows + p.count) // 2)
+        self.workspace_bytes = 8 * (self._report + 2)
+        self._lists = _lists_launch(engine, p, part)
+        each = max(1, -(-p.rows // target.compute_units)) if target.is_cpu else 1
+        row, column = p.strides
+        constants = {
+            "rows": p.rows, "columns": p.columns, "chunks": part.chunks, "rows_each": each,
+            "weight_row": row, "weight_column": column,
+        }  # fmt: skip
+        self._limit = engine.programs.launch(
+            _limit(p, target),
+            "limit",
+            constants,
+            ["weight_in", "report_in", "positions"],
+            ["max_norm", "p", "weight_in_offset", "report_in_offset"],
+            *_grid(-(-p.rows // each), group),
+        )
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; the scalars are the limit and the order of the norm."""
+        indices, weight = buffers
+        lists = state.workspace(self.workspace_bytes)
+        event = self._lists(
+            state, (indices, lists, lists), (-1, offsets[0], self._report), wait_for
+        )
+        numbers = (*scalars, offsets[1], self._report)
+        return self._limit(state, (weight, lists, lists), numbers, state.after(event))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
-from portable_gpu.ops.embedding.plan import EmbeddingProblem, texts, variants
+from portable_gpu.ops.embedding.plan import EmbeddingProblem, Norm, texts, variants
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -36,13 +37,16 @@ def problem(operation: str, dtype: np.dtype[Any], sizes: Sequence[int]) -> Embed
 
 
 def gather_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """The kernel of a gather."""
-    return texts(problem("embedding", dtype, (8192, 512)), target)
+    """The kernel of a gather, and those that limit rows by each kind of norm."""
+    typical = problem("embedding", dtype, (8192, 512))
+    limits = [texts(replace(typical, norm=norm), target)[1] for norm in get_args(Norm)]
+    return [*texts(typical, target), *limits]
 
 
 def sum_kernels(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """The kernels of sums of rows."""
-    return texts(problem("embedding_backward", dtype, (8192, 512)), target)
+    """The kernels of sums of rows, and of means."""
+    typical = problem("embedding_backward", dtype, (8192, 512))
+    return [*texts(typical, target), texts(replace(typical, by_count=True), target)[1]]
 
 
 def explain(
