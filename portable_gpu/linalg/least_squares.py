@@ -109,15 +109,7 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
         factor = cholesky(squares, lower=True, overwrite_a=True, **place.of_products)
     except NotPositiveDefiniteError:  # raised for NumPy arrays; the factor has NaN from there on
         factor = squares
-    # The ratio of a column's residual to its norm, both squared.  A column with NaN or infinity has
-    # no finite norm, and its ratio is NaN.  If a finite column has no residual, the factor has NaN
-    # or zero, and its ratio is 0.
-    residuals = elementwise(
-        "s - s == 0 && !(c * c > 0) ? 0 : c * c / s",
-        c=diagonal(factor),
-        s=square_norms,
-        **place.options,
-    )
+    residuals = _residuals(diagonal(factor), square_norms, place)
     report = KernelReport(residuals, check_rank)
     if isinstance(residuals, np.ndarray):
         report.check()
@@ -138,6 +130,24 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
     if isinstance(x, Array):
         x.reports = (report,)  # it contains the report of the factor
     return x
+
+
+def _residuals(c: Any, s: Any, place: Place) -> Any:
+    """Return the ratio of each column's residual to its norm, both squared.
+
+    A column with NaN or infinity has no finite norm, and its ratio is NaN.  If a finite column has
+    no residual, the factor has NaN or zero, and its ratio is 0.  NumPy divides its own arrays,
+    which saves the build of a program.
+
+    Args:
+        c: The diagonal of the factor.
+        s: The squares of the columns' norms.
+        place: Where it is computed.
+    """
+    if isinstance(c, np.ndarray):
+        with np.errstate(all="ignore"):
+            return np.where((s - s == 0) & ~(c * c > 0), c.dtype.type(0), c * c / s)
+    return elementwise("s - s == 0 && !(c * c > 0) ? 0 : c * c / s", c=c, s=s, **place.options)
 
 
 def _add(x: Any, correction: Any, place: Place) -> None:
