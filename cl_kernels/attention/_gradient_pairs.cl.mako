@@ -31,6 +31,10 @@ seen = ["n < keys"] * by_query + ["n <= i"] * causal
 %>\
 % if mask or some:
             ${f"if ({some}) " if not mask else ""}{
+% if mask:
+                COMPUTE_AGAIN("+l", mask_row);
+                COMPUTE_AGAIN("+l", mask_step);
+% endif
 % for i, j, h, e in quarters(B, TK):
 <%
 x, mine, other = f"s{i}_{j}_{2 * h + e}", f"mine + {16 * i + 8 * h}u + g", f"t0 + {8 * j + e}u + 2u * c"
