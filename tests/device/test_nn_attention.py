@@ -13,12 +13,17 @@ from layers.attention import reference
 import portable_gpu as pg
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.attention import check
+from portable_gpu.ops.attention import check, functions
 from portable_gpu.ops.attention.gradient import GradientPolicy, Side
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
 from portable_gpu.ops.attention.policy import AttentionPolicy
+from portable_gpu.ops.attention.variants import backward_variants
 from portable_gpu.ops.random.commands.family import kept_elements
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Steps
+from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import TuningTable
 
 RNG = np.random.default_rng(3)
 
@@ -169,6 +174,31 @@ def test_kernels_of_gradients_are_compared_with_numpy(
         monkeypatch.setattr(check, "MatrixGradientPlan", bind)
         policy = GradientPolicy(1, 1, 16)
         assert check._gradient_is_right(engine, problem, side, policy) == is_right
+
+
+@pytest.mark.parametrize("extent", [16, 12])
+def test_gradients_of_halves_are_for_matrix_units(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, extent: int
+) -> None:
+    """Both sides of a call, on a GPU that has them; not of rows that are no whole chunks."""
+    asked: dict[Side, AttentionProblem] = {}
+
+    def none(_: Engine, problem: AttentionProblem, side: Side) -> Steps:
+        asked[side] = problem
+        return Steps([])
+
+    monkeypatch.setattr(functions, "_of_side", none)
+    monkeypatch.setattr(engine, "plan", lambda key, make: make())
+    q, k = (np.ones((2, 3, n, extent), np.float16) for n in (5, 7))
+    y, sums = q.copy(), np.ones(q.shape[:3], np.float32)
+    pg.nn.scaled_dot_product_attention_backward(y, q, k, k, y, sums, engine=engine)
+    target, table = example_target("nvidia-sm80"), TuningTable.shipped()
+    expected = ["rows", "mma"] if extent == 16 else ["rows"]
+    for side, problem in asked.items():
+        ways = backward_variants(replace(problem, aligned=True), side, target, table)
+        assert [way.name for way in ways] == expected
+        assert best_of(ways, target).name == expected[-1]
+    assert list(asked) == ["q", "k"]
 
 
 def test_wrong_arguments(engine: Engine) -> None:
