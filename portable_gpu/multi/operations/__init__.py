@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from portable_gpu.multi.operations import expressions, products, reductions
+from portable_gpu.multi.operations import convolutions, expressions, products, reductions
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
 
 #: Each takes the group, and the arguments of the public function by their names.
 FUNCTIONS: dict[str, Callable[[DeviceGroup, Mapping[str, Any]], Any]] = {
+    **convolutions.FUNCTIONS,
     "elementwise": expressions.elementwise,
     "gemm": products.gemm,
     "gemv": products.gemv,

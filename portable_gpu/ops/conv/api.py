@@ -142,7 +142,7 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
     names = _NAMES[kind]
     read = _READ[kind][: len(arguments.inputs)]
     arrays = tuple([as_array(a, name) for a, name in zip(arguments.inputs, read, strict=True)])
-    dtype = _common(arrays, read)
+    dtype = common_dtype(arrays, read)
     if precision is not None:
         check_precision(precision)
     check_algorithm(algo)
@@ -217,7 +217,7 @@ def _flop(g: ConvExtents) -> int:
     return flop
 
 
-def _common(arrays: Sequence[Any], names: Sequence[str]) -> np.dtype[Any]:
+def common_dtype(arrays: Sequence[Any], names: Sequence[str]) -> np.dtype[Any]:
     """Return the dtype in which arrays are convolved.
 
     Raises:

@@ -12,6 +12,7 @@ from portable_gpu.ops.conv.api import convolve
 from portable_gpu.ops.conv.shapes import Options
 from portable_gpu.ops.reduce.api import sum as sum_along
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.views import AnyArray, as_array
 
 
@@ -36,7 +37,7 @@ class Convolution:
         algo: str = "auto",
         workspace_limit: int | None = None,
         out: AnyArray | None = None,
-        engine: Engine | None = None,
+        engine: Engine | EngineGroup | None = None,
         queue: cl.CommandQueue | None = None,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Any:
@@ -62,7 +63,8 @@ class Convolution:
             workspace_limit: The most bytes of workspace for copies and transforms of the arrays; by
                 default those of the device's largest allocation.
             out: The array for the result, of any strides.
-            engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+            engine, queue, wait_for: See :class:`portable_gpu.Engine`; a ``multi.DeviceGroup``
+                convolves blocks of images.
 
         Returns:
             ``out``, or a fresh array of shape (N, K, ...), channels-last if ``input`` is: NumPy's
@@ -88,6 +90,8 @@ class Convolution:
             with 2-norms of planes of L elements with their padding.
         Order: fixed for one target, shape and layout; no float atomics.
         """
+        if engine is not None and isinstance(engine, EngineGroup):
+            return engine.compute(f"conv{self._axes}d", locals())
         return convolve(
             "forward", present(input, weight, bias),
             Options(self._axes, stride, padding, dilation, groups),

@@ -1,0 +1,167 @@
+"""Convolutions on a group: each device convolves its blocks of images with all filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.errors import ArgumentError
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.collectives import replicated
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import (
+    Cut,
+    blocks_of,
+    check_kind,
+    check_target,
+    halved,
+    kernels,
+    on_device,
+    operand,
+)
+from portable_gpu.ops.conv.api import common_dtype
+from portable_gpu.ops.conv.functions import conv1d, conv2d, conv3d
+from portable_gpu.ops.conv.shapes import Options, geometry
+from portable_gpu.runtime.views import check_output
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+_OPTIONS = ("stride", "padding", "dilation", "groups", "precision", "algo", "workspace_limit")
+_NAMES = ("input", "weight", "the result")
+
+
+def _convolution(
+    compute: Callable[..., Any], rank: int, group: DeviceGroup, arguments: Mapping[str, Any]
+) -> Any:
+    """Convolve images.
+
+    Args:
+        compute: The function for one device.
+        rank: The number of spatial axes.
+        group: The group.
+        arguments: Those of :func:`portable_gpu.nn.conv2d`.
+
+    Returns:
+        For arrays of the group a :class:`GroupArray`: in the blocks of ``input``, or replicated if
+        ``input`` is.  For arrays of NumPy one of NumPy.
+
+    Raises:
+        ArgumentError: ``input`` is cut along another axis than that of the batch.
+    """
+    x = operand(group, arguments["input"], "input")
+    filters = {
+        name: operand(group, arguments[name], name)
+        for name in ("weight", "bias")
+        if arguments[name] is not None
+    }
+    out = arguments["out"]
+    on_host = not any(isinstance(each, GroupArray) for each in (x, out, *filters.values()))
+    check_kind(group, out, on_host)
+    options = {name: arguments[name] for name in _OPTIONS}
+    four = [options[name] for name in _OPTIONS[:4]]
+    extents = geometry(Options(rank, *four), x.shape, filters["weight"].shape, None, _NAMES)
+    shape = (extents.batch, extents.filters, *extents.y_size[3 - rank :])
+    convolve = partial(compute, **options)
+    if isinstance(x, GroupArray) and x.axis not in (None, 0 if extents.batched else None):
+        raise ArgumentError(
+            f"input is cut along axis {x.axis}; blocks of images (axis 0 of {rank + 2}) would do, "
+            "and group.broadcast(input) copies all of it to each device"
+        )
+    if not extents.batched or x.shape[0] == 0:
+        if on_host:
+            return convolve(x, **filters, out=out, engine=group.engines[0])
+        x = group.broadcast(x)
+    if isinstance(x, GroupArray) and x.axis is None:
+        return _replicated(group, convolve, x, filters, out)
+    if isinstance(x, GroupArray):
+        cut = Cut(0, x.bounds, [block.member for block in x.blocks])
+    else:
+        of_result = extents.filters * x.dtype.itemsize * x.shape[0]
+        for extent in shape[2:]:
+            of_result *= extent
+        bounds = group.bounds(x.shape[0], max(x.nbytes, of_result))
+        cut = Cut(0, bounds, group.owners(len(bounds) - 1))
+    if on_host:
+        return _on_host(group, convolve, x, filters, shape, cut, out)
+    images = blocks_of(x, cut)
+    copies = {name: group.broadcast(each) for name, each in filters.items()}
+    outs = None if out is None else blocks_of(out, cut)
+
+    def work(member: Member, number: int) -> GroupBlock:
+        given = {name: each.copy_on(member) for name, each in copies.items()}
+        target = None if outs is None else outs[number]
+        check_target(member, target)
+        its_images = on_device(group, member, images[number])
+        with kernels(member, number, False):
+            result = convolve(its_images, **given, out=target, engine=member.engine)
+        return GroupBlock(
+            *cut.range(number), member, member.count(result) if outs is None else result
+        )
+
+    blocks = group.for_blocks(cut.members, work, waits=isinstance(x, np.ndarray))
+    if out is not None:
+        return out
+    return GroupArray(group, shape, blocks[0].array.dtype, 0, blocks)
+
+
+def _on_host(
+    group: DeviceGroup,
+    convolve: Callable[..., Any],
+    x: Any,
+    filters: Mapping[str, Any],
+    shape: tuple[int, ...],
+    cut: Cut,
+    out: Any,
+) -> Any:
+    """Convolve images of NumPy."""
+    arrays = {"input": x, **filters}
+    dtype = common_dtype(tuple(arrays.values()), tuple(arrays))
+    if out is None:
+        result: Any = np.empty(shape, dtype)
+    else:
+        check_output(out, shape, dtype, "out", True)
+        result = out
+
+    def compute(cut: Cut, member: Member, number: int) -> None:
+        images, target = (transfers.part(each, 0, *cut.range(number)) for each in (x, result))
+        with kernels(member, number, True):
+            convolve(images, **filters, out=target, engine=member.engine)
+
+    def halves(member: Member, number: int) -> None:
+        two = halved(cut, member, number)
+        for half in range(2):
+            compute(two, member, half)
+
+    group.for_blocks(cut.members, partial(compute, cut), waits=True, halves=halves)
+    return result
+
+
+def _replicated(
+    group: DeviceGroup,
+    convolve: Callable[..., Any],
+    x: GroupArray,
+    filters: Mapping[str, Any],
+    out: Any,
+) -> Any:
+    """Convolve replicated images on each device."""
+    copies = {name: group.broadcast(each) for name, each in filters.items()}
+
+    def work(member: Member, _number: int) -> Any:
+        given = {name: each.copy_on(member) for name, each in copies.items()}
+        target = None if out is None else out.copy_on(member)
+        return convolve(x.copy_on(member), **given, out=target, engine=member.engine)
+
+    results = group.for_blocks(group.members, work)
+    return replicated(group, results) if out is None else out
+
+
+#: The convolutions by their names, for :data:`portable_gpu.multi.operations.FUNCTIONS`.
+FUNCTIONS: dict[str, Callable[[DeviceGroup, Mapping[str, Any]], Any]] = {
+    f"conv{rank}d": partial(_convolution, compute, rank)
+    for rank, compute in ((1, conv1d), (2, conv2d), (3, conv3d))
+}

@@ -1,0 +1,112 @@
+"""Layers and linear algebra of groups of devices: the same bits for any number of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu import nn
+from portable_gpu.errors import (
+    ArgumentError,
+    ShapeError,
+    UnsupportedError,
+)
+from portable_gpu.multi import DeviceGroup, GroupArray
+
+
+@pytest.fixture(scope="module")
+def groups() -> Iterator[list[DeviceGroup]]:
+    """A group of the first of two sub-devices of this CPU, and one of both."""
+    device = pg.default_engine().device
+    if device.max_compute_units < 2 or "cpu" not in str(pg.default_engine().target.facts.type):
+        pytest.skip("the device has no two sub-devices")
+    try:
+        two = DeviceGroup(2)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with two, DeviceGroup([two.engines[0].device]) as one:
+        yield [one, two]
+
+
+def same_bits(groups: list[DeviceGroup], call: Any) -> Any:
+    """Return the result of a call on each group, given the group, which have the same bits."""
+    results = [call(group) for group in groups]
+    first, second = (np.asarray(x.asnumpy() if isinstance(x, GroupArray) else x) for x in results)
+    assert (first.shape, first.dtype) == (second.shape, second.dtype)
+    assert first.tobytes() == second.tobytes()
+    return first
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    """Return normal random numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+# -- convolutions
+
+
+def convolved(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
+    """Convolve images in float64, tap by tap."""
+    padded = np.pad(x.astype(float), ((0, 0), (0, 0), *((padding,) * 2,) * 2))
+    rows, columns = weight.shape[2:]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (rows, columns), axis=(2, 3))
+    windows = windows[:, :, ::stride, ::stride]
+    return np.einsum("nchwrs,kcrs->nkhw", windows, weight) + bias[:, None, None]
+
+
+def test_convolutions_of_blocks_of_images(groups: list[DeviceGroup]) -> None:
+    x, weight, bias = normal(7, 5, 9, 10), normal(6, 5, 3, 3, seed=1), normal(6, seed=2)
+    expected = convolved(x, weight, bias, 2, 1)
+    magnitudes = convolved(np.abs(x), np.abs(weight), np.abs(bias), 2, 1)
+    # (K + 2) eps of K = 45 terms; eps / 2 is 2^-24.
+    bound = 47 * 2.0**-23 * magnitudes
+
+    def call(group: DeviceGroup, images: str, filters: str) -> Any:
+        place = {"host": lambda a: a, "copies": group.broadcast}
+        blocks = {"blocks": lambda a: group.asarray(a, blocks=4)}
+        w, b = (place[filters](a) for a in (weight, bias))
+        its = (place | blocks)[images](x)
+        return nn.conv2d(its, w, b, 2, 1, engine=group, algo="direct")
+
+    for images, filters in product(("host", "copies", "blocks"), ("host", "copies")):
+        result = same_bits(groups, lambda g, i=images, f=filters: call(g, i, f))
+        assert (np.abs(result - expected) <= bound).all(), (images, filters)
+
+
+def test_convolutions_into_an_array(groups: list[DeviceGroup]) -> None:
+    x, weight = normal(7, 5, 9, 10), normal(6, 5, 3, 3, seed=1)
+    expected = convolved(x, weight, np.zeros(6), 2, 1)
+    options: Any = {"stride": 2, "padding": 1, "algo": "direct"}
+
+    def call(group: DeviceGroup) -> Any:
+        out = group.empty(expected.shape, np.float32, blocks=4)
+        images = group.asarray(x, blocks=4)
+        assert nn.conv2d(images, weight, out=out, engine=group, **options) is out
+        return out
+
+    result = same_bits(groups, call)
+    assert np.allclose(result, expected, rtol=1e-4, atol=1e-4)
+    group = groups[1]
+    host = np.empty(expected.shape[::-1], np.float32).T
+    assert nn.conv2d(x, weight, out=host, engine=group, **options) is host
+    assert np.allclose(host, expected, rtol=1e-4, atol=1e-4)
+    single = nn.conv2d(x[0], weight, engine=group, **options)
+    assert np.allclose(single, expected[0], rtol=1e-4, atol=1e-4)
+    assert nn.conv2d(x[:0], weight, engine=group, **options).shape == (0, *expected.shape[1:])
+
+
+def test_convolutions_refuse_other_blocks(groups: list[DeviceGroup]) -> None:
+    group, weight = groups[1], normal(6, 5, 3, 3)
+    for error, function, images in [
+        (ArgumentError, nn.conv2d, group.asarray(normal(2, 5, 9, 9), 1)),
+        (ArgumentError, nn.conv2d, group.asarray(normal(5, 9, 9))),
+        (ShapeError, nn.conv2d, group.asarray(normal(2, 4, 9, 9))),
+        (UnsupportedError, nn.conv_transpose2d, normal(2, 6, 9, 9)),
+    ]:
+        with pytest.raises(error):
+            function(images, weight, engine=group)
