@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ResultFileError,
     ShapeError,
+    UnsupportedError,
 )
-from portable_gpu.multi import streaming
+from portable_gpu.multi import DeviceGroup, streaming
 
 #: Bytes of tiles of 64 x 64 to 128 x 128 elements.
 _LIMIT = 250_000
@@ -70,9 +72,9 @@ def test_products_of_memmaps(tmp_path: Path, place: pg.Engine) -> None:
     assert work[-1] == 1
     assert_within(c, *_expected(a, b))
     assert _names(tmp_path) == ["a.npy", "b.npy", "c.npy"]
-    again = np.full((300, 190), np.nan, np.float32)
-    assert streaming.gemm(a, b, out=again, memory_limit=_LIMIT, engine=place) is again
-    assert np.array_equal(again, c)
+    repeated = np.full((300, 190), np.nan, np.float32)
+    assert streaming.gemm(a, b, out=repeated, memory_limit=_LIMIT, engine=place) is repeated
+    assert np.array_equal(repeated, c)
 
 
 def test_transposed_products_of_other_strides(tmp_path: Path, place: pg.Engine) -> None:
@@ -317,6 +319,71 @@ def test_convolutions_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(error, match=re.escape(text)):
             streaming.conv2d(*arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def groups() -> Iterator[list[DeviceGroup]]:
+    """Groups of one and of two equal devices."""
+    device = pg.default_engine().device
+    if not pg.default_engine().maps_host_memory or device.max_compute_units < 2:
+        pytest.skip("the device has no two sub-devices")
+    try:
+        two = DeviceGroup(2)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    single = DeviceGroup([two.engines[0].device])
+    for engine in (*single.engines, *two.engines):
+        engine.caller = None
+    yield [single, two]
+    single.close()
+    two.close()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_one_and_two_devices_give_the_same_bits(
+    tmp_path: Path, groups: list[DeviceGroup], copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for engine in (engine for group in groups for engine in group.engines):
+        monkeypatch.setattr(engine, "maps_host_memory", not copied)
+        monkeypatch.setattr(engine, "takes_host_pointers", not copied)
+    a, b = _matrices(tmp_path)
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((8, 8, 16), np.float32)
+    images, w = rng.standard_normal(_IMAGES, np.float32), np.ones((2, 2, 3, 2), np.float32)
+    for call in (
+        lambda group: streaming.gemm(a, b, memory_limit=_LIMIT, engine=group),
+        lambda group: streaming.nrm2(a, axis=0, memory_limit=20_000, engine=group),
+        lambda group: streaming.fftn(x, norm="ortho", memory_limit=6 * 8 * 128, engine=group),
+        lambda group: streaming.conv2d(images, w, memory_limit=1_500, engine=group),
+    ):
+        first, *others = (call(group) for group in (*groups, groups[1]))
+        assert all(first.tobytes() == other.tobytes() for other in others)
+    assert_within(streaming.gemm(a, b, memory_limit=_LIMIT, engine=groups[1]), *_expected(a, b))
+
+
+def test_an_exception_of_one_device_ends_the_others(
+    tmp_path: Path, groups: list[DeviceGroup]
+) -> None:
+    a, b = _matrices(tmp_path)
+    calls: list[float] = []
+
+    def stop(done: float, total: float) -> None:
+        calls.append(done)
+        if len(calls) == 5:
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        streaming.gemm(
+            a, b, out=tmp_path / "c.npy", memory_limit=_LIMIT, engine=groups[1], progress=stop
+        )
+    assert len(calls) <= 7
+    assert _names(tmp_path) == ["a.npy", "b.npy"]
+    closed = DeviceGroup([groups[1].engines[0].device])
+    closed.close()
+    with pytest.raises(ArgumentError, match="engine is a group that is closed"):
+        streaming.gemm(a, b, engine=closed)
+    with pytest.raises(ArgumentTypeError, match="x is a device array"):
+        streaming.sum(groups[1].asarray(np.ones(8, np.float32)))
 
 
 def _anonymous() -> int:

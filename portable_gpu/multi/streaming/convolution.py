@@ -17,9 +17,9 @@ from typing import Any
 from portable_gpu.dtypes import check_precision, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, run
-from portable_gpu.multi.streaming.place import engines_of
+from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, result_storage
-from portable_gpu.multi.streaming.tiles import aligned, even, grid, limit_of, too_small
+from portable_gpu.multi.streaming.tiles import aligned, even, grid, too_small
 from portable_gpu.ops.conv.functions import conv2d as conv2d_of_tiles
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, pads
 from portable_gpu.progress import progress_callback
@@ -84,7 +84,7 @@ def conv2d(
     _check_dtypes(operands)
     if precision is not None:
         check_precision(precision)
-    engines, images, weights = engines_of(engine), operands[0], operands[1]
+    images, weights = operands[0], operands[1]
     options = Options(2, stride, padding, dilation, groups)
     g = geometry(options, images.shape, weights.shape, None, ("input", "weight", "the result"))
     if bias is not None and operands[2].shape != (g.filters,):
@@ -93,7 +93,7 @@ def conv2d(
             f"({g.filters},)"
         )
     padded = pads(options, g.w_size[1:], g.stride[1:], g.dilation[1:])
-    limit = limit_of(memory_limit, engines)
+    members, limit = place_of(engine, memory_limit)
     rows = _RowsOfImages(g, padded)
     count, height = _tile(rows, images, operands[1:], limit)
     small = tuple([tuple([slice(0, n) for n in each.shape]) for each in operands[1:]])
@@ -123,8 +123,8 @@ def conv2d(
         result_storage(out, whole, images.dtype, block, operands) as result,
     ):
         tiles = (taken, *[each.shape for each in operands[1:]])
-        job = Job(operands, tiles, blocks, call, result, (block, images.dtype))
-        run(job, engines, callback)
+        job = Job("conv2d", operands, tiles, blocks, call, result, (block, images.dtype))
+        run(job, members, callback)
         return result.finish()
 
 

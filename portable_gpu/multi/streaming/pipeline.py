@@ -27,16 +27,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.multi.member import Member
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, Values
+from portable_gpu.multi.transfers import download, upload
 from portable_gpu.progress import ProgressCallback
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import marker
-from portable_gpu.runtime.views import new_array
 from portable_gpu.side_by_side import Task, work_off
-
-#: Bytes of a tile that are copied at a time if its rows are not adjacent in memory.
-_PACKED = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,7 @@ class Job:
     """A streamed operation.
 
     Attributes:
+        name: Its name.
         operands: The arrays that are read.
         tiles: The largest extents of a tile of each.
         blocks: The blocks.
@@ -91,6 +90,7 @@ class Job:
         block: The largest extents and the dtype of a block; None if calls return new arrays.
     """
 
+    name: str
     operands: Sequence[TiledOperand]
     tiles: Sequence[tuple[int, ...]]
     blocks: Sequence[StreamBlock]
@@ -99,20 +99,20 @@ class Job:
     block: tuple[tuple[int, ...], np.dtype[Any]] | None = None
 
 
-def run(job: Job, engines: Sequence[Engine], progress: ProgressCallback | None) -> None:
+def run(job: Job, members: Sequence[Member], progress: ProgressCallback | None) -> None:
     """Compute all blocks, and wait.
 
-    Several engines take the next block each as soon as they have enqueued one.  Each has a thread.
+    Each of several devices takes the next block as soon as it has enqueued one, and has a thread.
     If one fails, the others end after the step that they compute, and the error is raised then.
 
     Args:
         job: The operation.
-        engines: The devices.
+        members: The devices.
         progress: Called with the work done and all work.
     """
     blocks = deque(job.blocks)
     shared = _Shared(progress, sum(step.work for block in blocks for step in block.steps))
-    runners = [_Runner(job, engine, blocks, shared) for engine in engines]
+    runners = [_Runner(job, member, blocks, shared) for member in members]
     if len(runners) == 1:
         runners[0].run()
         return
@@ -135,7 +135,7 @@ def _task(runner: _Runner) -> Task:
 
 @dataclass
 class _Shared:
-    """What the threads of several engines share."""
+    """What the threads of several devices share."""
 
     progress: ProgressCallback | None
     total: float
@@ -152,22 +152,25 @@ class _Shared:
 
 
 class _Runner:
-    """The blocks that one engine computes."""
+    """The blocks that one device computes."""
 
     def __init__(
-        self, job: Job, engine: Engine, blocks: deque[StreamBlock], shared: _Shared
+        self, job: Job, member: Member, blocks: deque[StreamBlock], shared: _Shared
     ) -> None:
-        self._job, self._engine, self._blocks, self._shared = job, engine, blocks, shared
+        self._job, self._member, self._blocks, self._shared = job, member, blocks, shared
         self.is_running = False
 
     def run(self) -> None:
         """Compute blocks until none is left."""
         self.is_running = True
         try:
-            if self._engine.maps_host_memory:
+            if self._member.engine.maps_host_memory:
                 self._compute(_HostMemory(self._job))
             else:
-                self._compute(_DeviceMemory(self._job, self._engine))
+                self._compute(_DeviceMemory(self._job, self._member))
+        except BaseException:
+            self._shared.is_abandoned = True
+            raise
         finally:
             self.is_running = False
 
@@ -180,7 +183,8 @@ class _Runner:
                     return
                 tiles = [memory.load(which, index) for which, index in enumerate(step.reads)]
                 memory.prefetch(self._next_step(block, number))
-                array = self._job.compute(self._engine, step, tiles, array)
+                with self._member.recorded(self._job.name, self._member.engine.queue):
+                    array = self._job.compute(self._member.engine, step, tiles, array)
                 memory.launched()
                 if unstored is not None:
                     unstored()
@@ -257,9 +261,8 @@ class _Buffer:
 class _DeviceMemory:
     """Two buffers for each operand and for the block, on a device with memory of its own."""
 
-    def __init__(self, job: Job, engine: Engine) -> None:
-        self._job, self._engine = job, engine
-        self._queue = cl.CommandQueue(engine.context, engine.device)
+    def __init__(self, job: Job, member: Member) -> None:
+        self._job, self._member = job, member
         sizes = [
             prod(tile) * operand.dtype.itemsize
             for tile, operand in zip(job.tiles, job.operands, strict=True)
@@ -270,10 +273,9 @@ class _DeviceMemory:
             size = prod(job.block[0]) * job.block[1].itemsize
             self._blocks.extend([self._buffer(size), self._buffer(size)])
         self._in_use: list[_Buffer] = []
-        self._packed: Values | None = None
 
     def _buffer(self, nbytes: int) -> _Buffer:
-        return _Buffer(self._engine.allocate(max(1, nbytes)))
+        return _Buffer(self._member.empty((max(1, nbytes),), np.uint8).base_data)
 
     def load(self, which: int, index: Index) -> Array:
         """Return a tile on the device: from a buffer that has it, or by a copy."""
@@ -286,7 +288,8 @@ class _DeviceMemory:
             if buffer.used is not None:
                 buffer.used.wait()
             buffer.index = None
-            self._upload(buffer.memory, operand.read(index))
+            array = self._array(buffer, extents_of(index), operand.dtype)
+            upload(self._member, operand.read(index), array)
             buffer.index = index
         buffers.remove(buffer)
         buffers.append(buffer)
@@ -294,23 +297,7 @@ class _DeviceMemory:
         return self._array(buffer, extents_of(index), operand.dtype)
 
     def _array(self, buffer: _Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        state = self._engine.state()
-        array: Array = new_array(state, self._engine.queue, shape, dtype, buffer.memory)
-        return array
-
-    def _upload(self, memory: cl.Buffer, tile: Values) -> None:
-        for offset, part in _in_parts(tile):
-            values = part
-            if not part.flags.c_contiguous:
-                values = self._packing(part)
-                np.copyto(values, part)
-            self._engine.staging.copy(self._queue, memory, values, offset, writes=True)
-
-    def _packing(self, part: Values) -> Values:
-        if self._packed is None or self._packed.nbytes < part.nbytes:
-            self._packed = np.empty(part.nbytes, np.uint8)
-        packed: Values = self._packed[: part.nbytes].view(part.dtype).reshape(part.shape)
-        return packed
+        return Array(self._member.engine.queue, shape, dtype, data=buffer.memory)
 
     def prefetch(self, step: StreamStep | None) -> None:
         """Do nothing: tiles are read while a kernel runs."""
@@ -323,7 +310,7 @@ class _DeviceMemory:
 
     def launched(self) -> None:
         """Note until when the tiles are in use, and let the kernel begin."""
-        used = marker(self._engine.queue)
+        used = marker(self._member.engine.queue)
         for buffer in self._in_use:
             buffer.used = used
         self._in_use.clear()
@@ -331,41 +318,27 @@ class _DeviceMemory:
     def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
         """Return what copies a block back and writes it, once the next kernel is enqueued."""
         arrays = array if self._job.block is None else (array,)
-        # Events of the next kernel must not be among them.
-        events = [list(each.events) for each in arrays]
+        for each in arrays:
+            list(each.events)  # the first look at them notes the end of all kernels so far
 
         def store() -> None:
             if self._job.block is None:
-                self._job.sink.write(place, tuple([each.get(self._queue) for each in arrays]))
+                self._job.sink.write(
+                    place, tuple([each.get(self._member.copies) for each in arrays])
+                )
             else:
-                self._download(place, array, events[0])
+                self._download(place, array)
 
         return store
 
-    def _download(self, place: Any, array: Any, events: list[cl.Event]) -> None:
+    def _download(self, place: Any, array: Array) -> None:
         tile = self._job.sink.in_place(place, array.dtype)
-        is_direct = tile is not None and tile.flags.c_contiguous
-        values = tile if tile is not None and is_direct else np.empty(array.shape, array.dtype)
-        self._engine.staging.copy(self._queue, array.base_data, values, 0, events, writes=False)
-        if not is_direct:
-            self._job.sink.write(place, values)
-
-
-def _in_parts(tile: Values) -> Iterator[tuple[int, Values]]:
-    """Yield parts that are adjacent on the device, with their offsets, in bytes."""
-    if tile.flags.c_contiguous or tile.nbytes <= _PACKED or tile.ndim < 2:
-        if tile.nbytes:
-            yield 0, tile
-        return
-    row = tile.nbytes // len(tile)
-    if row > _PACKED:
-        for number, part in enumerate(tile):
-            for offset, piece in _in_parts(part):
-                yield number * row + offset, piece
-        return
-    count = _PACKED // row
-    for first in range(0, len(tile), count):
-        yield first * row, tile[first : first + count]
+        if tile is not None:
+            download(self._member, array, tile)
+            return
+        values = np.empty(array.shape, array.dtype)
+        download(self._member, array, values)
+        self._job.sink.write(place, values)
 
 
 def extents_of(index: Index) -> tuple[int, ...]:

@@ -1,21 +1,48 @@
-"""The devices of a call."""
+"""The devices of a call, and the memory that its tiles may take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from portable_gpu.arguments import of_kind
+from portable_gpu.arguments import of_kind, whole
+from portable_gpu.errors import ArgumentError
+from portable_gpu.multi.group import DeviceGroup
+from portable_gpu.multi.member import Member
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import default_engine
 
 
-def engines_of(engine: Any) -> Sequence[Engine]:
-    """Return the engines of ``engine=``.
+def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
+    """Return the devices, and the bytes that tiles may take on each.
+
+    Args:
+        engine: The argument: an engine, a group, or None for the default engine.
+        memory_limit: The argument; None for the group's limit, or three quarters of the smallest
+            device's memory.
+
+    No tile takes more than half of the limit, and no buffer can have more bytes than the device
+    allows; so the limit is at most twice that number.
 
     Raises:
-        ArgumentTypeError: It is no engine.
+        ArgumentTypeError, ArgumentError: An argument is none of these, or the group is closed.
     """
-    if engine is None:
-        return (default_engine(),)
-    return (of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None"),)
+    members: Sequence[Member]
+    if isinstance(engine, DeviceGroup):
+        if engine.is_closed:
+            raise ArgumentError("engine is a group that is closed; open another, or pass none")
+        members = engine.members
+        memory_limit = engine.memory_limit if memory_limit is None else memory_limit
+    else:
+        accepted = "a portable_gpu.Engine, a portable_gpu.multi.DeviceGroup or None"
+        chosen = default_engine() if engine is None else engine
+        single = of_kind(chosen, Engine, "engine", accepted)
+        members = (Member(0, single, single.target.facts.global_mem_size),)
+    facts = [member.engine.target.facts for member in members]
+    most = min([2 * each.max_alloc_size for each in facts])
+    if memory_limit is None:
+        return members, min(most, min([each.global_mem_size for each in facts]) * 3 // 4)
+    limit = whole(memory_limit, "memory_limit")
+    if limit < 1:
+        raise ArgumentError(f"memory_limit is {limit}; a positive number of bytes would do")
+    return members, min(limit, most)

@@ -11,9 +11,9 @@ from portable_gpu.arguments import one_of
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, run
-from portable_gpu.multi.streaming.place import engines_of
+from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, result_storage
-from portable_gpu.multi.streaming.tiles import aligned, grid, limit_of, product_tiles
+from portable_gpu.multi.streaming.tiles import aligned, grid, product_tiles
 from portable_gpu.ops.factors import factor, plain_number
 from portable_gpu.ops.gemm import gemm as gemm_of_tiles
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
@@ -67,16 +67,15 @@ def gemm(
         device with memory of its own there are two of each: ``2 (r t a + t c b + r c w)`` bytes,
         at most ``memory_limit``, where a and b are the itemsizes and w is the result's (4 for
         16-bit floats); and the workspace of one call of :func:`portable_gpu.gemm`.  The host takes
-        64 MiB of pinned memory, 64 MiB for tiles whose rows are not adjacent, and a tile of each
-        Zarr array.  On a CPU, operands and results in memory or in memmaps are used in place; a
-        tile of each Zarr array is in memory.
+        64 MiB of pinned memory, and a tile of each Zarr array.  On a CPU, operands and results in
+        memory or in memmaps are used in place; a tile of each Zarr array is in memory, and the
+        workspace is a packed copy of a tile of A and of B.
     Cost: ``2 m n k`` flop (8 complex).  A is read ``n / c`` times and B ``m / r`` times.
     Accuracy: that of :func:`portable_gpu.gemm`: tiles of C are sums over parts of k in order.
     Order: the tiles follow from the shapes, the dtypes, the chunks of Zarr and the limit.  The
         result has the same bits for any number of devices that choose the same variants.
     """
     left, right = TiledOperand(a, "a"), TiledOperand(b, "b")
-    engines = engines_of(engine)
     m, n, k = _extents(left, right, trans_a, trans_b)
     dtype = result_dtype(left.dtype, right.dtype)
     if not element(dtype).floating:
@@ -87,7 +86,7 @@ def gemm(
         check_precision(precision)
     sums = dtype if compute == element(dtype) else np.dtype(np.float32)
     itemsizes = left.dtype.itemsize, right.dtype.itemsize, sums.itemsize
-    limit = limit_of(memory_limit, engines)
+    members, limit = place_of(engine, memory_limit)
     rows, columns, inner = product_tiles((m, n, k), itemsizes, limit)
     turned = left.chunks[::-1] if trans_a != "N" else left.chunks
     turned_b = right.chunks[::-1] if trans_b != "N" else right.chunks
@@ -122,7 +121,7 @@ def gemm(
         result_storage(out, (m, n), dtype, (rows, columns), (left, right)) as result,
     ):
         block = (rows, columns), sums
-        run(Job((left, right), tiles, blocks, call, result, block), engines, callback)
+        run(Job("gemm", (left, right), tiles, blocks, call, result, block), members, callback)
         return result.finish()
 
 

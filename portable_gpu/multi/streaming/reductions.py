@@ -12,9 +12,9 @@ from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.multi.streaming.folds import Partials, PartOfResult, fold_of
 from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
-from portable_gpu.multi.streaming.place import engines_of
+from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Bounds, TiledOperand, bounds_of
-from portable_gpu.multi.streaming.tiles import block_extents, grid, limit_of, too_small
+from portable_gpu.multi.streaming.tiles import block_extents, grid, too_small
 from portable_gpu.ops import reduce as library
 from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
 from portable_gpu.progress import progress_callback
@@ -38,14 +38,14 @@ def _reduce(
         x, axis, keepdims, memory_limit, engine, progress, ddof: The arguments of the public
             function.
     """
-    operand, engines = TiledOperand(x, "x"), engines_of(engine)
+    operand = TiledOperand(x, "x")
     flag(keepdims, "keepdims")
     reduced = normalise_axes(as_axes(axis), operand.ndim)
     fold = fold_of(name, operand, reduced, ddof)
-    limit = limit_of(memory_limit, engines)
+    members, limit = place_of(engine, memory_limit)
     if not prod(operand.shape):
         empty = np.empty(operand.shape, operand.dtype)
-        return getattr(library, name)(empty, axis=axis, keepdims=keepdims, engine=engines[0])
+        return getattr(library, name)(empty, axis=axis, keepdims=keepdims, engine=members[0].engine)
     itemsize = operand.dtype.itemsize
     extra = fold.extra if is_float16_like(operand.dtype) else 0
     most = limit // (2 * itemsize + extra)
@@ -66,7 +66,7 @@ def _reduce(
 
     partials = Partials(fold)
     with progress_callback(progress, name, "bytes") as callback:
-        run(Job((operand,), (extents,), blocks, call, partials), engines, callback)
+        run(Job(name, (operand,), (extents,), blocks, call, partials), members, callback)
     result = partials.result()
     if not keepdims:
         result = result.reshape([n for axis, n in enumerate(operand.shape) if axis not in reduced])

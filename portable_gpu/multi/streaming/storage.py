@@ -29,6 +29,7 @@ from portable_gpu.errors import (
     how_to_install,
 )
 from portable_gpu.host_memory import check_host
+from portable_gpu.multi.array import GroupArray
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.views import bounds
 
@@ -63,7 +64,7 @@ class TiledOperand:
             DTypeError: Its dtype is not supported.
             ArgumentError: Its file is shorter than the memmap.
         """
-        if isinstance(values, DEVICE_KINDS):
+        if isinstance(values, (*DEVICE_KINDS, GroupArray)):
             raise ArgumentTypeError(
                 f"{name} is a device array; pass an array of NumPy, a memmap or a Zarr array here, "
                 f"and device arrays to the functions of portable_gpu"
@@ -288,7 +289,9 @@ def _storage(
             return _NewZarr(path, shape, dtype, tile)
         raise ArgumentError(f"out is {str(path)!r}; a name that ends in .npy or .zarr would do")
     attributes = ("shape", "dtype", "__setitem__")
-    if isinstance(out, DEVICE_KINDS) or not all(hasattr(out, each) for each in attributes):
+    if isinstance(out, (*DEVICE_KINDS, GroupArray)) or not all(
+        hasattr(out, each) for each in attributes
+    ):
         raise ArgumentTypeError(
             f"out is {shown(out)}; a file's name, an array of NumPy, a memmap or a Zarr array "
             "would do"

@@ -6,36 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import isqrt, prod
 
-from portable_gpu.arguments import whole
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.streaming.storage import Index
-from portable_gpu.runtime.engine import Engine
 
-#: Extents of a product's tiles are multiples of this number.
-_UNIT = 64
-
-
-def limit_of(memory_limit: int | None, engines: Sequence[Engine]) -> int:
-    """Return the bytes that tiles may take on each device.
-
-    Args:
-        memory_limit: The argument; None for three quarters of the smallest device's memory.
-        engines: The devices.
-
-    No tile takes more than half of the limit, and no buffer can have more bytes than the device
-    allows; so the limit is at most twice that number.
-
-    Raises:
-        ArgumentTypeError, ArgumentError: It is no positive integer.
-    """
-    facts = [engine.target.facts for engine in engines]
-    most = min([2 * each.max_alloc_size for each in facts])
-    if memory_limit is None:
-        return min(most, min([each.global_mem_size for each in facts]) * 3 // 4)
-    limit = whole(memory_limit, "memory_limit")
-    if limit < 1:
-        raise ArgumentError(f"memory_limit is {limit}; a positive number of bytes would do")
-    return min(limit, most)
+#: Extents of a product's tiles are multiples of this number, unless they are those of an axis.
+_UNIT = 16
+#: They are not below this number, unless an axis is.
+_LEAST = 64
 
 
 def too_small(limit: int, needed: int, what: str) -> ArgumentError:
@@ -86,13 +63,13 @@ def product_tiles(
     a, b, c = itemsizes
     half = limit // 2
     side = isqrt(4 * half // (4 * c + a + b))  # c side^2 + (a + b) side (side / 4) is the half
-    inner = min(k, max(_UNIT, side // 4))
+    inner = min(k, max(_LEAST, side // 4))
     while (found := _rows_and_columns(m, n, inner, itemsizes, half)) is None:
-        if inner <= _UNIT:
-            rows, columns = min(m, _UNIT), min(n, _UNIT)
+        if inner <= _LEAST:
+            rows, columns = min(m, _LEAST), min(n, _LEAST)
             needed = 2 * (rows * inner * a + inner * columns * b + rows * columns * c)
             raise too_small(limit, needed, "a product")
-        inner = max(_UNIT, inner // 2)
+        inner = max(_LEAST, inner // 2)
     rows, columns = found
     inner = (half - rows * columns * c) // (rows * a + columns * b)
     return rows, columns, k if inner >= k else even(k, inner // _UNIT * _UNIT, _UNIT)
@@ -112,9 +89,9 @@ def _rows_and_columns(
     columns = min(n, max(0, nbytes - rows * inner * a) // (rows * c + inner * b))
     rows = min(m, max(0, nbytes - columns * inner * b) // (columns * c + inner * a))
     if rows < m:
-        rows = even(m, rows // _UNIT * _UNIT, _UNIT) if rows >= _UNIT else 0
+        rows = even(m, rows // _UNIT * _UNIT, _UNIT) if rows >= _LEAST else 0
     if columns < n:
-        columns = even(n, columns // _UNIT * _UNIT, _UNIT) if columns >= _UNIT else 0
+        columns = even(n, columns // _UNIT * _UNIT, _UNIT) if columns >= _LEAST else 0
     return (rows, columns) if rows and columns else None
 
 

@@ -21,7 +21,7 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.fft import fftn as fftn_of_tiles
 from portable_gpu.fft import ifftn as ifftn_of_tiles
 from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
-from portable_gpu.multi.streaming.place import engines_of
+from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import (
     Index,
     TiledOperand,
@@ -29,7 +29,7 @@ from portable_gpu.multi.streaming.storage import (
     Values,
     result_storage,
 )
-from portable_gpu.multi.streaming.tiles import block_extents, grid, limit_of
+from portable_gpu.multi.streaming.tiles import block_extents, grid
 from portable_gpu.ops.fft.call import NORMS, axes_and_lengths, dtype_of_transforms, whole_numbers
 from portable_gpu.progress import progress_callback
 from portable_gpu.runtime.engine import Engine
@@ -109,12 +109,12 @@ def _transform(
     engine: Any,
     progress: Any,
 ) -> Any:
-    operand, engines = TiledOperand(x, "x"), engines_of(engine)
+    operand = TiledOperand(x, "x")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     real = dtype_of_transforms(operand.dtype, "c2c")
     dtype = np.result_type(real, np.complex64)
     places, _ = axes_and_lengths(operand, None, whole_numbers(axes, "axes"), "c2c")
-    limit = limit_of(memory_limit, engines)
+    members, limit = place_of(engine, memory_limit)
     passes = _passes(operand.shape, places, limit // (_TILES * dtype.itemsize), limit)
     chunks = [operand.chunks] + [(1,) * operand.ndim] * (len(passes) - 1)
     most = limit // (_TILES * dtype.itemsize)
@@ -151,8 +151,8 @@ def _transform(
                 for index in grid(operand.shape, tile)
             ]
             before = total / len(passes) * number
-            job = Job((source,), (tile,), blocks, call, sink, (tile, dtype))
-            run(job, engines, callback and _Offset(callback, before, total))
+            job = Job("fftn", (source,), (tile,), blocks, call, sink, (tile, dtype))
+            run(job, members, callback and _Offset(callback, before, total))
         return result.finish()
 
 
