@@ -191,6 +191,14 @@ def test_reductions_of_other_dtypes(groups: dict[str, DeviceGroup]) -> None:
     assert np.isnan(float(pg.max(group.asarray(x, blocks=4), engine=group)))
 
 
+def test_reductions_of_nothing(groups: dict[str, DeviceGroup]) -> None:
+    empty = np.zeros((0, 3), np.int32)
+    for make in (lambda g: empty, lambda g: g.broadcast(empty), lambda g: g.asarray(empty)):
+        for axis in (None, 0, 1):
+            result = same_bits(groups, lambda g, m=make, a=axis: pg.asum(m(g), axis=a, engine=g))
+            assert np.array_equal(result, np.abs(empty).sum(axis))
+
+
 def test_inner_products(groups: dict[str, DeviceGroup]) -> None:
     a, b = normal(3001), normal(3001, seed=1)
     result = same_bits(groups, lambda g: pg.dot(g.asarray(a, blocks=6), b, engine=g))
@@ -253,6 +261,20 @@ def test_products(groups: dict[str, DeviceGroup], trans_a: str, trans_b: str) ->
 
         result = same_bits(groups, call)
         assert (np.abs(result - exact) <= bound).all(), (cut_a, cut_b)
+
+
+def test_operands_that_are_cut_elsewhere(groups: dict[str, DeviceGroup]) -> None:
+    """The one that does not fit is copied to each device."""
+    a, b = normal(45, 30), normal(30, 33, seed=1)
+    for cuts in [((1, 3), (0, 5)), ((0, 3), (1, 5)), ((1, 2), (0, 1))]:
+
+        def call(group: DeviceGroup, cuts: Any = cuts) -> Any:
+            (axis_a, blocks_a), (axis_b, blocks_b) = cuts
+            left = group.asarray(a, axis_a, blocks=blocks_a)
+            right = group.asarray(b, axis_b, blocks=blocks_b)
+            return pg.gemm(left, right, engine=group)
+
+        assert np.allclose(same_bits(groups, call), a @ b, rtol=1e-4, atol=1e-4)
 
 
 def test_products_into_an_array(groups: dict[str, DeviceGroup]) -> None:
@@ -334,6 +356,34 @@ def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:
         assert {member.used for member in group.members} == {0}
     with pytest.raises(ArgumentError, match="closed"):
         group.asarray(normal(3))
+
+
+# -- devices with memory of their own
+
+
+@pytest.mark.parametrize("devices", ["one", "two"])
+def test_arrays_of_numpy_are_streamed(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, devices: str
+) -> None:
+    """Each device has two buffers for each operand; the result of a block is stored after it."""
+    group = groups[devices]
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+    monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 12)
+    a, b, c = normal(601, 50), normal(50, 33, seed=1), normal(601, 33, seed=2)
+    before = [member.used for member in group.members]
+    product = pg.gemm(a, b, engine=group)
+    assert np.allclose(product, a @ b, rtol=1e-4, atol=1e-4)
+    out = c.copy()
+    assert pg.gemm(a, b, alpha=2, beta=0.5, out=out, engine=group) is out
+    assert np.allclose(out, 2 * (a @ b) + 0.5 * c, rtol=1e-4, atol=1e-4)
+    result = pg.elementwise("x * y + r", x=a, y=a[:, ::-1], r=a[0], engine=group)
+    assert np.allclose(result, a * a[:, ::-1] + a[0], rtol=1e-4, atol=1e-4)
+    out = a.copy()
+    assert pg.elementwise("x * 2", x=out, out=out, engine=group) is out
+    assert np.array_equal(out, 2 * a)
+    gc.collect()
+    assert [member.used for member in group.members] == before
 
 
 # -- failures, interrupts and the timeline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,11 @@ from portable_gpu.multi.operations.operands import (
     halved,
     kernels,
     on_device,
+    on_host_or_device,
     operand,
+    wholes,
 )
+from portable_gpu.multi.operations.streamed import streamed
 from portable_gpu.ops.elementwise import elementwise as compute
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype
@@ -115,14 +118,23 @@ def _on_host(
     def operands_of(cut: Cut) -> dict[str, list[Any]]:
         return {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
 
+    calls = streamed(group.members)
+
     def compute(cut: Cut, operands: Mapping[str, Any], member: Member, number: int) -> None:
-        blocks = {name: x[number] for name, x in operands.items()}
         target = transfers.part(result, 0, *cut.range(number))
-        for name, x in arrays.items():
-            if x is out:
-                blocks[name] = target
-        with kernels(member, number, True):
-            evaluate(**options, **blocks, out=target, engine=member.engine)
+        blocks = [target if x is out else operands[name][number] for name, x in arrays.items()]
+
+        def enqueue(given: Sequence[Any], into: Any) -> None:
+            with kernels(member, number, member not in calls):
+                named = dict(zip(arrays, given, strict=True))
+                evaluate(**options, **named, out=into, engine=member.engine)
+
+        if member in calls:
+            blocks = [on_host_or_device(group, member, x) for x in blocks]
+            reads = any(x is out for x in arrays.values())
+            calls[member].call(blocks, target, enqueue, reads_target=reads)
+        else:
+            enqueue(blocks, target)
 
     def halves(member: Member, number: int) -> None:
         two = halved(cut, member, number)
@@ -131,6 +143,8 @@ def _on_host(
 
     work = partial(compute, cut, operands_of(cut))
     group.for_blocks(cut.members, work, waits=True, halves=halves)
+    for each in calls.values():
+        each.finish()
     return result
 
 
@@ -159,7 +173,4 @@ def _aligned(group: DeviceGroup, x: Any, cut: Cut, shape: tuple[int, ...]) -> li
     axis = cut.axis - (len(shape) - x.ndim)
     if axis >= 0 and x.shape[axis] == shape[cut.axis]:
         return blocks_of(x, cut._replace(axis=axis))
-    if isinstance(x, np.ndarray):
-        return [x] * len(cut.members)
-    whole = group.broadcast(x)
-    return [whole.copy_on(member) for member in cut.members]
+    return wholes(group, x, cut)

@@ -168,6 +168,17 @@ def blocks_of(x: Any, cut: Cut) -> list[Any]:
     return [block.array for block in x.blocks]
 
 
+def wholes(group: DeviceGroup, x: Any, cut: Cut) -> list[Any]:
+    """Return an operand that each block reads as a whole.
+
+    An array of NumPy stays there if all devices read it in place.
+    """
+    if isinstance(x, np.ndarray) and all(m.engine.maps_host_memory for m in group.members):
+        return [x] * len(cut.members)
+    copies = group.broadcast(x)
+    return [copies.copy_on(member) for member in cut.members]
+
+
 def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
     """Return values on a device: an array of the device as it is, others as a copy.
 
@@ -182,6 +193,11 @@ def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
         return array
     source = next(m for m in group.members if m.engine.context == array.context)
     return transfers.move(source, array, member)
+
+
+def on_host_or_device(group: DeviceGroup, member: Member, values: Any) -> Any:
+    """Return an array of NumPy as it is, and another one on a device."""
+    return values if isinstance(values, np.ndarray) else on_device(group, member, values)
 
 
 def check_target(member: Member, target: Any) -> None:

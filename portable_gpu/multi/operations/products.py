@@ -11,7 +11,7 @@ If an operand is in blocks along ``k``, the blocks' products are added by a fixe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,12 @@ from portable_gpu.multi.operations.operands import (
     halved,
     kernels,
     on_device,
+    on_host_or_device,
     operand,
     refuse,
+    wholes,
 )
+from portable_gpu.multi.operations.streamed import streamed
 from portable_gpu.ops import gemm as gemm_family
 from portable_gpu.ops import gemv as gemv_family
 from portable_gpu.ops.gemm.binding import result_dtype
@@ -143,7 +146,8 @@ def _product(
         return _sum_of_products(group, product, operands, cut, arguments)
     axis = of_result.index(letter)
     if on_host:
-        return _on_host(group, product, operands_of, shape, cut._replace(axis=axis), out)
+        reads_out = out is not None and arguments.get("beta", 0) != 0
+        return _on_host(group, product, operands_of, shape, cut._replace(axis=axis), out, reads_out)
     outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
 
     def work(member: Member, number: int) -> GroupBlock:
@@ -169,6 +173,7 @@ def _on_host(
     shape: tuple[int, ...],
     cut: Cut,
     out: Any,
+    reads_out: bool,
 ) -> Any:
     """Compute a product of arrays of NumPy."""
     operands = operands_of(cut)
@@ -179,11 +184,20 @@ def _on_host(
         check_output(out, shape, out.dtype, "out", True)
         result = out
 
+    calls = streamed(group.members)
+
     def compute(cut: Cut, operands: list[list[Any]], member: Member, number: int) -> None:
-        left, right = (x[number] for x in operands)
+        blocks = [on_host_or_device(group, member, x[number]) for x in operands]
         target = transfers.part(result, cut.axis, *cut.range(number))
-        with kernels(member, number, True):
-            _into(group, product, left, right, target, member)
+
+        def enqueue(arrays: Sequence[Any], out: Any) -> None:
+            with kernels(member, number, member not in calls):
+                product(arrays[0], arrays[1], out, member.engine)
+
+        if member in calls:
+            calls[member].call(blocks, target, enqueue, reads_target=reads_out)
+        else:
+            enqueue(blocks, target)
 
     def halves(member: Member, number: int) -> None:
         two = halved(cut, member, number)
@@ -192,21 +206,9 @@ def _on_host(
 
     work = partial(compute, cut, operands)
     group.for_blocks(cut.members, work, waits=True, halves=halves)
+    for each in calls.values():
+        each.finish()
     return result
-
-
-def _into(
-    group: DeviceGroup, product: _Product, left: Any, right: Any, target: Any, member: Member
-) -> None:
-    """Compute a product of arrays of NumPy, or on the device, into one of NumPy's."""
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        product(left, right, target, member.engine)
-        return
-    out = member.empty(target.shape, target.dtype)
-    transfers.upload(member, target, out)  # beta may add to it
-    left, right = on_device(group, member, left), on_device(group, member, right)
-    result = product(left, right, out, member.engine)
-    transfers.download(member, result, target)
 
 
 def _sum_of_products(
@@ -262,14 +264,14 @@ def _letter(
     a: Any, b: Any, letters: tuple[str, str, str], extents: Mapping[str, int]
 ) -> str | None:
     """Return the axis that is cut; ``None`` of replicated operands."""
-    given = [
+    axes = [
         its[x.axis]
         for x, its in ((a, letters[0]), (b, letters[1]))
         if isinstance(x, GroupArray) and x.axis is not None
     ]
-    kept = [letter for letter in given if letter in letters[2]]
-    if given:
-        return (kept or given)[0]
+    of_result = [letter for letter in axes if letter in letters[2]]
+    if axes:
+        return (of_result or axes)[0]
     if any(isinstance(x, GroupArray) for x in (a, b)):
         return None
     batch = [letter for letter in letters[2] if letter.isupper() and extents[letter] > 1]
@@ -300,13 +302,10 @@ def _blocks(
     """Return what each block reads of an operand: its part of the axis, or all of it."""
     if letter in letters and x.shape[letters.index(letter)] == extents[letter]:
         axis = letters.index(letter)
-        if isinstance(x, GroupArray) and x.axis not in (None, axis):
+        if isinstance(x, GroupArray) and (x.axis, x.bounds) != (axis, tuple(cut.bounds)):
             x = group.broadcast(x)
         return blocks_of(x, cut._replace(axis=axis))
-    if isinstance(x, np.ndarray) and all(m.engine.maps_host_memory for m in group.members):
-        return [x] * len(cut.members)
-    whole = group.broadcast(x)
-    return [whole.copy_on(member) for member in cut.members]
+    return wholes(group, x, cut)
 
 
 def _values(x: Any) -> Any:

@@ -118,8 +118,12 @@ class _Job:
 
     def single(self, inputs: Sequence[Any]) -> _Values:
         """Reduce arrays without axes or without elements, on the first device."""
-        values = [x.asnumpy() if isinstance(x, GroupArray) else x for x in inputs]
-        return np.asarray(self._block(self.group.members[0], values, self.request, None))
+        values = tuple(x.asnumpy() if isinstance(x, GroupArray) else x for x in inputs)
+        result = run(
+            self.name, values, self.names, self.request, self.axes, self.keepdims, None,
+            self.group.engines[0], None, None,
+        )  # fmt: skip
+        return np.asarray(result)
 
     def run(self, inputs: Sequence[Any], shape: Shape, dtype: np.dtype[Any]) -> Any:
         """Reduce arrays with elements."""
@@ -228,14 +232,14 @@ class _Job:
             self.group, self.name[3:], self.names, request,
             every if self.axes is None else self.reduced, self.keepdims, self.on_host,
         )  # fmt: skip
-        found = self._partials([blocks], self.request, shape, place)
+        in_blocks = self._partials([blocks], self.request, shape, place)
         values = np.stack(extreme._partials([blocks], request, shape, place))
         if is_float16_like(values.dtype):
             values = values.astype(np.float32)
         positions = np.stack(
             [
                 _moved(position, blocks[number].shape, place, number, shape, self.axes)
-                for number, position in enumerate(found)
+                for number, position in enumerate(in_blocks)
             ]
         )
         best = np.take_along_axis(values, choose(values, axis=0)[None], 0)
