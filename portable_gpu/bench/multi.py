@@ -14,7 +14,7 @@ from portable_gpu.bench.measure import alternate, ratios
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.multi import DeviceGroup, GroupArray
+from portable_gpu.multi import DeviceGroup, GroupArray, streaming
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.gemm import gemm
 from portable_gpu.ops.reduce import sum as total
@@ -25,7 +25,17 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sum": lambda x, _, engine: total(x, engine=engine),
     "elementwise": lambda x, _, engine: elementwise("x * x + 1", x=x, engine=engine),
     "gemm": lambda x, y, engine: gemm(x, y, engine=engine),
+    "streamed gemm": lambda x, y, engine: streaming.gemm(
+        x, y, memory_limit=max(_LEAST_LIMIT, (x.nbytes + y.nbytes) // 3), engine=engine
+    ),
 }
+#: The calls that are timed, and whether on NumPy's matrices.
+_TIMED = (
+    ("sum", False), ("elementwise", False), ("gemm", False), ("gemm", True),
+    ("streamed gemm", True),
+)  # fmt: skip
+#: The limit of memory of streamed calls is a third of the operands, or these bytes.
+_LEAST_LIMIT = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ def multi_rows(group: DeviceGroup, sizes: Sequence[int], turns: int) -> Iterator
     for size in sizes:
         random = np.random.default_rng(size)
         x, y = (random.standard_normal((size, size)).astype(np.float32) for _ in range(2))
-        for operation, numpy in [*((name, False) for name in CALLS), ("gemm", True)]:
+        for operation, numpy in _TIMED:
             bits = None
             for count in counts:
                 with DeviceGroup(devices[:count]) as some:

@@ -80,7 +80,7 @@ def _table(rows: list[MultiRow]) -> Table:
     table.add_column("overlap", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            row.operation + (" of NumPy's" if row.numpy else ""),
+            row.operation + (" (NumPy)" if row.numpy else ""),
             f"{row.size:,}",
             str(row.devices),
             f"{row.seconds.median * 1e3:.4g} ±{row.seconds.spread:.0%}",

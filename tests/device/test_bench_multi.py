@@ -19,7 +19,8 @@ def test_rows_and_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["bench", "multi", *options]) == 0
     assert "efficiency" in capsys.readouterr().out
     rows = json.loads(report.read_text("utf-8"))["multi"]
-    calls = [("sum", False), ("elementwise", False), ("gemm", False), ("gemm", True)]
+    on_devices = [("sum", False), ("elementwise", False), ("gemm", False)]
+    calls = [*on_devices, ("gemm", True), ("streamed gemm", True)]
     counts = sorted({row["devices"] for row in rows})
     assert counts[0] == 1
     assert [(row["operation"], row["numpy"], row["devices"]) for row in rows] == [
