@@ -16,6 +16,7 @@
 <%
     K = len(taps)
     across = K if line else K - 1  # the ruled axes among the rows
+    copies = kind == "copy" and not line and taps[across] == 1  # each element is one of a row, or the value of none
     step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
 %>
 ${element.scalar(e)}
@@ -40,6 +41,9 @@ ${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources e
 % if routed:
         const long own = ${" + ".join([f"o{k} * flat{k}" for k in range(across)] or ["0"])};
 % endif
+% if copies:
+${loops_of.copied(across, step)}\
+% else:
 % if pitch:
         for (${index} b = begin, next; b < end; b = next) {
             next = min(b + ${B}, min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end));
@@ -69,6 +73,7 @@ ${loops_of.nest(0, across, step)}\
             for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
 % endif
         }
+% endif
     }
 }
 

@@ -282,3 +282,41 @@ def test_unpooling(engine: Engine, axes: int) -> None:
     )
     with pytest.raises(ArgumentError, match="output_size is"):
         unpool(values, indices, 2, 2, output_size=(99,) * axes, engine=engine)
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_indices_outside_of_windows(engine: Engine, axes: int) -> None:
+    """Sources whose index is not in their window are left out, in every layout of the result."""
+    random = np.random.default_rng(30 + axes)
+    for turn in range(5):
+        w = Windows(random, axes, dilated=True)
+        plane = int(np.prod(w.extents))
+        g = random.standard_normal((2, 3, *w.shape())).astype(np.float32)
+        which = random.integers(-2, plane + 2, g.shape)
+        expected = np.zeros((2, 3, plane))
+        for index, places, _ in w.all():
+            flats = [np.ravel_multi_index(place, w.extents) for place in places]
+            for b, c in product(range(2), range(3)):
+                if turn % 2:  # most of them are inside
+                    which[(b, c, *index)] = random.choice([*flats, plane])
+                to = which[(b, c, *index)]
+                expected[b, c, to if to in flats else 0] += g[(b, c, *index)] * (to in flats)
+        shape = (2, 3, *w.extents)
+        out = np.full(shape, np.nan, np.float32, order="F" if turn == 4 else "C")
+        back = function("max_pool", axes, "backward")
+        laid_out = back(laid(g, turn, engine), which, shape, **w.options, engine=engine)
+        back(g, which, shape, **w.options, out=out, engine=engine)
+        bound = 2.0**-23 * g.size * np.abs(g).max()
+        np.testing.assert_allclose(host(laid_out), expected.reshape(shape), 0, bound)
+        np.testing.assert_array_equal(out, host(laid_out))
+        if turn:
+            continue
+        half = back(g.astype(np.float16), which, shape, **w.options, engine=engine)
+        np.testing.assert_allclose(half, expected.reshape(shape), 2e-3, 2e-3 * np.abs(g).max())
+    values = np.arange(1.0, 13).reshape(1, 3, 4).astype(np.float32)
+    which = np.array([[[0, 0, 0, 7]] * 3])  # windows of two places: 0-1, 1-2, 2-3, 3-4
+    found = nn.max_unpool1d(values, which, 2, 1, output_size=(5,), engine=engine)
+    np.testing.assert_array_equal(found[0], [[v, 0, 0, 0, 0] for v in (1, 5, 9)])
+    found = nn.max_unpool1d(values, which % 7 + 1, 2, 1, output_size=(5,), engine=engine)
+    np.testing.assert_array_equal(found[0], [[0, v, 0, 0, 0] for v in (2, 6, 10)])

@@ -15,6 +15,7 @@ from portable_gpu.tuning.costs import DeviceCosts, overlapped
 
 _WHY = {
     "runs": "each work-item has rows of results, whose taps loops of vectors take",
+    "scatter": "each work-item has whole planes, and adds their sources where their indices say",
     "tiles": "each work-item finds the taps of a place once, for several planes",
 }
 
@@ -29,7 +30,7 @@ class SamplingPlan(OneLaunch):
             BuildError: The driver refused the kernel.
             DeviceMemoryError: The tables do not fit.
         """
-        values = tables(problem, kernel.axes)
+        values = tables(problem, kernel)
         self.bytes = problem.nbytes
         self.flop = multiply_adds_of(problem)
         self.kept_bytes = sum(table.nbytes for table in values.values())
@@ -63,7 +64,7 @@ def make_plan(engine: Engine, problem: SamplingProblem) -> Plan:
 
 
 def variants(problem: SamplingProblem, target: Target) -> list[Variant]:
-    """The only variant of the device: rows of results on a CPU, tiles on other devices."""
+    """The only variant of the device: rows of results or whole planes on a CPU, else tiles."""
     kernel = kernel_of(problem, target)
     costs, units = DeviceCosts.of("device", target), target.compute_units
     computing = multiply_adds_of(problem) / (costs.multiply_adds * units)

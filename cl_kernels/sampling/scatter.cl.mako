@@ -1,0 +1,93 @@
+## scatter: on a CPU, the sums of sources at the places of a plane that indices name: out = 0, then
+## out[which[s]] += x[s] for all sources s in the order of the plane; or = x[s], of kind "placed".
+##
+##   plane 0 | zeros, then row 0 | row 1 | ... of sources     a work-item has planes_each whole planes,
+##   plane 1 |         B | B | ... of a row at a time         or columns_each columns of a plane
+##
+## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  An index
+## that is not in the window of its source is left out: the places of the window are compared with it.
+##
+## unit: whether each operand has stride 1 along the columns.  size, places, most: of the sources and their windows.
+## Rows of the table of the last axis are filled to multiples of 16.
+## out_flat: the distance in the result of neighbours of the plane.  B, other parameters: see runs and _parts.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    K = len(taps)
+    across = K if line else K - 1  # the ruled axes among the rows
+    step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
+    convert = "convert_long16" if index == "long" else ""
+    column = f" + (b + j){step['out']}" if line else ""
+%>
+${element.scalar(e)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${kernel("sampling")}
+{
+    const ${index} begin = get_group_id(0) % columns_parts * columns_each, end = min(columns, begin + columns_each);
+    const ${index} first = get_group_id(0) / columns_parts * planes_each, last = min(planes, first + planes_each);
+    ${index} at[${B}] __attribute__((aligned(128)));  // where sources go to
+    for (int j = 0; j < ${B}; j++) at[j] = -1;
+    for (${index} plain = first; plain < last; plain++) {
+% for n in names:
+        ${parts.pointer(n)} = ${n}_in
+            + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))});
+% endfor
+        for (${index} place = 0; place < plane; place++)
+% if line:
+            for (${index} b = begin, j = 0; b < end; b++) ${e.name}_store(out + place * out_flat${column}, 0);
+% else:
+            ${e.name}_store(out + place * out_flat, 0);
+% endif
+        for (${index} row = 0; row < rows; row++) {
+% for k in range(across):
+<% slower = " * ".join(f"size{j}" for j in range(k + 1, across)) %>\
+            const ${index} o${k} = ${f"row / ({slower})" if slower else "row"}${f" % size{k}" if k else ""};
+% endfor
+% for n in sources:
+            ${parts.pointer(n, "_row")} = ${n}${"".join(f" + o{k} * {n}_step{k}" for k in range(across))};
+% endfor
+            for (${index} b = begin; b < end; b += ${B}) {
+                const int n = min((${index})${B}, end - b);
+                for (int j = 0; j < n; j++) {
+                    const long to = which_row[(b + j)${step["which"]}];
+                    at[j] = to >= 0 && to < plane ? to : -1;
+                }
+                for (int j = 0; j < n; j += 16) {
+                    const ${index}16 to = vload16(0, at + j);
+                    ${index}16 ${"inside = 0" if line else "column = -2"};
+${nest(0)}\
+% if not line:
+                    ${index}16 inside = 0;
+                    for (int t = 0; t < most${across}; t++)
+                        inside |= column == ${convert}(vload16(0, places${across} + t * size${across} + b + j));
+% endif
+                    vstore16(select((${index}16)(-1), to, inside), 0, at + j);
+                }
+                for (int j = 0; j < n; j++) {
+                    if (at[j] < 0) continue;
+                    __global ${e.name}_t *to = out + at[j] * out_flat${column};
+                    const ${e.value} v = ${e.name}_load(x_row + (b + j)${step["x"]});
+                    ${e.name}_store(to, ${"v" if kind == "placed" else f"{e.name}_load(to) + v"});
+                }
+            }
+        }
+    }
+}
+
+## For the places of the axes from k on, mark the indices that are in a window, or find their places on the last axis.
+<%def name="nest(k)">\
+<% base = "0" + "".join(f" + p{j} * flat{j}" for j in range(k)) %>\
+% if k < across:
+                    for (int t${k} = 0; t${k} < most${k}; t${k}++) {
+                        const int p${k} = places${k}[t${k} * size${k} + o${k}];
+                        if (p${k} < 0) break;
+${nest(k + 1)}\
+                    }
+% elif line:
+                    inside |= to == ${base};
+% else:
+                    { const ${index}16 p = to - (${base}); column = (p >= 0) & (p < width) ? p : column; }
+% endif
+</%def>
