@@ -6,7 +6,7 @@
 ## With dropout p is multiplied by a factor of 0 or 1 / (1 - rate) where it multiplies v (_dropout).
 ##
 ##   own rows   | G work-items of one row each |       each keeps its row and its sums in registers
-##   others     | TK | TK | TK | ...                   tiles of both arrays, in local memory (private on a CPU)
+##   others     | TK | TK | TK | ...                   tiles of both arrays, in local memory
 ##
 ## The order of sums is fixed.  A work-item stores its own row.  Parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
@@ -17,8 +17,6 @@
     T = vector(real, V)
     by_query = side == "q"
     outputs = (("dq", "scale * a", DQ),) if by_query else (("dk", "scale * a", DQ), ("dv", "w", DV))
-    space = "" if target.is_cpu else "__local "
-    unroll = "" if target.is_cpu else "#pragma unroll"  # arrays are registers
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
     products = " + ".join(f"product{component(V, c)}" for c in range(V))
@@ -33,7 +31,7 @@ __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void ${kernel("attention_backward")}
 {
 % for name, _, extent in tiles:
-    ${space}${real} ${name}t[${TK * extent}] __attribute__((aligned(64)));
+    __local ${real} ${name}t[${TK * extent}] __attribute__((aligned(64)));
 % endfor
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
@@ -44,7 +42,7 @@ void ${kernel("attention_backward")}
 ${tiles_of.own(T, name, size, extent)}\
 % endfor
     ${T} a[${DQ // V}];
-${unroll}
+#pragma unroll
     for (uint c = 0; c < ${DQ // V}u; ++c) a[c] = 0;
 % if by_query:
     ${real} delta = 0;
@@ -58,7 +56,7 @@ ${unroll}
         + (delta_offset + b * delta_batch + own_head * delta_head + x * delta_row), delta);
 % else:
     ${T} w[${DV // V}];
-${unroll}
+#pragma unroll
     for (uint c = 0; c < ${DV // V}u; ++c) w[c] = 0;
 % endif
     for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
@@ -74,12 +72,12 @@ ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
                     + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
 % endif
                 if (!is_seen${" || !given" if mask and mask.boolean else ""}) continue;
-                const ${space}${T} *near = (const ${space}${T} *)(${tiles[0][0]}t + j * ${DQ}u);
-                const ${space}${T} *far = (const ${space}${T} *)(${tiles[1][0]}t + j * ${DV}u);
+                const __local ${T} *near = (const __local ${T} *)(${tiles[0][0]}t + j * ${DQ}u);
+                const __local ${T} *far = (const __local ${T} *)(${tiles[1][0]}t + j * ${DV}u);
                 ${T} dot = 0, product = 0;
-${unroll}
+#pragma unroll
                 for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${own[0][0]}[c] * near[c];
-${unroll}
+#pragma unroll
                 for (uint c = 0; c < ${DV // V}u; ++c) product += ${own[1][0]}[c] * far[c];
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ given" if mask and not mask.boolean else ""};
@@ -94,10 +92,10 @@ ${unroll}
                 const ${real} factor = ${dropout.factor()};
 % endif
                 const ${real} e = p * (${f"factor * ({products})" if drops else products} - delta);
-${unroll}
+#pragma unroll
                 for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near[c];
 % if not by_query:
-${unroll}
+#pragma unroll
                 for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* far[c];
 % endif
             }

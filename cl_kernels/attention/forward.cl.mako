@@ -1,6 +1,6 @@
 ## forward: out = softmax(scale * q k' + mask) v, in one pass over the keys.
 ##   queries | G work-items of R rows each |         each keeps its rows of q, and of out, in registers
-##   keys    | TK | TK | TK | ...                    tiles of k and v, in local memory (private on a CPU)
+##   keys    | TK | TK | TK | ...                    tiles of k and v, in local memory
 ##           | 8 | 8 |                               scores of 8 keys at a time
 ##
 ## Each row has a maximum m and a sum z of exp(score - m); out is scaled where the maximum grows.  A work-item stores
@@ -13,8 +13,6 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     T = vector(real, V)
-    space = "" if target.is_cpu else "__local "
-    unroll = "" if target.is_cpu else "#pragma unroll"  # arrays are registers
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -24,7 +22,7 @@ ${dropout.define(real) if drops else ""}\
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void ${kernel("attention_forward")}
 {
-    ${space}${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
+    __local ${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
     const uint b = pair / heads, h = pair % heads;
     const uint first = (block * ${G}u + lid) * ${R}u;
@@ -32,7 +30,7 @@ void ${kernel("attention_forward")}
     __global const ${elem.name}_t *v = v_in + (v_offset + b * v_batch + h / shared * v_head);
     ${T} q[${R}][${DQ // V}], sum[${R}][${DV // V}];
     ${real} m[${R}], z[${R}];
-${unroll}
+#pragma unroll
     for (uint r = 0; r < ${R}u; ++r) {
         __global const ${elem.name}_t *row = q_in
             + (q_offset + b * q_batch + h * q_head + min(first + r, queries - 1u) * q_row);
@@ -40,26 +38,22 @@ ${unroll}
 % for c in range(0, DQ, V):
         q[r][${c // V}] = scale * (${T})(${", ".join(f"Q({c + i}u)" for i in range(V))});
 % endfor
-${unroll}
+#pragma unroll
         for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] = 0;
         m[r] = -${"DBL" if real == "double" else "FLT"}_MAX;
         z[r] = 0;
     }
     const uint last = ${f"min(keys, (block + 1u) * {G * R}u)" if causal else "keys"};
     for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
-% if not target.is_cpu:
         barrier(CLK_LOCAL_MEM_FENCE);
-% endif
 % for name, extent, d in (("k", DQ, "dq"), ("v", DV, "dv")):
         for (uint e = lid; e < ${TK * extent}u; e += ${G}u) {
             const uint j = k0 + e / ${extent}u, d = e % ${extent}u;
             ${name}t[e] = j < keys && d < ${d} ? ${elem.name}_load(${name} + (j * ${name}_row + d * ${name}_step)) : 0;
         }
 % endfor
-% if not target.is_cpu:
         barrier(CLK_LOCAL_MEM_FENCE);
-% endif
-${unroll}
+#pragma unroll
         for (uint r = 0; r < ${R}u; ++r) {
 % if mask or causal or drops:
             const uint i = min(first + r, queries - 1u);
@@ -70,11 +64,11 @@ ${unroll}
 % endif
             for (uint part = 0; part < ${TK}u && k0 + part < last; part += 8) {
                 ${real} s[8], largest = m[r];
-${unroll}
+#pragma unroll
                 for (uint j = 0; j < 8; ++j) {
-                    const ${space}${T} *row = (const ${space}${T} *)(kt + (part + j) * ${DQ}u);
+                    const __local ${T} *row = (const __local ${T} *)(kt + (part + j) * ${DQ}u);
                     ${T} dot = 0;
-${unroll}
+#pragma unroll
                     for (uint c = 0; c < ${DQ // V}u; ++c) dot += q[r][c] * row[c];
                     s[j] = ${" + ".join(f"dot{component(V, c)}" for c in range(V))};
                     const uint n = k0 + part + j;
@@ -90,18 +84,18 @@ ${unroll}
                 const ${real} shrink = exp(m[r] - largest);
                 m[r] = largest;
                 z[r] *= shrink;
-${unroll}
+#pragma unroll
                 for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] *= shrink;
-${unroll}
+#pragma unroll
                 for (uint j = 0; j < 8; ++j) {
-                    const ${space}${T} *row = (const ${space}${T} *)(vt + (part + j) * ${DV}u);
+                    const __local ${T} *row = (const __local ${T} *)(vt + (part + j) * ${DV}u);
                     const ${real} p = exp(s[j] - largest);
                     z[r] += p;
 % if drops:
                     const uint n = k0 + part + j;
                     const ${real} weight = p * ${dropout.factor()};
 % endif
-${unroll}
+#pragma unroll
                     for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] += ${"weight" if drops else "p"} * row[c];
                 }
             }

@@ -109,6 +109,42 @@ def test_gradients(engine: Engine) -> None:
 
 
 @pytest.mark.path
+def test_many_blocks(engine: Engine) -> None:
+    """More rows than a CPU's work-item has, and more than its blocks of the other side."""
+    b, h, shared, e, w = 2, 4, 2, 20, 12
+    for n, m, causal in ((70, 83, True), (83, 70, True), (101, 130, False)):
+        q, k, v, grad = (
+            RNG.standard_normal((b, heads, rows, extent)).astype(np.float32)
+            for heads, rows, extent in (
+                (h, n, e), (h // shared, m, e), (h // shared, m, w), (h, n, w)
+            )
+        )  # fmt: skip
+        options = {"is_causal": causal, "enable_gqa": True, "engine": engine}
+        y, sums = pg.nn.native_scaled_dot_product_attention(q, k, v, **options)
+        close(y, reference(q, k, v, causal=causal), m + 20)
+        found = pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, **options)
+        q, k, v, grad = (x.astype(np.float64) for x in (q, k, v, grad))
+        near, far = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
+        scores = q @ near.swapaxes(2, 3) / np.sqrt(e)
+        if causal:
+            scores[..., np.triu_indices(n, 1, m)[0], np.triu_indices(n, 1, m)[1]] = -np.inf
+        p = np.exp(scores - scores.max(3, keepdims=True))
+        p /= p.sum(3, keepdims=True)
+        slope = p * (grad @ far.swapaxes(2, 3) - (grad * (p @ far)).sum(3, keepdims=True))
+        expected = (
+            slope @ near / np.sqrt(e),
+            (slope.swapaxes(2, 3) @ q / np.sqrt(e)).reshape(b, -1, shared, m, e).sum(2),
+            (p.swapaxes(2, 3) @ grad).reshape(b, -1, shared, m, w).sum(2),
+        )
+        for got, want in zip(found, expected, strict=True):
+            close(got, want, n + m + 20)
+    if engine.target.is_cpu:  # the rows of a GPU's work-item fit into its registers
+        x = RNG.standard_normal((1, 1, 3, 5000)).astype(np.float32) / 9
+        found = pg.nn.scaled_dot_product_attention(x, x, x, engine=engine)
+        close(found, reference(x, x, x), 5000)
+
+
+@pytest.mark.path
 def test_dropout(engine: Engine) -> None:
     """The mask is that of ``dropout`` for the array of probabilities, in C order."""
     b, h, shared, n, m, e, rate = 2, 4, 2, 9, 11, 12, 0.3

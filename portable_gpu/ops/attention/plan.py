@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.random.mask import mask_scalars
 from portable_gpu.runtime.engine import Engine
@@ -21,8 +23,10 @@ AXES = ("batch", "head", "row", "step")
 RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
 _NO_DROPOUT = mask_scalars(0.0, 0, 0)
 SIZES = ("heads", "shared", "queries", "keys", "blocks")
-_ROWS_ON_CPU = 8  # queries that share a tile of keys there
-_EXTENT = 16  # what the extents of rows are rounded up to
+_VECTORS_ON_CPU = 2  # vectors whose lanes are the rows of a work-item there, if they fit:
+_MOST_PRIVATE = 1 << 21  # bytes of these rows and of their sums
+_KEYS_ON_CPU = {"forward": 64, "backward": 32}  # rows of the other side of a block there
+_EXTENT, _EXTENT_ON_CPU = 16, 64  # what the extents of rows are rounded up to
 _MOST_LOCAL = 1 << 15  # bytes of the tiles, which every device has
 
 
@@ -71,48 +75,48 @@ class AttentionProblem:
 
 
 def partition(problem: AttentionProblem, target: Target) -> tuple[int, int, int]:
-    """Work-items of a group, rows of each, and keys of a tile."""
-    size = 8 if problem.elem.real == "double" else 4
-    width = (rounded_extent(problem.dq) + rounded_extent(problem.dv)) * size
+    """Work-items of a group, rows of each, and on a GPU the rows of a tile of the other side."""
+    size = SCALAR_BYTES[problem.elem.real]
+    width = sum(_extents(problem, target)) * size
+    if target.is_cpu:
+        lanes = min(16, target.vector_bytes // size)
+        rows = _VECTORS_ON_CPU * lanes
+        while rows > 1 and 2 * rows * width > _MOST_PRIVATE:
+            rows //= 2
+        return 1, rows, 0
     tile = 32
     while tile > 8 and tile * width > min(_MOST_LOCAL, target.local_mem_size):
         tile //= 2
-    if target.is_cpu:
-        return 1, _ROWS_ON_CPU, tile
     return min(64, target.max_work_group_size), 1, tile
 
 
-def rounded_extent(extent: int) -> int:
-    """The extent of a row, rounded up to what kernels are compiled for."""
-    return -(-max(1, extent) // _EXTENT) * _EXTENT
+def _extents(problem: AttentionProblem, target: Target) -> tuple[int, int]:
+    """The extents of rows of q and of v, rounded up to what kernels are compiled for."""
+    step = _EXTENT_ON_CPU if target.is_cpu else _EXTENT
+    dq, dv = (-(-max(1, extent) // step) * step for extent in (problem.dq, problem.dv))
+    return dq, dv
 
 
 def specialization(problem: AttentionProblem, target: Target) -> Specialization:
     """The text and options of the kernel."""
-    group, rows, tile = partition(problem, target)
-    context = _context(problem, target)
     parameters = [
         *array_parameters(problem, operands(problem), ("out", "sums")),
         *scalars("uint", *SIZES, "dq", "dv"),
         *scalars(problem.elem.real, "scale"),
         *_dropout_parameters(problem),
     ]
-    kernels = {"attention_forward": parameters}
-    return specialize("attention/forward", target, kernels, **context, G=group, R=rows, TK=tile)
+    return _specialize("forward", problem, target, parameters)
 
 
 def backward_specialization(problem: AttentionProblem, target: Target, side: str) -> Specialization:
     """The text and options of the kernel of one side of the gradients."""
-    group, _, tile = partition(problem, target)
-    context = _context(problem, target)
     parameters = [
         *array_parameters(problem, backward_operands(problem, side), RESULTS[side]),
         *scalars("uint", *SIZES, "dq_size", "dv_size"),
         *scalars(problem.elem.real, "scale"),
         *_dropout_parameters(problem),
     ]
-    kernels = {"attention_backward": parameters}
-    return specialize("attention/backward", target, kernels, **context, side=side, G=group, TK=tile)
+    return _specialize("backward", problem, target, parameters, side=side)
 
 
 def array_parameters(
@@ -174,10 +178,10 @@ class BackwardPlan(OneLaunch):
             BuildError: The driver refused it.
         """
         p, target, by_query = problem, engine.target, side == "q"
-        group, _, _ = partition(p, target)
+        group, each, _ = partition(p, target)
         names = backward_operands(p, side)
         rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
-        blocks = -(-rows // group)
+        blocks = -(-rows // (group * each))
         constants = backward_constants(p, side, blocks)
         products = 2 if by_query else 3
         self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
@@ -222,16 +226,33 @@ def forward_arguments(
     return constants, [f"{name}_in" for name in names], [*mask_names(p), *offsets]
 
 
-def _context(problem: AttentionProblem, target: Target) -> dict[str, Any]:
-    """Return the values that both templates are rendered with."""
-    size = 8 if problem.elem.real == "double" else 4
-    return {
+def _specialize(
+    name: str,
+    problem: AttentionProblem,
+    target: Target,
+    parameters: list[Parameter],
+    **context: Any,
+) -> Specialization:
+    """Render the template of a name for the device."""
+    group, rows, tile = partition(problem, target)
+    (dq, dv), size = _extents(problem, target), SCALAR_BYTES[problem.elem.real]
+    context |= {
         "elem": problem.elem, "wide": problem.wide, "mask": problem.mask,
-        "real": problem.elem.real,
-        "DQ": rounded_extent(problem.dq), "DV": rounded_extent(problem.dv),
-        "V": min(16, target.vector_bytes // size) if target.is_cpu else 16 // size,
+        "real": problem.elem.real, "DQ": dq, "DV": dv,
         "causal": problem.is_causal, "drops": problem.drops,
     }  # fmt: skip
+    kernels = {f"attention_{name}": parameters}
+    if not target.is_cpu:
+        rows_each = {"R": rows} if name == "forward" else {}
+        context |= {"G": group, "TK": tile, "V": 16 // size, **rows_each}
+        return specialize(f"attention/{name}", target, kernels, **context)
+    lanes = min(16, target.vector_bytes // size, rows)
+    context |= {
+        "V": lanes, "NV": rows // lanes, "BQ": rows, "BK": _KEYS_ON_CPU[name],
+        "TR": 8 if registers(target) == 32 else 4,
+        "direct": problem.elem.real == problem.elem.storage,
+    }  # fmt: skip
+    return specialize(f"attention/cpu_{name}", target, kernels, **context)
 
 
 class AttentionPlan(OneLaunch):

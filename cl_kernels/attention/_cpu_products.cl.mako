@@ -1,0 +1,55 @@
+## Products of a CPU's attention: rows of c += sum over k of a[row, k] * b[k], for BQ columns in vectors.
+##
+##             b: BQ columns
+##            +------+------+
+##   a: TR    | c0_0 | c0_1 |     a is read where it is stored, in any order of its axes: in the memory of the device,
+##   rows     | ...  |      |     or in a tile of converted numbers.  Rows from `rows` on repeat the last one.
+##
+## define(space): the function `products`; space: the address space of a.
+<%def name="define(space)"><%
+    T = vector(real, V)
+    sums = [(i, j) for i in range(TR) for j in range(NV)]
+%>
+static inline void products(
+    ${space}const ${real} *a, const long a_row, const long a_step, const int rows, const ${real} *b,
+    const int steps, ${real} *c, const int adds)
+{
+    //@apart
+% for i in range(TR):
+    ${space}const ${real} *a${i} = a + (${i} < rows ? ${i} : rows - 1) * a_row;
+% endfor
+    ${T} ${", ".join(f"c{i}_{j} = 0" for i, j in sums)};
+    if (adds) {
+% for i, j in sums:
+        c${i}_${j} = *(const ${T} *)(c + ${i * NV * V + j * V});
+% endfor
+    }
+    long at = 0;
+    for (int k = 0; k < steps; k++) {
+% for j in range(NV):
+        const ${T} b${j} = *(const ${T} *)(b + ${j * V});
+% endfor
+% for i in range(TR):
+        { const ${T} x = a${i}[at]; ${" ".join(f"c{i}_{j} += x * b{j};" for j in range(NV))} }
+% endfor
+        b += ${NV * V};
+        at += a_step;
+    }
+% for i, j in sums:
+    *(${T} *)(c + ${i * NV * V + j * V}) = c${i}_${j};
+% endfor
+}
+</%def>
+
+## Load rows [first, first + BQ) of an array, clamped to its last one: element d of all rows is BQ neighbours.
+<%def name="transposed(to, name, row0, rows, extent, factor='')">\
+    for (uint l = 0; l < ${BQ}u; l++) {
+        __global const ${elem.name}_t *row = ${row0} + min(first + l, ${rows} - 1) * ${name}_row;
+        ${by_elements()}\
+        for (uint d = 0; d < ${extent}; d++) ${to}[d * ${BQ}u + l] = ${factor}${elem.name}_load(row + d * ${name}_step);
+    }
+</%def>
+
+## Before a loop along a row with strides: gathers and scatters take several times as long as single elements.
+<%def name="by_elements()">#pragma clang loop vectorize(disable)
+</%def>

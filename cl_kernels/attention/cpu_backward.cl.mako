@@ -1,0 +1,112 @@
+## cpu_backward: the gradients of attention by one of its sides on a CPU, from probabilities that are computed again.
+##
+##   p = exp(scale * q k' + mask - sums),   e = p * (grad v' - delta),   delta = sum(grad * out) of each query
+##   side "q":   dq = scale * e k           a work-item has BQ queries, and goes over the keys
+##   side "k":   dk = scale * e' q, dv = p' grad    a work-item has BQ keys, and goes over the queries of all heads
+##
+##   own rows   | BQ |            in the lanes of vectors: near rows (q or k) and far ones (grad or v)
+##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
+##
+## The order of sums is fixed.  A work-item stores its own rows.  With dropout p is multiplied by a factor of 0 or
+## 1 / (1 - rate) where it multiplies v (_dropout).  Parameters: see cpu_forward.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="exponential" file="/common/exponential.cl.mako"/>
+<%namespace name="probabilities" file="/attention/_cpu_probabilities.cl.mako"/>
+<%namespace name="products" file="/attention/_cpu_products.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    by_query = side == "q"
+    of_queries = ("q", "dq_size", DQ, "near"), ("grad", "dv_size", DV, "far")
+    of_keys = ("k", "dq_size", DQ, "near"), ("v", "dv_size", DV, "far")
+    own, other = (of_queries, of_keys) if by_query else (of_keys, of_queries)
+    of_near, of_far = ("dq" if by_query else "dk", "scale * ", "a", "near"), ("dv", "", "w", "far")
+    outputs = (of_near,) if by_query else (of_near, of_far)
+    sizes = {"near": ("dq_size", DQ), "far": ("dv_size", DV)}
+    aligned = "__attribute__((aligned(64)))"
+%>
+% for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
+${element.scalar(e)}
+% endfor
+${dropout.define(real) if drops else ""}\
+${exponential.define(real, V)}
+${products.define("__global " if direct else "")}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${kernel("attention_backward")}
+{
+% for what, (_, extent) in sizes.items():
+    ${real} ${what}_own[${extent * BQ}] ${aligned}${"" if direct else f", {what}_tile[{BK * extent}] {aligned}"};
+% endfor
+    ${real} st[${BK * BQ}] ${aligned}, pt[${BK * BQ}] ${aligned};
+% for _, _, sum, what in outputs:
+    ${real} ${sum}[${sizes[what][1] * BQ}] ${aligned};
+    for (uint e = 0; e < ${sizes[what][1] * BQ}u; e++) ${sum}[e] = 0;
+% endfor
+    const uint block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks, first = block * ${BQ}u;
+    const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
+    const uint b = pair / own_heads, own_head = pair % own_heads;
+% for name, size, _, what in own:
+    __global const ${elem.name}_t *${name} = ${name}_in
+        + (${name}_offset + b * ${name}_batch + own_head * ${name}_head);
+${products.transposed(f"{what}_own", name, name, "rows", size)}\
+% endfor
+% if by_query:
+    ${real} delta[${BQ}] ${aligned}, sums[${BQ}] ${aligned};
+    for (uint l = 0; l < ${BQ}u; l++) {
+        const uint i = min(first + l, rows - 1);
+        __global const ${elem.name}_t *y = y_in + (y_offset + b * y_batch + own_head * y_head + i * y_row);
+        ${real} sum = 0;
+        ${products.by_elements()}\
+        for (uint d = 0; d < dv_size; d++) sum += far_own[d * ${BQ} + l] * ${elem.name}_load(y + d * y_step);
+        delta[l] = sum;
+        sums[l] = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row));
+        if (first + l < rows) ${wide.name}_store(delta_in
+            + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), sum);
+    }
+% endif
+    for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
+        const uint h = ${"own_head" if by_query else "own_head * shared + s"};
+% for name, _, _, what in other:
+        __global const ${elem.name}_t *${what}_rows = ${name}_in
+            + (${name}_offset + b * ${name}_batch + ${"own_head / shared" if by_query else "h"} * ${name}_head);
+% endfor
+        const uint last = ${("min(keys, first + %du)" % BQ if causal else "keys") if by_query else "queries"};
+        for (uint t0 = ${f"first / {BK}u * {BK}u" if causal and not by_query else "0"}; t0 < last; t0 += ${BK}u) {
+            const int n = min(${BK}u, last - t0);
+% for name, size, extent, what in other:
+% if direct:
+            __global const ${real} *${what} = ${what}_rows + t0 * ${name}_row;
+            const long ${what}_row = ${name}_row, ${what}_step = ${name}_step;
+% else:
+            ${real} *${what} = ${what}_tile;
+            const long ${what}_row = ${extent}, ${what}_step = 1;
+            for (int j = 0; j < n; j++)
+                for (uint d = 0; d < ${size}; d++) ${what}[j * ${extent} + d]
+                    = ${elem.name}_load(${what}_rows + ((t0 + j) * ${name}_row + d * ${name}_step));
+% endif
+% endfor
+            for (int j = 0; j < n; j += ${TR}) {
+                products(near + j * near_row, near_row, near_step, n - j, near_own, dq_size, st + j * ${BQ}, 0);
+                products(far + j * far_row, far_row, far_step, n - j, far_own, dv_size, pt + j * ${BQ}, 0);
+            }
+            for (int t = 0; t < n; t++) {
+${probabilities.row(by_query)}\
+            }
+% for _, _, sum, what in outputs:
+            for (uint d = 0; d < ${sizes[what][0]}; d += ${TR})
+                products(${what} + d * ${what}_step, ${what}_step, ${what}_row, ${sizes[what][0]} - d,
+                    ${"st" if what == "near" else "pt"}, n, ${sum} + d * ${BQ}, 1);
+% endfor
+        }
+    }
+    for (uint l = 0; l < ${BQ}u && first + l < rows; l++) {
+% for name, factor, sum, what in outputs:
+        __global ${elem.name}_t *${name} = ${name}_in
+            + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + (first + l) * ${name}_row);
+        ${products.by_elements()}\
+        for (uint d = 0; d < ${sizes[what][0]}; d++)
+            ${elem.name}_store(${name} + d * ${name}_step, ${factor}${sum}[d * ${BQ} + l]);
+% endfor
+    }
+}

@@ -1,0 +1,120 @@
+## cpu_forward: out = softmax(scale * q k' + mask) v on a CPU, in one pass over the keys.
+##
+##   queries | BQ |           a work-item has BQ queries of a head, in the lanes of vectors
+##   keys    | BK | BK | ...  scores of BK keys at a time: s' = k q', then their powers, then out' += v' p'
+##
+## Each query has a maximum m and a sum z of exp(score - m); out is scaled where the maximum grows.  A work-item stores
+## its rows, and log(z) + m of each.  Queries of `shared` heads have one head of keys.
+##
+## DQ, DV: extents of rows of q and of v that private arrays have; dq, dv: of the arrays.  TR: rows of a register tile.
+## BQ = NV * V.  direct: keys and values are read in place, else from tiles of numbers of type real.
+## Other parameters: see forward.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="exponential" file="/common/exponential.cl.mako"/>
+<%namespace name="products" file="/attention/_cpu_products.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    T, I = vector(real, V), vector("long" if real == "double" else "int", V)
+    aligned = "__attribute__((aligned(64)))"%>
+% for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
+${element.scalar(e)}
+% endfor
+${dropout.define(real) if drops else ""}\
+${exponential.define(real, V)}
+${products.define("__global " if direct else "")}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${kernel("attention_forward")}
+{
+    ${real} qt[${DQ * BQ}] ${aligned}, ot[${DV * BQ}] ${aligned}, st[${BK * BQ}] ${aligned};
+% if not direct:
+    ${real} kt[${BK * DQ}] ${aligned}, vt[${BK * DV}] ${aligned};
+% endif
+    const uint block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
+    const uint b = pair / heads, h = pair % heads, first = block * ${BQ}u;
+    __global const ${elem.name}_t *q = q_in + (q_offset + b * q_batch + h * q_head);
+    __global const ${elem.name}_t *k_rows = k_in + (k_offset + b * k_batch + h / shared * k_head);
+    __global const ${elem.name}_t *v_rows = v_in + (v_offset + b * v_batch + h / shared * v_head);
+${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
+    for (uint e = 0; e < ${DV * BQ}u; e++) ot[e] = 0;
+    ${T} ${", ".join(f"m{j} = -{'DBL' if real == 'double' else 'FLT'}_MAX, z{j} = 0" for j in range(NV))};
+    const uint last = ${f"min(keys, first + {BQ}u)" if causal else "keys"};
+    for (uint k0 = 0; k0 < last; k0 += ${BK}u) {
+        const int n = min(${BK}u, last - k0);
+% for name, extent, size in (("k", DQ, "dq"), ("v", DV, "dv")):
+        __global const ${elem.name}_t *${name} = ${name}_rows + k0 * ${name}_row;
+% if not direct:
+        for (int j = 0; j < n; j++)
+            for (uint d = 0; d < ${size}; d++)
+                ${name}t[j * ${extent} + d] = ${elem.name}_load(${name} + (j * ${name}_row + d * ${name}_step));
+% endif
+% endfor
+        for (int j = 0; j < n; j += ${TR})
+            products(${"k + j * k_row, k_row, k_step" if direct else f"kt + j * {DQ}, {DQ}, 1"}, n - j,
+                qt, dq, st + j * ${BQ}, 0);
+% if mask:
+        for (uint l = 0; l < ${BQ}u; l++) {
+            const uint i = min(first + l, queries - 1);
+            __global const ${mask.name}_t *row = mask_in
+                + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + k0 * mask_step);
+            for (int j = 0; j < n; j++) {
+                const ${mask.value} x = ${mask.name}_load(row + j * mask_step);
+                ${real} *s = st + (j * ${BQ} + l);
+                *s = ${f"x ? *s : -({real})INFINITY" if mask.boolean else "*s + x"};
+            }
+        }
+% endif
+        ${T} ${", ".join(f"top{j} = m{j}" for j in range(NV))};
+        for (int j = 0; j < n; j++) {
+            ${T} *s = (${T} *)(st + j * ${BQ});
+% for j in range(NV):
+% if causal:
+            const ${I} i${j} = (${I})(first + ${j * V}) + (${I})(${", ".join(map(str, range(V)))});
+            s[${j}] = i${j} < (${I})(k0 + j) ? (${T})(-(${real})INFINITY) : s[${j}];
+% endif
+            top${j} = s[${j}] > top${j} ? s[${j}] : top${j};
+% endfor
+        }
+% for j in range(NV):
+        const ${T} shrink${j} = POWER(m${j} - top${j});
+        z${j} *= shrink${j};
+        m${j} = top${j};
+% endfor
+        for (int j = 0; j < n; j++) {
+            ${T} *s = (${T} *)(st + j * ${BQ});
+% for j in range(NV):
+            s[${j}] = POWER(s[${j}] - m${j});
+            z${j} += s[${j}];
+% endfor
+        }
+% if drops:
+        for (uint l = 0; l < ${BQ}u; l++)
+            for (int j = 0; j < n; j++) {
+                const uint i = first + l, n = k0 + j;
+                st[j * ${BQ} + l] *= ${dropout.factor()};
+            }
+% endif
+        for (uint d = 0; d < dv; d++) {
+            ${T} *o = (${T} *)(ot + d * ${BQ}u);
+            ${" ".join(f"o[{j}] *= shrink{j};" for j in range(NV))}
+        }
+        for (uint d = 0; d < dv; d += ${TR})
+            products(${"v + d * v_step, v_step, v_row" if direct else f"vt + d, 1, {DV}"}, dv - d,
+                st, n, ot + d * ${BQ}, 1);
+    }
+    ${real} sum[${BQ}] ${aligned}, most[${BQ}] ${aligned};
+% for j in range(NV):
+    *(${T} *)(sum + ${j * V}) = z${j};
+    *(${T} *)(most + ${j * V}) = m${j};
+% endfor
+    for (uint l = 0; l < ${BQ}u && first + l < queries; l++) {
+        const uint i = first + l;
+        __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
+        const ${real} inverse = sum[l] > 0 ? 1 / sum[l] : sum[l];  // no key: 0; NaN stays
+        ${products.by_elements()}\
+        for (uint d = 0; d < dv; d++) ${elem.name}_store(row + d * out_step, ot[d * ${BQ} + l] * inverse);
+        ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
+            most[l] + log(sum[l]));
+    }
+}
