@@ -7,9 +7,11 @@
 ## A part is vectors of V elements and a tail, which is computed as a vector, too.  With V = 1 it is a
 ## loop that the compiler vectorises.  Every work-item holds the results of its own run.
 ##
-## Parameters: see _arrays.
+## inlined: the functions that f calls and that are inlined here.  Other parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
+<%namespace name="functions" file="/common/cpu_functions.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
+${functions.define(inlined, (1, V))}\
 ${arrays.define(False)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

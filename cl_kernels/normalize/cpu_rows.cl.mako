@@ -7,11 +7,22 @@
 ## once more.  With part "fold", `parts` groups share each row or block, and each stores what it has folded; with
 ## "map", each combines all parts in order and maps its own.
 ##
-## U: vectors of a step.  Others: see _program.
+## U: vectors of a step.  inlined: the functions of the program that are inlined here.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="loops" file="/normalize/_cpu_loops.cl.mako"/>
 <%namespace name="values" file="/normalize/_row_values.cl.mako"/>
+<%namespace name="exponential" file="/common/exponential.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
+% for width in [1 << k for k in range(V.bit_length())]:
+% if "exp" in inlined:
+${exponential.define(real, width)}
+#define exp POWER
+% endif
+% if "fmax" in inlined:
+${exponential.larger(real, width)}
+#define fmax LARGER
+% endif
+% endfor
 ${program.define(dict.fromkeys((V, 1)), False)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

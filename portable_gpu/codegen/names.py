@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _FLOATS = """
 acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt ceil copysign cos cosh
 cospi degrees erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin hypot lgamma log log10
@@ -32,3 +34,23 @@ ALIASES = {
     "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "deg2rad": "radians", "rad2deg": "degrees", "fix": "trunc",
 }  # fmt: skip
+#: Functions of float32 that are inlined on a CPU, ``cl_kernels/common/cpu_functions.cl.mako``.
+INLINED = frozenset(("exp", "expm1", "tanh", "log1p", "erfc", "fabs"))
+_WITHOUT_BUILT_INS = INLINED | (MAGNITUDES - {"absolute"}) | {"clip"}
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+
+
+def _called(text: str) -> set[str]:
+    """The functions that an expression calls."""
+    names = {ALIASES.get(name, name) for name in _CALL.findall(text)}
+    return {"fabs" if name == "absolute" else name for name in names}
+
+
+def inlined(text: str, ctype: str) -> list[str]:
+    """The functions of an expression, computed in a C type, that are inlined on a CPU."""
+    return sorted(_called(text) & INLINED) if ctype == "float" else []
+
+
+def calls_others(text: str) -> bool:
+    """Whether an expression calls built-in functions that are not inlined on a CPU."""
+    return not _called(text) <= _WITHOUT_BUILT_INS

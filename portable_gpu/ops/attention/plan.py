@@ -90,11 +90,15 @@ def partition(problem: AttentionProblem, target: Target) -> tuple[int, int, int]
     return min(64, target.max_work_group_size), 1, tile
 
 
+def rounded_extent(extent: int, step: int = _EXTENT) -> int:
+    """The extent of a row, rounded up to what kernels are compiled for."""
+    return -(-max(1, extent) // step) * step
+
+
 def _extents(problem: AttentionProblem, target: Target) -> tuple[int, int]:
-    """The extents of rows of q and of v, rounded up to what kernels are compiled for."""
+    """The rounded extents of rows of q and of v."""
     step = _EXTENT_ON_CPU if target.is_cpu else _EXTENT
-    dq, dv = (-(-max(1, extent) // step) * step for extent in (problem.dq, problem.dv))
-    return dq, dv
+    return rounded_extent(problem.dq, step), rounded_extent(problem.dv, step)
 
 
 def specialization(problem: AttentionProblem, target: Target) -> Specialization:

@@ -8,6 +8,7 @@ from math import prod
 
 from portable_gpu.codegen.axes import Axis, merged, parameters
 from portable_gpu.codegen.functions import helper_texts
+from portable_gpu.codegen.names import calls_others, inlined
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
@@ -126,7 +127,9 @@ def _runs(
     # Loops of integers the compiler turns into vectors of their storage's width.  PoCL 3.0 crashes
     # where it compiles vectors of 16 integers of 8 bytes.
     elements = (*problem.inputs, problem.compute, problem.result)
-    vector = max(1, policy.vector_bytes // max(4, *(e.itemsize for e in elements)))
+    is_wide = _inlined(problem, target) and not calls_others(problem.expression)
+    vector_bytes = min(64, target.vector_bytes) if is_wide else policy.vector_bytes
+    vector = max(1, vector_bytes // max(4, *(e.itemsize for e in elements)))
     plain = not problem.compute.floating or problem.complex
     if plain or vector == 1 or columns == 1 or function.vectors(vector) is None:
         vector = 1
@@ -192,6 +195,13 @@ def _tiles(
     return form, ElementwisePartition(blocks * parts, parts, tile_rows, tile_columns)
 
 
+def _inlined(problem: ElementwiseProblem, target: Target) -> list[str]:
+    """The functions of the expression that a CPU's kernel defines; none of text that is only C."""
+    if problem.function(target).kind is None:
+        return []
+    return inlined(problem.expression, problem.ctype)
+
+
 def render(
     problem: ElementwiseProblem, target: Target, kernel: ElementwiseKernel
 ) -> Specialization:
@@ -199,6 +209,7 @@ def render(
     arrays = [f"a{k}" for k in range(len(problem.inputs))]
     form, function = kernel.form, problem.function(target)
     index = "long" if form.wide else "int"
+    on_cpu = {"inlined": _inlined(problem, target)} if target.is_cpu else {}
     return specialize(
         f"elementwise/{'runs' if target.is_cpu else 'tiles'}",
         target,
@@ -217,6 +228,7 @@ def render(
         X=form.across,
         Y=form.down,
         index=index,
+        **on_cpu,
     )
 
 

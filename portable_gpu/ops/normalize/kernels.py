@@ -78,7 +78,9 @@ class RowsKernel:
             "kept": len(problem.kept),
             "outer": len(problem.outer),
         }
-        if not target.is_cpu:
+        if target.is_cpu:
+            context["inlined"] = p.calls("exp", "fmax")
+        else:
             context |= {
                 "G": self.group,
                 "L": self.lanes,

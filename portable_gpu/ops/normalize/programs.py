@@ -128,6 +128,14 @@ class RowProgram:
             *(name for name, _ in outputs),
         )
 
+    def calls(self, *names: str) -> list[str]:
+        """Those of some functions that the program's texts call."""
+        values = [{name: name for name in self.inputs}]
+        phases = (*self.phases, *((self.stream,) if self.stream else ()))
+        texts = [text for _, text in (*self.outputs, *self.row_outputs)]
+        texts += [f"{phase.step(values)} {phase.combine} {phase.finish}" for phase in phases]
+        return [name for name in names if any(f"{name}(" in text for text in texts)]
+
 
 def sums(finish: str, **terms: str) -> Phase:
     """Sums of expressions of the values of one element."""
