@@ -28,8 +28,13 @@
     ${picked(j, width, across)}\
 % endif
 % for name, text in p.outputs:
-    ${program.store(name, width, program.module.typed(
-        text.format(**{n: f"{n}{tag}" for n in p.inputs}), real, width, row_width))}
+<% value = program.module.typed(text.format(**{n: f"{n}{tag}" for n in p.inputs}), real, width, row_width) %>\
+% if name in p.sums:
+    { const ${vector(real, width)} sum = row == begin ? 0 : ${program.load(name, width)};
+    ${program.store(name, width, f"sum + {value}")} }
+% else:
+    ${program.store(name, width, value)}
+% endif
 % endfor
     }
 </%def>

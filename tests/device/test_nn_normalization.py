@@ -201,6 +201,42 @@ def test_running_statistics_of_instances_change_together(
     np.testing.assert_array_equal(memory, 1)
 
 
+@pytest.mark.path
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
+def test_gradients_of_many_rows(engine: Engine, kind: str) -> None:
+    """Several work-groups of a CPU, each of which adds the parameters' gradients of its rows."""
+    extents = (3, 87)
+    x, dy = RNG.standard_normal((2, 203, *extents)).astype(np.float32)
+    w = RNG.standard_normal(extents).astype(np.float32)
+    wide, g = x.astype(np.float64), dy.astype(np.float64)
+    mean = wide.mean((1, 2), keepdims=True) * (kind == "layer_norm")
+    rstd = 1 / np.sqrt(((wide - mean) ** 2).mean((1, 2), keepdims=True) + EPS)
+    hat, slope = (wide - mean) * rstd, g * w
+    shift = slope.mean((1, 2), keepdims=True) * (kind == "layer_norm")
+    dx = rstd * (slope - shift - hat * (slope * hat).mean((1, 2), keepdims=True))
+    stats = [s.astype(np.float32) for s in ((mean, rstd) if kind == "layer_norm" else (rstd,))]
+    back = getattr(pg.nn, f"{kind}_backward")
+    bias = (True,) if kind == "layer_norm" else ()
+    got = back(dy, x, extents, *stats, w, *bias, engine=engine)
+    size = float(np.abs(g).max() * (1 + np.abs(hat).max()))
+    close(got[0], dx, 300 * size * float(rstd.max()))
+    close(got[1], (g * hat).sum(0), 203 * size)
+    if bias:
+        close(got[2], g.sum(0), 203 * size)
+    again = back(dy, x, extents, *stats, w, *bias, engine=engine)
+    for one, other in zip(got[: 2 + len(bias)], again, strict=False):
+        np.testing.assert_array_equal(one, other)
+    out = np.zeros((87, 3), np.float32).T
+    chosen = (None, out, None)[: 2 + len(bias)]
+    back(dy, x, extents, *stats, w, *bias, out=chosen, engine=engine)
+    np.testing.assert_array_equal(out, got[1])
+    half = back(
+        dy.astype("f2"), x.astype("f2"), extents, *stats, w.astype("f2"), *bias, engine=engine
+    )
+    assert half[1].dtype == np.float16
+    np.testing.assert_allclose(half[1].astype(float), got[1], rtol=0, atol=0.02 * size)
+
+
 def test_large_means_and_long_rows(engine: Engine) -> None:
     """A variance of 1 about a mean of 10,000; few long rows; the same bits; the device's arrays."""
     x = (RNG.standard_normal((2, 3, 70_001)) + 1e4).astype(np.float32)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from portable_gpu.ops.normalize.plan import make_plan
-from portable_gpu.ops.normalize.problem import row_problem
+from portable_gpu.ops.normalize.problem import RowProblem, row_problem
 from portable_gpu.ops.normalize.programs import program
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -31,7 +31,22 @@ def make_rows(
     spreads: Mapping[str, Spread],
     scalars: tuple[float, ...] = (),
 ) -> Plan:
-    """Return the plan of a program for some views, in the order of its operands.
+    """Return the plan of a program for some views; arguments: see :func:`problem_of`."""
+    problem = problem_of(engine, views, name, flags, shape, row_axes, spreads, scalars)
+    return engine.plan(problem, lambda: make_plan(engine, problem))
+
+
+def problem_of(
+    engine: Engine,
+    views: Sequence[View],
+    name: str,
+    flags: frozenset[str],
+    shape: Shape,
+    row_axes: frozenset[int],
+    spreads: Mapping[str, Spread],
+    scalars: tuple[float, ...] = (),
+) -> RowProblem:
+    """Return the problem of a program for some views, in the order of its operands.
 
     Args:
         engine, views: The engine, and the views.
@@ -46,8 +61,7 @@ def make_rows(
         for operand, view in zip(operands, views, strict=True)
     }
     alignment = 1 if engine.target.is_cpu else min(32, *(view.alignment for view in views))
-    problem = row_problem(name, flags, shape, row_axes, views, strides, scalars, alignment)
-    return engine.plan(problem, lambda: make_plan(engine, problem))
+    return row_problem(name, flags, shape, row_axes, views, strides, scalars, alignment)
 
 
 def flop_of(shape: Shape, each: int = 16) -> int:

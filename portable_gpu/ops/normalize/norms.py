@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import finite, hashable, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like, parameter
-from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows
+from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, problem_of
+from portable_gpu.ops.normalize.kernels import kernel_of
+from portable_gpu.ops.normalize.plan import make_plan
 from portable_gpu.ops.normalize.programs import program
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan, Step, Steps
-from portable_gpu.runtime.views import Shape, View
+from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import Shape, View, contiguous_strides
 
 
 class NormAxes(NamedTuple):
@@ -259,6 +263,15 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         if kind == "batch_norm":
             fixed = {"fixed"} if is_fixed else set()
             return Steps([step("norm_backward", {*scaled, *fixed, *grads}, geometry.row_axes)])
+        if grads and x.size and engine.target.is_cpu:
+            flags = {
+                *scaled,
+                *({"rms"} if kind == "rms_norm" else ()),
+                *(f"{g}_parts" for g in grads),
+            }
+            together = _together(engine, views, places, geometry, spreads, frozenset(flags), wide)
+            if together is not None:
+                return together
         steps = [step("norm_backward", scaled, geometry.row_axes)] if x.size else []
         if grads:
             other_axes = frozenset(range(len(geometry.shape))) - set(geometry.parameter_axes)
@@ -276,6 +289,52 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         out_name="out (grad_input)",
         more=more,
     )
+
+
+def _together(
+    engine: Engine,
+    views: Sequence[View],
+    places: Mapping[str, int],
+    geometry: NormAxes,
+    spreads: Mapping[str, Spread],
+    flags: frozenset[str],
+    wide: np.dtype[Any],
+) -> Steps | None:
+    """The steps of a CPU that reads x and its gradient once, for all three gradients.
+
+    Each work-group adds the gradients by weight and bias of its rows; a second launch adds these
+    sums.  It is ``None`` where parameters are not along rows, groups share rows, or rows are few.
+    """
+    shape, row_axes, parameters = geometry.shape, geometry.row_axes, geometry.parameters
+    if frozenset(geometry.parameter_axes) != row_axes:
+        return None
+    names = program("norm_backward", flags).operands
+    parts = [name for name in names if name.endswith("_parts")]
+    along = (*(0,) * (len(shape) - len(parameters)), *contiguous_strides(parameters))
+    of_parts = replace(views[0], dtype=wide)
+    each = [of_parts if name in parts else views[places[name]] for name in names]
+    strides = {**spreads, **{name: lambda _view: along for name in parts}}
+    problem = problem_of(engine, each, "norm_backward", flags, shape, row_axes, strides)
+    kernel = kernel_of(problem, engine.target, engine.table)
+    groups, count = kernel.groups, prod(parameters)
+    if kernel.across or kernel.parts > 1 or problem.outer or problem.rows < 4 * groups:
+        return None
+    sums = {n: Temporary(n, groups * count * wide.itemsize, wide.itemsize) for n in parts}
+    plan = engine.plan(problem, lambda: make_plan(engine, problem))
+    steps = [Step(plan, tuple(sums.get(name, places.get(name, 0)) for name in names))]
+    for name in parts:
+        result = places[name.removesuffix("_parts")]
+        total = make_rows(
+            engine, [of_parts, views[result]], "total", frozenset(), (groups, *parameters),
+            frozenset({0}),
+            {
+                "x": lambda _view: (count, *contiguous_strides(parameters)),
+                "result": lambda view: (0, *view.strides),
+            },
+            (1.0,),
+        )  # fmt: skip
+        steps.append(Step(total, (sums[name], result)))
+    return Steps(steps)
 
 
 _BACKWARD = Operation("normalisation_backward", _normalise_backward)

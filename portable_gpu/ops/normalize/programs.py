@@ -87,6 +87,8 @@ class RowProgram:
         picks: The inputs of which ``at_`` and the name is the element that the index names.  Where
             there is an index, ``counts`` is 1 if it is an element and not ``ignore``, else 0.
         before: Statements before the first phase.
+        sums: The outputs that are sums over the rows of a work-group, each of which has one row of
+            them (CPUs).
     """
 
     name: str
@@ -103,6 +105,7 @@ class RowProgram:
     updated: tuple[str, ...] = ()
     picks: tuple[str, ...] = ()
     before: str = ""
+    sums: tuple[str, ...] = ()
 
     @property
     def element_names(self) -> tuple[str, ...]:
@@ -275,6 +278,7 @@ def _norm_backward(flags: frozenset[str]) -> RowProgram:
     """With ``fixed``, of statistics that do not depend on x; ``dw`` and ``db`` are results.
 
     These are sums over rows of gradients of the result, so they exclude a weight of elements.
+    ``dw_parts`` and ``db_parts`` are the sums for weights and biases of elements, of each group.
     """
     rows = {"dw": "s.sum_grad_x * rstd", "db": "s.sum_grad"}
     results = _present(tuple(rows), flags)
@@ -303,7 +307,10 @@ def _norm_backward(flags: frozenset[str]) -> RowProgram:
     phase = sums("" if is_fixed else finish, **terms)
     if not is_fixed:
         base = replace(base, outputs=(("dx", f"{factor} * ({grad} - {result})"),))
-    return replace(base, phases=(phase,), stream=phase)
+    parts = {"dw_parts": f"{{dy}} * {centred} * rstd", "db_parts": "{dy}"}
+    summed = _present(tuple(parts), flags)
+    outputs = (*base.outputs, *((name, parts[name]) for name in summed))
+    return replace(base, phases=(phase,), stream=phase, outputs=outputs, sums=summed)
 
 
 def _affine_backward(flags: frozenset[str]) -> RowProgram:
@@ -481,6 +488,7 @@ def program(name: str, flags: frozenset[str] = frozenset()) -> RowProgram:
     ``running``                          running statistics are updated
     ``fixed``                            the statistics do not depend on x
     ``dw`` ``db``                        the gradients by weight and bias are results
+    ``dw_parts`` ``db_parts``            their sums over the rows of each group are results
     ``probabilities``                    targets are probabilities, not indices
     ``smooth``                           targets are smoothed indices
     ``total``                            the gradient is divided by the sum of the weights
@@ -500,7 +508,7 @@ _PROGRAMS: dict[str, tuple[Callable[[frozenset[str]], RowProgram], str]] = {
     "softmax_backward": (lambda flags: _softmax_backward(False), ""),
     "log_softmax_backward": (lambda flags: _softmax_backward(True), ""),
     "norm": (_norm, "w b row_w row_b rms stats running"),
-    "norm_backward": (_norm_backward, "w row_w rms fixed dw db"),
+    "norm_backward": (_norm_backward, "w row_w rms fixed dw db dw_parts db_parts"),
     "affine_backward": (_affine_backward, "rms dw db"),
     "entropy": (_entropy, "w probabilities smooth"),
     "entropy_backward": (_entropy_backward, "w probabilities smooth total"),
