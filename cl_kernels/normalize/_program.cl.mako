@@ -42,7 +42,11 @@ ${accumulator.halve(acc, width)}
 % for name in p.operands:
 <% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
     __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset
-        + ${axes.offset("kept", name, axes.digits("kept", kept, row))}${" + get_group_id(0) * (ulong)count" if name in p.sums else ""});
+        + ${axes.offset("kept", name, axes.digits("kept", kept, row))}\
+% if name in p.sums:
+ + get_group_id(0) * (ulong)count\
+% endif
+);
     (void)${name}_row;
 % endfor
 </%def>
