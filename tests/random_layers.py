@@ -928,6 +928,9 @@ def embeddings(d: Call) -> None:
     indices = d.rng.integers(0, min(rows, 127), shape).astype(of_index)
     there = d.give(np.asarray(indices))
     if not back:
+        if d.programs.random() < 0.3:
+            _limited(d, there, d.filled((rows, columns), dtype), indices)
+            return
         weight, there_w = _operand(d, (rows, columns), dtype)
         got = _made(d, "embedding", [there, there_w], ((*shape, columns), dtype))
         assert got.tobytes() == np.ascontiguousarray(weight[indices]).tobytes()
@@ -936,12 +939,30 @@ def embeddings(d: Call) -> None:
     exact, size = np.zeros((2, rows, columns))
     np.add.at(exact, indices.astype(int), _wide(g))
     np.add.at(size, indices.astype(int), _sizes(g))
-    padding = d.draw.choice((None, None, -1, 0))
+    padding, by_frequency = d.draw.choice((None, None, -1, 0)), d.programs.random() < 0.3
     if padding is not None:
         exact[padding] = size[padding] = 0
-    arrays = [there_g, there, rows, padding]
+    counts = np.bincount(indices.ravel(), minlength=rows)[:, None]
+    if by_frequency:
+        exact, size = exact / np.maximum(1, counts), size / np.maximum(1, counts)
+    arrays = [there_g, there, rows, padding, by_frequency]
     got = _made(d, "embedding_backward", arrays, ((rows, columns), dtype))
-    _near(got, exact, size, np.bincount(indices.ravel()).max(initial=1))
+    _near(got, exact, size, counts.max(initial=1) + by_frequency)
+
+
+def _limited(d: Call, there: Any, weight: Any, indices: Any) -> None:
+    """Rows of a weight are limited in place, and gathered."""
+    order, there_w = d.programs.choice((1.0, 2.0, np.inf, 3.0)), _given(d, weight, writes=True)
+    start = _wide(weight).copy()
+    norms = np.linalg.norm(start, order, 1)
+    limit = float(np.median(norms)) * _number(d, 0.5, 1.0)
+    scales = np.where(norms > limit, limit / (norms + 1e-7), 1)
+    scales[np.setdiff1d(np.arange(len(weight)), indices)] = 1
+    shape = (*indices.shape, weight.shape[1])
+    got = _made(d, "embedding", [there, there_w, None, limit, order], (shape, weight.dtype))
+    assert got.tobytes() == np.ascontiguousarray(np.asarray(values(there_w))[indices]).tobytes()
+    exact = start * scales[:, None]
+    _near(values(there_w), exact, np.abs(exact), 3 * weight.shape[1] + 20)
 
 
 def dropouts(d: Call) -> None:

@@ -31,6 +31,7 @@ LAYERS: list[tuple[Callable[..., Any], tuple[int, ...], bool]] = [
     (lambda **o: nn.InstanceNorm2d(4, affine=True, track_running_stats=True, **o), (4, 3, 6), True),
     (lambda **o: nn.InstanceNorm2d(3, **o), (3, 4, 5), True),
     (lambda **o: nn.BatchNorm2d(4, **o), (4, 3, 6), True),
+    (lambda **o: nn.BatchNorm1d(4, momentum=None, **o), (4, 6), True),
     (lambda **o: nn.LayerNorm(7, **o), (3, 7), True),
     (lambda **o: nn.Linear(6, 5, **o), (3, 6), True),
     (lambda **o: nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular", **o), (3, 5, 6), True),
@@ -49,6 +50,7 @@ LAYERS: list[tuple[Callable[..., Any], tuple[int, ...], bool]] = [
     (lambda: nn.LogSoftmax(-1), (4, 7), False),
     (lambda: nn.Dropout(0.4, seed=5), (4, 7), False),
     (lambda: nn.Dropout2d(0.4, seed=6), (4, 3, 7), False),
+    (lambda: nn.Dropout3d(0.4, seed=7), (4, 3, 2, 5), False),
     (lambda: nn.Residual(nn.Sequential(nn.Dropout(0.3, seed=1), nn.Tanh())), (4, 7), False),
     (lambda: nn.Concat(nn.ReLU6(), nn.Dropout(0.5, seed=2)), (4, 7), False),
 ]
