@@ -4,5 +4,6 @@ from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.group import DeviceGroup
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.timeline import Span, Timeline
+from portable_gpu.multi.training import DataParallel
 
-__all__ = ["DeviceGroup", "GroupArray", "GroupBlock", "Member", "Span", "Timeline"]
+__all__ = ["DataParallel", "DeviceGroup", "GroupArray", "GroupBlock", "Member", "Span", "Timeline"]

@@ -71,7 +71,7 @@ class ModuleParameter:
         self._grad = elementwise("x", x=source, dtype=dtype, out=self._grad)
         self.has_grad = True
 
-    def bind(self, data: Array, grad: Array, flat: Flat) -> None:
+    def bind(self, data: Array, grad: Array | None, flat: Flat | None) -> None:
         """Use other arrays, which have the same values."""
         self._data, self._grad, self.flat = data, grad, flat
 

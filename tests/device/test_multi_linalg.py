@@ -13,10 +13,11 @@ import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DeviceGroup, GroupArray
+from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,93 @@ def test_convolutions_refuse_other_blocks(groups: list[DeviceGroup]) -> None:
     ]:
         with pytest.raises(error):
             function(images, weight, engine=group)
+
+
+# -- training
+
+
+def digits(normalised: bool) -> nn.Sequential:
+    """The network of examples/digits_cnn.py with fewer channels, or one with normalised batches."""
+    nn.manual_seed(1)
+    layers: list[nn.Module] = [nn.Conv2d(1, 4, 3, padding=1)]
+    if normalised:
+        layers.append(nn.BatchNorm2d(4))
+    layers += [nn.ReLU(), nn.Conv2d(4, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten()]
+    if normalised:
+        layers.append(nn.Dropout(0.3))
+    return nn.Sequential(*layers, nn.Linear(8 * 4 * 4, 10))
+
+
+def state_bits(net: nn.Module) -> bytes:
+    """Return the bits of parameters and statistics."""
+    return b"".join(value.tobytes() for value in net.state_dict().values())
+
+
+def test_training_has_the_same_bits(groups: list[DeviceGroup]) -> None:
+    """Three steps with statistics of batches and dropout."""
+    images, targets = normal(3, 8, 1, 8, 8), np.arange(24).reshape(3, 8) % 10
+    results = []
+    for group in groups:
+        net = digits(True)
+        optimizer = nn.AdamW(net.parameters(), lr=0.01)
+        parallel, losses = DataParallel(net, group, micro_batches=4), []
+        for batch, classes in zip(images, targets, strict=True):
+            optimizer.zero_grad()
+            losses.append(parallel.backward(batch, classes, nn.CrossEntropyLoss()))
+            optimizer.step()
+        assert int(net[1].num_batches_tracked.data) == 3
+        assert net[6].calls == 3
+        results.append((losses, state_bits(net)))
+    assert results[0] == results[1]
+    # The first loss is near that of ten equal classes.
+    assert abs(results[0][0][0] - np.log(10)) < 0.5
+
+
+def test_gradients_are_those_of_the_whole_batch(groups: list[DeviceGroup]) -> None:
+    images, targets = normal(8, 1, 8, 8), np.arange(8)
+    alone, net = digits(False), digits(False)
+    parallel = DataParallel(net, groups[1], micro_batches=4)
+    for reduction in ("mean", "sum"):
+        loss = nn.CrossEntropyLoss(reduction=reduction)
+        expected = float(loss(alone(images), targets).get())
+        alone.backward(loss.backward())  # the gradients of the second loss are added
+        assert parallel.backward(images, targets, loss) == pytest.approx(expected, rel=1e-5)
+    for oracle, parameter in zip(alone.parameters(), net.parameters(), strict=True):
+        assert oracle.grad is not None
+        assert parameter.grad is not None
+        exact = oracle.grad.get()
+        assert np.abs(parameter.grad.get() - exact).max() <= 1e-5 * np.abs(exact).max()
+
+
+def test_running_statistics_are_means_over_micro_batches(groups: list[DeviceGroup]) -> None:
+    images = normal(8, 3, 4, 4)
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 2))
+    parallel = DataParallel(net, groups[1], micro_batches=4)
+    parallel.backward(images, np.zeros(8, np.int64), nn.CrossEntropyLoss())
+    parts = images.astype(float).reshape(4, 2, 3, 16).swapaxes(1, 2).reshape(4, 3, 32)
+    mean, var = parts.mean(axis=2).mean(axis=0), parts.var(axis=2, ddof=1).mean(axis=0)
+    assert np.allclose(net[0].running_mean.data.get(), 0.1 * mean, atol=1e-6)
+    assert np.allclose(net[0].running_var.data.get(), 0.9 + 0.1 * var, atol=1e-6)
+    before = state_bits(net.eval())
+    parallel.backward(images, np.zeros(8, np.int64), nn.CrossEntropyLoss())
+    assert state_bits(net) == before
+
+
+def test_training_refuses_what_does_not_fit(groups: list[DeviceGroup]) -> None:
+    group, net, loss = groups[1], digits(False), nn.CrossEntropyLoss()
+    parallel = DataParallel(net, group, micro_batches=2)
+    images = normal(4, 1, 8, 8)
+    for error, call in [
+        (ArgumentError, lambda: DataParallel(net, group, micro_batches=0)),
+        (ArgumentError, lambda: DataParallel(nn.ReLU(), group)),
+        (ArgumentTypeError, lambda: DataParallel(net, group.engines)),  # type: ignore[arg-type]
+        (ArgumentTypeError, lambda: parallel.backward(images, np.zeros(4, int), "mean")),
+        (ArgumentError, lambda: parallel.backward(images[:0], np.zeros(0, int), loss)),
+        (ArgumentError, lambda: parallel.backward(images, np.full(4, 10), loss)),
+        (ShapeError, lambda: parallel.backward(images, np.zeros(3, int), loss)),
+        (ArgumentError, lambda: parallel.backward(
+            images, np.zeros(4, int), nn.CrossEntropyLoss(reduction="none"))),
+    ]:  # fmt: skip
+        with pytest.raises(error):
+            call()
+    assert not any(parameter.has_grad for parameter in net.parameters())

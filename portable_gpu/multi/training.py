@@ -1,0 +1,362 @@
+"""Data-parallel training: the gradients of a batch, computed in micro-batches by several devices.
+
+Each device has a replica of the network.  The gradients of micro-batches are added by a binary tree
+over their numbers, and the sum is added to the gradients of the network, whose optimiser makes the
+step::
+
+    micro-batch | 0   1 | 2   3 |      each device computes its micro-batches
+    gradients   | +---+ | +---+ |      neighbours in pairs
+                |   +-------+   |      then these sums in pairs
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import fsum
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import of_kind, whole
+from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.multi import transfers
+from portable_gpu.multi.group import DeviceGroup
+from portable_gpu.multi.member import Member
+from portable_gpu.nn import Module
+from portable_gpu.nn.modules.base import Buffer
+from portable_gpu.nn.parameter import Flat, ModuleParameter, as_parameters, clear, flattened
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
+from portable_gpu.runtime.transfer import asarray, asnumpy
+from portable_gpu.runtime.views import as_array
+
+#: The number of the random masks of a micro-batch starts at a multiple of this.
+_MASKS = 1 << 40
+
+
+class DataParallel:
+    """Computes the gradients of a network by the devices of a group.
+
+    Example::
+
+        parallel = DataParallel(net, group)
+        optimizer = nn.AdamW(net.parameters())
+        loss_of = nn.CrossEntropyLoss()
+        for images, targets in batches:
+            optimizer.zero_grad()
+            loss = parallel.backward(images, targets, loss_of)
+            optimizer.step()
+
+    The network itself stays where it is, with its optimiser, and is used as without a group.
+
+    Attributes:
+        module: The network.
+        group: The group.
+        micro_batches: The number of parts of a batch.
+    """
+
+    def __init__(self, module: Module, group: DeviceGroup, *, micro_batches: int = 8) -> None:
+        """Copy the network to each device.
+
+        Args:
+            module: The network, on any device.  Its layers stay those that it has now.
+            group: The devices.
+            micro_batches: The number of parts of a batch; they and their order decide the bits.
+
+        Raises:
+            ArgumentTypeError, ArgumentError: An argument is of another kind, ``micro_batches`` is
+                below 1, or the network has no parameters.
+            DeviceMemoryError: A device lacks memory.
+
+        Memory: on each device, the parameters and their gradients, at most
+            ``2 + log2(micro_batches)`` further gradients, and the activations of its micro-batches.
+            It is not counted for ``memory_limit`` of the group.
+        """
+        self.module = of_kind(module, Module, "module", "a portable_gpu.nn.Module")
+        self.group = of_kind(group, DeviceGroup, "group", "a DeviceGroup")
+        if whole(micro_batches, "micro_batches") < 1:
+            raise ArgumentError(f"micro_batches is {micro_batches}; 1 or more would do")
+        self.micro_batches = micro_batches
+        self._pairs = flattened(as_parameters(module.parameters(), "module.parameters()"))
+        self._replicas = {member: _Replica(module, self._pairs, member) for member in group.members}
+
+    def backward(self, input: Any, target: Any, loss: Module) -> float:
+        """Add the gradients of the loss of a batch to those of the network.
+
+        Args:
+            input: The batch: an array of NumPy or on a device; axis 0 counts its examples.
+            target: The targets, with the same number of examples.
+            loss: A loss such as ``nn.CrossEntropyLoss()``, with ``reduction="mean"`` or ``"sum"``.
+                Means of micro-batches are weighted by their numbers of examples; where a mean
+                divides by something else (weights of classes, ``ignore_index``), that is not the
+                mean of the whole batch, and ``"sum"`` would do.
+
+        Returns:
+            The loss.
+
+        Raises:
+            ArgumentTypeError, ArgumentError, ShapeError: An argument does not fit, the batch is
+                empty, or a target is no class.  The network is as it was.
+            DeviceMemoryError, DeviceFailedError: A device lacks memory or fails.
+
+        Batch normalisation: each micro-batch is normalised by its own statistics; the running
+            statistics change by the mean of their changes.
+        Cost: the parameters are copied to each device, and one gradient comes back.
+        Order: the micro-batches follow from the batch alone, and gradients are added by a binary
+            tree over their numbers.  So gradients have the same bits for any number of devices of
+            one kind.
+        """
+        examples, targets = _on_host(input, "input"), _on_host(target, "target")
+        if examples.ndim < 1 or targets.shape[:1] != examples.shape[:1]:
+            raise ShapeError(
+                f"input has shape {examples.shape}, and target has {targets.shape}; axis 0 of both "
+                "counts the examples"
+            )
+        total = len(examples)
+        if not total:
+            raise ArgumentError("input is a batch without examples; one or more would do")
+        reduction = getattr(of_kind(loss, Module, "loss", "a module of a loss"), "reduction", None)
+        if reduction not in ("mean", "sum"):
+            raise ArgumentError("loss has no reduction 'mean' or 'sum'; one of these would do")
+        count = min(self.micro_batches, total)
+        bounds = [k * total // count for k in range(count + 1)]
+        owners = self.group.owners(count)
+        values = [asnumpy(pair[0]) for pair in self._pairs]
+        for replica in self._replicas.values():
+            replica.refresh(values)
+        its_loss = {member: _moved(loss, member) for member in self.group.members}
+        tree = _GradientTree(count)
+        counters = [module.calls for module in _counting(self.module)]
+        ends: list[int] = []
+
+        def work(member: Member, number: int) -> tuple[Any, float]:
+            start, stop = bounds[number : number + 2]
+            weight = (stop - start) / total if reduction == "mean" else 1.0
+            replica = self._replicas[member]
+            replica.begin(counters, number)
+            x, wanted = (_on_device(member, each[start:stop]) for each in (examples, targets))
+            result = its_loss[member].forward(replica.module(x), wanted)
+            scale = asarray(np.full(result.shape, weight, result.dtype), engine=member.engine)
+            replica.module.backward(its_loss[member].backward(scale))
+            if number == 0:
+                ends.extend(module.calls for module in _counting(replica.module))
+            tree.add(number, member, replica.changes())
+            return result, weight
+
+        results = self.group.for_blocks(owners, work)
+        losses = [float(result.get()) * weight for result, weight in results]
+        member, sums = tree.total()
+        self._add(member, sums, count, ends)
+        return fsum(losses)
+
+    def _add(self, member: Member, sums: list[Array], count: int, ends: list[int]) -> None:
+        """Add gradients and changes of buffers to the network's own.
+
+        Args:
+            member: The device of the sums.
+            sums: The gradient of each pair of flat arrays, and the changes of each buffer.
+            count: The number of micro-batches.
+            ends: The counters of random masks after the first micro-batch.
+        """
+        grads, changes = sums[: len(self._pairs)], sums[len(self._pairs) :]
+        for (data, grad, parameters), total in zip(self._pairs, grads, strict=True):
+            given = asarray(total[: grad.size].reshape(grad.shape), queue=data.queue)
+            if any(parameter.has_grad for parameter in parameters):
+                clear(parameters)
+                elementwise("g + d", g=grad, d=given, out=grad)
+            else:
+                elementwise("x", x=given, out=grad)
+            for parameter in parameters:
+                parameter.has_grad = True
+        for buffer, change in zip(_statistics(self.module), changes, strict=True):
+            given = asarray(change, queue=buffer.data.queue)
+            elementwise("x + d / n", x=buffer.data, d=given, n=float(count), out=buffer.data)
+        of_first = next(r for m, r in self._replicas.items() if m is self.group.owners(count)[0])
+        for buffer, new in zip(
+            _host_buffers(self.module), _host_buffers(of_first.module), strict=True
+        ):
+            buffer.set(new.data)
+        for module, end in zip(_counting(self.module), ends, strict=True):
+            module.calls = end
+
+
+@dataclass
+class _Start:
+    """A buffer of a replica, and its value at the start of a batch."""
+
+    buffer: Buffer
+    value: Any
+
+
+class _Replica:
+    """A copy of the network on a device."""
+
+    def __init__(
+        self,
+        module: Module,
+        pairs: list[tuple[Array, Array, list[ModuleParameter]]],
+        member: Member,
+    ) -> None:
+        """Copy a network whose parameters are in pairs of flat arrays."""
+        self.member, self.original = member, module
+        self.module = copy.deepcopy(module)
+        copies = dict(
+            zip(
+                map(id, as_parameters(module.parameters())),
+                as_parameters(self.module.parameters()),
+                strict=True,
+            )
+        )
+        engine = member.engine
+        for parameter in copies.values():
+            data = asarray(parameter.data, engine=engine)
+            parameter.bind(data, None, None)
+            parameter.has_grad = False
+        self.flats = [Flat([copies[id(p)] for p in parameters]) for *_, parameters in pairs]
+        for buffer in _statistics(self.module):
+            buffer.data = asarray(buffer.data, engine=engine)
+        self.starts: list[_Start] = []
+        self.host_starts: list[_Start] = []
+
+    def refresh(self, values: list[np.ndarray[Any, Any]]) -> None:
+        """Take over the state of the network: values of the flat arrays, buffers and modes."""
+        for flat, value in zip(self.flats, values, strict=True):
+            flat.data[: value.size].set(value.reshape(-1))
+        for mine, its in zip(_modules(self.module), _modules(self.original), strict=True):
+            mine.training = its.training
+        engine = self.member.engine
+        originals = _statistics(self.original), _host_buffers(self.original)
+        self.starts = [
+            _Start(buffer, asarray(asnumpy(original.data), engine=engine))
+            for buffer, original in zip(_statistics(self.module), originals[0], strict=True)
+        ]
+        self.host_starts = [
+            _Start(buffer, original.data.copy())
+            for buffer, original in zip(_host_buffers(self.module), originals[1], strict=True)
+        ]
+
+    def begin(self, counters: list[int], number: int) -> None:
+        """Return to the state at the start of the batch, with random masks of a micro-batch."""
+        self.module.zero_grad()
+        for start in self.starts:
+            elementwise("x", x=start.value, out=start.buffer.data)
+        for start in self.host_starts:
+            start.buffer.set(start.value)
+        for module, calls in zip(_counting(self.module), counters, strict=True):
+            module.calls = calls + number * _MASKS
+
+    def changes(self) -> list[Array]:
+        """Return copies of the gradients, and how much each buffer has changed."""
+        grads = []
+        for flat in self.flats:
+            clear(flat.parameters)
+            grads.append(flat.grad.copy())
+        return grads + [
+            elementwise("x - s", x=start.buffer.data, s=start.value) for start in self.starts
+        ]
+
+
+class _GradientTree:
+    """Sums of lists of arrays by a binary tree over their numbers.
+
+    Two sums of one device are added as soon as both exist, so that few are kept.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Take the number of lists."""
+        self._extents = [count]
+        while self._extents[-1] > 1:
+            self._extents.append(-(-self._extents[-1] // 2))
+        self._sums: dict[tuple[int, int], tuple[Member, list[Array]]] = {}
+
+    def add(self, number: int, member: Member, arrays: list[Array]) -> None:
+        """Add a list of arrays on a device."""
+        self._settle(0, number, member, arrays, across=False)
+
+    def total(self) -> tuple[Member, list[Array]]:
+        """Return the sum of all lists, and its device."""
+        for key in sorted(self._sums):
+            if key in self._sums:
+                self._settle(*key, *self._sums.pop(key), across=True)
+        return self._sums[len(self._extents) - 1, 0]
+
+    def _settle(
+        self, level: int, index: int, member: Member, arrays: list[Array], *, across: bool
+    ) -> None:
+        """Keep a sum, or add it to its neighbour if that exists (on the same device)."""
+        while level < len(self._extents) - 1:
+            sibling = level, index ^ 1
+            if sibling[1] < self._extents[level]:
+                other = self._sums.get(sibling)
+                if other is None or (other[0] is not member and not across):
+                    break
+                del self._sums[sibling]
+                pair = ((member, arrays), other) if index % 2 == 0 else (other, (member, arrays))
+                member, arrays = _added(*pair)
+            level, index = level + 1, index // 2
+        self._sums[level, index] = member, arrays
+
+
+def _added(
+    left: tuple[Member, list[Array]], right: tuple[Member, list[Array]]
+) -> tuple[Member, list[Array]]:
+    """Add two lists of arrays on the device of the left one."""
+    member, sums = left
+    source, others = right
+    for total, other in zip(sums, others, strict=True):
+        here = other if source is member else transfers.move(source, other, member)
+        elementwise("x + y", x=total, y=here, out=total)
+    return member, sums
+
+
+def _modules(module: Module) -> Iterator[Module]:
+    """A module and all modules in it."""
+    yield module
+    for _, child in module.named_children():
+        yield from _modules(child)
+
+
+def _counting(module: Module) -> list[Any]:
+    """The modules that count their random masks."""
+    return [each for each in _modules(module) if hasattr(each, "calls")]
+
+
+def _buffers(module: Module) -> list[Buffer]:
+    """The buffers of a module, each once."""
+    found = [
+        value for each in _modules(module) for value in vars(each).values()
+        if isinstance(value, Buffer)
+    ]  # fmt: skip
+    return list({id(buffer): buffer for buffer in found}.values())
+
+
+def _statistics(module: Module) -> list[Buffer]:
+    """The buffers on a device."""
+    return [buffer for buffer in _buffers(module) if isinstance(buffer.data, DEVICE_KINDS)]
+
+
+def _host_buffers(module: Module) -> list[Buffer]:
+    """The buffers in NumPy, such as counters of batches."""
+    return [buffer for buffer in _buffers(module) if isinstance(buffer.data, np.ndarray)]
+
+
+def _moved(loss: Module, member: Member) -> Any:
+    """Return a copy of a loss on a device."""
+    result = copy.copy(loss)
+    for name, value in vars(loss).items():
+        if isinstance(value, Buffer):
+            setattr(result, name, Buffer(asnumpy(value.data), member.engine))
+    return result
+
+
+def _on_host(value: Any, name: str) -> np.ndarray[Any, Any]:
+    array = as_array(value, name)
+    return asnumpy(array)
+
+
+def _on_device(member: Member, values: np.ndarray[Any, Any]) -> Array:
+    array = member.empty(values.shape, values.dtype)
+    transfers.upload(member, values, array)
+    return array
