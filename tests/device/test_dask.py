@@ -64,6 +64,21 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).integers(-9, 10, shape).astype(np.float64)
 
 
+def drawn_product(seed: int) -> tuple[da.Array, np.ndarray[Any, Any]]:
+    """A product of stacks that broadcast, whose chunks are drawn; some have no elements."""
+    random = np.random.default_rng(seed)
+
+    def chunks(extent: int) -> tuple[int, ...]:
+        cuts = np.sort(random.integers(0, extent + 1, random.integers(0, 3)))
+        return tuple(np.diff(cuts, prepend=0, append=extent).tolist())
+
+    m, k, n = random.integers(1, 6, 3)
+    batches = [random.choice([1, 3], random.integers(0, 3)) for _ in range(2)]
+    a, b = numbers(*batches[0], m, k, seed=seed), numbers(*batches[1], k, n, seed=seed + 1)
+    left, right = (cut(x, tuple(chunks(extent) for extent in x.shape)) for x in (a, b))
+    return pd.matmul(left, right), a @ b
+
+
 def test_each_worker_has_a_device_and_its_share_of_the_cores(client: Client) -> None:
     reports = pd.info(client)
     assert sorted(report.rank for report in reports.values()) == [0, 1]
@@ -109,6 +124,7 @@ def test_results(client: Client) -> None:
         (pd.vdot(x, x + 1), np.vdot(a, a + 1)),
         (pd.nearest_neighbors(cut(points, (6, 4)), cut(points, (9, 4)), 1)[0], np.zeros((20, 1))),
     ]  # fmt: skip
+    exact += [drawn_product(seed) for seed in range(20)]
     q, r = pd.qr(t)
     close = [
         (pd.var(z, ddof=1), stack.var(ddof=1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import pyopencl.array as cla
 import pytest
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
@@ -313,3 +314,15 @@ if child:
 """
     done = run(SCRIPT + text)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_belongs_to_a_process_does_not_pickle(engine: Engine) -> None:
+    """The messages say what to send in its place."""
+    plan = pg.plan(pg.sum, np.ones(8, np.float32), engine=engine)
+    for thing, text in (
+        (engine, r"portable_gpu\.Engine\(name\)"),
+        (plan, "in the other process"),
+        (pg.devices()[0], "its index, 0:0"),
+    ):
+        with pytest.raises(UnsupportedError, match=text):
+            pickle.dumps(thing)

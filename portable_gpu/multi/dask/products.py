@@ -208,7 +208,7 @@ def _contract(
         summed[of_b.index(j)] if j in of_b else next(letters) for j in range(b.ndim)
     ]  # fmt: skip
     name = new_name(operation, a, b, of_a, of_b, precision)
-    _, (a, b) = da.core.unify_chunks(a, names_a, b, names_b, warn=False)
+    a, b = _cut_alike(a, names_a, b, names_b)
     free_a = [i for i in range(a.ndim) if i not in of_a]
     free_b = [j for j in range(b.ndim) if j not in of_b]
     task = partial(
@@ -229,6 +229,17 @@ def _contract(
     return array_of(name, graph, [a, b], chunks, dtype)
 
 
+def _cut_alike(
+    a: da.Array, names_a: list[str], b: da.Array, names_b: list[str]
+) -> tuple[da.Array, da.Array]:
+    """The arrays with equal chunks along axes of one name; an axis of extent 1 has one chunk."""
+    a, b = (
+        x.rechunk({axis: -1 for axis, extent in enumerate(x.shape) if extent == 1}) for x in (a, b)
+    )
+    _, (a, b) = da.core.unify_chunks(a, names_a, b, names_b, warn=False)
+    return a, b
+
+
 def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
     try:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -242,7 +253,11 @@ def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
     letters = string.ascii_letters[: len(batch)]
     names_a = [*letters[len(batch) - a.ndim + 2 :], "I", "K"]
     names_b = [*letters[len(batch) - b.ndim + 2 :], "K", "J"]
-    cut, (a, b) = da.core.unify_chunks(a, names_a, b, names_b, warn=False)
+    a, b = _cut_alike(a, names_a, b, names_b)
+    cut: dict[str, tuple[int, ...]] = {}
+    for letter, one in [*zip(names_a, a.chunks, strict=True), *zip(names_b, b.chunks, strict=True)]:
+        if cut.get(letter, (1,)) == (1,):  # an axis of extent 1 broadcasts
+            cut[letter] = one
     chunks = tuple(cut[letter] for letter in [*letters, "I", "J"])
     task = partial(_multiply_stacks, dtype, precision)
     graph: Graph = {}
