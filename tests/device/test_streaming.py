@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from reference import assert_within, product_bound, unit_roundoff
 
@@ -24,7 +26,10 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DeviceGroup, streaming
+from portable_gpu.multi import DeviceGroup, Member, streaming
+from portable_gpu.multi.streaming.pipeline import Job, _DeviceMemory
+from portable_gpu.multi.streaming.storage import TiledOperand, TiledResult
+from portable_gpu.runtime.events import QueueEvents
 
 #: Bytes of tiles of 64 x 64 to 128 x 128 elements.
 _LIMIT = 250_000
@@ -412,3 +417,41 @@ def test_a_product_in_place_takes_no_memory_for_operands(tmp_path: Path, engine:
     expected = a.astype(np.float64) @ (a.astype(np.float64) @ signs)
     bound = unit_roundoff(a.dtype) * n * np.abs(a[:32]).astype(np.float64).max() ** 2 * n
     assert np.abs(c.astype(np.float64) @ signs - expected).max() < bound
+
+
+def test_copies_wait_for_kernels_that_use_the_buffer_and_for_no_others(engine: pg.Engine) -> None:
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    index = [(slice(at, at + 2),) for at in range(0, 8, 2)]
+
+    def call(*_: Any) -> None:
+        """Never called."""
+
+    job = Job("copy", [TiledOperand(x, "x")], [(2,)], [], call, TiledResult(y), ((2,), y.dtype))
+    member = Member(0, engine, 1 << 20)
+    memory = _DeviceMemory(job, member)
+    blocked = cl.UserEvent(engine.context)
+    opened: list[bool] = []
+
+    def release() -> None:
+        opened.append(True)
+        blocked.set_status(cl.command_execution_status.COMPLETE)
+
+    timer = threading.Timer(0.3, release)
+    block = memory.block(index[0])
+    block[...] = memory.load(0, index[0])
+    block.events = QueueEvents.of(engine.queue)  # as where launches have no events
+    memory.launched()
+    store = memory.storing(index[0], block)
+    cl.enqueue_marker(engine.queue, wait_for=[blocked])  # a kernel of the next block
+    memory.load(0, index[1])
+    memory.launched()
+    timer.start()
+    assert store is not None
+    store()
+    assert np.array_equal(y, [0, 1, 0, 0, 0, 0, 0, 0])
+    memory.load(0, index[2])  # into the buffer of the first
+    assert not opened
+    memory.launched()
+    memory.load(0, index[3])  # into the buffer of the second, which the marker keeps
+    assert opened
+    timer.join()
