@@ -10,6 +10,7 @@ import pyopencl as cl
 from portable_gpu.ops.fft.api import check_for_scipy, one_axis, one_length
 from portable_gpu.ops.fft.call import transform
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.typing import of_one
 
 
@@ -24,7 +25,7 @@ def ifft(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -50,7 +51,7 @@ def fft2(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -76,7 +77,7 @@ def ifft2(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -102,7 +103,7 @@ def fftn(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -114,6 +115,9 @@ def fftn(
             the extent of ``x``.
         axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
         norm, overwrite_x, workers, plan, out, engine, queue, wait_for: See :func:`fft`.
+
+    With a ``multi.DeviceGroup`` as ``engine``, blocks of ``x`` are transformed, and are exchanged
+    if their axis is transformed too.
 
     Returns:
         See :func:`fft`.
@@ -142,7 +146,7 @@ def ifftn(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:

@@ -201,3 +201,46 @@ def test_training_refuses_what_does_not_fit(groups: list[DeviceGroup]) -> None:
         with pytest.raises(error):
             call()
     assert not any(parameter.has_grad for parameter in net.parameters())
+
+
+# -- Fourier transforms
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, "all", None])
+def test_transforms_by_slabs(groups: list[DeviceGroup], cut: Any) -> None:
+    x = normal(6, 10, 8) + 1j * normal(6, 10, 8, seed=1)
+    x = x.astype(np.complex64)
+    place = {"all": lambda g: g.broadcast(x), None: lambda _: x}
+
+    def array(group: DeviceGroup) -> Any:
+        return place[cut](group) if cut in place else group.asarray(x, cut, blocks=3)
+
+    for axes, lengths, norm, name in [
+        (None, None, None, "fftn"), ((0, 2), None, "ortho", "ifftn"), ((1,), (12,), None, "fftn")
+    ]:  # fmt: skip
+        exact = getattr(np.fft, name)(x.astype(complex), lengths, axes or (0, 1, 2), norm=norm)
+
+        def call(group: DeviceGroup, name: str = name, options: Any = (lengths, axes, norm)) -> Any:
+            return getattr(pg.fft, name)(array(group), *options, engine=group)
+
+        result = same_bits(groups, call)
+        assert result.dtype == np.complex64
+        # About 0.2 eps log2 n of the 2-norm; four times that is the bound here.
+        bound = 0.8 * 2.0**-23 * np.log2(480) * np.linalg.norm(exact)
+        assert np.linalg.norm(result - exact) <= bound, (axes, name)
+
+
+def test_transforms_refuse_one_axis(groups: list[DeviceGroup]) -> None:
+    group = groups[1]
+    for call in [
+        lambda: pg.fft.fft(group.asarray(normal(8)), engine=group),
+        lambda: pg.fft.fft(normal(8), engine=group),
+        lambda: pg.fft.rfft(normal(8, 8), engine=group),
+        lambda: pg.fft.fftn(group.asarray(normal(8, 8)), out=normal(8, 8), engine=group),
+    ]:
+        with pytest.raises(UnsupportedError):
+            call()
+    x = normal(4, 6)
+    out = np.empty((4, 6), np.complex64)
+    assert pg.fft.fft2(x, out=out, engine=group) is out
+    assert np.allclose(out, np.fft.fft2(x), atol=1e-5)

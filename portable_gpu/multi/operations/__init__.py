@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from portable_gpu.multi.operations import convolutions, expressions, products, reductions
+from portable_gpu.multi.operations import (
+    convolutions,
+    expressions,
+    products,
+    reductions,
+    transforms,
+)
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
@@ -18,4 +24,5 @@ FUNCTIONS: dict[str, Callable[[DeviceGroup, Mapping[str, Any]], Any]] = {
     "gemv": products.gemv,
     "matmul": products.matmul,
     "reduction": reductions.reduction,
+    "transform": transforms.transform,
 }

@@ -16,6 +16,7 @@ from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from portable_gpu.ops.fft.call import LONGEST, transform
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.typing import of_one
 
 
@@ -30,7 +31,7 @@ def fft(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:

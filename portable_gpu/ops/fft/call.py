@@ -18,7 +18,7 @@ from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import Planning
+from portable_gpu.runtime.place import EngineGroup, Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array, may_overlap_itself
 
@@ -36,7 +36,7 @@ def transform(
     inverse: bool = False,
     overwrite_x: bool = False,
     out: Any = None,
-    engine: Engine | Planning | None = None,
+    engine: Engine | EngineGroup | Planning | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -58,6 +58,8 @@ def transform(
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
         DTypeError: The dtype of ``x`` is not supported.
     """
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("transform", locals())
     requested_lengths, requested_axes = whole_numbers(s, "s"), whole_numbers(axes, "axes")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     in_place = flag(overwrite_x, "overwrite_x")
