@@ -23,6 +23,7 @@ from portable_gpu.ops.reduce import reduce
 from portable_gpu.ops.reduce.conversion import converted
 from portable_gpu.ops.result import check_out, stored
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.typing import of_two, to_factor
 
@@ -43,7 +44,7 @@ def cho_factor(
     out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, bool]:
@@ -80,7 +81,7 @@ def cho_solve(
     refine: str | int | None = None,
     check: str = "late",
     precision: str | None = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -126,6 +127,8 @@ def cho_solve(
     Order: fixed for one target, policy and shape; no atomics.
     Source: LAPACK's dsposv; Carson and Higham, SIAM J. Sci. Comput. 40(2), 2018.
     """
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("cho_solve", locals())
     c, lower = _factor(c_and_lower, lower)
     overwrite = flag(overwrite_b, "overwrite_b")
     b = as_array(b, "b", overwrite)

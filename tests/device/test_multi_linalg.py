@@ -14,6 +14,8 @@ from portable_gpu import nn
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DTypeError,
+    NotPositiveDefiniteError,
     ShapeError,
     UnsupportedError,
 )
@@ -244,3 +246,59 @@ def test_transforms_refuse_one_axis(groups: list[DeviceGroup]) -> None:
     out = np.empty((4, 6), np.complex64)
     assert pg.fft.fft2(x, out=out, engine=group) is out
     assert np.allclose(out, np.fft.fft2(x), atol=1e-5)
+
+
+# -- Cholesky factors
+
+
+@pytest.mark.parametrize(("dtype", "lower"), [(np.float64, True), (np.complex128, False)])
+def test_factors_by_block_columns(groups: list[DeviceGroup], dtype: Any, lower: bool) -> None:
+    n = 50
+    x = normal(n, n, dtype=np.float64)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * normal(n, n, dtype=np.float64, seed=1)
+    exact = x @ x.conj().T + n * np.eye(n)
+    a = np.where(np.tri(n, dtype=bool) == lower, exact, np.nan)  # only one triangle is read
+    a[np.diag_indices(n)] = exact[np.diag_indices(n)]
+    b = normal(n, 2, dtype=np.float64, seed=2).astype(dtype)
+    for cut in (0, 1, "all", None):
+
+        def array(group: DeviceGroup, cut: Any = cut) -> Any:
+            if cut is None:
+                return a
+            return group.broadcast(a) if cut == "all" else group.asarray(a, cut, blocks=4)
+
+        factor = same_bits(groups, lambda g: pg.linalg.cholesky(array(g), lower=lower, engine=g))
+        whole = factor if lower else factor.conj().T
+        assert np.array_equal(whole, np.tril(whole))
+        # gamma(n + 3) |L| |L^H|; eps / 2 is 2^-53, and complex numbers take sqrt(8) as much.
+        bound = 3 * (n + 3) * 2.0**-53 * (np.abs(whole) @ np.abs(whole.T))
+        assert (np.abs(whole @ whole.conj().T - exact) <= bound).all(), cut
+
+    def solved(group: DeviceGroup) -> Any:
+        pair = pg.linalg.cho_factor(group.asarray(a, blocks=4), lower, engine=group)
+        return pg.linalg.cho_solve(pair, b, engine=group)
+
+    result = same_bits(groups, solved)
+    magnitudes = np.abs(whole) @ (np.abs(whole.T) @ np.abs(result))
+    assert (np.abs(exact @ result - b) <= 3 * (3 * n + 1) * 2.0**-53 * magnitudes).all()
+
+
+def test_factors_refuse_what_does_not_fit(groups: list[DeviceGroup]) -> None:
+    group = groups[1]
+    a = np.eye(40, dtype=np.float32)
+    a[23, 23] = -1
+    with pytest.raises(NotPositiveDefiniteError) as caught:
+        pg.linalg.cholesky(group.asarray(a, blocks=4), engine=group)
+    assert (caught.value.column, caught.value.pivot) == (23, -1)
+    a[23, 23] = 1
+    for error, call in [
+        (ShapeError, lambda: pg.linalg.cholesky(normal(3, 4), engine=group)),
+        (UnsupportedError, lambda: pg.linalg.cholesky(a, overwrite_a=True, engine=group)),
+        (UnsupportedError, lambda: pg.linalg.cholesky(a, out=a.copy(), engine=group)),
+        (ShapeError, lambda: pg.linalg.cho_solve((a, True), normal(41), engine=group)),
+        (DTypeError, lambda: pg.linalg.cholesky(a.astype(np.int32), engine=group)),
+    ]:
+        with pytest.raises(error):
+            call()
+    assert np.array_equal(pg.linalg.cho_solve((a, True), a[0], engine=group), a[0])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from portable_gpu.multi.operations import (
     convolutions,
     expressions,
+    factors,
     products,
     reductions,
     transforms,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: Each takes the group, and the arguments of the public function by their names.
 FUNCTIONS: dict[str, Callable[[DeviceGroup, Mapping[str, Any]], Any]] = {
     **convolutions.FUNCTIONS,
+    "cho_solve": factors.cho_solve,
+    "cholesky": factors.cholesky,
     "elementwise": expressions.elementwise,
     "gemm": products.gemm,
     "gemv": products.gemv,

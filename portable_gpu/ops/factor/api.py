@@ -29,6 +29,7 @@ from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.conversion import converter
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
 from portable_gpu.typing import of_one, of_two
@@ -43,7 +44,7 @@ def cholesky(
     out: AnyArray | None = None,
     check: str = "late",
     precision: str | None = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -65,7 +66,8 @@ def cholesky(
             waits.  With NumPy arrays it is always raised in the call; so it is if ``a`` is a
             pyopencl array and overwritten, because pyopencl's ``get`` does not check.
         precision: The precision of products of float32, as in :func:`portable_gpu.gemm`.
-        engine, queue, wait_for: Where to run, and after which events.
+        engine, queue, wait_for: Where to run, and after which events.  A ``multi.DeviceGroup``
+            factorises one matrix by block columns.
 
     Returns:
         ``a``, ``out`` or a fresh array of its shape, with zeros in the other triangle: NumPy's for
@@ -90,6 +92,8 @@ def cholesky(
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
     one_of(check, CHECKS, "check")
+    if engine is not None and isinstance(engine, EngineGroup):
+        return engine.compute("cholesky", locals())
     inputs, out = in_its_place(a, out, "overwrite_a") if overwrite else ((a,), out)
     return _CHOLESKY.call(inputs, (lower, check, precision), out, (), engine, queue, wait_for)
 

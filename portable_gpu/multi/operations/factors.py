@@ -1,0 +1,274 @@
+"""Cholesky factors on a group, by block columns that are dealt out to the devices in turns.
+
+Each panel is factorised on its device and copied to the others, which update their columns.  The
+next panel is computed first, so that it is copied under the updates of the other columns::
+
+    | 0         |      device 0 has the block columns 0, 2, ...; device 1 has 1, 3, ...
+    | 0 1       |
+    | 0 1 0     |      A factor U is L^H, and its block rows are the block columns of L.
+    | 0 1 0 1   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from portable_gpu.arguments import flag
+from portable_gpu.errors import (
+    ArgumentError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    UnsupportedError,
+)
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import kernels, operand, refuse
+from portable_gpu.multi.operations.transforms import exchanged
+from portable_gpu.ops.factor.api import cholesky as factorise
+from portable_gpu.ops.factor.api import solve_triangular
+from portable_gpu.ops.factor.arguments import check_dtype, common_dtype
+from portable_gpu.ops.gemm import gemm
+from portable_gpu.runtime.array import Array
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+
+class _BlockColumn(NamedTuple):
+    """A block column of L on its device: the rows from ``start`` on, of shape (n - start, w)."""
+
+    start: int
+    stop: int
+    member: Member
+    array: Array
+
+
+def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Factorise a matrix; the arguments are those of :func:`portable_gpu.cholesky`.
+
+    Returns:
+        For an array of the group a :class:`GroupArray`: L in block columns, or U in block rows.
+        For one of NumPy one of NumPy.
+
+    Raises:
+        NotPositiveDefiniteError: A pivot is not a positive number; it is raised in the call.
+    """
+    refuse(arguments, "out")
+    if arguments["overwrite_a"]:
+        raise UnsupportedError("overwrite_a= is not taken with engine= a DeviceGroup")
+    lower, precision = arguments["lower"], arguments["precision"]
+    a = operand(group, arguments["a"], "a")
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ShapeError(f"a has shape {a.shape}; a square matrix would do")
+    check_dtype(a.dtype, "a")
+    if not a.size:
+        return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
+    columns = _columns(group, a, lower)
+    panel = _panel(columns[0], precision)
+    for k, column in enumerate(columns):
+        _check(panel, column.start)
+        if k + 1 == len(columns):
+            break
+        below = panel.below
+        owners = dict.fromkeys(each.member for each in columns[k + 1 :])
+        copies = {
+            m: below if m is column.member else transfers.move(column.member, below, m)
+            for m in owners
+        }
+        _update(columns[k + 1], column.stop, copies, precision, k)
+        panel = _panel(columns[k + 1], precision)
+        for other in columns[k + 2 :]:
+            _update(other, column.stop, copies, precision, k)
+    return _result(group, a, columns, lower)
+
+
+class _BlockPanel(NamedTuple):
+    """A factorised block column: its block on the diagonal, and a copy of the rows below that."""
+
+    diagonal: Array
+    below: Any
+
+
+def _panel(column: _BlockColumn, precision: str | None) -> _BlockPanel:
+    """Factorise a block column that has been updated by all before it."""
+    width, engine = column.stop - column.start, column.member.engine
+    with kernels(column.member, column.start, False):
+        top, rest = column.array[:width], column.array[width:]
+        diagonal = factorise(top, lower=True, precision=precision, engine=engine)
+        top[...] = diagonal
+        below = None
+        if rest.size:
+            below = solve_triangular(
+                diagonal, rest, "C", True, side="right", precision=precision, engine=engine
+            )
+            rest[...] = below
+    return _BlockPanel(diagonal, below)
+
+
+def _update(
+    column: _BlockColumn,
+    start: int,
+    copies: Mapping[Member, Any],
+    precision: str | None,
+    number: int,
+) -> None:
+    """Subtract what a panel contributes to a later column.
+
+    Args:
+        column: The column.
+        start: The first row of the panel's copies.
+        copies: The panel on each device.
+        precision: The precision of products.
+        number: The number of the panel.
+    """
+    panel = copies[column.member]
+    rows = panel[column.start - start :]
+    with kernels(column.member, number, False):
+        gemm(
+            rows, rows[: column.stop - column.start], trans_b="C", alpha=-1, beta=1,
+            out=column.array, precision=precision, engine=column.member.engine,
+        )  # fmt: skip
+
+
+def _check(panel: _BlockPanel, start: int) -> None:
+    """Wait for the block on the diagonal, and check it.
+
+    Raises:
+        NotPositiveDefiniteError: A pivot is not positive.
+    """
+    try:
+        panel.diagonal.check()
+    except NotPositiveDefiniteError as error:
+        column = start + error.column
+        raise NotPositiveDefiniteError(
+            f"the pivot of column {column} is {error.pivot}; the matrix is not positive definite",
+            (),
+            column,
+            error.pivot,
+        ) from None
+
+
+def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[_BlockColumn]:
+    """Return copies of the block columns of L's triangle, dealt out to the devices."""
+    axis = 1 if lower else 0
+    if isinstance(a, GroupArray) and a.axis not in (None, axis):
+        a = exchanged(a, axis)
+    if isinstance(a, GroupArray) and a.axis is not None:
+        bounds = a.bounds
+    else:
+        bounds = group.bounds(a.shape[0], a.nbytes)
+    owners = [group.members[k % group.size] for k in range(len(bounds) - 1)]
+
+    def copy(member: Member, number: int) -> _BlockColumn:
+        start, stop = bounds[number : number + 2]
+        array = member.empty((a.shape[0] - start, stop - start), a.dtype)
+        part: Any
+        if isinstance(a, np.ndarray):
+            part = a[start:, start:stop] if lower else a[start:stop, start:].conj().T
+            transfers.upload(member, part, array)
+            return _BlockColumn(start, stop, member, array)
+        if a.axis is None:
+            part = transfers.part(a.copy_on(member), axis, start, stop)
+        else:
+            block = a.blocks[number]
+            part = block.array
+            if block.member is not member:
+                part = transfers.move(block.member, part, member)
+        part = part[start:] if lower else part[:, start:]
+        array[...] = part if lower else (part.conj() if part.dtype.kind == "c" else part).T
+        return _BlockColumn(start, stop, member, array)
+
+    return group.for_blocks(owners, copy, waits=True)
+
+
+def _result(group: DeviceGroup, a: Any, columns: list[_BlockColumn], lower: bool) -> Any:
+    """Return the factor with zeros in its other triangle."""
+    if isinstance(a, np.ndarray):
+        factor = np.zeros(a.shape, a.dtype)
+        for column in columns:
+            values = column.array.get()
+            if lower:
+                factor[column.start :, column.start : column.stop] = values
+            else:
+                factor[column.start : column.stop, column.start :] = values.conj().T
+        return factor
+
+    def fill(member: Member, number: int) -> GroupBlock:
+        start, stop, _, array = columns[number]
+        width = stop - start
+        block = member.empty((a.shape[0], width) if lower else (width, a.shape[0]), a.dtype)
+        block.fill(0)
+        if lower:
+            block[start:] = array
+        else:
+            block[:, start:] = (array.conj() if a.dtype.kind == "c" else array).T
+        return GroupBlock(start, stop, member, block)
+
+    blocks = group.for_blocks([column.member for column in columns], fill)
+    return GroupArray(group, a.shape, a.dtype, 1 if lower else 0, blocks)
+
+
+def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Solve with a factor; the arguments are those of :func:`portable_gpu.cho_solve`.
+
+    The right-hand sides are moved from device to device, in the order of the block columns, forward
+    and back.
+
+    Returns:
+        A replicated :class:`GroupArray` if ``b`` is an array of the group, else one of NumPy.
+    """
+    refuse(arguments, "out", "a", "refine")
+    if arguments["overwrite_b"]:
+        raise UnsupportedError("overwrite_b= is not taken with engine= a DeviceGroup")
+    c, lower = arguments["c_and_lower"], arguments["lower"]
+    if isinstance(c, tuple):
+        c, lower = c
+    lower, precision = flag(bool(lower), "lower"), arguments["precision"]
+    factor, b = operand(group, c, "c"), operand(group, arguments["b"], "b")
+    if factor.ndim != 2 or factor.shape[0] != factor.shape[1]:
+        raise ShapeError(f"the factor has shape {factor.shape}; a square matrix would do")
+    if b.ndim not in (1, 2) or b.shape[0] != factor.shape[0]:
+        raise ShapeError(f"b has shape {b.shape}; {factor.shape[0]} rows are needed")
+    dtype = common_dtype(factor.dtype, b.dtype)
+    if dtype != factor.dtype:
+        raise ArgumentError(f"b is {b.dtype}, and the factor is {factor.dtype}; convert one")
+    values = np.asarray(b.asnumpy() if isinstance(b, GroupArray) else b, dtype)
+    x = values.reshape(len(values), -1).copy()
+    if x.size:
+        columns = _columns(group, factor, lower)
+        for column in columns:
+            _substitute(column, x, precision, back=False)
+        for column in reversed(columns):
+            _substitute(column, x, precision, back=True)
+    x = x.reshape(b.shape)
+    return group.broadcast(x) if isinstance(b, GroupArray) else x
+
+
+def _substitute(column: _BlockColumn, x: Any, precision: str | None, *, back: bool) -> None:
+    """Do the part of a block column in a substitution.
+
+    Args:
+        column: The column.
+        x: The right-hand sides in NumPy, which are replaced by the solution.
+        precision: The precision of products.
+        back: Whether the substitution is that by L^H, from the last column to the first.
+    """
+    width, member = column.stop - column.start, column.member
+    engine = member.engine
+    options: dict[str, Any] = {"precision": precision, "engine": engine}
+    values = member.empty(x[column.start :].shape, x.dtype)
+    transfers.upload(member, x[column.start :], values)
+    top, rest = values[:width], values[width:]
+    diagonal, below = column.array[:width], column.array[width:]
+    with kernels(member, column.start, True):
+        if back and rest.size:
+            gemm(below, rest, trans_a="C", alpha=-1, beta=1, out=top, **options)
+        top[...] = solve_triangular(diagonal, top, "C" if back else "N", True, **options)
+        if not back and rest.size:
+            gemm(below, top, alpha=-1, beta=1, out=rest, **options)
+        engine.queue.finish()
+    transfers.download(member, values, x[column.start :])
