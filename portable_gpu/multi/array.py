@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from portable_gpu.arguments import shown, whole
-from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError
+from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, ShapeError, UnsupportedError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
@@ -190,8 +190,9 @@ class GroupArray:
         return GroupArray(self.group, whole_shape, self.dtype, axis, blocks)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        raise ArgumentTypeError(
-            "an array of a DeviceGroup is passed with engine=group; x.asnumpy() copies it to NumPy"
+        raise UnsupportedError(
+            "an array of a DeviceGroup goes to functions that take engine=group (docs/multi.md "
+            "lists them); x.asnumpy() copies it to NumPy, x.gather() to one device"
         )
 
     def _number(self) -> Any:

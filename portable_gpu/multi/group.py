@@ -186,7 +186,9 @@ class DeviceGroup(EngineGroup, Closing):
             transfers.upload(member, values, fresh)
             return GroupBlock(start, stop, member, fresh)
 
-        made = self.for_blocks(self.owners(len(bounds) - 1), copy, waits=array.size > 0)
+        made = self.for_blocks(
+            self.owners(len(bounds) - 1), copy, waits=array.nbytes >= issue.LEAST_COPY
+        )
         return GroupArray(self, array.shape, array.dtype, at, made)
 
     def empty(
@@ -261,7 +263,8 @@ class DeviceGroup(EngineGroup, Closing):
             transfers.upload(member, arrays[number], fresh)
             return GroupBlock(bounds[number], bounds[number + 1], member, fresh)
 
-        made = self.for_blocks(self.owners(len(arrays)), copy, waits=True)
+        waits = sum(array.nbytes for array in arrays) >= issue.LEAST_COPY
+        made = self.for_blocks(self.owners(len(arrays)), copy, waits=waits)
         shape = (*first.shape[:at], bounds[-1], *first.shape[at + 1 :])
         return GroupArray(self, shape, first.dtype, at, made)
 

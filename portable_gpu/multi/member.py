@@ -52,7 +52,8 @@ class Member:
         for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
             setattr(queue, STATE, engine.state(queue))
         self.recorder: SpanRecorder | None = None
-        self._nbytes: dict[int, int] = {}  # of each array that exists
+        # Of each array; without callbacks, in which a signal handler could raise an exception.
+        self._arrays: dict[int, tuple[weakref.ref[_Held], int]] = {}
         self._numbers = itertools.count()
 
     def __repr__(self) -> str:
@@ -66,7 +67,8 @@ class Member:
     @property
     def used(self) -> int:
         """The bytes of the group's arrays that exist on the device."""
-        return sum(list(self._nbytes.values()))
+        arrays = list(self._arrays.values())
+        return sum(nbytes for reference, nbytes in arrays if reference() is not None)
 
     @property
     def free(self) -> int:
@@ -101,11 +103,12 @@ class Member:
     def count(self, array: Array) -> Array:
         """Count the memory of a new array as used for as long as it exists; return the array."""
         if array.nbytes:
-            number = next(self._numbers)
-            self._nbytes[number] = array.nbytes
             held = _Held()
             setattr(array.base_data, _HELD, held)  # pyopencl's buffers have no weak references
-            weakref.finalize(held, self._nbytes.pop, number, None).atexit = False
+            for number, (reference, _) in list(self._arrays.items()):
+                if reference() is None:
+                    self._arrays.pop(number, None)
+            self._arrays[next(self._numbers)] = weakref.ref(held), array.nbytes
         return array
 
     @contextmanager

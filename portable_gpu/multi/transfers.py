@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.multi.issue import LEAST_COPY
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.host_arrays import new_host_array
@@ -148,7 +149,7 @@ def asnumpy(x: GroupArray, out: _Values | None) -> _Values:
         block = x.blocks[number]
         download(member, block.array, part(result, x.axis, block.start, block.stop))
 
-    x.group.for_blocks([block.member for block in x.blocks], copy, waits=True)
+    x.group.for_blocks([block.member for block in x.blocks], copy, waits=x.nbytes >= LEAST_COPY)
     return result
 
 

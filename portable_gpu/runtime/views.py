@@ -22,6 +22,7 @@ from portable_gpu.errors import (
     OverlapError,
     ReadOnlyError,
     ShapeError,
+    UnsupportedError,
 )
 from portable_gpu.runtime.array import DEVICE_KINDS, TO_ONE_SIDE, Array
 from portable_gpu.runtime.layout import c_strides
@@ -128,11 +129,14 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
         ArgumentError: It is to be overwritten, and has another byte order.
         ArgumentTypeError: ``value`` cannot be an array, or is a masked one.
         DTypeError: It has an unsupported dtype.
+        UnsupportedError: It is an array of several devices.
     """
     if not isinstance(value, (np.ndarray, *DEVICE_KINDS)):
         kind = type(value).__name__
         try:
             value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        except UnsupportedError as error:  # an array of several devices
+            raise UnsupportedError(f"{name} is a {kind}: {error}") from None
         except _REFUSALS as error:
             raise ArgumentTypeError(
                 f"{name} is a {kind}, not an array that NumPy can take: {error}"

@@ -263,6 +263,21 @@ def test_products(groups: dict[str, DeviceGroup], trans_a: str, trans_b: str) ->
         assert (np.abs(result - exact) <= bound).all(), (cut_a, cut_b)
 
 
+def test_stacks_that_broadcast(groups: dict[str, DeviceGroup]) -> None:
+    """A stack of one matrix that is cut along the stack's axis is not cut like the result."""
+    a, b = normal(1, 5, 3), normal(4, 3, 6)
+    for cuts in [(0, None), (0, 0), (None, 0), (1, 0), (0, 2)]:
+
+        def call(group: DeviceGroup, cuts: Any = cuts) -> Any:
+            operands = [
+                x if cut is None else group.asarray(x, cut, blocks=1 if len(x) == 1 else 2)
+                for x, cut in zip((a, b), cuts, strict=True)
+            ]
+            return pg.matmul(*operands, engine=group)
+
+        assert np.allclose(same_bits(groups, call), a @ b, rtol=1e-4, atol=1e-4), cuts
+
+
 def test_operands_that_are_cut_elsewhere(groups: dict[str, DeviceGroup]) -> None:
     """The one that does not fit is copied to each device."""
     a, b = normal(45, 30), normal(30, 33, seed=1)
@@ -315,10 +330,11 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
     on_one = pg.asarray([1.0], engine=group.engines[0])
     for error, call in [
         (ArgumentError, lambda: pg.sum(x, engine=other)),
-        (ArgumentTypeError, lambda: pg.sum(x)),
+        (UnsupportedError, lambda: pg.sum(x)),
+        (UnsupportedError, lambda: np.asarray(x)),
         (ArgumentTypeError, lambda: pg.sum(on_one, engine=group)),
         (UnsupportedError, lambda: pg.var(x, engine=group)),
-        (UnsupportedError, lambda: pg.fft.fft(normal(8), engine=group)),
+        (UnsupportedError, lambda: pg.fft.dct(normal(8), engine=group)),
         (ShapeError, lambda: pg.gemm(x, normal(7, 7), engine=group)),
         (ArgumentError, lambda: pg.elementwise("x + y", x=x, y=y, engine=group)),
         (ArgumentError, lambda: group.asarray(normal(4), blocks=5)),
@@ -340,6 +356,23 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
     ]:  # fmt: skip
         with pytest.raises(error):
             call()
+
+
+@pytest.mark.parametrize("in_blocks", [True, False])
+def test_functions_without_a_form_for_groups(
+    groups: dict[str, DeviceGroup], in_blocks: bool
+) -> None:
+    group = groups["two"]
+    host = normal(4, 4) + 9 * np.eye(4, dtype=np.float32)
+    x: Any = group.asarray(host) if in_blocks else host
+    for function, count in [
+        (pg.var, 1), (pg.std, 1), (pg.fft.dct, 1), (pg.signal.fftconvolve, 2),
+        (pg.signal.correlate, 2), (pg.linalg.syrk, 1), (pg.nn.softmax, 1), (pg.nn.layer_norm, 1),
+        (pg.nn.max_pool1d, 1),
+    ]:  # fmt: skip
+        more = {pg.nn.softmax: (-1,), pg.nn.layer_norm: (4,), pg.nn.max_pool1d: (2,)}
+        with pytest.raises(UnsupportedError, match="DeviceGroup"):
+            function(*(x,) * count, *more.get(function, ()), engine=group)  # type: ignore[operator]
 
 
 def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:

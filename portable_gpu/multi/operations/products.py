@@ -268,6 +268,7 @@ def _letter(
         its[x.axis]
         for x, its in ((a, letters[0]), (b, letters[1]))
         if isinstance(x, GroupArray) and x.axis is not None
+        if x.shape[x.axis] == extents[its[x.axis]]  # it does not broadcast
     ]
     of_result = [letter for letter in axes if letter in letters[2]]
     if axes:
@@ -288,7 +289,8 @@ def _cut(
     """Return the blocks along an axis: those of an operand, or new ones of NumPy's arrays."""
     sizes = []
     for x, letters in (a, b):
-        if isinstance(x, GroupArray) and x.axis is not None and letters[x.axis] == letter:
+        is_cut = isinstance(x, GroupArray) and x.axis is not None and letters[x.axis] == letter
+        if is_cut and x.shape[x.axis] == extents[letter]:
             return Cut(x.axis, x.bounds, [block.member for block in x.blocks])
         if letter in letters:
             sizes.append(x.nbytes)
