@@ -67,6 +67,7 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
 % endif
     for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
         const uint h = ${"own_head" if by_query else "own_head * shared + s"};
+        (void)h;  // masks read it
 % for name, _, _, what in other:
         __global const ${elem.name}_t *${what}_rows = ${name}_in
             + (${name}_offset + b * ${name}_batch + ${"own_head / shared" if by_query else "h"} * ${name}_head);

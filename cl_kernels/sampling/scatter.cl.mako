@@ -88,6 +88,6 @@ ${nest(k + 1)}\
 % elif line:
                     inside |= to == ${base};
 % else:
-                    { const ${index}16 p = to - (${base}); column = (p >= 0) & (p < width) ? p : column; }
+                    { const ${index}16 p = to - (${base}); column = ((p >= 0) & (p < width)) ? p : column; }
 % endif
 </%def>
