@@ -16,6 +16,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 #: A task; it returns the tasks that can start after it.
 Task = Callable[[], Iterable["Task"]]
@@ -88,13 +89,27 @@ class _ThreadPool:
         try:
             while self._errors or self._running or self._todo:
                 if self._errors:
-                    raise self._errors[0]
+                    self._raise()
                 self.begin()
                 passed = time.perf_counter() - begin
                 time.sleep(min(max(_MIN_POLL, _POLL_FRACTION * passed), _MAX_POLL))
         except BaseException:
             self.leave()
             raise
+
+    def _raise(self) -> NoReturn:
+        """Raise the first error, to which nothing refers then.
+
+        Otherwise the error would refer to itself, by its traceback, and all that the frames of its
+        task hold would stay until Python's collector runs.
+        """
+        self.leave()
+        error = self._errors[0]
+        self._errors.clear()
+        try:
+            raise error
+        finally:
+            del error
 
     def _start(self, count: int) -> None:
         """Start up to ``count`` threads, within the number of threads of the pool."""
