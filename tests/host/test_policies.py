@@ -24,6 +24,7 @@ FLOAT = element(np.float32)
 #: A target on which each policy has a default.
 TARGETS = {
     "AttentionPolicy": ("nvidia-sm80",),
+    "GradientPolicy": ("nvidia-sm80",),
     "WarpgroupPolicy": ("nvidia-sm90",),
     "ReducePolicy": ("cpu", "nvidia-sm90"),
     "ElementwisePolicy": ("cpu", "gcn"),
