@@ -258,7 +258,7 @@ def _of_layer(name: str) -> dict[str, Any]:
         "linear_backward": {"grad_output": rows[:, :3], "input": rows, "weight": rows},
         "embedding": {"input": index, "weight": rows},
         "embedding_backward": {"grad_output": rows, "indices": index, "num_weights": 3},
-        "dropout": {"input": rows, "seed": 1}, "dropout_backward": {"grad_output": rows, "seed": 1},
+        "dropout": {"input": ones, "seed": 1}, "dropout_backward": {"grad_output": ones, "seed": 1},
         "layer_norm": {"input": rows} | shape, "native_layer_norm": {"input": rows} | shape,
         "rms_norm": {"input": rows} | shape, "native_rms_norm": {"input": rows} | shape,
         "layer_norm_backward": elements | shape | {"mean": three, "rstd": three},

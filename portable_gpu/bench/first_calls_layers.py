@@ -176,6 +176,12 @@ def _row_calls() -> dict[str, LayerCall]:
         "embedding_backward": lambda nn, o: nn.embedding_backward(o.rows, o.targets, _CLASSES),
         "dropout": lambda nn, o: nn.dropout(o.rows, seed=1),
         "dropout_backward": lambda nn, o: nn.dropout_backward(o.rows, seed=1),
+        "dropout1d": lambda nn, o: nn.dropout1d(o.x[1], seed=1),
+        "dropout1d_backward": lambda nn, o: nn.dropout1d_backward(o.x[1], seed=1),
+        "dropout2d": lambda nn, o: nn.dropout2d(o.x[2], seed=1),
+        "dropout2d_backward": lambda nn, o: nn.dropout2d_backward(o.x[2], seed=1),
+        "dropout3d": lambda nn, o: nn.dropout3d(o.x[3], seed=1),
+        "dropout3d_backward": lambda nn, o: nn.dropout3d_backward(o.x[3], seed=1),
     }
 
 

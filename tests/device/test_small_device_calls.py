@@ -290,7 +290,7 @@ def test_errors_of_the_experiment_are_not_those_of_calls(
     def failing(*_: Any) -> Any:
         raise cl.MemoryError("no memory", 0, "")
 
-    monkeypatch.setattr(pocl_structures, "_found", {})
+    monkeypatch.setattr(pocl_structures, "_known_structures", {})
     monkeypatch.setattr(pocl_structures, "_positions_of_address", failing)
     x, y, a, b = pair(new_engine)
     result = repeat(new_engine, 3, lambda: pg.matmul(a, b))
