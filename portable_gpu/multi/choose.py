@@ -27,7 +27,7 @@ def chosen_devices(devices: Any) -> list[cl.Device]:
             raise ArgumentError(f"devices is {shown(devices)}; 'all' or a list would do")
         return _all()
     if isinstance(devices, (tuple, list)):
-        chosen = [_one(device) for device in devices]
+        chosen = [_chosen_device(device) for device in devices]
     elif isinstance(devices, (float, complex)) or not hasattr(devices, "__index__"):
         raise ArgumentTypeError(
             f"devices is {shown(devices)}; a list of devices, 'all' or a number would do"
@@ -55,7 +55,7 @@ def _all() -> list[cl.Device]:
     return [device for device in listed if device.platform == default.platform]
 
 
-def _one(device: Any) -> cl.Device:
+def _chosen_device(device: Any) -> cl.Device:
     if isinstance(device, cl.Device):
         return device
     return choose_device(of_kind(device, str, "an element of devices", "a device or its name"))[0]

@@ -1,4 +1,4 @@
-"""What becomes of a block whose device fails or lacks memory.
+"""The policy for a block whose device fails or lacks memory.
 
 The other devices end what was enqueued on them, and stay usable.  With ``on_failure="retry"`` the
 block is computed once more, on each of the other devices in turn; a block of NumPy's arrays for

@@ -332,7 +332,7 @@ class DeviceGroup(EngineGroup, Closing):
             waits: Whether the work waits for the device, in place of only enqueuing commands.
             halves: Does the work on a block in two halves, if it can be halved.
 
-        An exception of one block is raised after all devices have ended what was enqueued.
+        An exception of one block is raised when each device has ended its enqueued commands.
 
         Raises:
             DeviceMemoryError, DeviceFailedError: A device lacks memory or fails; the message names

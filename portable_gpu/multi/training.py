@@ -162,17 +162,17 @@ class DataParallel:
         """
         grads, changes = sums[: len(self._pairs)], sums[len(self._pairs) :]
         for (data, grad, parameters), total in zip(self._pairs, grads, strict=True):
-            given = asarray(total[: grad.size].reshape(grad.shape), queue=data.queue)
+            own_gradient = asarray(total[: grad.size].reshape(grad.shape), queue=data.queue)
             if any(parameter.has_grad for parameter in parameters):
                 clear(parameters)
-                elementwise("g + d", g=grad, d=given, out=grad)
+                elementwise("g + d", g=grad, d=own_gradient, out=grad)
             else:
-                elementwise("x", x=given, out=grad)
+                elementwise("x", x=own_gradient, out=grad)
             for parameter in parameters:
                 parameter.has_grad = True
         for buffer, change in zip(_statistics(self.module), changes, strict=True):
-            given = asarray(change, queue=buffer.data.queue)
-            elementwise("x + d / n", x=buffer.data, d=given, n=float(count), out=buffer.data)
+            own_change = asarray(change, queue=buffer.data.queue)
+            elementwise("x + d / n", x=buffer.data, d=own_change, n=float(count), out=buffer.data)
         of_first = next(r for m, r in self._replicas.items() if m is self.group.owners(count)[0])
         for buffer, new in zip(
             _host_buffers(self.module), _host_buffers(of_first.module), strict=True

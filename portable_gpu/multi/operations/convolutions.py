@@ -93,12 +93,12 @@ def _convolution(
     outs = None if out is None else blocks_of(out, cut)
 
     def work(member: Member, number: int) -> GroupBlock:
-        given = {name: each.copy_on(member) for name, each in copies.items()}
+        arguments = {name: each.copy_on(member) for name, each in copies.items()}
         target = None if outs is None else outs[number]
         check_target(member, target)
         its_images = on_device(group, member, images[number])
         with kernels(member, number, False):
-            result = convolve(its_images, **given, out=target, engine=member.engine)
+            result = convolve(its_images, **arguments, out=target, engine=member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if outs is None else result
         )
@@ -152,9 +152,9 @@ def _replicated(
     copies = {name: group.broadcast(each) for name, each in filters.items()}
 
     def work(member: Member, _number: int) -> Any:
-        given = {name: each.copy_on(member) for name, each in copies.items()}
+        arguments = {name: each.copy_on(member) for name, each in copies.items()}
         target = None if out is None else out.copy_on(member)
-        return convolve(x.copy_on(member), **given, out=target, engine=member.engine)
+        return convolve(x.copy_on(member), **arguments, out=target, engine=member.engine)
 
     results = group.for_blocks(group.members, work)
     return replicated(group, results) if out is None else out

@@ -1,4 +1,4 @@
-"""Cholesky factors on a group, by block columns that are dealt out to the devices in turns.
+"""Cholesky factors on a group, by block columns that are distributed to the devices in turns.
 
 Each panel is factorised on its device and copied to the others, which update their columns.  The
 next panel is computed first, so that it is copied under the updates of the other columns::
@@ -153,7 +153,7 @@ def _check(panel: _BlockPanel, start: int) -> None:
 
 
 def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[_BlockColumn]:
-    """Return copies of the block columns of L's triangle, dealt out to the devices."""
+    """Return copies of the block columns of L's triangle, distributed to the devices."""
     axis = 1 if lower else 0
     if isinstance(a, GroupArray) and a.axis not in (None, axis):
         a = exchanged(a, axis)

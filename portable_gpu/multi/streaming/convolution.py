@@ -115,14 +115,14 @@ def conv2d(
         step = StreamStep((index, *small), work, pairs)
         blocks.append(StreamBlock(_index(g.batched, batch, shape[0], part, shape[2]), [step]))
     front = (count,) if g.batched else ()
-    taken = (*front, g.channels, rows.height_of_input(height), g.x_size[2])
+    input_tile = (*front, g.channels, rows.height_of_input(height), g.x_size[2])
     block = (*front, shape[0], height, shape[2])
     whole = (g.batch, *shape) if g.batched else shape
     with (
         progress_callback(progress, "conv2d") as callback,
         result_storage(out, whole, images.dtype, block, operands) as result,
     ):
-        tiles = (taken, *[each.shape for each in operands[1:]])
+        tiles = (input_tile, *[each.shape for each in operands[1:]])
         job = Job("conv2d", operands, tiles, blocks, call, result, (block, images.dtype))
         run(job, members, callback)
         return result.finish()

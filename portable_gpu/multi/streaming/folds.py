@@ -300,7 +300,7 @@ class PartOfResult:
 
     number: int
     index: Index
-    kept: Index
+    region: Index
 
 
 class Partials:
@@ -317,8 +317,10 @@ class Partials:
         """Combine the results of a tile with others."""
         with self._lock, np.errstate(all="ignore"):
             partial = self._fold.partial(tile, place.index)
-            kept = place.kept
-            _, tree = self._trees.setdefault(bounds_of(kept), (kept, _Tree(self._fold.combined)))
+            region = place.region
+            _, tree = self._trees.setdefault(
+                bounds_of(region), (region, _Tree(self._fold.combined))
+            )
             tree.add(place.number, partial)
 
     def result(self) -> Values:
@@ -327,6 +329,6 @@ class Partials:
         extents = [1 if axis in reduced else n for axis, n in enumerate(shape)]
         result = np.empty(extents, self._fold.dtype())
         with np.errstate(all="ignore"):
-            for kept, tree in self._trees.values():
-                result[kept] = self._fold.finished(tree.whole())
+            for region, tree in self._trees.values():
+                result[region] = self._fold.finished(tree.whole())
         return result

@@ -66,7 +66,7 @@ class StreamBlock:
 
 
 class Sink(Protocol):
-    """What becomes of the blocks."""
+    """The use of the blocks."""
 
     def in_place(self, place: Any, dtype: np.dtype[Any]) -> Values | None:
         """Return memory of the host for a block, if there is some of this dtype."""
@@ -135,7 +135,7 @@ def _task(runner: _Runner) -> Task:
 
 @dataclass
 class _Shared:
-    """What the threads of several devices share."""
+    """The state that the threads of several devices share."""
 
     progress: ProgressCallback | None
     total: float

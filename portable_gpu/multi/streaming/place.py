@@ -39,10 +39,10 @@ def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
         single = of_kind(chosen, Engine, "engine", accepted)
         members = (Member(0, single, single.target.facts.global_mem_size),)
     facts = [member.engine.target.facts for member in members]
-    most = min([2 * each.max_alloc_size for each in facts])
+    max_bytes = min([2 * each.max_alloc_size for each in facts])
     if memory_limit is None:
-        return members, min(most, min([each.global_mem_size for each in facts]) * 3 // 4)
+        return members, min(max_bytes, min([each.global_mem_size for each in facts]) * 3 // 4)
     limit = whole(memory_limit, "memory_limit")
     if limit < 1:
         raise ArgumentError(f"memory_limit is {limit}; a positive number of bytes would do")
-    return members, min(limit, most)
+    return members, min(limit, max_bytes)

@@ -88,10 +88,10 @@ def gemm(
     itemsizes = left.dtype.itemsize, right.dtype.itemsize, sums.itemsize
     members, limit = place_of(engine, memory_limit)
     rows, columns, inner = product_tiles((m, n, k), itemsizes, limit)
-    turned = left.chunks[::-1] if trans_a != "N" else left.chunks
-    turned_b = right.chunks[::-1] if trans_b != "N" else right.chunks
-    rows, columns = aligned(rows, turned[0]), aligned(columns, turned_b[1])
-    inner = aligned(inner, max(turned[1], turned_b[0]))
+    a_chunks = left.chunks[::-1] if trans_a != "N" else left.chunks
+    b_chunks = right.chunks[::-1] if trans_b != "N" else right.chunks
+    rows, columns = aligned(rows, a_chunks[0]), aligned(columns, b_chunks[1])
+    inner = aligned(inner, max(a_chunks[1], b_chunks[0]))
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
         return gemm_of_tiles(

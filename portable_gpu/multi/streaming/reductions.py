@@ -48,18 +48,20 @@ def _reduce(
         return getattr(library, name)(empty, axis=axis, keepdims=keepdims, engine=members[0].engine)
     itemsize = operand.dtype.itemsize
     extra = fold.extra if is_float16_like(operand.dtype) else 0
-    most = limit // (2 * itemsize + extra)
-    extents = block_extents(operand.shape, most, operand.chunks, operand.axes)
+    max_elements = limit // (2 * itemsize + extra)
+    extents = block_extents(operand.shape, max_elements, operand.chunks, operand.axes)
     if extents is None:
         raise too_small(limit, 2 * itemsize + extra, "an element")
     numbers: dict[Bounds, int] = {}
     blocks = []
     for index in grid(operand.shape, extents):
-        kept = tuple([slice(0, 1) if axis in reduced else part for axis, part in enumerate(index)])
-        number = numbers.get(bounds_of(kept), 0)
-        numbers[bounds_of(kept)] = number + 1
+        region = tuple(
+            [slice(0, 1) if axis in reduced else part for axis, part in enumerate(index)]
+        )
+        number = numbers.get(bounds_of(region), 0)
+        numbers[bounds_of(region)] = number + 1
         step = StreamStep((index,), float(prod(extents_of(index)) * itemsize))
-        blocks.append(StreamBlock(PartOfResult(number, index, kept), [step]))
+        blocks.append(StreamBlock(PartOfResult(number, index, region), [step]))
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], _: Any) -> Any:
         return fold.of_tile(engine, tiles[0], step.reads[0])

@@ -107,7 +107,7 @@ def block_extents(
         order: The axes that may be cut, in the order in which they are.
 
     Returns:
-        None if no block has so few elements.
+        None if each block has more elements.
     """
     extents = [max(1, n) for n in shape]
     for unit in (chunks, (1,) * len(extents)):

@@ -117,11 +117,11 @@ def _transform(
     members, limit = place_of(engine, memory_limit)
     passes = _passes(operand.shape, places, limit // (_TILES * dtype.itemsize), limit)
     chunks = [operand.chunks] + [(1,) * operand.ndim] * (len(passes) - 1)
-    most = limit // (_TILES * dtype.itemsize)
+    max_elements = limit // (_TILES * dtype.itemsize)
     extents = []
     for transformed, whole in zip(passes, chunks, strict=True):
         cut = [axis for axis in operand.axes if axis not in transformed]
-        found = block_extents(operand.shape, most, whole, cut)
+        found = block_extents(operand.shape, max_elements, whole, cut)
         assert found is not None  # by the choice of passes
         extents.append(found)
     smallest = [min(each) for each in zip(*extents, strict=True)]
@@ -157,7 +157,7 @@ def _transform(
 
 
 def _passes(
-    shape: Sequence[int], axes: Sequence[int], most: int, limit: int
+    shape: Sequence[int], axes: Sequence[int], max_elements: int, limit: int
 ) -> list[tuple[int, ...]]:
     """Return the axes of each pass: the last ones first, as many as a tile can hold.
 
@@ -167,12 +167,12 @@ def _passes(
     passes: list[tuple[int, ...]] = []
     group: tuple[int, ...] = ()
     for axis in sorted(axes, reverse=True):
-        if shape[axis] > most:
+        if shape[axis] > max_elements:
             raise ArgumentError(
                 f"memory_limit is {limit} bytes, of which a sixth cannot hold a line of axis "
                 f"{axis} of x, which has {shape[axis]} elements; a larger limit would do"
             )
-        if group and prod([shape[each] for each in (axis, *group)]) > most:
+        if group and prod([shape[each] for each in (axis, *group)]) > max_elements:
             passes.append(group)
             group = ()
         group = (axis, *group)
