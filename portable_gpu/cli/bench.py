@@ -127,8 +127,9 @@ def bench(
         transfer(sizes, peers, turns, device, report, output, status)
         return
     if operation == "multi":
-        given = (dtype, peers, shapes, seed, budget, ordering, rows, jobs, plot)
-        if given != (None,) * 9 or policy or ladder or eager:
+        if (dtype, peers, shapes, seed, budget, ordering, rows, jobs, plot) != (None,) * 9 or (
+            policy or ladder or eager
+        ):
             raise ArgumentError("multi takes only --sizes, --turns, --device, --json")
         multi(sizes, turns, device, report, output, status)
         return

@@ -16,8 +16,8 @@ from portable_gpu.runtime.devices import choose_device, requests_of
 def _device(request: str | None) -> str | None:
     if request is not None:
         try:
-            for one in requests_of(request):
-                choose_device(one)
+            for part in requests_of(request):
+                choose_device(part)
         except DeviceNotFoundError as error:
             raise typer.BadParameter(str(error)) from None
     return request
