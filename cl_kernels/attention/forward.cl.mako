@@ -1,10 +1,10 @@
 ## forward: out = softmax(scale * q k' + mask) v, in one pass over the keys.
-##   queries | G work-items of R rows each |         each keeps its rows of q, and of out, in registers
+##   queries | G work-items of one row each |        each keeps its rows of q, and of out, in registers
 ##   keys    | TK | TK | TK | ...                    tiles of k and v, in local memory
 ##           | 8 | 8 |                               scores of 8 keys at a time
 ##
-## Each row has a maximum m and a sum z of exp(score - m); out is scaled where the maximum grows.  A work-item stores
-## its rows, and log(z) + m of each.  Queries of `shared` heads have one head of keys.
+## A row has a maximum m and a sum z of exp(score - m); out is scaled where the maximum grows.  A work-item stores its
+## row, and log(z) + m.  Queries of `shared` heads have one head of keys.
 ##
 ## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0.  V: elements of a vector.  elem, real: of
 ## arrays and arithmetic.  mask: Element of the mask, or None.  causal: query i sees keys up to i.  drops: see _dropout.
@@ -25,25 +25,22 @@ void ${kernel("attention_forward")}
     __local ${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
     const uint b = pair / heads, h = pair % heads;
-    const uint first = (block * ${G}u + lid) * ${R}u;
+    const uint first = block * ${G}u + lid, i = min(first, queries - 1u);
     __global const ${elem.name}_t *k = k_in + (k_offset + b * k_batch + h / shared * k_head);
     __global const ${elem.name}_t *v = v_in + (v_offset + b * v_batch + h / shared * v_head);
-    ${T} q[${R}][${DQ // V}], sum[${R}][${DV // V}];
-    ${real} m[${R}], z[${R}];
-#pragma unroll
-    for (uint r = 0; r < ${R}u; ++r) {
-        __global const ${elem.name}_t *row = q_in
-            + (q_offset + b * q_batch + h * q_head + min(first + r, queries - 1u) * q_row);
-#define Q(d) ((d) < dq ? ${elem.name}_load(row + (d) * q_step) : 0)
+    ${T} q[${DQ // V}], sum[${DV // V}];
+    __global const ${elem.name}_t *own = q_in + (q_offset + b * q_batch + h * q_head + i * q_row);
+#define Q(d) ((d) < dq ? ${elem.name}_load(own + (d) * q_step) : 0)
 % for c in range(0, DQ, V):
-        q[r][${c // V}] = scale * (${T})(${", ".join(f"Q({c + i}u)" for i in range(V))});
+    q[${c // V}] = scale * (${T})(${", ".join(f"Q({c + i}u)" for i in range(V))});
 % endfor
 #pragma unroll
-        for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] = 0;
-        m[r] = -${"DBL" if real == "double" else "FLT"}_MAX;
-        z[r] = 0;
-    }
-    const uint last = ${f"min(keys, (block + 1u) * {G * R}u)" if causal else "keys"};
+    for (uint c = 0; c < ${DV // V}u; ++c) sum[c] = 0;
+    ${real} m = -${"DBL" if real == "double" else "FLT"}_MAX, z = 0;
+% if mask:
+    __global const ${mask.name}_t *given = mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
+% endif
+    const uint last = ${f"min(keys, (block + 1u) * {G}u)" if causal else "keys"};
     for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
         barrier(CLK_LOCAL_MEM_FENCE);
 % for name, extent, d in (("k", DQ, "dq"), ("v", DV, "dv")):
@@ -53,62 +50,49 @@ void ${kernel("attention_forward")}
         }
 % endfor
         barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint part = 0; part < ${TK}u && k0 + part < last; part += 8) {
+            ${real} s[8], largest = m;
 #pragma unroll
-        for (uint r = 0; r < ${R}u; ++r) {
-% if mask or causal or drops:
-            const uint i = min(first + r, queries - 1u);
-% endif
-% if mask:
-            __global const ${mask.name}_t *given = mask_in
-                + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
-% endif
-            for (uint part = 0; part < ${TK}u && k0 + part < last; part += 8) {
-                ${real} s[8], largest = m[r];
+            for (uint j = 0; j < 8; ++j) {
+                const __local ${T} *row = (const __local ${T} *)(kt + (part + j) * ${DQ}u);
+                ${T} dot = 0;
 #pragma unroll
-                for (uint j = 0; j < 8; ++j) {
-                    const __local ${T} *row = (const __local ${T} *)(kt + (part + j) * ${DQ}u);
-                    ${T} dot = 0;
-#pragma unroll
-                    for (uint c = 0; c < ${DQ // V}u; ++c) dot += q[r][c] * row[c];
-                    s[j] = ${" + ".join(f"dot{component(V, c)}" for c in range(V))};
-                    const uint n = k0 + part + j;
-                    bool is_seen = n < last${" && n <= i" if causal else ""};
+                for (uint c = 0; c < ${DQ // V}u; ++c) dot += q[c] * row[c];
+                s[j] = ${" + ".join(f"dot{component(V, c)}" for c in range(V))};
+                const uint n = k0 + part + j;
+                bool is_seen = n < last${" && n <= i" if causal else ""};
 % if mask and mask.boolean:
-                    is_seen = is_seen && ${mask.name}_load(given + n * mask_step);
+                is_seen = is_seen && ${mask.name}_load(given + n * mask_step);
 % elif mask:
-                    if (is_seen) s[j] += ${mask.name}_load(given + n * mask_step);
+                if (is_seen) s[j] += ${mask.name}_load(given + n * mask_step);
 % endif
-                    s[j] = is_seen ? s[j] : -(${real})INFINITY;
-                    largest = fmax(largest, s[j]);
-                }
-                const ${real} shrink = exp(m[r] - largest);
-                m[r] = largest;
-                z[r] *= shrink;
+                s[j] = is_seen ? s[j] : -(${real})INFINITY;
+                largest = fmax(largest, s[j]);
+            }
+            const ${real} shrink = exp(m - largest);
+            m = largest;
+            z *= shrink;
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] *= shrink;
+            for (uint c = 0; c < ${DV // V}u; ++c) sum[c] *= shrink;
 #pragma unroll
-                for (uint j = 0; j < 8; ++j) {
-                    const __local ${T} *row = (const __local ${T} *)(vt + (part + j) * ${DV}u);
-                    const ${real} p = exp(s[j] - largest);
-                    z[r] += p;
+            for (uint j = 0; j < 8; ++j) {
+                const __local ${T} *row = (const __local ${T} *)(vt + (part + j) * ${DV}u);
+                const ${real} p = exp(s[j] - largest);
+                z += p;
 % if drops:
-                    const uint n = k0 + part + j;
-                    const ${real} weight = p * ${dropout.factor()};
+                const uint n = k0 + part + j;
+                const ${real} weight = p * ${dropout.factor()};
 % endif
 #pragma unroll
-                    for (uint c = 0; c < ${DV // V}u; ++c) sum[r][c] += ${"weight" if drops else "p"} * row[c];
-                }
+                for (uint c = 0; c < ${DV // V}u; ++c) sum[c] += ${"weight" if drops else "p"} * row[c];
             }
         }
     }
-    for (uint r = 0; r < ${R}u && first + r < queries; ++r) {
-        const uint i = first + r;
-        __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
-        const ${real} inverse = z[r] > 0 ? 1 / z[r] : z[r];  // no key: 0; NaN stays
+    if (first >= queries) return;
+    __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
+    const ${real} inverse = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
 % for d in range(DV):
-        if (${d}u < dv) ${elem.name}_store(row + ${d} * out_step, sum[r][${d // V}]${component(V, d % V)} * inverse);
+    if (${d}u < dv) ${elem.name}_store(row + ${d} * out_step, sum[${d // V}]${component(V, d % V)} * inverse);
 % endfor
-        ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
-            m[r] + log(z[r]));
-    }
+    ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row), m + log(z));
 }

@@ -12,7 +12,7 @@ from layers.attention import reference
 
 import portable_gpu as pg
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from portable_gpu.ops.attention import check, functions
 from portable_gpu.ops.attention.gradient import GradientPolicy, Side
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
@@ -138,10 +138,28 @@ def test_many_blocks(engine: Engine) -> None:
         )
         for got, want in zip(found, expected, strict=True):
             close(got, want, n + m + 20)
-    if engine.target.is_cpu:  # the rows of a GPU's work-item fit into its registers
-        x = RNG.standard_normal((1, 1, 3, 5000)).astype(np.float32) / 9
-        found = pg.nn.scaled_dot_product_attention(x, x, x, engine=engine)
-        close(found, reference(x, x, x), 5000)
+
+
+def test_long_rows(engine: Engine) -> None:
+    """Blocks of a CPU are smaller where rows are long; still longer ones are refused."""
+    if not engine.target.is_cpu:
+        return  # the rows of a GPU's work-item fit into its registers
+    back = pg.nn.scaled_dot_product_attention_backward
+    for dtype, extent in ((np.float32, 5000), (np.float16, 20_000), (np.float32, 200_000)):
+        x = (RNG.standard_normal((1, 1, 3, extent)) / 9).astype(dtype)
+        y, sums = pg.nn.native_scaled_dot_product_attention(x, x, x, engine=engine)
+        close(y, reference(x, x, x), 60)
+        q = x.astype(np.float64)[0, 0]
+        p = np.exp(q @ q.T / extent**0.5 - sums[0, 0][:, None])
+        e = p * (q @ q.T - (q * (p @ q)).sum(1, keepdims=True)) / extent**0.5
+        found = back(x, x, x, x, y, sums, engine=engine)
+        for got, want in zip(found, (e @ q, e.T @ q, p.T @ q), strict=True):
+            np.testing.assert_allclose(got[0, 0], want, rtol=2e-3, atol=2e-3)
+    x = np.ones((1, 1, 3, 1_000_000), np.float32)
+    with pytest.raises(UnsupportedError, match="rows of 1000000 elements"):
+        pg.nn.scaled_dot_product_attention(x, x, x, engine=engine)
+    with pytest.raises(UnsupportedError, match="rows of 1000000 elements"):
+        back(x, x, x, x, x, x[..., 0], engine=engine)
 
 
 @pytest.mark.path

@@ -70,7 +70,8 @@ def scaled_dot_product_attention(
         ShapeError, DTypeError: Arrays do not belong together.
         ArgumentError, ArgumentTypeError: An option is not of the kind, or not supported.
         OverlapError, ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: float64 on a device without double precision.
+        UnsupportedError: float64 on a device without double precision; on a CPU, E and V above
+            500,000 together (float32; half of it for float64; 100,000 for 16-bit floats).
 
     Cost: ``2 * N * H * L * S * (E + V)`` flop, about half of them where it is causal, and an
         exponential for each product; no array of products is stored.

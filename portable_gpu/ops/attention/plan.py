@@ -10,6 +10,7 @@ from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.random.mask import mask_scalars
@@ -23,9 +24,11 @@ AXES = ("batch", "head", "row", "step")
 RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
 _NO_DROPOUT = mask_scalars(0.0, 0, 0)
 SIZES = ("heads", "shared", "queries", "keys", "blocks")
-_VECTORS_ON_CPU = 2  # vectors whose lanes are the rows of a work-item there, if they fit:
-_MOST_PRIVATE = 1 << 21  # bytes of these rows and of their sums
+_VECTORS_ON_CPU = 2  # vectors whose lanes are the rows of a work-item there, if they fit
 _KEYS_ON_CPU = {"forward": 64, "backward": 32}  # rows of the other side of a block there
+# Bytes of rows, of sums and of tiles on a CPU: blocks are smaller rather than above the first
+# number; above the second one, half of a thread's usual stack, there is no kernel.
+_MOST_PRIVATE, _MOST_OF_STACK = 1 << 21, 1 << 22
 _EXTENT, _EXTENT_ON_CPU = 16, 64  # what the extents of rows are rounded up to
 _MOST_LOCAL = 1 << 15  # bytes of the tiles, which every device has
 
@@ -74,20 +77,45 @@ class AttentionProblem:
         return self.batch * rows * (self.dq + self.dv) * self.elem.itemsize
 
 
-def partition(problem: AttentionProblem, target: Target) -> tuple[int, int, int]:
-    """Work-items of a group, rows of each, and on a GPU the rows of a tile of the other side."""
+def partition(problem: AttentionProblem, target: Target, name: str) -> tuple[int, int, int]:
+    """Work-items of a group, rows of each, and rows of a block of the other side.
+
+    Raises:
+        UnsupportedError: Rows are longer than the private memory of a CPU's work-item.
+    """
     size = SCALAR_BYTES[problem.elem.real]
     width = sum(_extents(problem, target)) * size
-    if target.is_cpu:
-        lanes = min(16, target.vector_bytes // size)
-        rows = _VECTORS_ON_CPU * lanes
-        while rows > 1 and 2 * rows * width > _MOST_PRIVATE:
-            rows //= 2
-        return 1, rows, 0
-    tile = 32
-    while tile > 8 and tile * width > min(_MOST_LOCAL, target.local_mem_size):
-        tile //= 2
-    return min(64, target.max_work_group_size), 1, tile
+    if not target.is_cpu:
+        tile = 32
+        while tile > 8 and tile * width > min(_MOST_LOCAL, target.local_mem_size):
+            tile //= 2
+        return min(64, target.max_work_group_size), 1, tile
+    rows, others = _VECTORS_ON_CPU * min(16, target.vector_bytes // size), _KEYS_ON_CPU[name]
+
+    def private() -> int:
+        return (2 * rows + (0 if _is_direct(problem) else others)) * width
+
+    while rows > 1 and private() > _MOST_PRIVATE:
+        rows //= 2
+    while others > _product_rows(target) and private() > _MOST_PRIVATE:
+        others //= 2
+    if private() > _MOST_OF_STACK:
+        raise UnsupportedError(
+            f"query has rows of {problem.dq} elements, and value of {problem.dv}; "
+            f"{problem.elem.name} takes {_MOST_OF_STACK * (problem.dq + problem.dv) // private()} "
+            "of both together"
+        )
+    return 1, rows, others
+
+
+def _is_direct(problem: AttentionProblem) -> bool:
+    """Whether a CPU computes with elements as they are stored, so that it reads them in place."""
+    return problem.elem.real == problem.elem.storage
+
+
+def _product_rows(target: Target) -> int:
+    """The rows of a register tile of a CPU's products."""
+    return 8 if registers(target) == 32 else 4
 
 
 def rounded_extent(extent: int, step: int = _EXTENT) -> int:
@@ -182,7 +210,7 @@ class BackwardPlan(OneLaunch):
             BuildError: The driver refused it.
         """
         p, target, by_query = problem, engine.target, side == "q"
-        group, each, _ = partition(p, target)
+        group, each, _ = partition(p, target, "backward")
         names = backward_operands(p, side)
         rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
         blocks = -(-rows // (group * each))
@@ -238,7 +266,7 @@ def _specialize(
     **context: Any,
 ) -> Specialization:
     """Render the template of a name for the device."""
-    group, rows, tile = partition(problem, target)
+    group, rows, others = partition(problem, target, name)
     (dq, dv), size = _extents(problem, target), SCALAR_BYTES[problem.elem.real]
     context |= {
         "elem": problem.elem, "wide": problem.wide, "mask": problem.mask,
@@ -247,14 +275,12 @@ def _specialize(
     }  # fmt: skip
     kernels = {f"attention_{name}": parameters}
     if not target.is_cpu:
-        rows_each = {"R": rows} if name == "forward" else {}
-        context |= {"G": group, "TK": tile, "V": 16 // size, **rows_each}
+        context |= {"G": group, "TK": others, "V": 16 // size}
         return specialize(f"attention/{name}", target, kernels, **context)
     lanes = min(16, target.vector_bytes // size, rows)
     context |= {
-        "V": lanes, "NV": rows // lanes, "BQ": rows, "BK": _KEYS_ON_CPU[name],
-        "TR": 8 if registers(target) == 32 else 4,
-        "direct": problem.elem.real == problem.elem.storage,
+        "V": lanes, "NV": rows // lanes, "BQ": rows, "BK": others,
+        "TR": _product_rows(target), "direct": _is_direct(problem),
     }  # fmt: skip
     return specialize(f"attention/cpu_{name}", target, kernels, **context)
 
@@ -269,7 +295,7 @@ class AttentionPlan(OneLaunch):
             BuildError: The driver refused it.
         """
         p, target = problem, engine.target
-        group, rows, _ = partition(p, target)
+        group, rows, _ = partition(p, target, "forward")
         blocks = -(-p.queries // (group * rows))
         self.flop, self.bytes = p.flop, p.bytes
         self._scalars = _NO_DROPOUT if p.drops else ()
