@@ -168,6 +168,8 @@ class LogSoftmax(_OfRows):
 class Dropout(Module):
     """See ``nn.dropout``; each module has a seed of its own, and each training call a new mask."""
 
+    _pair: ClassVar[tuple[Any, Any]] = dropout, dropout_backward  # the function and its gradient
+
     def __init__(self, p: float = 0.5, *, seed: int | None = None) -> None:
         """Take the probability, and the seed; by default the next one after ``manual_seed``."""
         self.p = real_number(p, "p")
@@ -175,9 +177,11 @@ class Dropout(Module):
         self.calls = 0
 
     def forward(self, input: Any) -> Any:
-        """Drop elements in training mode."""
+        """Drop elements, or channels, in training mode."""
         call = self.calls if self.training and self.p else None
-        result = input if call is None else dropout(input, self.p, seed=self.seed, offset=call)
+        result = input
+        if call is not None:
+            result = self._pair[0](input, self.p, seed=self.seed, offset=call)
         self._call = call
         self.calls += call is not None
         return result
@@ -187,45 +191,22 @@ class Dropout(Module):
         (call,) = self._kept("_call")
         if call is None:
             return grad_output
-        return dropout_backward(grad_output, self.p, seed=self.seed, offset=call)
+        return self._pair[1](grad_output, self.p, seed=self.seed, offset=call)
 
 
-class _ChannelDropout(Dropout):
-    """The base of dropout of whole channels: one element of the mask for each."""
-
-    _functions: ClassVar[tuple[Any, Any]]  # the function and its gradient
-
-    def forward(self, input: Any) -> Any:
-        """Drop channels in training mode."""
-        call = self.calls if self.training and self.p else None
-        result = input
-        if call is not None:
-            result = self._functions[0](input, self.p, seed=self.seed, offset=call)
-        self._call = call
-        self.calls += call is not None
-        return result
-
-    def backward(self, grad_output: Any) -> Any:
-        """Drop the same channels of the gradient."""
-        (call,) = self._kept("_call")
-        if call is None:
-            return grad_output
-        return self._functions[1](grad_output, self.p, seed=self.seed, offset=call)
-
-
-class Dropout1d(_ChannelDropout):
+class Dropout1d(Dropout):
     """Dropout of whole channels, as ``torch.nn.Dropout1d``; see ``nn.dropout1d``."""
 
-    _functions = channels.dropout1d, channels.dropout1d_backward
+    _pair = channels.dropout1d, channels.dropout1d_backward
 
 
-class Dropout2d(_ChannelDropout):
+class Dropout2d(Dropout):
     """Dropout of whole channels, as ``torch.nn.Dropout2d``; see ``nn.dropout2d``."""
 
-    _functions = channels.dropout2d, channels.dropout2d_backward
+    _pair = channels.dropout2d, channels.dropout2d_backward
 
 
-class Dropout3d(_ChannelDropout):
+class Dropout3d(Dropout):
     """Dropout of whole channels, as ``torch.nn.Dropout3d``; see ``nn.dropout3d``."""
 
-    _functions = channels.dropout3d, channels.dropout3d_backward
+    _pair = channels.dropout3d, channels.dropout3d_backward
