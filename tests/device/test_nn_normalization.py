@@ -248,9 +248,13 @@ def test_large_means_and_long_rows(engine: Engine) -> None:
     again = pg.nn.native_batch_norm(on_device, None, None, None, None, True, 0.1, EPS)
     np.testing.assert_array_equal(pg.asnumpy(again[0]), y)
     running = [cla.to_device(engine.queue, np.ones(3, np.float32)) for _ in range(2)]
-    for _ in range(2):
-        pg.nn.batch_norm(on_device, *running, training=True, momentum=0.5)
-    np.testing.assert_allclose(pg.asnumpy(running[0]), 0.25 + 0.75 * mean, rtol=1e-5)
+    pg.nn.batch_norm(on_device, *running, training=True, momentum=0.5)
+    plans = len(engine._plans)
+    pg.nn.batch_norm(on_device, *running, training=True, momentum=0.25)
+    assert len(engine._plans) == plans  # momentum is an argument of kernels
+    np.testing.assert_allclose(pg.asnumpy(running[0]), 0.375 + 0.625 * mean, rtol=1e-5)
+    with pytest.raises(ArgumentError, match="momentum is NaN"):
+        pg.nn.batch_norm(on_device, *running, training=True, momentum=float("nan"))
     empty = np.zeros((0, 4), np.float32)
     y, mean, rstd = pg.nn.native_layer_norm(empty, 4, engine=engine)
     grads = pg.nn.layer_norm_backward(

@@ -87,16 +87,13 @@ class _BatchNorm(_Tracking):
         """Normalise by the batch in training, and by the running statistics otherwise."""
         by_batch = self.training or self.running_mean is None
         tracks = self.training and self.running_mean is not None
-        averages = tracks and self.momentum is None
-        statistics: tuple[Any, Any] = (None, None) if averages else self._statistics()
+        momentum = self.momentum or 0.0
+        if tracks and self.momentum is None:
+            momentum = 1 / (1 + int(self.num_batches_tracked.data))
         result, mean, rstd = batch.native_batch_norm(
-            input, _data(self.weight), _data(self.bias), *statistics, by_batch,
-            self.momentum or 0.0, self.eps,
+            input, _data(self.weight), _data(self.bias), *self._statistics(), by_batch, momentum,
+            self.eps,
         )  # fmt: skip
-        if averages:
-            batches = int(self.num_batches_tracked.data)
-            count = input.size // max(1, input.shape[1])
-            batch.add_to_means(*self._statistics(), mean, rstd, self.eps, count, batches)
         if tracks:
             self.num_batches_tracked.data += 1
         self._saved = input, mean, rstd, by_batch

@@ -108,43 +108,14 @@ def tracked_instance_norm(
     )
     if running_mean is None or not x.size:
         return y, mean, rstd
-    variance = _unbiased(rstd, eps, count, place)
+    variance = elementwise(
+        "(1 / (r * r) - e) * f", r=rstd, e=float(eps), f=count / (count - 1), **place
+    )
     # All that may fail is done before the first update.
     new = [averaged(values, axis=0, **place) for values in (mean, variance)]
     for running, value in zip((running_mean, running_var), new, strict=True):
-        _move(running, value, momentum, place)
+        elementwise("s + f * (n - s)", s=running, n=value, f=float(momentum), out=running, **place)
     return y, mean, rstd
-
-
-def add_to_means(
-    running_mean: Any, running_var: Any, mean: Any, rstd: Any, eps: float, count: int, batches: int
-) -> None:
-    """Update means of the statistics of all batches in place.
-
-    The momentum is an argument of kernels here, as it is another one in each call.
-
-    Args:
-        running_mean, running_var: The means of ``batches`` batches.
-        mean, rstd: The statistics of a further batch, as of :func:`native_batch_norm`.
-        eps: That of ``rstd``.
-        count: The elements of a channel in that batch.
-        batches: The number of batches before.
-    """
-    variance = _unbiased(rstd, eps, count, {})
-    for running, value in ((running_mean, mean), (running_var, variance)):
-        _move(running, value, 1 / (1 + batches), {})
-
-
-def _unbiased(rstd: Any, eps: float, count: int, place: Place) -> Any:
-    """Return variances with the divisor n - 1, from ``1 / sqrt(var + eps)``."""
-    return elementwise(
-        "(1 / (r * r) - e) * f", r=rstd, e=float(eps), f=count / (count - 1), **place
-    )
-
-
-def _move(running: Any, value: Any, momentum: float, place: Place) -> None:
-    """Move running statistics towards new values."""
-    elementwise("s + f * (n - s)", s=running, n=value, f=float(momentum), out=running, **place)
 
 
 def _with_channels(input: Any) -> Any:

@@ -110,7 +110,7 @@ class RowsKernel:
                 result += scalars("uint", f"{kind}{k}_size")
                 result += scalars("long", *(f"{name}_{kind}{k}" for name in names))
         result += scalars("long", *(f"{name}_stride" for name in p.element_names))
-        result += [*scalars(problem.real, *p.scalars), *scalars("long", *p.integers)]
+        result += [*scalars(problem.real, *p.scalars, *p.varying), *scalars("long", *p.integers)]
         return result + scalars("uint", "rows", "rows_each", "n", "count", "parts", "span")
 
     def _spread(self) -> Iterator[str]:

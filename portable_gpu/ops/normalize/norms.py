@@ -137,7 +137,7 @@ def _geometry(kind: str, shape: Shape, argument: Any) -> NormAxes:
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
-    kind, argument, eps, momentum, names, with_statistics = arguments.options
+    kind, argument, eps, names, with_statistics = arguments.options
     by_name = dict(zip(("input", *names), arguments.inputs, strict=True))
     x = floating(by_name["input"], "input")
     shape, dtype = tuple(x.shape), x.dtype
@@ -153,10 +153,9 @@ def _normalise(arguments: CallArguments) -> Invocation:
             flags.add(prefix + flag)
     stored = _statistics(kind) if with_statistics else ()
     more = [Result(geometry.statistics, wide, f"out ({name})") for name in stored]
-    scalars: tuple[float, ...] = (finite(eps, "eps"),)
-    if momentum is not None:
+    scalars = (finite(eps, "eps"),)
+    if arguments.scalars:
         flags.add("running")
-        scalars = (*scalars, finite(momentum, "momentum"))
         more += [Result(geometry.statistics, wide, f"running_{n}", True) for n in ("mean", "var")]
     if kind == "batch_norm" and prod(shape[:1] + shape[2:]) < 2:
         raise ArgumentError(
@@ -180,6 +179,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         dtype=dtype,
         plan=plan,
         flop=flop_of(shape),
+        scalars=arguments.scalars,
         out=arguments.out,
         out_name="out (output)",
         more=tuple(more),
@@ -213,8 +213,9 @@ def forward(
     by_name = {"weight": weight, "bias": bias}
     names = tuple(name for name, array in by_name.items() if array is not None)
     arrays = (input, *(by_name[name] for name in names))
-    options = (kind, hashable(argument), eps, momentum, names, with_statistics)
-    return _FORWARD.call(arrays, options, out, (), **place)
+    options = (kind, hashable(argument), eps, names, with_statistics)
+    scalars = () if momentum is None else (finite(momentum, "momentum"),)
+    return _FORWARD.call(arrays, options, out, scalars, **place)
 
 
 # -- backward

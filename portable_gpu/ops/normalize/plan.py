@@ -48,7 +48,7 @@ class RowsPlan(Plan):
                 "normalize_cpu_rows" if on_cpu else "normalize_rows",
                 _constants(kernel),
                 [*buffers, *["partial"] * (part != "whole")],
-                [f"{name}_offset" for name in p.operands],
+                [*p.varying, *(f"{name}_offset" for name in p.operands)],
                 (kernel.groups * kernel.group,),
                 (kernel.group,),
             )
@@ -63,12 +63,12 @@ class RowsPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; it has no scalars that vary."""
+        """See :meth:`Plan.enqueue`; the scalars are those of the program that vary."""
         if self.workspace_bytes:
             buffers = (*buffers, state.workspace(self.workspace_bytes))
         event: cl.Event | None = None
         for launch in self._launches:
-            event = launch(state, buffers, offsets, wait_for)
+            event = launch(state, buffers, (*scalars, *offsets), wait_for)
             wait_for = state.after(event)
         return event
 

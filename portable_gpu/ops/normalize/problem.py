@@ -25,7 +25,7 @@ class RowProblem:
         kept: The axes of the rows, the last one running fastest, with the strides of all operands.
         outer, inner: The axes along a row, with those of the operands that have elements.
         alignment: A power of two that divides the address of each operand's first element.
-        scalars: The numbers, in the order of the program, then the integers.
+        scalars: The numbers that do not vary, in the order of the program, then the integers.
     """
 
     name: str

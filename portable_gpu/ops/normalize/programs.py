@@ -79,6 +79,7 @@ class RowProgram:
         index: The input with the number of an element of each row, if there is one.
         tables: The inputs with a value for each element of which ``picks`` alone are read.
         scalars, integers: The names of the numbers.
+        varying: The names of further numbers, which may differ from call to call.
         phases: The folds of a row that is kept.
         stream: The fold of a row that is read anew for the map.
         outputs: The results with a value for each element: their expressions.
@@ -100,6 +101,7 @@ class RowProgram:
     index: str = ""
     scalars: tuple[str, ...] = ()
     integers: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     row_outputs: tuple[tuple[str, str], ...] = ()
     updated: tuple[str, ...] = ()
@@ -268,7 +270,8 @@ def _norm(flags: frozenset[str]) -> RowProgram:
         stream,
         (("y", _affine(f"{centred} * rstd", flags)),),
         _present(("row_w", "row_b"), flags),
-        scalars=("eps", "momentum") if updated else ("eps",),
+        scalars=("eps",),
+        varying=("momentum",) if updated else (),
         row_outputs=(*(stats if "stats" in flags else ()), *updated),
         updated=tuple(name for name, _ in updated),
     )
