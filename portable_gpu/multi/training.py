@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import fsum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,8 +70,9 @@ class DataParallel:
             DeviceMemoryError: A device lacks memory.
 
         Memory: on each device, the parameters and their gradients, at most
-            ``2 + log2(micro_batches)`` further gradients, and the activations of its micro-batches.
+            ``3 + log2(micro_batches)`` further gradients, and the activations of its micro-batches.
             It is not counted for ``memory_limit`` of the group.
+        Threads: one call at a time.
         """
         self.module = of_kind(module, Module, "module", "a portable_gpu.nn.Module")
         self.group = of_kind(group, DeviceGroup, "group", "a DeviceGroup")
@@ -86,7 +86,8 @@ class DataParallel:
         """Add the gradients of the loss of a batch to those of the network.
 
         Args:
-            input: The batch: an array of NumPy or on a device; axis 0 counts its examples.
+            input: The batch: an array of NumPy, or on a device, from which it is copied to NumPy
+                first; axis 0 counts its examples.
             target: The targets, with the same number of examples.
             loss: A loss such as ``nn.CrossEntropyLoss()``, with ``reduction="mean"`` or ``"sum"``.
                 Means of micro-batches are weighted by their numbers of examples; where a mean
@@ -99,7 +100,8 @@ class DataParallel:
         Raises:
             ArgumentTypeError, ArgumentError, ShapeError: An argument does not fit, the batch is
                 empty, or a target is no class.  The network is as it was.
-            DeviceMemoryError, DeviceFailedError: A device lacks memory or fails.
+            DeviceMemoryError, DeviceFailedError: A device lacks memory or fails.  The network is
+                as it was, unless its own device fails while it adds the sums.
 
         Batch normalisation: each micro-batch is normalised by its own statistics; the running
             statistics change by the mean of their changes.
@@ -128,41 +130,39 @@ class DataParallel:
             replica.refresh(values)
         its_loss = {member: _moved(loss, member) for member in self.group.members}
         tree = _GradientTree(count)
-        counters = [module.calls for module in _counting(self.module)]
-        ends: list[int] = []
 
-        def work(member: Member, number: int) -> tuple[Any, float]:
+        def work(member: Member, number: int) -> tuple[Any, float, _HostState]:
             start, stop = bounds[number : number + 2]
             weight = (stop - start) / total if reduction == "mean" else 1.0
             replica = self._replicas[member]
-            replica.begin(counters, number)
+            replica.begin(number)
             x, wanted = (_on_device(member, each[start:stop]) for each in (examples, targets))
             result = its_loss[member].forward(replica.module(x), wanted)
             scale = asarray(np.full(result.shape, weight, result.dtype), engine=member.engine)
             replica.module.backward(its_loss[member].backward(scale))
-            if number == 0:
-                ends.extend(module.calls for module in _counting(replica.module))
             tree.add(number, member, replica.changes())
-            return result, weight
+            return result, weight, _HostState.of(replica.module)
 
         results = self.group.for_blocks(owners, work)
-        losses = [float(result.get()) * weight for result, weight in results]
-        member, sums = tree.total()
-        self._add(member, sums, count, ends)
+        losses = [float(result.get()) * weight for result, weight, _ in results]
+        [sums] = self.group.for_blocks(owners[:1], lambda *_: tree.total())
+        self._add(sums, count)
+        results[0][2].restore(self.module)
         return fsum(losses)
 
-    def _add(self, member: Member, sums: list[Array], count: int, ends: list[int]) -> None:
+    def _add(self, sums: list[Array], count: int) -> None:
         """Add gradients and changes of buffers to the network's own.
 
         Args:
-            member: The device of the sums.
             sums: The gradient of each pair of flat arrays, and the changes of each buffer.
             count: The number of micro-batches.
-            ends: The counters of random masks after the first micro-batch.
         """
-        grads, changes = sums[: len(self._pairs)], sums[len(self._pairs) :]
-        for (data, grad, parameters), total in zip(self._pairs, grads, strict=True):
-            own_gradient = asarray(total[: grad.size].reshape(grad.shape), queue=data.queue)
+        buffers = _statistics(self.module)
+        queues = [data.queue for data, *_ in self._pairs] + [each.data.queue for each in buffers]
+        own = [asarray(each, queue=queue) for each, queue in zip(sums, queues, strict=True)]
+        grads, changes = own[: len(self._pairs)], own[len(self._pairs) :]
+        for (_, grad, parameters), total in zip(self._pairs, grads, strict=True):
+            own_gradient = total[: grad.size].reshape(grad.shape)
             if any(parameter.has_grad for parameter in parameters):
                 clear(parameters)
                 elementwise("g + d", g=grad, d=own_gradient, out=grad)
@@ -170,24 +170,35 @@ class DataParallel:
                 elementwise("x", x=own_gradient, out=grad)
             for parameter in parameters:
                 parameter.has_grad = True
-        for buffer, change in zip(_statistics(self.module), changes, strict=True):
-            own_change = asarray(change, queue=buffer.data.queue)
-            elementwise("x + d / n", x=buffer.data, d=own_change, n=float(count), out=buffer.data)
-        of_first = next(r for m, r in self._replicas.items() if m is self.group.owners(count)[0])
-        for buffer, new in zip(
-            _host_buffers(self.module), _host_buffers(of_first.module), strict=True
-        ):
-            buffer.set(new.data)
-        for module, end in zip(_counting(self.module), ends, strict=True):
-            module.calls = end
+        for buffer, change in zip(buffers, changes, strict=True):
+            elementwise("x + d / n", x=buffer.data, d=change, n=float(count), out=buffer.data)
 
 
-@dataclass
-class _Start:
-    """A buffer of a replica, and its value at the start of a batch."""
+class _HostState(NamedTuple):
+    """The state of a network that is on the host.
 
-    buffer: Buffer
-    value: Any
+    Attributes:
+        calls: The counters of random masks.
+        buffers: The values of buffers in NumPy, such as counters of batches.
+    """
+
+    calls: list[int]
+    buffers: list[np.ndarray[Any, Any]]
+
+    @classmethod
+    def of(cls, module: Module) -> _HostState:
+        """Return the state of a network."""
+        return cls(
+            [each.calls for each in _counting(module)],
+            [buffer.data.copy() for buffer in _host_buffers(module)],
+        )
+
+    def restore(self, module: Module, masks: int = 0) -> None:
+        """Set the state of a network, with counters of random masks that are larger by a number."""
+        for each, calls in zip(_counting(module), self.calls, strict=True):
+            each.calls = calls + masks
+        for buffer, value in zip(_host_buffers(module), self.buffers, strict=True):
+            buffer.set(value)
 
 
 class _Replica:
@@ -217,8 +228,8 @@ class _Replica:
         self.flats = [Flat([copies[id(p)] for p in parameters]) for *_, parameters in pairs]
         for buffer in _statistics(self.module):
             buffer.data = asarray(buffer.data, engine=engine)
-        self.starts: list[_Start] = []
-        self.host_starts: list[_Start] = []
+        self.starts = [buffer.data.copy() for buffer in _statistics(self.module)]
+        self.host_start = _HostState.of(module)
 
     def refresh(self, values: list[np.ndarray[Any, Any]]) -> None:
         """Take over the state of the network: values of the flat arrays, buffers and modes."""
@@ -226,26 +237,16 @@ class _Replica:
             flat.data[: value.size].set(value.reshape(-1))
         for mine, its in zip(_modules(self.module), _modules(self.original), strict=True):
             mine.training = its.training
-        engine = self.member.engine
-        originals = _statistics(self.original), _host_buffers(self.original)
-        self.starts = [
-            _Start(buffer, asarray(asnumpy(original.data), engine=engine))
-            for buffer, original in zip(_statistics(self.module), originals[0], strict=True)
-        ]
-        self.host_starts = [
-            _Start(buffer, original.data.copy())
-            for buffer, original in zip(_host_buffers(self.module), originals[1], strict=True)
-        ]
+        for start, buffer in zip(self.starts, _statistics(self.original), strict=True):
+            start.set(asnumpy(buffer.data))
+        self.host_start = _HostState.of(self.original)
 
-    def begin(self, counters: list[int], number: int) -> None:
+    def begin(self, number: int) -> None:
         """Return to the state at the start of the batch, with random masks of a micro-batch."""
         self.module.zero_grad()
-        for start in self.starts:
-            elementwise("x", x=start.value, out=start.buffer.data)
-        for start in self.host_starts:
-            start.buffer.set(start.value)
-        for module, calls in zip(_counting(self.module), counters, strict=True):
-            module.calls = calls + number * _MASKS
+        for buffer, start in zip(_statistics(self.module), self.starts, strict=True):
+            elementwise("x", x=start, out=buffer.data)
+        self.host_start.restore(self.module, number * _MASKS)
 
     def changes(self) -> list[Array]:
         """Return copies of the gradients, and how much each buffer has changed."""
@@ -254,14 +255,16 @@ class _Replica:
             clear(flat.parameters)
             grads.append(flat.grad.copy())
         return grads + [
-            elementwise("x - s", x=start.buffer.data, s=start.value) for start in self.starts
+            elementwise("x - s", x=buffer.data, s=start)
+            for buffer, start in zip(_statistics(self.module), self.starts, strict=True)
         ]
 
 
 class _GradientTree:
     """Sums of lists of arrays by a binary tree over their numbers.
 
-    Two sums of one device are added as soon as both exist, so that few are kept.
+    Two sums of one device are added as soon as both exist, so that few are kept.  Sums are fresh
+    arrays, and replace their parts last: a list whose addition fails can be added once more.
     """
 
     def __init__(self, count: int) -> None:
@@ -273,29 +276,32 @@ class _GradientTree:
 
     def add(self, number: int, member: Member, arrays: list[Array]) -> None:
         """Add a list of arrays on a device."""
-        self._settle(0, number, member, arrays, across=False)
+        self._settle((0, number), member, arrays, across=False)
 
-    def total(self) -> tuple[Member, list[Array]]:
-        """Return the sum of all lists, and its device."""
+    def total(self) -> list[Array]:
+        """Return the sum of all lists."""
         for key in sorted(self._sums):
             if key in self._sums:
-                self._settle(*key, *self._sums.pop(key), across=True)
-        return self._sums[len(self._extents) - 1, 0]
+                self._settle(key, *self._sums[key], across=True)
+        return self._sums[len(self._extents) - 1, 0][1]
 
     def _settle(
-        self, level: int, index: int, member: Member, arrays: list[Array], *, across: bool
+        self, key: tuple[int, int], member: Member, arrays: list[Array], *, across: bool
     ) -> None:
         """Keep a sum, or add it to its neighbour if that exists (on the same device)."""
+        (level, index), parts = key, [key]
         while level < len(self._extents) - 1:
             sibling = level, index ^ 1
             if sibling[1] < self._extents[level]:
                 other = self._sums.get(sibling)
                 if other is None or (other[0] is not member and not across):
                     break
-                del self._sums[sibling]
                 pair = ((member, arrays), other) if index % 2 == 0 else (other, (member, arrays))
                 member, arrays = _added(*pair)
+                parts.append(sibling)
             level, index = level + 1, index // 2
+        for part in parts:
+            self._sums.pop(part, None)
         self._sums[level, index] = member, arrays
 
 
@@ -303,12 +309,10 @@ def _added(
     left: tuple[Member, list[Array]], right: tuple[Member, list[Array]]
 ) -> tuple[Member, list[Array]]:
     """Add two lists of arrays on the device of the left one."""
-    member, sums = left
-    source, others = right
-    for total, other in zip(sums, others, strict=True):
-        here = other if source is member else transfers.move(source, other, member)
-        elementwise("x + y", x=total, y=here, out=total)
-    return member, sums
+    (member, mine), (source, others) = left, right
+    if source is not member:
+        others = [transfers.move(source, other, member) for other in others]
+    return member, [elementwise("x + y", x=x, y=y) for x, y in zip(mine, others, strict=True)]
 
 
 def _modules(module: Module) -> Iterator[Module]:

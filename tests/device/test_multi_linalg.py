@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import portable_gpu as pg
@@ -14,12 +16,16 @@ from portable_gpu import nn
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DeviceFailedError,
+    DeviceMemoryError,
     DTypeError,
     NotPositiveDefiniteError,
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray
+from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, training
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +54,33 @@ def same_bits(groups: list[DeviceGroup], call: Any) -> Any:
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     """Return normal random numbers."""
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+@contextmanager
+def shortage(engine: Engine, at: int, *, lasts: bool) -> Iterator[list[int]]:
+    """Let an allocation on a device fail, or all from that one on.
+
+    Yields:
+        The number of allocations left before the one that fails; negative after it.
+    """
+    left = [at]
+
+    def limited(allocate: Any, engine_of: Any) -> Any:
+        def limited(self: Any, nbytes: int) -> Any:
+            if engine_of(self) is engine:
+                left[0] -= 1
+                if left[0] == -1 or (lasts and left[0] < 0):
+                    raise DeviceMemoryError("an allocation fails on purpose")
+            return allocate(self, nbytes)
+
+        return limited
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "allocate", limited(Engine.allocate, lambda self: self))
+        patch.setattr(
+            QueueState, "from_pool", limited(QueueState.from_pool, lambda self: self.engine)
+        )
+        yield left
 
 
 # -- convolutions
@@ -183,6 +216,71 @@ def test_running_statistics_are_means_over_micro_batches(groups: list[DeviceGrou
     before = state_bits(net.eval())
     parallel.backward(images, np.zeros(8, np.int64), nn.CrossEntropyLoss())
     assert state_bits(net) == before
+
+
+def one_step(parallel: DataParallel) -> tuple[Any, ...]:
+    """Return the loss, the gradients and the state after a batch of digits(True)."""
+    net: Any = parallel.module
+    loss = parallel.backward(normal(10, 1, 8, 8), np.arange(10), nn.CrossEntropyLoss())
+    gradients = [parameter.grad.get().tobytes() for parameter in net.parameters()]
+    return loss, gradients, state_bits(net), net[6].calls
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "retry"])
+@pytest.mark.parametrize("device", [0, 1])
+def test_training_on_a_device_without_memory(
+    groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch, device: int, on_failure: str
+) -> None:
+    """An error leaves the network as it was; the step on another device has the same bits."""
+    group = groups[1]
+    expected = one_step(DataParallel(digits(True), group, micro_batches=5))
+    monkeypatch.setattr(group, "on_failure", on_failure)
+    for at in [0, *np.random.default_rng(device).integers(1, 25, 3)]:
+        net = digits(True)
+        parallel = DataParallel(net, group, micro_batches=5)
+        before = state_bits(net)
+        with shortage(group.engines[device], int(at), lasts=on_failure == "retry") as left:
+            if on_failure == "retry":
+                assert one_step(parallel) == expected
+            else:
+                with pytest.raises(DeviceMemoryError, match=f"on device {device} "):
+                    one_step(parallel)
+                assert state_bits(net) == before
+                assert not any(parameter.has_grad for parameter in net.parameters())
+                assert net[6].calls == 0
+        assert left[0] < 0
+    if on_failure == "raise":
+        assert one_step(parallel) == expected
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "retry"])
+def test_sums_of_gradients_that_fail(
+    groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch, on_failure: str
+) -> None:
+    """The tree of sums is as before a failed addition, so that it can be repeated."""
+    group = groups[1]
+    expected = one_step(DataParallel(digits(True), group, micro_batches=5))
+    monkeypatch.setattr(group, "on_failure", on_failure)
+    additions = 0
+
+    def failing(expression: str, **options: Any) -> Any:
+        nonlocal additions
+        additions += expression == "x + y"
+        if additions == at and expression == "x + y":
+            raise cl.RuntimeError("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
+        return pg.elementwise(expression, **options)
+
+    monkeypatch.setattr(training, "elementwise", failing)
+    for at in (2, 7, 10):  # each of four sums adds five gradients and statistics
+        net, additions = digits(True), 0
+        parallel = DataParallel(net, group, micro_batches=5)
+        if on_failure == "raise":
+            with pytest.raises(DeviceFailedError, match="OUT_OF_RESOURCES"):
+                one_step(parallel)
+            assert not any(parameter.has_grad for parameter in net.parameters())
+        else:
+            assert one_step(parallel) == expected
+        assert additions >= at
 
 
 def test_training_refuses_what_does_not_fit(groups: list[DeviceGroup]) -> None:
