@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from math import prod, sqrt
 from typing import Any
@@ -39,6 +40,8 @@ from reference import (
 import portable_gpu as pg
 from portable_gpu.checking.oracle import SPLIT_ERRORS, by_norm
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from portable_gpu.multi import DeviceGroup
 from portable_gpu.ops.fft.commands.cases import bound_of
 from portable_gpu.runtime.engine import Engine
 
@@ -650,6 +653,58 @@ def convolutions(d: Call) -> None:
     assert np.all(np.abs(got - exact) <= np.maximum(by_transforms, by_sums + 1e-300)), "bound"
 
 
+# -- groups of devices
+
+
+class GroupCall(Call):
+    """A call with ``engine=`` a group, whose arrays are NumPy's, in blocks, or replicated."""
+
+    def __init__(self, call: Call) -> None:
+        self.__dict__ |= call.__dict__
+        self.group, self.kind = _group(), "host"
+        self.engine = self.group.engines[0]
+
+    def give(self, x: Any, writes: bool = False, in_line: bool = False) -> Any:
+        """See :class:`Drawn`."""
+        host = super().give(x, writes, in_line)
+        axis = self.draw.randrange(host.ndim) if host.ndim else 0
+        blocks = self.draw.choice((None, 1, 2, 3, 5))
+        kind = self.draw.choice(("blocks", "blocks", "all", "host"))
+        if kind == "host":
+            return host
+        if kind == "all" or not host.ndim:
+            self.descriptions[-1] += " replicated"
+            return self.group.broadcast(host)
+        self.descriptions[-1] += f" in {blocks} blocks of axis {axis}"
+        if blocks is not None:
+            blocks = min(blocks, max(1, host.shape[axis]))
+        return self.group.asarray(host, axis, blocks=blocks)
+
+    def record(self, function: str, **options: Any) -> dict[str, Any]:
+        """See :class:`Call`."""
+        return {**super().record(function, **options), "engine": self.group}
+
+
+@lru_cache(maxsize=1)
+def _group() -> DeviceGroup:
+    """Two sub-devices, or one device if it has none."""
+    try:
+        return DeviceGroup(2)
+    except UnsupportedError:
+        return DeviceGroup([pg.default_engine().device])
+
+
+def groups(d: Call) -> None:
+    """A call of another family on a group, which may refuse functions and blocks."""
+    family = d.programs.choice((elementwise, reductions, inner_products, products, transforms))
+    call = GroupCall(d)
+    try:
+        family(call)
+    except (UnsupportedError, ArgumentError, ArgumentTypeError) as error:
+        if not re.search("DeviceGroup|group|are cut along k|the result is", str(error)):
+            raise
+
+
 # -- the others
 
 
@@ -692,6 +747,7 @@ FAMILIES: dict[str, tuple[Callable[[Call], None], tuple[str, ...]]] = {
     "signal": (convolutions, ("scipy",)),
     "sparse": (sparse_systems, ("scipy", "numba")),
     "copies": (copies, ()),
+    "groups": (groups, ("scipy",)),
     **{name: (call, ()) for name, call in LAYERS.items()},
 }
 

@@ -34,6 +34,7 @@ import portable_gpu as pg
 from portable_gpu import linalg
 from portable_gpu.errors import NotPositiveDefiniteError
 from portable_gpu.linalg import packed, ragged
+from portable_gpu.multi import GroupArray
 from portable_gpu.runtime.engine import Engine
 
 
@@ -169,6 +170,8 @@ def values(result: Any) -> Any:
     """The values of a result, and the matrices without one."""
     if isinstance(result, np.ndarray) or np.isscalar(result):
         return result
+    if isinstance(result, GroupArray):
+        return result.asnumpy()
     if isinstance(result, pg.Array):
         result.check()
     for event in result.events:

@@ -308,6 +308,46 @@ def test_products_into_an_array(groups: dict[str, DeviceGroup]) -> None:
     assert np.allclose(host, exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("cut", [0, 1, None])
+def test_out_decides_the_blocks(groups: dict[str, DeviceGroup], cut: int | None) -> None:
+    """Each copy of a replicated ``out`` is written, whatever the operands are."""
+    a, b = normal(45, 30), normal(30, 45, seed=1)
+
+    def place(group: DeviceGroup, x: Any, axis: int | None, blocks: int) -> GroupArray:
+        return group.broadcast(x) if axis is None else group.asarray(x, axis, blocks=blocks)
+
+    for group in groups.values():
+        for given in (a, place(group, a, 0, 3), place(group, a, 1, 2), place(group, a, None, 1)):
+            out = place(group, np.full((45, 45), np.nan, np.float32), cut, 4)
+            assert pg.gemm(given, b, out=out, engine=group) is out
+            for block in out.blocks:
+                part = a @ b if cut is None else np.take(
+                    a @ b, range(block.start, block.stop), cut
+                )  # fmt: skip
+                assert np.allclose(block.array.get(), part, rtol=1e-4, atol=1e-4)
+        out = place(group, np.zeros_like(a), cut, 4)
+        pg.elementwise("x + y", x=a, y=place(group, a, None, 1), out=out, engine=group)
+        assert all(np.isfinite(block.array.get()).all() for block in out.blocks)
+        assert np.array_equal(out.asnumpy(), 2 * a)
+        with pytest.raises(ShapeError):
+            pg.gemm(a, b, out=place(group, a, cut, 4), engine=group)
+
+
+def test_sums_of_products_of_16_bit_floats_are_rounded_once(
+    groups: dict[str, DeviceGroup],
+) -> None:
+    a, b = normal(9, 120, dtype=np.float16), normal(120, 7, dtype=np.float16, seed=1)
+    exact = a.astype(float) @ b.astype(float)
+    bound = 2.0**-11 * np.abs(exact) + 130 * 2.0**-24 * (np.abs(a.astype(float)) @ np.abs(b))
+    for call, column in [(pg.gemm, np.s_[:]), (pg.matmul, np.s_[:]), (pg.gemv, np.s_[:, 0])]:
+        right: Any = np.ascontiguousarray(b[column])
+        result = same_bits(
+            groups, lambda g, f=call, y=right: f(g.asarray(a, 1, blocks=12), y, engine=g)
+        )
+        assert result.dtype == np.float16
+        assert (np.abs(result - exact[column]) <= bound[column]).all()
+
+
 def test_products_of_vectors_and_stacks(groups: dict[str, DeviceGroup]) -> None:
     a, x, y, stack = normal(45, 30), normal(30), normal(45), normal(6, 45, 30)
     for call, expected in [

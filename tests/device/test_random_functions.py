@@ -28,7 +28,7 @@ def test_random_calls(family: str, unoptimised: Engine) -> None:
         try:
             random_functions.check(family, call)
         except BaseException as error:
-            error.add_note(f"call {number}: {'; '.join(call.told)}")
+            error.add_note(f"call {number}: {'; '.join(call.descriptions)}")
             raise
 
 

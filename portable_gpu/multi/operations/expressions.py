@@ -18,6 +18,7 @@ from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
+    check_out,
     check_target,
     cut_of,
     halved,
@@ -29,9 +30,9 @@ from portable_gpu.multi.operations.operands import (
 )
 from portable_gpu.multi.operations.streamed import streamed
 from portable_gpu.ops.elementwise import elementwise as compute
+from portable_gpu.ops.elementwise.api import common_of, inputs_that_are
 from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype
-from portable_gpu.runtime.views import check_output
+from portable_gpu.runtime.broadcast import NUMBERS, broadcast
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
@@ -43,8 +44,8 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     """Compute an expression; the arguments are those of :func:`portable_gpu.elementwise`.
 
     Returns:
-        For arrays of the group a :class:`GroupArray`: in the blocks of the first operand that is
-        cut, or replicated if all are.  For arrays of NumPy one of NumPy.
+        For arrays of the group a :class:`GroupArray`: in the blocks of ``out``, else of the first
+        operand that is cut, or replicated.  For arrays of NumPy one of NumPy.
     """
     numbers: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
@@ -63,18 +64,21 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     check_kind(group, out, on_host)
     options = {"dtype": dtype, **numbers}
     evaluate = partial(compute, arguments["expression"])
+    if on_host and (not shape or not prod(shape)):
+        return evaluate(**options, **arrays, out=out, engine=group.engines[0])
+    its_dtype = common_of(arrays, numbers) if dtype is None else as_dtype(dtype)
+    updated = [] if out is None else inputs_that_are(out, arrays)
+    others = {name: x for name, x in arrays.items() if name not in updated}
+    check_out(out, shape, its_dtype, others)
     if on_host:
-        kinds = {n: x.dtype for n, x in arrays.items()}
-        kinds |= {n: getattr(x, "dtype", type(x)) for n, x in numbers.items()}
-        its_dtype = common_dtype(kinds) if dtype is None else as_dtype(dtype)
-        if not shape or not prod(shape):
-            return evaluate(**options, **arrays, out=out, engine=group.engines[0])
-        return _on_host(group, evaluate, arrays, options, out, shape, its_dtype)
-    cut = cut_of(arrays.values(), len(shape), shape)
+        result = np.empty(shape, its_dtype) if out is None else out
+        _on_host(group, evaluate, others, updated, options, result)
+        return result
+    cut = cut_of(arrays.values() if out is None else [out], len(shape), shape)
     if cut is None:
         return _replicated(group, evaluate, arrays, options, out)
-    operands = {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
-    outs = None if out is None else _aligned(group, out, cut, shape)
+    operands = {name: _aligned(group, x, cut, shape) for name, x in others.items()}
+    outs = None if out is None else blocks_of(out, cut)
 
     def work(member: Member, number: int) -> GroupBlock:
         blocks: dict[str, Any] = {
@@ -82,9 +86,7 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         }
         target = None if outs is None else outs[number]
         check_target(member, target)
-        for name, x in arrays.items():
-            if x is out:  # which is updated in place
-                blocks[name] = target
+        blocks |= dict.fromkeys(updated, target)
         result = evaluate(**options, **blocks, out=target, engine=member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if out is None else result
@@ -101,38 +103,39 @@ def _on_host(
     group: DeviceGroup,
     evaluate: Any,
     arrays: Mapping[str, Any],
+    updated: Sequence[str],
     options: Mapping[str, Any],
-    out: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-) -> Any:
-    """Compute an expression of arrays of NumPy."""
-    if out is None:
-        result: Any = np.empty(shape, dtype)
-    else:
-        check_output(out, shape, dtype, "out", True)
-        result = out
-    bounds = group.bounds(shape[0], result.nbytes)
+    result: Any,
+) -> None:
+    """Compute an expression of arrays of NumPy.
+
+    Args:
+        group: The group.
+        evaluate: Computes the expression of blocks.
+        arrays: The inputs that are arrays.
+        updated: The names of inputs that are ``result`` itself.
+        options: The other arguments.
+        result: The array for the result.
+    """
+    bounds = group.bounds(len(result), result.nbytes)
     cut = Cut(0, bounds, group.owners(len(bounds) - 1))
 
-    def operands_of(cut: Cut) -> dict[str, list[Any]]:
-        return {name: _aligned(group, x, cut, shape) for name, x in arrays.items()}
+    def operands_of(cut: Cut) -> list[list[Any]]:
+        return [_aligned(group, x, cut, result.shape) for x in arrays.values()]
 
     calls = streamed(group.members)
 
-    def compute(cut: Cut, operands: Mapping[str, Any], member: Member, number: int) -> None:
+    def compute(cut: Cut, operands: Sequence[Any], member: Member, number: int) -> None:
         target = transfers.part(result, 0, *cut.range(number))
-        blocks = [target if x is out else operands[name][number] for name, x in arrays.items()]
+        blocks = [on_host_or_device(group, member, x[number]) for x in operands]
 
         def enqueue(given: Sequence[Any], into: Any) -> None:
+            named = dict(zip(arrays, given, strict=True)) | dict.fromkeys(updated, into)
             with kernels(member, number, member not in calls):
-                named = dict(zip(arrays, given, strict=True))
                 evaluate(**options, **named, out=into, engine=member.engine)
 
         if member in calls:
-            blocks = [on_host_or_device(group, member, x) for x in blocks]
-            reads = any(x is out for x in arrays.values())
-            calls[member].call(blocks, target, enqueue, reads_target=reads)
+            calls[member].call(blocks, target, enqueue, reads_target=bool(updated))
         else:
             enqueue(blocks, target)
 
@@ -145,7 +148,6 @@ def _on_host(
     group.for_blocks(cut.members, work, waits=True, halves=halves)
     for each in calls.values():
         each.finish()
-    return result
 
 
 def _replicated(

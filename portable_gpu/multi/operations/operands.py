@@ -27,7 +27,7 @@ from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.timeline import current_call
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
-from portable_gpu.runtime.views import as_array
+from portable_gpu.runtime.views import as_array, check_no_overlap, check_output
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
@@ -130,6 +130,28 @@ def check_kind(group: DeviceGroup, out: Any, on_host: bool) -> None:
     elif not on_host or not isinstance(out, np.ndarray):
         kind = "an array of NumPy" if on_host else "an array of the group"
         raise ArgumentTypeError(f"out is {shown(out)}; {kind} would do")
+
+
+def check_out(out: Any, shape: Sequence[int], dtype: Any, inputs: Mapping[str, Any]) -> None:
+    """Check that ``out``, which is of the right kind, fits the result.
+
+    Args:
+        out: An array of NumPy or of the group, or ``None``.
+        shape: The shape of the result.
+        dtype: Its dtype.
+        inputs: The operands by their names, which have no memory of ``out``.
+
+    Raises:
+        ShapeError, DTypeError, ReadOnlyError, OverlapError: It does not.
+    """
+    if isinstance(out, np.ndarray):
+        check_output(out, tuple(shape), dtype, "out", True)
+        check_no_overlap(out, "out", [(x, name) for name, x in inputs.items()])
+    elif out is not None:
+        if out.shape != tuple(shape):
+            raise ShapeError(f"out has shape {out.shape}, the result has {tuple(shape)}")
+        if out.dtype != dtype:
+            raise DTypeError(f"out has dtype {out.dtype}, the result has {dtype}")
 
 
 def cut_of(arrays: Iterable[Any], ndim: int, shape: Sequence[int]) -> Cut | None:

@@ -6,7 +6,8 @@ or an axis of a batch) is cut into blocks, which the devices compute by themselv
     | A 0 |         | C 0 |        blocks of rows; each device has B
     | A 1 |  x  B = | C 1 |
 
-If an operand is in blocks along ``k``, the blocks' products are added by a fixed tree.
+If an operand is in blocks along ``k``, the blocks' products are added by a fixed tree.  With
+``out=`` the result is in its blocks, or on each device if ``out`` is replicated.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from portable_gpu.dtypes import is_float16_like
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi import collectives, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
@@ -25,6 +27,7 @@ from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
+    check_out,
     check_target,
     halved,
     kernels,
@@ -37,8 +40,8 @@ from portable_gpu.multi.operations.operands import (
 from portable_gpu.multi.operations.streamed import streamed
 from portable_gpu.ops import gemm as gemm_family
 from portable_gpu.ops import gemv as gemv_family
+from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.gemm.binding import result_dtype
-from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
@@ -76,6 +79,14 @@ def gemv(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     options = {name: arguments[name] for name in ("alpha", "beta", "trans")}
 
     def product(a: Any, x: Any, out: Any, engine: Any) -> Any:
+        is_narrow = is_float16_like(result_dtype(a.dtype, x.dtype))
+        if is_narrow and out is not None and out.dtype == np.float32:
+            column, result = x.reshape(-1, 1), out.reshape(-1, 1)
+            gemm_family.gemm(
+                a, column, alpha=options["alpha"], trans_a=options["trans"], out=result,
+                engine=engine,
+            )  # fmt: skip
+            return out
         return gemv_family.gemv(a, x, out=out, engine=engine, **options)
 
     letters = "mk" if arguments["trans"] == "N" else "km"
@@ -129,25 +140,30 @@ def _product(
     on_host = not any(isinstance(x, GroupArray) for x in (a, b, out))
     check_kind(group, out, on_host)
     extents = _extents((a, of_a), (b, of_b))
-    if extents is None or 0 in extents.values() or (on_host and not of_result):
-        result = product(_values(a), _values(b), out if on_host else None, group.engines[0])
-        return result if on_host else group.broadcast(result)
-    letter = _letter(a, b, letters, extents)
+    if extents is None or (on_host and (0 in extents.values() or not of_result)):
+        return product(_values(a), _values(b), out if on_host else None, group.engines[0])
+    shape, dtype = tuple(extents[each] for each in of_result), result_dtype(a.dtype, b.dtype)
+    is_wide = is_float16_like(dtype) and out is not None and out.dtype == np.float32
+    check_out(out, shape, np.dtype(np.float32) if is_wide else dtype, {"a": a, "b": b})
+    letter = _letter(a, b, out, letters, extents)
     if letter is None:
         return _replicated(group, product, a, b, out)
-    cut = _cut(group, letter, (a, of_a), (b, of_b), extents)
+    cut = _cut(group, letter, ((out, of_result), (a, of_a), (b, of_b)), extents)
 
     def operands_of(cut: Cut) -> list[list[Any]]:
         return [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
 
     operands = operands_of(cut)
-    shape = tuple(extents[each] for each in of_result)
-    if letter == "k" and letter not in of_result:
-        return _sum_of_products(group, product, operands, cut, arguments)
+    if letter == "k":
+        if arguments.get("beta"):
+            raise ArgumentError(f"beta is {arguments['beta']} and there is no out; pass out=")
+        return _sum_of_products(group, product, operands, cut, shape, dtype)
     axis = of_result.index(letter)
     if on_host:
+        result: Any = np.empty(shape, dtype) if out is None else out
         reads_out = out is not None and arguments.get("beta", 0) != 0
-        return _on_host(group, product, operands_of, shape, cut._replace(axis=axis), out, reads_out)
+        _on_host(group, product, operands_of, cut._replace(axis=axis), result, reads_out)
+        return result
     outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
 
     def work(member: Member, number: int) -> GroupBlock:
@@ -170,20 +186,12 @@ def _on_host(
     group: DeviceGroup,
     product: _Product,
     operands_of: Callable[[Cut], list[list[Any]]],
-    shape: tuple[int, ...],
     cut: Cut,
-    out: Any,
+    result: Any,
     reads_out: bool,
-) -> Any:
+) -> None:
     """Compute a product of arrays of NumPy."""
     operands = operands_of(cut)
-    if out is None:
-        dtype = result_dtype(operands[0][0].dtype, operands[1][0].dtype)
-        result: Any = np.empty(shape, dtype)
-    else:
-        check_output(out, shape, out.dtype, "out", True)
-        result = out
-
     calls = streamed(group.members)
 
     def compute(cut: Cut, operands: list[list[Any]], member: Member, number: int) -> None:
@@ -208,7 +216,6 @@ def _on_host(
     group.for_blocks(cut.members, work, waits=True, halves=halves)
     for each in calls.values():
         each.finish()
-    return result
 
 
 def _sum_of_products(
@@ -216,23 +223,28 @@ def _sum_of_products(
     product: _Product,
     operands: list[list[Any]],
     cut: Cut,
-    arguments: Mapping[str, Any],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
 ) -> GroupArray:
-    """Add the products of the blocks of ``k``."""
-    if arguments["out"] is not None:
-        raise ArgumentError(
-            "out is given, and the operands are cut along k: the result is a fresh array on each "
-            "device"
-        )
+    """Add the products of the blocks of ``k``; those of 16-bit floats in float32."""
+    wide = np.dtype(np.float32) if is_float16_like(dtype) else dtype
 
     def work(member: Member, number: int) -> GroupBlock:
         left, right = (on_device(group, member, x[number]) for x in operands)
+        result = member.empty(shape, wide)
         with kernels(member, number, False):
-            result = product(left, right, None, member.engine)
-        return GroupBlock(*cut.range(number), member, member.count(result))
+            product(left, right, result, member.engine)
+        return GroupBlock(*cut.range(number), member, result)
 
     waits = any(isinstance(x[0], np.ndarray) for x in operands)
-    return collectives.all_reduce(group, group.for_blocks(cut.members, work, waits=waits))
+    total = collectives.all_reduce(group, group.for_blocks(cut.members, work, waits=waits))
+    if wide == dtype:
+        return total
+    copies = [
+        block.member.count(elementwise("x", x=block.array, dtype=dtype, engine=block.member.engine))
+        for block in total.blocks
+    ]
+    return collectives.replicated(group, copies)
 
 
 def _replicated(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any) -> GroupArray:
@@ -261,9 +273,11 @@ def _extents(*operands: tuple[Any, str]) -> dict[str, int] | None:
 
 
 def _letter(
-    a: Any, b: Any, letters: tuple[str, str, str], extents: Mapping[str, int]
+    a: Any, b: Any, out: Any, letters: tuple[str, str, str], extents: Mapping[str, int]
 ) -> str | None:
-    """Return the axis that is cut; ``None`` of replicated operands."""
+    """Return the axis that is cut; ``None`` if each device computes the whole product."""
+    if isinstance(out, GroupArray):
+        return None if out.axis is None else letters[2][out.axis]
     axes = [
         its[x.axis]
         for x, its in ((a, letters[0]), (b, letters[1]))
@@ -282,18 +296,22 @@ def _letter(
 def _cut(
     group: DeviceGroup,
     letter: str,
-    a: tuple[Any, str],
-    b: tuple[Any, str],
+    arrays: Sequence[tuple[Any, str]],
     extents: Mapping[str, int],
 ) -> Cut:
-    """Return the blocks along an axis: those of an operand, or new ones of NumPy's arrays."""
-    sizes = []
-    for x, letters in (a, b):
+    """Return the blocks along an axis: those of the first array that is cut so, or new ones.
+
+    Args:
+        group: The group.
+        letter: The axis.
+        arrays: ``out`` or ``None``, and the operands, with their axes.
+        extents: The extent of each axis.
+    """
+    for x, letters in arrays:
         is_cut = isinstance(x, GroupArray) and x.axis is not None and letters[x.axis] == letter
         if is_cut and x.shape[x.axis] == extents[letter]:
             return Cut(x.axis, x.bounds, [block.member for block in x.blocks])
-        if letter in letters:
-            sizes.append(x.nbytes)
+    sizes = [x.nbytes for x, letters in arrays[1:] if letter in letters]
     bounds = group.bounds(extents[letter], max(sizes))
     return Cut(0, bounds, group.owners(len(bounds) - 1))
 

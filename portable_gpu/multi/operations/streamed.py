@@ -39,7 +39,7 @@ class StreamedCalls:
         """Copy the operands to the device, enqueue the kernels, and store the result before.
 
         Args:
-            operands: Arrays of NumPy, or of the device; ``target`` itself is updated in place.
+            operands: Arrays of NumPy, or of the device.
             target: The array of NumPy for the result.
             compute: Enqueues the kernels.
             reads_target: Whether they read the result's array.
@@ -53,9 +53,7 @@ class StreamedCalls:
             transfers.upload(member, target, result)
         arrays = []
         for number, operand in enumerate(operands):
-            if operand is target:
-                arrays.append(result)
-            elif isinstance(operand, np.ndarray):
+            if isinstance(operand, np.ndarray):
                 arrays.append(self._array(slot, number, operand))
                 transfers.upload(member, operand, arrays[-1])
             else:

@@ -228,7 +228,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
             arrays[name] = as_array(out, name)
         else:
             numbers[name] = next(remaining_numbers)
-    compute_dtype = _common(arrays, numbers) if compute is None else as_dtype(compute, "compute")
+    compute_dtype = common_of(arrays, numbers) if compute is None else as_dtype(compute, "compute")
     if dtype is not None:
         result_dtype = as_dtype(dtype)
     elif is_checked:
@@ -236,7 +236,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
     else:
         result_dtype = _dtype_of_outcome(expression, names, compute_dtype)
     shape = broadcast({name: array.shape for name, array in arrays.items()})
-    updated = [] if out is None else _updated(out, arrays)
+    updated = [] if out is None else inputs_that_are(out, arrays)
     fresh = {name: array for name, array in arrays.items() if name not in updated}
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -294,15 +294,16 @@ def _outcome(expression: str, names: tuple[str, ...], compute: Element) -> str |
     return Function("f", expression, parameters, of, of, boolean=compute.boolean).kind
 
 
-def _common(arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> np.dtype[Any]:
+def common_of(arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> np.dtype[Any]:
+    """Return the dtype in which an expression is computed."""
     return common_dtype(
         {name: array.dtype for name, array in arrays.items()}
         | {name: getattr(value, "dtype", type(value)) for name, value in numbers.items()}
     )
 
 
-def _updated(out: Any, arrays: dict[str, Any]) -> list[str]:
-    """The names of the inputs that are the output array itself.
+def inputs_that_are(out: Any, arrays: dict[str, Any]) -> list[str]:
+    """Return the names of the inputs that are the output array itself.
 
     Raises:
         OverlapError: An input shares some of its memory.
