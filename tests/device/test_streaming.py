@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from interruptions import Interrupted
 from reference import assert_within, product_bound, unit_roundoff
 
 import portable_gpu as pg
@@ -27,6 +30,7 @@ from portable_gpu.errors import (
     UnsupportedError,
 )
 from portable_gpu.multi import DeviceGroup, Member, streaming
+from portable_gpu.multi.streaming import storage
 from portable_gpu.multi.streaming.pipeline import Job, _DeviceMemory
 from portable_gpu.multi.streaming.storage import TiledOperand, TiledResult
 from portable_gpu.runtime.events import QueueEvents
@@ -77,7 +81,7 @@ def test_products_of_memmaps(tmp_path: Path, place: pg.Engine) -> None:
     assert work[-1] == 1
     assert_within(c, *_expected(a, b))
     assert _names(tmp_path) == ["a.npy", "b.npy", "c.npy"]
-    repeated = np.full((300, 190), np.nan, np.float32)
+    repeated = np.ndarray((300, 190), np.float32, bytearray(300 * 190 * 4 + 1), 1)  # not aligned
     assert streaming.gemm(a, b, out=repeated, memory_limit=_LIMIT, engine=place) is repeated
     assert np.array_equal(repeated, c)
 
@@ -120,6 +124,45 @@ def test_products_of_zarr_arrays(tmp_path: Path, place: pg.Engine) -> None:
         streaming.gemm(a, b, out=zarr.open_array(str(tmp_path / "c.zarr"), mode="r"))
     rows = streaming.sum(stored, axis=1, memory_limit=80_000, engine=place)
     assert_within(rows, a.astype(np.float64).sum(1), 17 * 2.0**-24 * np.abs(a).sum(1))
+
+
+@pytest.mark.parametrize("out", ["c.npy", "c.zarr"])
+def test_an_exception_at_any_line_leaves_no_part_of_a_file(
+    tmp_path: Path, engine: pg.Engine, out: str
+) -> None:
+    """As of a signal handler: the result is complete or absent, and no other name is left."""
+    zarr = pytest.importorskip("zarr") if out.endswith("zarr") else None
+    x = np.eye(4, dtype=np.float32)
+    before, number, is_stopped = sys.gettrace(), 0, True
+    while is_stopped:
+        number += 1
+        left, is_stopped = number, False
+
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != storage.__file__:
+                return None
+            left -= event == "line"
+            if not left:
+                raise Interrupted
+            return trace
+
+        try:
+            sys.settrace(trace)
+            streaming.gemm(x, x, out=tmp_path / out, engine=engine)
+        except Interrupted:
+            is_stopped = True
+        finally:
+            sys.settrace(before)
+        names = _names(tmp_path)
+        assert names == [out] or (is_stopped and not names), number
+        if names:
+            stored = (
+                np.load(tmp_path / out) if out == "c.npy" else zarr.open_array(str(tmp_path / out))
+            )
+            assert np.array_equal(stored[:], x)
+            (shutil.rmtree if out == "c.zarr" else os.unlink)(tmp_path / out)
+    assert number > 40
 
 
 @pytest.mark.parametrize("out", ["c.npy", "c.zarr"])
@@ -172,9 +215,17 @@ def test_results_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         with pytest.raises(error, match=re.escape(text)):
             streaming.gemm(a, b, out=out)
     square = np.lib.format.open_memmap(tmp_path / "q.npy", "w+", np.float32, (190, 190))
-    for out in (square, square[:], np.load(tmp_path / "q.npy", mmap_mode="r+")):
+    other = np.load(tmp_path / "q.npy", mmap_mode="r+")
+    for out in (square, square[:], other, np.asarray(other)):
         with pytest.raises(OverlapError, match="out shares memory with b"):
             streaming.gemm(np.eye(190, dtype=np.float32), square, out=out)
+    (tmp_path / "q.npy").unlink()  # the maps stay
+    with pytest.raises(OverlapError, match="out shares memory with b"):
+        streaming.gemm(np.eye(190, dtype=np.float32), square, out=other)
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    for name in ("b.npy", "b.zarr"):
+        with pytest.raises(DTypeError, match=f"{name}, and a file of this kind cannot hold bfloat"):
+            streaming.gemm(a.astype(bfloat16), b.astype(bfloat16), out=tmp_path / name)
 
 
 def test_wrong_arguments_are_named(engine: pg.Engine) -> None:

@@ -124,21 +124,22 @@ class TiledResult:
     """An array that is written tile by tile.
 
     Attributes:
-        shape, dtype: Those of the result.
-        chunks: The extents of a chunk of Zarr; 1 along each axis of an array of NumPy.
+        values: The array of NumPy or of Zarr; of a new file, None before :meth:`create`.
     """
 
     def __init__(self, values: Any) -> None:
         self.values = values
-        self.shape: tuple[int, ...] = tuple(values.shape)
-        self.dtype = np.dtype(values.dtype)
         self._lock = threading.Lock()
 
+    def create(self) -> None:
+        """Create the array, if it is a new file."""
+
     def in_place(self, index: Index, dtype: np.dtype[Any]) -> Values | None:
-        """Return a tile as memory that kernels can write, if it has this dtype."""
-        if not isinstance(self.values, np.ndarray) or self.dtype != dtype:
+        """Return a tile as memory that kernels can write, if it has this dtype and is aligned."""
+        values = self.values
+        if not (isinstance(values, np.ndarray) and values.dtype == dtype and values.flags.aligned):
             return None
-        tile: Values = self.values[index]
+        tile: Values = values[index]
         return tile
 
     def write(self, index: Index, tile: Values) -> None:
@@ -152,7 +153,7 @@ class TiledResult:
             return
         # Two tiles may share a chunk, which Zarr reads and writes as a whole.
         with self._lock, _as_result_error("the result"):
-            self.values[index] = tile if tile.dtype == self.dtype else tile.astype(self.dtype)
+            self.values[index] = tile.astype(self.values.dtype, copy=False)
 
     def finish(self) -> Any:
         """Return the complete result."""
@@ -166,24 +167,21 @@ class _NewFile(TiledResult):
     """A file of NumPy's format that has a temporary name until it is complete."""
 
     def __init__(self, path: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-        if dtype.kind not in "biufc":
-            raise DTypeError(f"out is {path}, and a file of NumPy's format cannot hold {dtype}")
+        super().__init__(None)
         self._path, self._temporary = path, _temporary_name(path)
-        try:
-            with _as_result_error(f"out ({path})"):
-                if not prod(shape):
-                    with self._temporary.open("xb") as file:
-                        np.save(file, np.empty(shape, dtype))
-                    values: Values = np.empty(shape, dtype)
-                else:
-                    values = np.lib.format.open_memmap(
-                        self._temporary, "w+", dtype=dtype, shape=tuple(shape)
-                    )
-                    _allocate(self._temporary)
-        except BaseException:
-            self._temporary.unlink(missing_ok=True)
-            raise
-        super().__init__(values)
+        self._shape, self._dtype = tuple(shape), dtype
+
+    def create(self) -> None:
+        with _as_result_error(f"out ({self._path})"):
+            if not prod(self._shape):
+                self.values = np.empty(self._shape, self._dtype)
+                with self._temporary.open("xb") as file:
+                    np.save(file, self.values)
+                return
+            self.values = np.lib.format.open_memmap(
+                self._temporary, "w+", dtype=self._dtype, shape=self._shape
+            )
+            _allocate(self._temporary)
 
     def finish(self) -> Any:
         with _as_result_error(f"out ({self._path})"):
@@ -202,6 +200,7 @@ class _NewZarr(TiledResult):
     def __init__(
         self, path: Path, shape: Sequence[int], dtype: np.dtype[Any], tile: Sequence[int]
     ) -> None:
+        super().__init__(None)
         try:
             import zarr
         except ImportError:
@@ -211,16 +210,15 @@ class _NewZarr(TiledResult):
         if path.exists():
             raise ArgumentError(f"out is {path}, which exists; remove it, or pass another name")
         self._path, self._temporary, self._open = path, _temporary_name(path), zarr.open_array
-        try:
-            with _as_result_error(f"out ({path})"):
-                values = zarr.open_array(
-                    str(self._temporary), mode="w", shape=tuple(shape), dtype=dtype,
-                    chunks=_chunks_of(shape, dtype.itemsize, tile),
-                )  # fmt: skip
-        except BaseException:
-            self.abandon()
-            raise
-        super().__init__(values)
+        self._shape, self._dtype = tuple(shape), dtype
+        self._chunks = _chunks_of(shape, dtype.itemsize, tile)
+
+    def create(self) -> None:
+        with _as_result_error(f"out ({self._path})"):
+            self.values = self._open(
+                str(self._temporary), mode="w", shape=self._shape, dtype=self._dtype,
+                chunks=self._chunks,
+            )  # fmt: skip
 
     def finish(self) -> Any:
         with _as_result_error(f"out ({self._path})"):
@@ -264,6 +262,7 @@ def result_storage(
     """
     result = _storage(out, shape, dtype, tile, operands)
     try:
+        result.create()
         yield result
     except BaseException:
         result.abandon()
@@ -283,6 +282,8 @@ def _storage(
         return TiledResult(np.empty(shape, dtype))
     if isinstance(out, (str, os.PathLike)):
         path = Path(out)
+        if path.suffix in (".npy", ".zarr") and dtype.kind not in "biufc":
+            raise DTypeError(f"out is {path}, and a file of this kind cannot hold {dtype}")
         if path.suffix == ".npy":
             return _NewFile(path, shape, dtype)
         if path.suffix == ".zarr":
@@ -304,9 +305,10 @@ def _storage(
     for operand in operands:
         if _overlap(out, operand.values):
             raise OverlapError(f"out shares memory with {operand.name}; pass another array")
-    if isinstance(out, np.memmap) and out.filename is not None and out.size:
+    file = _mapped_file(out) if isinstance(out, np.ndarray) and out.size else None
+    if file is not None:
         with _as_result_error("out"):
-            _allocate(Path(out.filename))
+            _allocate(file)
     return TiledResult(out)
 
 
@@ -314,7 +316,7 @@ def _check_writable(out: Any) -> None:
     if isinstance(out, np.ndarray):
         if not out.flags.writeable:
             raise ReadOnlyError("out is read-only; open the memmap with mode 'r+'")
-        if isinstance(out, np.memmap) and out.mode == "c":
+        if any(isinstance(base, np.memmap) and base.mode == "c" for base in _bases(out)):
             raise ReadOnlyError("out is a memmap of mode 'c', which changes no file; 'r+' would do")
     elif getattr(out, "read_only", False):
         raise ReadOnlyError("out is a read-only Zarr array; open it with mode 'r+'")
@@ -327,19 +329,34 @@ def _overlap(out: Any, values: Any) -> bool:
     if isinstance(out, np.ndarray) and isinstance(values, np.ndarray):
         if np.may_share_memory(out, values):
             return True
-        first, second = getattr(out, "filename", None), getattr(values, "filename", None)
-        return bool(first and second and Path(first).samefile(second))
+        first, second = _mapped_file(out), _mapped_file(values)
+        if first is None or second is None:
+            return False
+        with suppress(OSError):
+            return first.samefile(second)
+        return first == second  # a file that was removed
     stores = getattr(out, "store", None), getattr(values, "store", None)
     same_path = getattr(out, "path", None) == getattr(values, "path", None)
     return None not in stores and stores[0] == stores[1] and same_path
 
 
+def _bases(values: Values) -> Iterator[Any]:
+    """Yield an array, and the objects of whose memory it is a view."""
+    base: Any = values
+    while base is not None:
+        yield base
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+
+
 def _mapped_pages(values: Values) -> mmap.mmap | None:
     """Return the mapping of a file that an array is a view of."""
-    base: Any = values
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = base.obj if isinstance(base, memoryview) else base.base
-    return base if isinstance(base, mmap.mmap) else None
+    return next((base for base in _bases(values) if isinstance(base, mmap.mmap)), None)
+
+
+def _mapped_file(values: Values) -> Path | None:
+    """Return the file of a memmap that an array is a view of."""
+    files = [base.filename for base in _bases(values) if isinstance(base, np.memmap)]
+    return next((Path(file) for file in files if file is not None), None)
 
 
 def _is_sparse(tile: Values) -> bool:
