@@ -45,11 +45,11 @@ static inline void products(
 <%def name="transposed(to, name, row0, rows, extent, factor='')">\
     for (uint l = 0; l < ${BQ}u; l++) {
         __global const ${elem.name}_t *row = ${row0} + min(first + l, ${rows} - 1) * ${name}_row;
-        ${by_elements()}\
+        ${no_vectorize()}\
         for (uint d = 0; d < ${extent}; d++) ${to}[d * ${BQ}u + l] = ${factor}${elem.name}_load(row + d * ${name}_step);
     }
 </%def>
 
 ## Before a loop along a row with strides: gathers and scatters take several times as long as single elements.
-<%def name="by_elements()">#pragma clang loop vectorize(disable)
+<%def name="no_vectorize()">#pragma clang loop vectorize(disable)
 </%def>

@@ -1,14 +1,19 @@
-## cpu_backward: the gradients of attention by one of its sides on a CPU, from probabilities that are computed again.
+## cpu_backward: the gradients of attention on a CPU, for the queries (side "q") or for the keys and values (side "k").
 ##
-##   p = exp(scale * q k' + mask - sums),   e = p * (grad v' - delta),   delta = sum(grad * out) of each query
-##   side "q":   dq = scale * e k           a work-item has BQ queries, and goes over the keys
-##   side "k":   dk = scale * e' q, dv = p' grad    a work-item has BQ keys, and goes over the queries of all heads
+##   p = exp(scale * q k' + mask - sums)    the probabilities, computed again; sums: the log-sum-exp of each query
+##   e = p * (f * grad v' - delta)          delta = sum(grad * y) of each query; y: the result of forward
+##   side "q":   dq = scale * e k           a work-item has BQ queries, goes over the keys, and stores delta too
+##   side "k":   dk = scale * e' q,  dv = (f * p)' grad    a work-item has BQ keys, and goes over the queries of all
+##                                          heads that share them; side "q" runs before it, for delta
+## f is 1, and with dropout 0 or 1 / (1 - rate) (_dropout).  ' is the transpose.
 ##
-##   own rows   | BQ |            in the lanes of vectors: near rows (q or k) and far ones (grad or v)
+##   own rows   | BQ |            in the lanes of vectors: near rows (q or k), and far rows (grad or v)
 ##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
 ##
-## The order of sums is fixed.  A work-item stores its own rows.  With dropout p is multiplied by a factor of 0 or
-## 1 / (1 - rate) where it multiplies v (_dropout).  Parameters: see cpu_forward.
+## The order of sums is fixed.  A work-item stores its own rows.
+##
+## side, causal; drops: whether there is dropout.  BQ, BK: rows of a work-item, and rows of a step.  TR: rows of a
+## register tile of products.  DQ, DV, direct: see cpu_forward.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="exponential" file="/common/exponential.cl.mako"/>
@@ -17,9 +22,11 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     by_query = side == "q"
+    # An array of rows: its name, its extent at run time, its extent in private memory, near or far.
     of_queries = ("q", "dq_size", DQ, "near"), ("grad", "dv_size", DV, "far")
     of_keys = ("k", "dq_size", DQ, "near"), ("v", "dv_size", DV, "far")
     own, other = (of_queries, of_keys) if by_query else (of_keys, of_queries)
+    # A result: its name, its factor, its sums, near or far.
     of_near, of_far = ("dq" if by_query else "dk", "scale * ", "a", "near"), ("dv", "", "w", "far")
     outputs = (of_near,) if by_query else (of_near, of_far)
     sizes = {"near": ("dq_size", DQ), "far": ("dv_size", DV)}
@@ -57,7 +64,7 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
         const uint i = min(first + l, rows - 1);
         __global const ${elem.name}_t *y = y_in + (y_offset + b * y_batch + own_head * y_head + i * y_row);
         ${real} sum = 0;
-        ${products.by_elements()}\
+        ${products.no_vectorize()}\
         for (uint d = 0; d < dv_size; d++) sum += far_own[d * ${BQ} + l] * ${elem.name}_load(y + d * y_step);
         delta[l] = sum;
         sums[l] = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row));
@@ -105,7 +112,7 @@ ${probabilities.row(by_query)}\
 % for name, factor, sum, what in outputs:
         __global ${elem.name}_t *${name} = ${name}_in
             + (${name}_offset + b * ${name}_batch + own_head * ${name}_head + (first + l) * ${name}_row);
-        ${products.by_elements()}\
+        ${products.no_vectorize()}\
         for (uint d = 0; d < ${sizes[what][0]}; d++)
             ${elem.name}_store(${name} + d * ${name}_step, ${factor}${sum}[d * ${BQ} + l]);
 % endfor

@@ -112,7 +112,7 @@ ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
         const uint i = first + l;
         __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
         const ${real} inverse = sum[l] > 0 ? 1 / sum[l] : sum[l];  // no key: 0; NaN stays
-        ${products.by_elements()}\
+        ${products.no_vectorize()}\
         for (uint d = 0; d < dv; d++) ${elem.name}_store(row + d * out_step, ot[d * ${BQ} + l] * inverse);
         ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
             most[l] + log(sum[l]));
