@@ -115,7 +115,7 @@ def stored_in_pieces(p: ConvProblem) -> ConvProblem | None:
 
 
 def _image(batch: int, size: Triple, line: int) -> ImageStrides:
-    """The strides of an image whose places have lines of so many elements."""
+    """The strides of an image whose places have lines of ``line`` elements."""
     outer, *space, _ = contiguous_strides((batch, *size, line))
     return ImageStrides(outer, 1, (space[0], space[1], space[2]), 16)
 

@@ -339,9 +339,10 @@ def variants(
     images = s.images_at_a_time(limit)
     every = chunks(p.batch, images)
     needed = _transforms_needed(s, images)
-    beside = _beside(needed, target, table)
+    other_launches = _other_launches(needed, target, table)
     best = [
-        (best_of(transforms(one, target, table, beside), target), n) for one, n in needed.items()
+        (best_of(transforms(one, target, table, other_launches), target), n)
+        for one, n in needed.items()
     ]
     kernel = s.products(images, adds=False)
     device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
@@ -386,7 +387,7 @@ def _transforms_needed(s: Spectral, images: int) -> Counter[FftProblem]:
     return needed
 
 
-def _beside(
+def _other_launches(
     needed: Iterable[FftProblem], target: Target, table: TuningTable
 ) -> list[Sequence[Pass]]:
     """Return the passes of all launches of transforms, which have one text on a CPU."""
@@ -407,14 +408,14 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     whole = s.operands(images)
     spaces = {spectra.name: s.temporary(spectra) for spectra in whole}
     needed = _transforms_needed(s, images)
-    beside = _beside(needed, engine.target, engine.table)
+    other_launches = _other_launches(needed, engine.target, engine.table)
     transforms_made: dict[FftProblem, Plan] = {}
     products_made: dict[tuple[int, bool], Plan] = {}
 
     def transformed(spectra: Spectra, first: int, inverse: bool = False) -> Step:
         transform = s.transform(spectra, inverse)
         if transform not in transforms_made:
-            transforms_made[transform] = make_transform(engine, transform, beside)
+            transforms_made[transform] = make_transform(engine, transform, other_launches)
         outer = first * spectra.strides.outer if spectra.name != "w" else 0
         memory = Part(places.index(spectra.name), outer + spectra.start)
         space = spaces[spectra.name]

@@ -98,17 +98,17 @@ def text(
     passes: Sequence[Pass],
     policy: CpuFftPolicy,
     target: Target,
-    beside: Sequence[Sequence[Pass]] = (),
+    other_launches: Sequence[Sequence[Pass]] = (),
 ) -> Specialization:
     """Render the kernel of a pass, or of two in one launch.
 
     Args:
         passes: The passes.
         policy, target: Their policy, and the device.
-        beside: The passes of further launches, which have the same text: one program takes less
-            time to compile than one for each.
+        other_launches: The passes of the other launches, which have the same text: one program
+            takes less time to compile than one for each.
     """
-    launches = [passes, *beside]
+    launches = [passes, *other_launches]
     stages = {radix for passes in launches for pass_ in passes for radix in radices(pass_.n)}
     real, rank = passes[0].real, _rank(launches)
     rendered = _distinct(launches)
@@ -270,7 +270,7 @@ class CpuPassPlan(Plan):
         passes: Sequence[Pass],
         policy: CpuFftPolicy,
         factors: tuple[Table | None, Table | None] = (None, None),
-        beside: Sequence[Sequence[Pass]] = (),
+        other_launches: Sequence[Sequence[Pass]] = (),
     ) -> None:
         """Build the kernel, and upload its tables.
 
@@ -279,7 +279,7 @@ class CpuPassPlan(Plan):
             passes: One pass, or two of which the second reads the results of the first.
             policy: Their policy.
             factors: The tables by which the first source and the last target are multiplied.
-            beside: The passes of further launches, which have the same text.
+            other_launches: The passes of the other launches, which have the same text.
         """
         first, last = passes[0], passes[-1]
         work = _StripPartition.of(passes, policy, engine.target)
@@ -301,8 +301,8 @@ class CpuPassPlan(Plan):
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
         uploaded = {name: engine.upload(table) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in tables.values())
-        launches = [passes, *beside]
-        spec = text(passes, policy, engine.target, beside)
+        launches = [passes, *other_launches]
+        spec = text(passes, policy, engine.target, other_launches)
         buffers = ["scratch", *["between"] * bool(work.between), *operands]
         numbers = ["scale", *(f"{name}_offset" for name in operands)]
         constants: dict[str, int | None] = {**_numbers(passes, work, _rank(launches))}

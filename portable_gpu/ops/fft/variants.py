@@ -56,26 +56,26 @@ def one_pass_plan(engine: Engine, line: Line, factors: Table) -> Plan | None:
 def make_plan(
     engine: Engine,
     problem: FftProblem | ConvolutionProblem,
-    beside: Sequence[Sequence[Pass]] = (),
+    other_launches: Sequence[Sequence[Pass]] = (),
 ) -> Plan:
     """Plan the variant with the least estimated time.
 
     Args:
         engine, problem: The device, and the problem.
-        beside: See :func:`variants`.
+        other_launches: See :func:`variants`.
 
     Raises:
         BuildError: The driver refused a kernel.
         DeviceMemoryError: The tables cannot be allocated on the device.
     """
-    return bind_best(engine, variants(problem, engine.target, engine.table, beside))
+    return bind_best(engine, variants(problem, engine.target, engine.table, other_launches))
 
 
 def variants(
     problem: FftProblem | ConvolutionProblem,
     target: Target,
     table: TuningTable,
-    beside: Sequence[Sequence[Pass]] = (),
+    other_launches: Sequence[Sequence[Pass]] = (),
 ) -> list[Variant]:
     """List the variants: all for a single axis; for several axes, the best of each.
 
@@ -85,10 +85,10 @@ def variants(
     Args:
         problem: The problem.
         target, table: The device, and its measured policies.
-        beside: The passes of further launches of the call, which have the same text too.
+        other_launches: The passes of the other launches of the call, which have the same text too.
     """
     candidates, choice = _candidates(problem, target, table)
-    return [_variant(problem, one, choice, beside, target) for one in candidates]
+    return [_variant(problem, one, choice, other_launches, target) for one in candidates]
 
 
 def launches_of(problem: FftProblem, target: Target, table: TuningTable) -> list[list[Pass]]:
@@ -214,14 +214,14 @@ def _variant(
     problem: FftProblem | ConvolutionProblem,
     candidate: _Candidate,
     choice: PolicyRow[FftPolicy],
-    beside: Sequence[Sequence[Pass]],
+    other_launches: Sequence[Sequence[Pass]],
     target: Target,
 ) -> Variant:
     kernels = pass_kernels(target)
     chosen, launches = candidate.chosen, candidate.launches
     names = list(dict.fromkeys(decomposition.name for decomposition in chosen))
     paths = list(dict.fromkeys(decomposition.path for decomposition in chosen))
-    company = _company(problem, candidate, beside)
+    company = _company(problem, candidate, other_launches)
     lengths = [pass_.n for pass_steps, _ in launches for pass_ in passes_of(pass_steps)]
     path = " and ".join(paths)
     return Variant(
@@ -252,12 +252,12 @@ def _variant(
 def _company(
     problem: FftProblem | ConvolutionProblem,
     candidate: _Candidate,
-    beside: Sequence[Sequence[Pass]],
+    other_launches: Sequence[Sequence[Pass]],
 ) -> list[list[Sequence[Pass]]]:
     """Return, for each launch, the passes of the launches that have a text in common with it."""
     every = [passes_of(pass_steps) for pass_steps, _ in candidate.launches]
-    if isinstance(problem, ConvolutionProblem) or beside:
-        return [[*every, *beside]] * len(every)
+    if isinstance(problem, ConvolutionProblem) or other_launches:
+        return [[*every, *other_launches]] * len(every)
     result: list[list[Sequence[Pass]]] = []
     for decomposition in candidate.chosen:
         first, count = len(result), len(decomposition.launches)

@@ -134,7 +134,7 @@ class RowProgram:
         )
 
     def calls(self, *names: str) -> list[str]:
-        """Those of some functions that the program's texts call."""
+        """Return the names of the functions that the program's texts call."""
         values = [{name: name for name in self.inputs}]
         phases = (*self.phases, *((self.stream,) if self.stream else ()))
         texts = [text for _, text in (*self.outputs, *self.row_outputs)]

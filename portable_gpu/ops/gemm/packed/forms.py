@@ -239,7 +239,7 @@ def takes_whole(core: GemmProblem, policy: PackedPolicy, target: Target) -> bool
 
 
 def is_small(problem: GemmProblem, target: Target) -> bool:
-    """Whether a product and its batch are so small that one work-item computes them fast enough."""
+    """Whether one work-item computes a product with its batch fast enough, as they are small."""
     return problem.flop <= packed_figures(target).serial_flop
 
 
