@@ -58,7 +58,6 @@ def retried(
     Raises:
         DeviceMemoryError, DeviceFailedError: All of this failed; the first error.
     """
-    drain([member])
     for other in sorted(members, key=lambda each: -each.free):
         if other is not member:
             with contextlib.suppress(*DEVICE_ERRORS):

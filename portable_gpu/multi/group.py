@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -322,7 +323,8 @@ class DeviceGroup(EngineGroup, Closing):
         work: Callable[[Member, int], T],
         *,
         waits: bool = False,
-        halves: Callable[[Member, int], T] | None = None,
+        halves: Callable[[Member, int], Any] | None = None,
+        stores: bool = False,
     ) -> list[T]:
         """Do some work on each block, and return its results.
 
@@ -331,6 +333,8 @@ class DeviceGroup(EngineGroup, Closing):
             work: The work, given the device and the number of the block.
             waits: Whether the work waits for the device, in place of only enqueuing commands.
             halves: Does the work on a block in two halves, if it can be halved.
+            stores: Whether the work returns a function that stores its result, which is called
+                after the work on the device's next block, and whose failure is that of its block.
 
         An exception of one block is raised when each device has ended its enqueued commands.
 
@@ -342,23 +346,34 @@ class DeviceGroup(EngineGroup, Closing):
         count = len(members)
         failures: dict[int, tuple[Exception, Member]] = {}
 
-        def guarded(member: Member, number: int) -> T | None:
+        def attempt(member: Member, number: int, step: Callable[[], Any]) -> Any:
             try:
-                return work(member, number)
+                return step()
             except failing.DEVICE_ERRORS as error:
                 its_error = failing.named(error, member, number, count).with_traceback(None)
                 if self.on_failure == "raise":
                     raise its_error from error
+                failing.drain([member])
                 failures[number] = its_error, member
                 return None
 
+        def guarded(member: Member, number: int) -> Any:
+            return attempt(member, number, partial(work, member, number))
+
+        do_all: Callable[[Member, int], Any] = guarded
+        retry: Any = work
+        if stores:
+            do_all = issue.storing_later(members, guarded, attempt)
+            retry, halves = issue.storing_now(retry), halves and issue.storing_now(halves)
         each = self.threads == "each" or (self.threads == "auto" and waits)
         several = len({member.index for member in members}) > 1
         do = issue.side_by_side if each and several else issue.in_turns
         try:
-            results: list[Any] = do(members, guarded)
+            results: list[Any] = do(members, do_all)
             for number, (error, member) in failures.items():
-                results[number] = failing.retried(error, member, number, self.members, work, halves)
+                results[number] = failing.retried(
+                    error, member, number, self.members, retry, halves
+                )
         except BaseException:
             failing.drain(self.members)
             raise

@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 from portable_gpu.multi.member import Member
 from portable_gpu.side_by_side import NoThreadError, Task, work_off
@@ -75,7 +76,8 @@ def side_by_side(members: Sequence[Member], work: Work[T]) -> list[T]:
         return ()
 
     def task(member: Member, numbers: deque[int]) -> Task:
-        return lambda: run(member, numbers)
+        context = copy_context()  # of the calling thread: the name of the call is in it
+        return lambda: context.run(run, member, numbers)
 
     try:
         try:
@@ -98,6 +100,43 @@ def side_by_side(members: Sequence[Member], work: Work[T]) -> list[T]:
         finally:
             del error
     return [results[number] for number in range(len(members))]
+
+
+def storing_later(
+    members: Sequence[Member],
+    work: Callable[[Member, int], Callable[[], Any] | None],
+    attempt: Callable[[Member, int, Callable[[], Any]], Any],
+) -> Work[None]:
+    """Return work that stores the result of a block after the work on the device's next block.
+
+    Args:
+        members: The device of each block.
+        work: Returns the function that stores the result; ``None`` of a block that failed.
+        attempt: Calls a function for a device and a block.
+    """
+    last = {member: number for number, member in enumerate(members)}
+    unstored: dict[Member, tuple[int, Callable[[], Any]]] = {}
+
+    def do(member: Member, number: int) -> None:
+        store = work(member, number)
+        due = [unstored.pop(member)] if member in unstored else []
+        if store is not None:
+            unstored[member] = number, store
+            if number == last[member]:
+                due.append(unstored.pop(member))
+        for its_number, its_store in due:
+            attempt(member, its_number, its_store)
+
+    return do
+
+
+def storing_now(work: Callable[[Member, int], Callable[[], Any]]) -> Work[None]:
+    """Return work that stores the result of a block at once."""
+
+    def do(member: Member, number: int) -> None:
+        work(member, number)()
+
+    return do
 
 
 def _wait_for(running: set[int]) -> None:

@@ -28,7 +28,7 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DeviceGroup, GroupArray, Timeline, partition, shares
+from portable_gpu.multi import DeviceGroup, GroupArray, Timeline, partition, shares, transfers
 from portable_gpu.multi.operations import expressions, products
 from portable_gpu.multi.partition import block_bounds, owners
 
@@ -455,8 +455,40 @@ def test_arrays_of_numpy_are_streamed(
     out = a.copy()
     assert pg.elementwise("x * 2", x=out, out=out, engine=group) is out
     assert np.array_equal(out, 2 * a)
+    images, filters, bias = normal(40, 2, 16, 16), normal(3, 2, 3, 3, seed=1), normal(3, seed=2)
+    expected = pg.nn.conv2d(images, filters, bias, padding=1, engine=group.engines[0])
+    result = pg.nn.conv2d(images, filters, bias, padding=1, engine=group)
+    assert np.allclose(result, expected, rtol=1e-4, atol=1e-4)
+    result = pg.fft.fftn(a, engine=group)
+    assert np.allclose(result, np.fft.fftn(a), rtol=1e-3, atol=1e-2)
     gc.collect()
     assert [member.used for member in group.members] == before
+
+
+@pytest.mark.parametrize("threads", ["one", "each"])
+def test_results_that_cannot_be_stored_are_computed_anew(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    """A result is stored after the next block's kernels; a failure is that of its own block."""
+    group, x = groups["two"], normal(600, 30)
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+    monkeypatch.setattr(group, "threads", threads)
+    monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 12)
+    download, random, failed = transfers.download, np.random.default_rng(3), []
+
+    def failing(member: Any, array: Any, values: Any) -> None:
+        if random.random() < 0.3 and len(failed) < 5:
+            failed.append(member.index)
+            raise cl.RuntimeError("clEnqueueReadBuffer failed: OUT_OF_RESOURCES")
+        download(member, array, values)
+
+    monkeypatch.setattr(transfers, "download", failing)
+    with pytest.raises(DeviceFailedError, match=r"block \d+ of 12 .*OUT_OF_RESOURCES"):
+        pg.elementwise("x * 2", x=x, engine=group)
+    monkeypatch.setattr(group, "on_failure", "retry")
+    assert np.array_equal(pg.elementwise("x * 2", x=x, engine=group), 2 * x)
+    assert len(failed) == 5
 
 
 # -- failures, interrupts and the timeline

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portable_gpu.errors import ArgumentError
-from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
     check_target,
-    halved,
     kernels,
     on_device,
     operand,
@@ -121,23 +120,15 @@ def _on_host(
     """Convolve images of NumPy."""
     arrays = {"input": x, **filters}
     dtype = common_dtype(tuple(arrays.values()), tuple(arrays))
-    if out is None:
-        result: Any = np.empty(shape, dtype)
-    else:
+    if out is not None:
         check_output(out, shape, dtype, "out", True)
-        result = out
+    result: Any = np.empty(shape, dtype) if out is None else out
+    reads = [in_parts(x, 0), *[as_whole(group, each) for each in filters.values()]]
 
-    def compute(cut: Cut, member: Member, number: int) -> None:
-        images, target = (transfers.part(each, 0, *cut.range(number)) for each in (x, result))
-        with kernels(member, number, True):
-            convolve(images, **filters, out=target, engine=member.engine)
+    def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
+        convolve(**dict(zip(arrays, blocks, strict=True)), out=target, engine=engine)
 
-    def halves(member: Member, number: int) -> None:
-        two = halved(cut, member, number)
-        for half in range(2):
-            compute(two, member, half)
-
-    group.for_blocks(cut.members, partial(compute, cut), waits=True, halves=halves)
+    compute_on_host(group, cut, reads, result, enqueue)
     return result
 
 

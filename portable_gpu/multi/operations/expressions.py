@@ -10,25 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from portable_gpu.dtypes import as_dtype
-from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
     check_out,
     check_target,
+    copies_of,
     cut_of,
-    halved,
     kernels,
     on_device,
-    on_host_or_device,
     operand,
-    wholes,
 )
-from portable_gpu.multi.operations.streamed import streamed
 from portable_gpu.ops.elementwise import elementwise as compute
 from portable_gpu.ops.elementwise.api import common_of, inputs_that_are
 from portable_gpu.runtime.array import Array
@@ -87,7 +84,8 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         target = None if outs is None else outs[number]
         check_target(member, target)
         blocks |= dict.fromkeys(updated, target)
-        result = evaluate(**options, **blocks, out=target, engine=member.engine)
+        with kernels(member, number, False):
+            result = evaluate(**options, **blocks, out=target, engine=member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if out is None else result
         )
@@ -119,35 +117,16 @@ def _on_host(
     """
     bounds = group.bounds(len(result), result.nbytes)
     cut = Cut(0, bounds, group.owners(len(bounds) - 1))
+    operands = []
+    for x in arrays.values():
+        axis = _axis_in(x, 0, result.shape)
+        operands.append(as_whole(group, x) if axis is None else in_parts(x, axis))
 
-    def operands_of(cut: Cut) -> list[list[Any]]:
-        return [_aligned(group, x, cut, result.shape) for x in arrays.values()]
+    def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
+        named = dict(zip(arrays, blocks, strict=True)) | dict.fromkeys(updated, target)
+        evaluate(**options, **named, out=target, engine=engine)
 
-    calls = streamed(group.members)
-
-    def compute(cut: Cut, operands: Sequence[Any], member: Member, number: int) -> None:
-        target = transfers.part(result, 0, *cut.range(number))
-        blocks = [on_host_or_device(group, member, x[number]) for x in operands]
-
-        def enqueue(given: Sequence[Any], into: Any) -> None:
-            named = dict(zip(arrays, given, strict=True)) | dict.fromkeys(updated, into)
-            with kernels(member, number, member not in calls):
-                evaluate(**options, **named, out=into, engine=member.engine)
-
-        if member in calls:
-            calls[member].call(blocks, target, enqueue, reads_target=bool(updated))
-        else:
-            enqueue(blocks, target)
-
-    def halves(member: Member, number: int) -> None:
-        two = halved(cut, member, number)
-        for half in range(2):
-            compute(two, operands_of(two), member, half)
-
-    work = partial(compute, cut, operands_of(cut))
-    group.for_blocks(cut.members, work, waits=True, halves=halves)
-    for each in calls.values():
-        each.finish()
+    compute_on_host(group, cut, operands, result, enqueue, reads_result=bool(updated))
 
 
 def _replicated(
@@ -172,7 +151,11 @@ def _replicated(
 
 def _aligned(group: DeviceGroup, x: Any, cut: Cut, shape: tuple[int, ...]) -> list[Any]:
     """Return what each block reads of an operand that broadcasts to a shape."""
-    axis = cut.axis - (len(shape) - x.ndim)
-    if axis >= 0 and x.shape[axis] == shape[cut.axis]:
-        return blocks_of(x, cut._replace(axis=axis))
-    return wholes(group, x, cut)
+    axis = _axis_in(x, cut.axis, shape)
+    return copies_of(group, x, cut) if axis is None else blocks_of(x, cut._replace(axis=axis))
+
+
+def _axis_in(x: Any, axis: int, shape: tuple[int, ...]) -> int | None:
+    """Return the axis of an operand that is an axis of a shape; ``None`` if it broadcasts there."""
+    its_axis = axis - (len(shape) - x.ndim)
+    return its_axis if its_axis >= 0 and x.shape[its_axis] == shape[axis] else None

@@ -1,7 +1,6 @@
 """The operands of a call on a group: where each block of them is.
 
-An operand is an array of NumPy, an array in blocks, a replicated one, or a number.  For a block of
-the result, :meth:`Operand.on` gives what a device reads.
+An operand is an array of NumPy, an array in blocks, a replicated one, or a number.
 """
 
 from __future__ import annotations
@@ -190,13 +189,8 @@ def blocks_of(x: Any, cut: Cut) -> list[Any]:
     return [block.array for block in x.blocks]
 
 
-def wholes(group: DeviceGroup, x: Any, cut: Cut) -> list[Any]:
-    """Return an operand that each block reads as a whole.
-
-    An array of NumPy stays there if all devices read it in place.
-    """
-    if isinstance(x, np.ndarray) and all(m.engine.maps_host_memory for m in group.members):
-        return [x] * len(cut.members)
+def copies_of(group: DeviceGroup, x: Any, cut: Cut) -> list[Any]:
+    """Return the copy that each block reads of an operand of which it needs all."""
     copies = group.broadcast(x)
     return [copies.copy_on(member) for member in cut.members]
 
@@ -215,11 +209,6 @@ def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
         return array
     source = next(m for m in group.members if m.engine.context == array.context)
     return transfers.move(source, array, member)
-
-
-def on_host_or_device(group: DeviceGroup, member: Member, values: Any) -> Any:
-    """Return an array of NumPy as it is, and another one on a device."""
-    return values if isinstance(values, np.ndarray) else on_device(group, member, values)
 
 
 def check_target(member: Member, target: Any) -> None:
@@ -243,12 +232,6 @@ def kernels(member: Member, number: int, on_host: bool) -> Iterator[None]:
     queue = None if on_host else member.engine.queue
     with member.recorded(f"{current_call.get()}, block {number}", queue):
         yield
-
-
-def halved(cut: Cut, member: Member, number: int) -> Cut:
-    """Return a block as two blocks on a device."""
-    start, stop = cut.range(number)
-    return Cut(cut.axis, (start, (start + stop) // 2, stop), [member, member])
 
 
 def _some(bounds: Sequence[int]) -> str:

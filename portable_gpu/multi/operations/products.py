@@ -13,31 +13,28 @@ If an operand is in blocks along ``k``, the blocks' products are added by a fixe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.errors import ArgumentError
-from portable_gpu.multi import collectives, transfers
+from portable_gpu.multi import collectives
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
     check_out,
     check_target,
-    halved,
+    copies_of,
     kernels,
     on_device,
-    on_host_or_device,
     operand,
     refuse,
-    wholes,
 )
-from portable_gpu.multi.operations.streamed import streamed
 from portable_gpu.ops import gemm as gemm_family
 from portable_gpu.ops import gemv as gemv_family
 from portable_gpu.ops.elementwise import elementwise
@@ -149,28 +146,34 @@ def _product(
     if letter is None:
         return _replicated(group, product, a, b, out)
     cut = _cut(group, letter, ((out, of_result), (a, of_a), (b, of_b)), extents)
+    if on_host:
+        result: Any = np.empty(shape, dtype) if out is None else out
+        cut = cut._replace(axis=of_result.index(letter))
+        reads = []
+        for x, its in ((a, of_a), (b, of_b)):
+            axis = _axis_in(x, its, letter, extents)
+            reads.append(as_whole(group, x) if axis is None else in_parts(x, axis))
 
-    def operands_of(cut: Cut) -> list[list[Any]]:
-        return [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
+        def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
+            product(blocks[0], blocks[1], target, engine)
 
-    operands = operands_of(cut)
+        reads_out = out is not None and arguments.get("beta", 0) != 0
+        compute_on_host(group, cut, reads, result, enqueue, reads_result=reads_out)
+        return result
+    operands = [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
     if letter == "k":
         if arguments.get("beta"):
             raise ArgumentError(f"beta is {arguments['beta']} and there is no out; pass out=")
         return _sum_of_products(group, product, operands, cut, shape, dtype)
     axis = of_result.index(letter)
-    if on_host:
-        result: Any = np.empty(shape, dtype) if out is None else out
-        reads_out = out is not None and arguments.get("beta", 0) != 0
-        _on_host(group, product, operands_of, cut._replace(axis=axis), result, reads_out)
-        return result
     outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
 
     def work(member: Member, number: int) -> GroupBlock:
         left, right = (on_device(group, member, x[number]) for x in operands)
         target = None if outs is None else outs[number]
         check_target(member, target)
-        result = product(left, right, target, member.engine)
+        with kernels(member, number, False):
+            result = product(left, right, target, member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if outs is None else result
         )
@@ -180,42 +183,6 @@ def _product(
     if out is not None:
         return out
     return GroupArray(group, shape, blocks[0].array.dtype, axis, blocks)
-
-
-def _on_host(
-    group: DeviceGroup,
-    product: _Product,
-    operands_of: Callable[[Cut], list[list[Any]]],
-    cut: Cut,
-    result: Any,
-    reads_out: bool,
-) -> None:
-    """Compute a product of arrays of NumPy."""
-    operands = operands_of(cut)
-    calls = streamed(group.members)
-
-    def compute(cut: Cut, operands: list[list[Any]], member: Member, number: int) -> None:
-        blocks = [on_host_or_device(group, member, x[number]) for x in operands]
-        target = transfers.part(result, cut.axis, *cut.range(number))
-
-        def enqueue(arrays: Sequence[Any], out: Any) -> None:
-            with kernels(member, number, member not in calls):
-                product(arrays[0], arrays[1], out, member.engine)
-
-        if member in calls:
-            calls[member].call(blocks, target, enqueue, reads_target=reads_out)
-        else:
-            enqueue(blocks, target)
-
-    def halves(member: Member, number: int) -> None:
-        two = halved(cut, member, number)
-        for half in range(2):
-            compute(two, operands_of(two), member, half)
-
-    work = partial(compute, cut, operands)
-    group.for_blocks(cut.members, work, waits=True, halves=halves)
-    for each in calls.values():
-        each.finish()
 
 
 def _sum_of_products(
@@ -320,12 +287,18 @@ def _blocks(
     group: DeviceGroup, x: Any, letters: str, letter: str, cut: Cut, extents: Mapping[str, int]
 ) -> list[Any]:
     """Return what each block reads of an operand: its part of the axis, or all of it."""
-    if letter in letters and x.shape[letters.index(letter)] == extents[letter]:
-        axis = letters.index(letter)
-        if isinstance(x, GroupArray) and (x.axis, x.bounds) != (axis, tuple(cut.bounds)):
-            x = group.broadcast(x)
-        return blocks_of(x, cut._replace(axis=axis))
-    return wholes(group, x, cut)
+    axis = _axis_in(x, letters, letter, extents)
+    if axis is None:
+        return copies_of(group, x, cut)
+    if isinstance(x, GroupArray) and (x.axis, x.bounds) != (axis, tuple(cut.bounds)):
+        x = group.broadcast(x)
+    return blocks_of(x, cut._replace(axis=axis))
+
+
+def _axis_in(x: Any, letters: str, letter: str, extents: Mapping[str, int]) -> int | None:
+    """Return the operand's axis of a letter; ``None`` if it has none or broadcasts there."""
+    axis = letters.find(letter)
+    return axis if axis >= 0 and x.shape[axis] == extents[letter] else None
 
 
 def _values(x: Any) -> Any:

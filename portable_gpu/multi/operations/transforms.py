@@ -21,6 +21,7 @@ from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import Cut, kernels, on_device, operand, refuse
 from portable_gpu.ops.fft import call
 from portable_gpu.runtime.views import check_output
@@ -168,14 +169,10 @@ def _on_host(job: _SlabTransform, x: Any, shape: tuple[int, ...], out: Any) -> A
         bounds = group.bounds(source.shape[cut_axis], max(source.nbytes, target.nbytes))
         cut = Cut(cut_axis, bounds, group.owners(len(bounds) - 1))
 
-        def work(member: Member, number: int) -> None:
-            parts = [
-                transfers.part(each, cut_axis, *cut.range(number)) for each in (source, target)
-            ]
-            with kernels(member, number, True):
-                job.compute(parts[0], axes, member.engine, parts[1])
+        def enqueue(blocks: Sequence[Any], part: Any, engine: Any) -> None:
+            job.compute(blocks[0], axes, engine, part)
 
-        group.for_blocks(cut.members, work, waits=True)
+        compute_on_host(group, cut, [in_parts(source, cut_axis)], target, enqueue)
 
     if apart:
         in_blocks(x, result, max(apart, key=lambda axis: x.shape[axis]), list(job.lengths))
