@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
-from portable_gpu.multi.issue import LEAST_COPY
+from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import Array
@@ -32,7 +32,9 @@ def broadcast(group: DeviceGroup, x: Any) -> GroupArray:
         transfers.upload(member, x, array)
         return array
 
-    return replicated(group, group.for_blocks(group.members, copy, waits=x.nbytes >= LEAST_COPY))
+    return replicated(
+        group, group.for_blocks(group.members, copy, waits=x.nbytes >= LEAST_BYTES_FOR_THREADS)
+    )
 
 
 def spread(group: DeviceGroup, source: Member, array: Array) -> GroupArray:

@@ -188,7 +188,7 @@ class DeviceGroup(EngineGroup, Closing):
             return GroupBlock(start, stop, member, fresh)
 
         made = self.for_blocks(
-            self.owners(len(bounds) - 1), copy, waits=array.nbytes >= issue.LEAST_COPY
+            self.owners(len(bounds) - 1), copy, waits=array.nbytes >= issue.LEAST_BYTES_FOR_THREADS
         )
         return GroupArray(self, array.shape, array.dtype, at, made)
 
@@ -264,7 +264,7 @@ class DeviceGroup(EngineGroup, Closing):
             transfers.upload(member, arrays[number], fresh)
             return GroupBlock(bounds[number], bounds[number + 1], member, fresh)
 
-        waits = sum(array.nbytes for array in arrays) >= issue.LEAST_COPY
+        waits = sum(array.nbytes for array in arrays) >= issue.LEAST_BYTES_FOR_THREADS
         made = self.for_blocks(self.owners(len(arrays)), copy, waits=waits)
         shape = (*first.shape[:at], bounds[-1], *first.shape[at + 1 :])
         return GroupArray(self, shape, first.dtype, at, made)

@@ -1,15 +1,16 @@
 """Copies between NumPy and the devices of a group, and between two devices.
 
-Each device has a queue for copies and another for kernels, so that copies run under kernels.
-The host's side goes through the pinned pieces of the device's engine
-(:class:`portable_gpu.runtime.staging.Staging`): at most 64 MiB a device, which are made at the
-first large copy, reused, and freed with the engine::
+Each device has a queue for copies and another for kernels, so that copies overlap with kernels.  A
+C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
+large copies to GPUs with memory of their own go through its pinned buffers, 4 MiB each, at most
+64 MiB a device.  Other arrays of NumPy, and copies from one device to another, go through two such
+buffers.  An upload, for example (a download runs the other way)::
 
-    NumPy  | piece 0 | piece 1 | piece 2 | ...      the host fills one piece
-    device           | piece 0 | piece 1 | ...      while the device reads the other
+    host   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
+    device                 | read buffer 0   | read buffer 1   | ...
 
-Buffers of two devices have no common context.  A copy from device to device is a copy to the host
-and one from there, in pieces that overlap.
+Buffers of two devices have no common context, so a copy from one device to another is a download
+and an upload, piece by piece: while one piece is uploaded, the next is downloaded.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.multi.issue import LEAST_COPY
+from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
+from portable_gpu.runtime import staging
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.host_arrays import new_host_array
 from portable_gpu.runtime.views import check_output
@@ -31,8 +33,8 @@ from portable_gpu.runtime.views import check_output
 if TYPE_CHECKING:
     from portable_gpu.multi.array import GroupArray
 
-#: Bytes of a piece.
-PIECE = 4 << 20
+#: Smaller copies use pageable memory: the first pinned buffer costs an allocation.
+_LEAST_PINNED = 1 << 16
 
 _Values = np.ndarray[Any, Any]
 
@@ -40,181 +42,198 @@ _Values = np.ndarray[Any, Any]
 def upload(member: Member, values: _Values, array: Array) -> None:
     """Copy values to a C-ordered array of a device, and wait for the copy.
 
-    It waits for the events of the array, and not for kernels that were enqueued without them.
+    It first waits for ``array.events``.  Kernels that are not recorded there are not waited for.
 
     Args:
         member: The device.
         values: An array of NumPy of the same shape and dtype, with any strides.
         array: The array.
     """
-    if not values.size:
-        return
-    with member.recorded("upload", None, values.nbytes):
-        before = list(array.events)
-        if values.flags.c_contiguous:
-            staging, memory = member.engine.staging, array.base_data
-            staging.copy(member.copies, memory, values, array.offset, before, writes=True)
-        else:
-            _in_pieces(member, values, array, before, writes=True)
+    _copy(member, values, array, "upload")
 
 
 def download(member: Member, array: Array, values: _Values) -> None:
-    """Copy an array of a device to NumPy, and wait for its values and for the copy.
+    """Copy an array of a device to NumPy; wait until the array is computed and the copy is done.
 
     Args:
         member: The device.
         array: The array, with any strides.
         values: An array of NumPy of the same shape and dtype, with any strides.
+
+    Raises:
+        DeviceMemoryError: The array is not C-ordered, and the device lacks memory for a copy.
     """
     if not values.size:
         return
     array.check()
-    if not array.flags.c_contiguous:
-        array = array.copy()
-    with member.recorded("download", None, values.nbytes):
-        before = list(array.events)
+    _copy(member, values, _c_ordered(array), "download")
+
+
+def _c_ordered(array: Array) -> Array:
+    return array if array.flags.c_contiguous else array.copy()
+
+
+def _copy(member: Member, values: _Values, array: Array, name: str) -> None:
+    """Copy between NumPy and a C-ordered array; ``name`` is ``"upload"`` or ``"download"``."""
+    if not values.size:
+        return
+    writes = name == "upload"
+    with member.recorded(name, None, values.nbytes):
+        wait_for = list(array.events)
         if values.flags.c_contiguous:
-            staging, memory = member.engine.staging, array.base_data
-            staging.copy(member.copies, memory, values, array.offset, before, writes=False)
+            member.engine.staging.copy(
+                member.copies, array.base_data, values, array.offset, wait_for, writes=writes
+            )  # which waits for the copy
         else:
-            _in_pieces(member, values, array, before, writes=False)
+            _copy_strided(member, values, array, wait_for, writes=writes)
 
 
 def move(source: Member, array: Array, target: Member) -> Array:
     """Return a C-ordered copy of an array on another device, and wait for the copy.
 
     Raises:
-        DeviceMemoryError: The other device lacks memory.
+        DeviceMemoryError: The other device lacks memory, or the array is not C-ordered and its own
+            device lacks memory for a copy.
     """
     array.check()
-    if not array.flags.c_contiguous:
-        array = array.copy()
+    array = _c_ordered(array)
     fresh = target.empty(array.shape, array.dtype)
-    moving: deque[tuple[_Values, cl.Event, int]] = deque()
+    if not array.nbytes:
+        return fresh
     with (
-        ExitStack() as pieces,
+        ExitStack() as buffers,
         source.recorded("send", None, array.nbytes),
         target.recorded("receive", None, array.nbytes),
     ):
-        size = min(PIECE, array.nbytes)
-        free = [pieces.enter_context(_piece(source, size)) for _ in range(2)]
-        pieces.callback(target.copies.finish)
-        sent: dict[int, cl.Event] = {}  # the copy that last read each piece
-        before = list(array.events)
-        for number, start in enumerate(range(0, array.nbytes, PIECE)):
-            piece = free[number % 2][: min(PIECE, array.nbytes - start)]
-            if number % 2 in sent:
-                sent[number % 2].wait()
-            event = cl.enqueue_copy(
-                source.copies, piece, array.base_data, src_offset=array.offset + start,
-                wait_for=before, is_blocking=False,
+        size = min(staging.PIECE, array.nbytes)
+        hosts = [buffers.enter_context(_buffer(size, source, target)) for _ in range(2)]
+        in_flight: deque[_MovingPiece] = deque()
+        last_upload: dict[int, cl.Event] = {}  # of each of the two buffers
+        wait_for = list(array.events)
+        for number, start in enumerate(range(0, array.nbytes, staging.PIECE)):
+            slot = number % 2
+            host = hosts[slot][: min(staging.PIECE, array.nbytes - start)]
+            if slot in last_upload:
+                last_upload[slot].wait()
+            downloaded = cl.enqueue_copy(
+                source.copies, host, array.base_data, src_offset=array.offset + start,
+                wait_for=wait_for, is_blocking=False,
             )  # fmt: skip
             source.copies.flush()
-            moving.append((piece, event, start))
-            if len(moving) == 2:
-                _send(target, fresh, moving, sent)
-        while moving:
-            _send(target, fresh, moving, sent)
+            in_flight.append(_MovingPiece(host, start, downloaded, slot))
+            if len(in_flight) == 2:
+                _forward(target, fresh, in_flight.popleft(), last_upload)
+        while in_flight:
+            _forward(target, fresh, in_flight.popleft(), last_upload)
     return fresh
 
 
-def _send(
-    target: Member,
-    array: Array,
-    moving: deque[tuple[_Values, cl.Event, int]],
-    sent: dict[int, cl.Event],
+class _MovingPiece(NamedTuple):
+    """A piece of an array on the way from one device to another.
+
+    Attributes:
+        host: The buffer of the host.
+        start: The first byte of the piece in the array.
+        downloaded: The event of the download.
+        slot: The number of the buffer.
+    """
+
+    host: _Values
+    start: int
+    downloaded: cl.Event
+    slot: int
+
+
+def _forward(
+    target: Member, array: Array, piece: _MovingPiece, last_upload: dict[int, cl.Event]
 ) -> None:
-    """Copy the oldest piece that is on the host to the second device."""
-    piece, event, start = moving.popleft()
-    event.wait()
-    sent[start // PIECE % 2] = cl.enqueue_copy(
-        target.copies, array.base_data, piece, dst_offset=array.offset + start, is_blocking=False
-    )
+    """Wait until a piece is on the host, then enqueue its upload."""
+    piece.downloaded.wait()
+    last_upload[piece.slot] = cl.enqueue_copy(
+        target.copies, array.base_data, piece.host, dst_offset=array.offset + piece.start,
+        is_blocking=False,
+    )  # fmt: skip
     target.copies.flush()
 
 
 def asnumpy(x: GroupArray, out: _Values | None) -> _Values:
-    """``GroupArray.asnumpy``."""
+    """Copy an array of a group to NumPy; see ``GroupArray.asnumpy``."""
     if out is None:
         out = new_host_array(x.shape, x.dtype)
     else:
         check_output(out, x.shape, x.dtype, "out", True)
-    result = out
     if x.axis is None:
         block = x.blocks[0]
-        download(block.member, block.array, result)
-        return result
+        download(block.member, block.array, out)
+        return out
+    targets = [part(out, x.axis, block.start, block.stop) for block in x.blocks]
 
     def copy(member: Member, number: int) -> None:
-        block = x.blocks[number]
-        download(member, block.array, part(result, x.axis, block.start, block.stop))
+        download(member, x.blocks[number].array, targets[number])
 
-    x.group.for_blocks([block.member for block in x.blocks], copy, waits=x.nbytes >= LEAST_COPY)
-    return result
+    members = [block.member for block in x.blocks]
+    x.group.for_blocks(members, copy, waits=x.nbytes >= LEAST_BYTES_FOR_THREADS)
+    return out
 
 
 def gathered(x: GroupArray, member: Member) -> Array:
-    """``GroupArray.gather`` of an array in blocks."""
+    """Return an array in blocks as a whole on one device; see ``GroupArray.gather``."""
+    assert x.axis is not None
     whole = member.empty(x.shape, x.dtype)
     for block in x.blocks:
         array = block.array
+        if not array.size:
+            continue
         if block.member is not member:
             array = move(block.member, array, member)
-        if array.size:
-            part(whole, x.axis, block.start, block.stop)[...] = array
+        part(whole, x.axis, block.start, block.stop)[...] = array
     return whole
 
 
-def part(array: Any, axis: int | None, start: int, stop: int) -> Any:
+def part(array: Any, axis: int, start: int, stop: int) -> Any:
     """Return ``array[..., start:stop, ...]``, a view of the axis."""
-    if axis is None:
-        return array
     return array[(slice(None),) * axis + (slice(start, stop),)]
 
 
-def _in_pieces(
-    member: Member, values: _Values, array: Array, before: list[cl.Event], *, writes: bool
+def _copy_strided(
+    member: Member, values: _Values, array: Array, wait_for: list[cl.Event], *, writes: bool
 ) -> None:
     """Copy between a C-ordered array of a device and an array of NumPy that is not C-ordered."""
-    moving: deque[tuple[_Values, _Values, cl.Event]] = deque()
-    itemsize = values.dtype.itemsize
-    with ExitStack() as pieces:
-        size = min(PIECE, values.nbytes)
-        free = [pieces.enter_context(_piece(member, size)) for _ in range(2)]
+    in_flight: deque[tuple[_Values, _Values, cl.Event]] = deque()
+    with ExitStack() as buffers:
+        size = min(staging.PIECE, values.nbytes)
+        hosts = [buffers.enter_context(_buffer(size, member)) for _ in range(2)]
 
-        def end() -> None:
-            pinned, its_values, event = moving.popleft()
+        def finish_oldest() -> None:
+            host, chunk, event = in_flight.popleft()
             event.wait()
             if not writes:
-                np.copyto(its_values, pinned.view(values.dtype).reshape(its_values.shape))
+                np.copyto(chunk, host.view(values.dtype).reshape(chunk.shape))
 
-        for number, (start, some) in enumerate(_parts(values, PIECE)):
-            if len(moving) == 2:
-                end()
-            pinned = free[number % 2][: some.nbytes]
-            place = array.offset + start * itemsize
+        for number, (start, chunk) in enumerate(_chunks(values, staging.PIECE)):
+            if len(in_flight) == 2:
+                finish_oldest()
+            host = hosts[number % 2][: chunk.nbytes]
+            place = array.offset + start * values.dtype.itemsize
             if writes:
-                np.copyto(pinned.view(values.dtype).reshape(some.shape), some)
-                event = cl.enqueue_copy(
-                    member.copies, array.base_data, pinned, dst_offset=place,
-                    wait_for=before, is_blocking=False,
-                )  # fmt: skip
+                np.copyto(host.view(values.dtype).reshape(chunk.shape), chunk)
+                pair, offset = (array.base_data, host), {"dst_offset": place}
             else:
-                event = cl.enqueue_copy(
-                    member.copies, pinned, array.base_data, src_offset=place,
-                    wait_for=before, is_blocking=False,
-                )  # fmt: skip
+                pair, offset = (host, array.base_data), {"src_offset": place}
+            event = cl.enqueue_copy(
+                member.copies, *pair, **offset, wait_for=wait_for, is_blocking=False
+            )
             member.copies.flush()
-            moving.append((pinned, some, event))
-        while moving:
-            end()
+            in_flight.append((host, chunk, event))
+        while in_flight:
+            finish_oldest()
 
 
-def _parts(values: _Values, nbytes: int, start: int = 0) -> Iterator[tuple[int, _Values]]:
-    """Cut an array into parts that follow each other in C order.
+def _chunks(values: _Values, nbytes: int, start: int = 0) -> Iterator[tuple[int, _Values]]:
+    """Cut an array into views that follow each other in C order.
 
     Yields:
-        The number of elements before the part, and the part, of at most ``nbytes``.
+        The number of elements before the view, and the view, of at most ``nbytes``.
     """
     if values.nbytes <= nbytes or not values.ndim:
         yield start, values
@@ -222,25 +241,30 @@ def _parts(values: _Values, nbytes: int, start: int = 0) -> Iterator[tuple[int, 
     row = values.size // values.shape[0]
     count = max(1, nbytes // (row * values.dtype.itemsize))
     for first in range(0, values.shape[0], count):
-        some = values[first : first + count]
-        inner = some[0] if len(some) == 1 else some
-        yield from _parts(inner, nbytes, start + first * row)
+        chunk = values[first : first + count]
+        inner = chunk[0, ...] if len(chunk) == 1 else chunk
+        yield from _chunks(inner, nbytes, start + first * row)
 
 
 @contextmanager
-def _piece(member: Member, nbytes: int) -> Iterator[_Values]:
-    """Lend a piece of pinned memory, or of other memory where no piece is free."""
-    staging = member.engine.staging
-    piece = staging.take() if nbytes >= _LEAST_PINNED else None
-    if piece is None:
-        yield np.empty(nbytes, np.uint8)
-        return
+def _buffer(nbytes: int, *members: Member) -> Iterator[_Values]:
+    """Lend memory of the host, and wait for the copies of the devices that use it at the end.
+
+    It is pinned for the first device where that is faster and a pinned buffer is free.
+    """
+    source = members[0].engine.staging
+    piece = source.take() if source.pays and nbytes >= _LEAST_PINNED else None
     try:
-        yield piece.memory
+        yield np.empty(nbytes, np.uint8) if piece is None else piece.memory
     finally:
-        member.copies.finish()
-        staging.give_back(piece)
-
-
-#: Smaller copies take other memory: the first piece costs an allocation of pinned memory.
-_LEAST_PINNED = 1 << 16
+        try:
+            for member in members:
+                member.copies.finish()
+        except cl.Error:  # a device failed, and may still use the memory
+            if piece is not None:
+                source.give_up()
+                piece = None
+            raise
+        finally:
+            if piece is not None:
+                source.give_back(piece)

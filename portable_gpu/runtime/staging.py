@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The smallest copy, in bytes, that uses threads: starting all of them takes about 2 ms.
 LEAST = 32 << 20
-_PIECE = 4 << 20  # bytes of a pinned piece, which is also the largest share
+PIECE = 4 << 20  # bytes of a pinned piece, which is also the largest share
 _LEAST_SHARE = 1 << 19  # bytes of the smallest share, which is what a thread copies at a time
 _THREADS = 8
 _PIECES_OF_THREAD = 2
@@ -106,7 +106,7 @@ class Staging:
             return None
         try:
             with self.enqueue_lock:
-                return _Piece(self._context, self._device, _PIECE)
+                return _Piece(self._context, self._device, PIECE)
         except cl.Error:  # the system gives no more pinned memory
             self.give_up()
             return None
@@ -153,7 +153,7 @@ class _Copy:
         self._threads = min(_THREADS, cores())
         share = -(-self._size // (self._threads * _PIECES_OF_THREAD))
         share = -(-share // _ALIGNMENT) * _ALIGNMENT
-        self._share = min(_PIECE, max(_LEAST_SHARE, share))
+        self._share = min(PIECE, max(_LEAST_SHARE, share))
         self._todo = deque(range(0, self._size, self._share))
         self._working: set[object] = set()
         self._is_abandoned = False

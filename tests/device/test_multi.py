@@ -120,12 +120,49 @@ def test_arrays_come_back_as_they_were(groups: dict[str, DeviceGroup], axis: int
         assert sum(array.shares) == pytest.approx(1)
 
 
-def test_large_arrays_take_pinned_pieces(groups: dict[str, DeviceGroup]) -> None:
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_large_arrays_are_copied_in_pieces(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, is_pinned: bool
+) -> None:
     x = normal(1500, 2000)  # 12 MB: three pieces
     group = groups["two"]
+    for engine in group.engines:
+        monkeypatch.setattr(engine.staging, "pays", is_pinned)
     assert np.array_equal(group.asarray(x[:, ::-1], blocks=1).asnumpy(), x[:, ::-1])
     moved = group.broadcast(group.asarray(x, axis=1, blocks=2))
     assert np.array_equal(moved.copy_on(group.members[1]).get(), x)
+
+
+@pytest.mark.parametrize("shape", [(4 << 18 | 1,), (1, 4 << 18 | 1), (3, 1, 1 << 20)])
+def test_large_arrays_come_back_into_strided_ones(
+    groups: dict[str, DeviceGroup], shape: tuple[int, ...]
+) -> None:
+    """Pieces are views, also where the last one has one element."""
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    strided: Any = np.zeros((*shape, 2), np.float32)[..., 0]
+    array = groups["one"].broadcast(x)
+    assert np.array_equal(array.asnumpy(out=strided), x)
+    assert np.array_equal(groups["one"].broadcast(strided).asnumpy(), x)
+
+
+def test_pinned_memory_of_failed_devices_is_not_lent_again(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = groups["one"].members[0]
+    staging, queue = member.engine.staging, member.copies
+    monkeypatch.setattr(staging, "pays", True)
+
+    class Failing:
+        def finish(self) -> None:
+            raise cl.RuntimeError("clFinish failed: OUT_OF_RESOURCES")
+
+    with transfers._buffer(1 << 20, member):
+        pass
+    free, unmade = len(staging._free), len(staging._unmade)
+    with pytest.raises(cl.Error), transfers._buffer(1 << 20, member):
+        member.copies = Failing()  # type: ignore[assignment]
+    member.copies = queue
+    assert (len(staging._free), len(staging._unmade)) == (free - 1, unmade + 1)
 
 
 def test_slices_share_memory(groups: dict[str, DeviceGroup]) -> None:

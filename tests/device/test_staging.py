@@ -32,7 +32,7 @@ MOST = staging._THREADS * staging._PIECES_OF_THREAD
 def pinned(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """An engine all of whose copies go through pieces."""
     monkeypatch.setattr(staging, "LEAST", 1)
-    monkeypatch.setattr(staging, "_PIECE", PIECE)
+    monkeypatch.setattr(staging, "PIECE", PIECE)
     monkeypatch.setattr(staging, "_LEAST_SHARE", SHARE)
     monkeypatch.setattr(staging, "_ALIGNMENT", 8)
     monkeypatch.setattr(staging, "cores", lambda: 4)

@@ -20,7 +20,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.multi import transfers
-from portable_gpu.multi.issue import LEAST_COPY
+from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.operands import Cut, kernels, on_device
 from portable_gpu.runtime.array import Array
@@ -42,7 +42,9 @@ def as_whole(group: DeviceGroup, x: Any) -> Read:
     """Return what reads an array of NumPy as a whole, after copying it to devices that need it."""
     members = [member for member in group.members if not member.engine.maps_host_memory]
     copies = group.for_blocks(
-        members, lambda member, _: on_device(group, member, x), waits=x.nbytes >= LEAST_COPY
+        members,
+        lambda member, _: on_device(group, member, x),
+        waits=x.nbytes >= LEAST_BYTES_FOR_THREADS,
     )
     by_member = dict(zip(members, copies, strict=True))
     return lambda member, _, __: by_member.get(member, x)

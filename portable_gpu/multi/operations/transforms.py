@@ -122,6 +122,8 @@ def _of_group(job: _SlabTransform, x: GroupArray, shape: tuple[int, ...]) -> Gro
 
 def exchanged(x: GroupArray, axis: int) -> GroupArray:
     """Return an array in blocks along another axis."""
+    assert x.axis is not None
+    before = x.axis
     group = x.group
     bounds = group.bounds(x.shape[axis], x.nbytes)
     owners = group.owners(len(bounds) - 1)
@@ -143,7 +145,7 @@ def exchanged(x: GroupArray, axis: int) -> GroupArray:
             if source.member is not member:
                 piece = transfers.move(source.member, piece, member)
             for block in blocks:
-                target = transfers.part(block.array, x.axis, source.start, source.stop)
+                target = transfers.part(block.array, before, source.start, source.stop)
                 target[...] = transfers.part(piece, axis, block.start - first, block.stop - first)
         return blocks
 
