@@ -10,11 +10,15 @@ from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.merge_tree import merged
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import Array
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
+
+#: Arrays on a device.
+Arrays = tuple[Member, list[Array]]
 
 
 def replicated(group: DeviceGroup, copies: Sequence[Array]) -> GroupArray:
@@ -65,12 +69,8 @@ def all_reduce(group: DeviceGroup, parts: Sequence[GroupBlock]) -> GroupArray:
             )
         if part.array.dtype != dtype:
             raise DTypeError(f"part {number} has dtype {part.array.dtype}, and part 0 has {dtype}")
-    level = [(part.member, part.array) for part in parts]
-    while len(level) > 1:
-        pairs = zip(level[::2], level[1::2], strict=False)
-        sums = [_added(*left, *right) for left, right in pairs]
-        level = sums + level[len(level) // 2 * 2 :]
-    return spread(group, *level[0])
+    member, [total] = merged([(part.member, [part.array]) for part in parts], added)
+    return spread(group, member, total)
 
 
 def parts_of(group: DeviceGroup, parts: Any) -> list[GroupBlock]:
@@ -98,7 +98,10 @@ def parts_of(group: DeviceGroup, parts: Any) -> list[GroupBlock]:
     return blocks
 
 
-def _added(member: Member, x: Array, source: Member, y: Array) -> tuple[Member, Array]:
+def added(left: Arrays, right: Arrays) -> Arrays:
+    """Return the sums of two lists of arrays, as fresh arrays on the device of the left one."""
+    (member, mine), (source, others) = left, right
     if source is not member:
-        y = transfers.move(source, y, member)
-    return member, elementwise("x + y", x=x, y=y, engine=member.engine)
+        others = [transfers.move(source, other, member) for other in others]
+    pairs = zip(mine, others, strict=True)
+    return member, [elementwise("x + y", x=x, y=y, engine=member.engine) for x, y in pairs]

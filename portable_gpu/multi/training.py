@@ -21,8 +21,10 @@ import numpy as np
 from portable_gpu.arguments import of_kind, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.multi import transfers
+from portable_gpu.multi.collectives import added
 from portable_gpu.multi.group import DeviceGroup
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.merge_tree import MergeTree
 from portable_gpu.nn import Module
 from portable_gpu.nn.modules.base import Buffer
 from portable_gpu.nn.parameter import Flat, ModuleParameter, as_parameters, clear, flattened
@@ -129,7 +131,8 @@ class DataParallel:
         for replica in self._replicas.values():
             replica.refresh(values)
         its_loss = {member: _moved(loss, member) for member in self.group.members}
-        tree = _GradientTree(count)
+        # Sums of one device are added as soon as both exist, so that few are kept.
+        tree = MergeTree(added, lambda left, right: left[0] is right[0])
 
         def work(member: Member, number: int) -> tuple[Any, float, _HostState]:
             start, stop = bounds[number : number + 2]
@@ -140,12 +143,12 @@ class DataParallel:
             result = its_loss[member].forward(replica.module(x), wanted)
             scale = asarray(np.full(result.shape, weight, result.dtype), engine=member.engine)
             replica.module.backward(its_loss[member].backward(scale))
-            tree.add(number, member, replica.changes())
+            tree.add(number, (member, replica.changes()))
             return result, weight, _HostState.of(replica.module)
 
         results = self.group.for_blocks(owners, work)
         losses = [float(result.get()) * weight for result, weight, _ in results]
-        [sums] = self.group.for_blocks(owners[:1], lambda *_: tree.total())
+        [sums] = self.group.for_blocks(owners[:1], lambda *_: tree.whole()[1])
         self._add(sums, count)
         results[0][2].restore(self.module)
         return fsum(losses)
@@ -258,61 +261,6 @@ class _Replica:
             elementwise("x - s", x=buffer.data, s=start)
             for buffer, start in zip(_statistics(self.module), self.starts, strict=True)
         ]
-
-
-class _GradientTree:
-    """Sums of lists of arrays by a binary tree over their numbers.
-
-    Two sums of one device are added as soon as both exist, so that few are kept.  Sums are fresh
-    arrays, and replace their parts last: a list whose addition fails can be added once more.
-    """
-
-    def __init__(self, count: int) -> None:
-        """Take the number of lists."""
-        self._extents = [count]
-        while self._extents[-1] > 1:
-            self._extents.append(-(-self._extents[-1] // 2))
-        self._sums: dict[tuple[int, int], tuple[Member, list[Array]]] = {}
-
-    def add(self, number: int, member: Member, arrays: list[Array]) -> None:
-        """Add a list of arrays on a device."""
-        self._settle((0, number), member, arrays, across=False)
-
-    def total(self) -> list[Array]:
-        """Return the sum of all lists."""
-        for key in sorted(self._sums):
-            if key in self._sums:
-                self._settle(key, *self._sums[key], across=True)
-        return self._sums[len(self._extents) - 1, 0][1]
-
-    def _settle(
-        self, key: tuple[int, int], member: Member, arrays: list[Array], *, across: bool
-    ) -> None:
-        """Keep a sum, or add it to its neighbour if that exists (on the same device)."""
-        (level, index), parts = key, [key]
-        while level < len(self._extents) - 1:
-            sibling = level, index ^ 1
-            if sibling[1] < self._extents[level]:
-                other = self._sums.get(sibling)
-                if other is None or (other[0] is not member and not across):
-                    break
-                pair = ((member, arrays), other) if index % 2 == 0 else (other, (member, arrays))
-                member, arrays = _added(*pair)
-                parts.append(sibling)
-            level, index = level + 1, index // 2
-        for part in parts:
-            self._sums.pop(part, None)
-        self._sums[level, index] = member, arrays
-
-
-def _added(
-    left: tuple[Member, list[Array]], right: tuple[Member, list[Array]]
-) -> tuple[Member, list[Array]]:
-    """Add two lists of arrays on the device of the left one."""
-    (member, mine), (source, others) = left, right
-    if source is not member:
-        others = [transfers.move(source, other, member) for other in others]
-    return member, [elementwise("x + y", x=x, y=y) for x, y in zip(mine, others, strict=True)]
 
 
 def _modules(module: Module) -> Iterator[Module]:

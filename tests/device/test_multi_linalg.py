@@ -23,7 +23,7 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, training
+from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, collectives
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 
@@ -270,7 +270,7 @@ def test_sums_of_gradients_that_fail(
             raise cl.RuntimeError("clEnqueueNDRangeKernel failed: OUT_OF_RESOURCES")
         return pg.elementwise(expression, **options)
 
-    monkeypatch.setattr(training, "elementwise", failing)
+    monkeypatch.setattr(collectives, "elementwise", failing)
     for at in (2, 7, 10):  # each of four sums adds five gradients and statistics
         net, additions = digits(True), 0
         parallel = DataParallel(net, group, micro_batches=5)

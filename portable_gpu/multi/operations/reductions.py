@@ -20,6 +20,7 @@ from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.merge_tree import merged
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
@@ -139,7 +140,8 @@ class _Job:
             return self._position(operands[0], shape, place)
         request = self._of_blocks(dtype)
         parts = self._partials(operands, request, shape, place)
-        total = _tree(parts, _FOLDS[self.name])
+        with np.errstate(all="ignore"):
+            total = np.asarray(merged(parts, _FOLDS[self.name]))
         if self.name == "mean":
             total = total / total.dtype.type(prod(shape[at] for at in self.reduced))
         return np.asarray(total, dtype)
@@ -257,16 +259,6 @@ def _moved(
     index = list(np.unravel_index(position, block))
     index[place.axis] = index[place.axis] + start
     return np.asarray(np.ravel_multi_index(tuple(index), shape))
-
-
-def _tree(parts: Sequence[_Values], fold: Callable[[Any, Any], Any]) -> _Values:
-    """Fold neighbours in pairs, then these results in pairs."""
-    level = list(parts)
-    with np.errstate(all="ignore"):
-        while len(level) > 1:
-            pairs = zip(level[::2], level[1::2], strict=False)
-            level = [fold(*pair) for pair in pairs] + level[len(level) // 2 * 2 :]
-    return np.asarray(level[0])
 
 
 @lru_cache(maxsize=128)

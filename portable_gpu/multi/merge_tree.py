@@ -1,0 +1,76 @@
+r"""Merges of numbered parts by a binary tree whose shape follows from their number alone.
+
+Neighbours are merged in pairs, then these results in pairs; the last one without a neighbour waits
+for the next level.  So sums have the same bits, in whichever order and on whichever devices the
+parts are made::
+
+    parts     0   1   2   3   4
+               \_/     \_/   |
+                 \_____/      |
+                        \____/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class MergeTree(Generic[T]):
+    """Merges parts as they come.
+
+    Results are fresh objects, and replace their parts when a merge is complete: after an exception
+    of a merge, the call can be repeated.
+    """
+
+    def __init__(
+        self, merge: Callable[[T, T], T], is_soon: Callable[[T, T], bool] = lambda _, __: True
+    ) -> None:
+        """Make a tree without parts.
+
+        Args:
+            merge: Merges two parts, of which the first has the smaller numbers.
+            is_soon: Returns whether two parts are merged as soon as both exist, and not at the end.
+        """
+        self._merge, self._is_soon = merge, is_soon
+        self._nodes: dict[tuple[int, int], T] = {}
+
+    def add(self, number: int, part: T) -> None:
+        """Add a part, and merge it with its neighbours as far as they exist."""
+        self._settle(0, number, part, self._is_soon)
+
+    def whole(self) -> T:
+        """Return the result of all parts, whose numbers begin at 0 and have no gaps."""
+        for key in sorted(self._nodes):
+            if key in self._nodes:
+                self._settle(*key, self._nodes[key], lambda _, __: True)
+        # A larger subtree has smaller numbers, so the last one, the smallest, is merged first.
+        subtrees = [self._nodes[key] for key in sorted(self._nodes)]
+        whole = subtrees[0]
+        for subtree in subtrees[1:]:
+            whole = self._merge(subtree, whole)
+        return whole
+
+    def _settle(self, level: int, index: int, part: T, is_merged: Callable[[T, T], bool]) -> None:
+        keys = [(level, index)]
+        while True:
+            sibling = level, index ^ 1
+            other = self._nodes.get(sibling)
+            if other is None or not is_merged(part, other):
+                break
+            part = self._merge(other, part) if index & 1 else self._merge(part, other)
+            keys.append(sibling)
+            level, index = level + 1, index >> 1
+        for key in keys:
+            self._nodes.pop(key, None)
+        self._nodes[level, index] = part
+
+
+def merged(parts: Iterable[T], merge: Callable[[T, T], T]) -> T:
+    """Return the result of parts that exist."""
+    tree = MergeTree(merge)
+    for number, part in enumerate(parts):
+        tree.add(number, part)
+    return tree.whole()
