@@ -24,10 +24,10 @@ import psutil
 from distributed import Client, LocalCluster, wait
 
 import portable_gpu.multi.dask as pd
-from portable_gpu.multi.dask import neighbors, products
+from portable_gpu.multi.dask import neighbors, product_tasks
 
 Block = np.ndarray[Any, Any]
-_OURS = {"sum_of_products": products.sum_of_products, "gemm": neighbors.gemm}
+_OURS = {"sum_of_products": product_tasks.sum_of_products, "gemm": neighbors.gemm}
 
 
 def numpy_product(pairs: Any, m: int, n: int, dtype: Any, *_: Any) -> Block:
@@ -47,7 +47,7 @@ def numpy_gemm(a: Block, b: Block, *, alpha: float, epilogue: Any, **_: Any) -> 
 
 def use(numpy: bool) -> None:
     """Let the tasks of a worker compute with NumPy, or with this library."""
-    products.sum_of_products = numpy_product if numpy else _OURS["sum_of_products"]
+    product_tasks.sum_of_products = numpy_product if numpy else _OURS["sum_of_products"]
     neighbors.gemm = numpy_gemm if numpy else _OURS["gemm"]
 
 

@@ -33,7 +33,7 @@ from portable_gpu.errors import (
     UnsupportedError,
 )
 from portable_gpu.multi.dask.device import WorkerDevice
-from portable_gpu.multi.dask.products import sum_of_products
+from portable_gpu.multi.dask.product_tasks import sum_of_products
 from portable_gpu.runtime.engine import Engine
 
 CHUNKS = (4, 3)

@@ -226,6 +226,8 @@ def test_reductions_of_other_dtypes(groups: dict[str, DeviceGroup]) -> None:
     group = groups["two"]
     assert int(pg.argmax(group.asarray(x, blocks=4), engine=group)) == 1
     assert np.isnan(float(pg.max(group.asarray(x, blocks=4), engine=group)))
+    x[0] = np.inf
+    assert np.isnan(float(pg.nrm2(group.asarray(x, blocks=4), engine=group)))
 
 
 def test_reductions_of_nothing(groups: dict[str, DeviceGroup]) -> None:

@@ -282,6 +282,22 @@ def test_the_first_of_equal_elements_is_found(place: pg.Engine, axis: int | None
             assert np.array_equal(result, np.argmax(x, axis, keepdims=True))
 
 
+def test_infinite_elements_beside_nan(place: pg.Engine) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(12):
+        x = rng.integers(-2, 3, (24, 6)).astype(np.float32)
+        for special in (np.inf, -np.inf, np.nan):
+            x.reshape(-1)[rng.integers(x.size, size=rng.integers(4))] = special
+        options: dict[str, Any] = {"axis": 0, "memory_limit": 400, "engine": place}
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(streaming.sum(x, **options), x.sum(0))
+            np.testing.assert_allclose(
+                streaming.nrm2(x, **options), np.sqrt(np.square(x).sum(0)), rtol=1e-6
+            )
+            np.testing.assert_allclose(streaming.var(x, **options), x.var(0), rtol=1e-5)
+            np.testing.assert_array_equal(streaming.max(x, **options), x.max(0))
+
+
 def test_reductions_of_integers_and_of_no_elements() -> None:
     x = np.arange(1000, dtype=np.int32)
     total = streaming.sum(x, memory_limit=800)

@@ -28,7 +28,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.multi.dask import device, slots
 from portable_gpu.multi.dask.graph import FAN_IN, Graph, add_tree
-from portable_gpu.multi.dask.products import piece
+from portable_gpu.multi.dask.product_tasks import piece
 
 X = da.ones((6, 4), chunks=(2, 4), dtype=np.float32)
 SQUARE = da.ones((4, 4), chunks=2, dtype=np.float32)

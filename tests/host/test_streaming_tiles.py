@@ -1,16 +1,14 @@
-"""Extents of streamed tiles, and the tree of partial results."""
+"""Extents of streamed tiles."""
 
 from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from portable_gpu.errors import ArgumentError
-from portable_gpu.multi.streaming.folds import _Tree
 from portable_gpu.multi.streaming.storage import TiledOperand, _chunks_of
 from portable_gpu.multi.streaming.tiles import block_extents, grid, product_tiles
 
@@ -67,24 +65,6 @@ def test_new_chunks_divide_tiles() -> None:
         for chunk, extent, whole in zip(_chunks_of(shape, 4, tile), tile, shape, strict=True):
             assert 1 <= chunk <= extent
             assert extent == whole or extent % chunk == 0
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
-def test_partial_results_are_combined_alike_in_whichever_order_they_come(count: int) -> None:
-    def combine(left: Any, right: Any) -> Any:
-        return (f"({left[0]} {right[0]})",)
-
-    def tree(order: Any) -> Any:
-        made = _Tree(combine)
-        for number in order:
-            made.add(int(number), (str(number),))
-        return made.whole()
-
-    expected = tree(range(count))
-    assert expected[0].replace("(", "").replace(")", "").split() == [str(n) for n in range(count)]
-    rng = np.random.default_rng(count)
-    for _ in range(20):
-        assert tree(rng.permutation(count)) == expected
 
 
 def test_a_memmap_of_a_file_that_was_truncated_is_refused(tmp_path: Path) -> None:

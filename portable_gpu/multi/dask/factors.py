@@ -13,7 +13,8 @@ from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import DTypeError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.multi.dask.device import device
 from portable_gpu.multi.dask.graph import Graph, Key, add_tree, array_of, new_name
-from portable_gpu.multi.dask.products import add, gram_of_block, tall
+from portable_gpu.multi.dask.product_tasks import add, gram_of_block
+from portable_gpu.multi.dask.products import tall
 from portable_gpu.ops.factor import cholesky, solve_triangular
 from portable_gpu.ops.gemm import gemm
 

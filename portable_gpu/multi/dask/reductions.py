@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod as product_of
@@ -15,15 +13,13 @@ import numpy as np
 from portable_gpu.arguments import finite, flag
 from portable_gpu.dtypes import as_dtype, element
 from portable_gpu.errors import DTypeError, ShapeError
-from portable_gpu.multi.dask.device import device
+from portable_gpu.multi.dask import reduction_tasks as tasks
 from portable_gpu.multi.dask.graph import Graph, Key, add_tree, array_of, checked, new_name
-from portable_gpu.ops import reduce as of_blocks
+from portable_gpu.multi.dask.reduction_tasks import ReductionTasks
+from portable_gpu.multi.merging import merged_extremes, merged_moments, merged_norms
 from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
-from portable_gpu.runtime.transfer import asnumpy
 
-Block = np.ndarray[Any, Any]
 DType = np.dtype[Any]
-Parts = list[Any]
 
 
 def sum(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> da.Array:  # noqa: A001
@@ -100,8 +96,8 @@ def mean(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = Fal
     axes = _axes(x, axis)
     count = product_of(x.shape[axis] for axis in axes)
     kind = ReductionTasks(
-        partial(_folded_part, "sum", _computed(result)), partial(_fold, np.add),
-        partial(_quotient, count, result),
+        partial(tasks.folded, "sum", _computed(result)), np.add,
+        partial(tasks.quotient, count, result),
     )  # fmt: skip
     return _reduced("mean", x, axes, keepdims, result, kind)
 
@@ -128,7 +124,7 @@ def std(
 
 
 def argmin(x: da.Array, axis: int | None = None, keepdims: bool = False) -> da.Array:
-    """Index (int64) of the smallest element: the first of equals, the first NaN before all.
+    """Index (int64) of the smallest element; ties give the lowest index, and NaN is the smallest.
 
     Args:
         x: As :func:`sum` takes it.
@@ -154,7 +150,7 @@ def nrm2(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:
     """
     checked(x, "x")
     result = _real(_mean_dtype(x.dtype, None))
-    kind = ReductionTasks(_norm_part, _merge_norms, partial(_rounded, result))
+    kind = ReductionTasks(tasks.norm, merged_norms, partial(tasks.rounded, result))
     return _reduced("nrm2", x, _axes(x, axis), keepdims, result, kind)
 
 
@@ -184,9 +180,9 @@ def vdot(a: da.Array, b: da.Array) -> da.Array:
     leaves: list[Key] = []
     for place in product(*(range(count) for count in a.numblocks)):
         leaves.append((f"{name}-part", *place))
-        graph[leaves[-1]] = (_vdot_part, (a.name, *place), (b.name, *place))
-    merge = partial(_fold, np.add)
-    add_tree(graph, (name,), leaves, merge, _Finish(merge, partial(_rounded, result), ()))
+        graph[leaves[-1]] = (tasks.inner_product, (a.name, *place), (b.name, *place))
+    finish = partial(tasks.finished, np.add, partial(tasks.rounded, result), ())
+    add_tree(graph, (name,), leaves, partial(tasks.merged, np.add), finish)
     return array_of(name, graph, [a, b], (), result)
 
 
@@ -203,7 +199,8 @@ def _reduced(
     label = new_name(name, x, axes, keepdims, dtype, *options)
     starts = [np.cumsum([0, *one]).tolist() for one in x.chunks]
     other = [axis for axis in range(x.ndim) if axis not in axes]
-    finish = _Finish(kind.merge, kind.finish, () if keepdims else axes)
+    merge = partial(tasks.merged, kind.merge)
+    finish = partial(tasks.finished, kind.merge, kind.finish, () if keepdims else axes)
     graph: Graph = {}
     for outer in product(*(range(x.numblocks[axis]) for axis in other)):
         at = dict(zip(other, outer, strict=True))
@@ -215,59 +212,17 @@ def _reduced(
                 continue
             offsets = tuple(starts[axis][at[axis]] for axis in range(x.ndim))
             leaves.append((f"{label}-part", *place))
-            graph[leaves[-1]] = (_Part(kind.part, offsets, axes), (x.name, *place))
+            graph[leaves[-1]] = (partial(kind.part, offsets, axes), (x.name, *place))
         root = tuple(0 if axis in axes else at[axis] for axis in range(x.ndim))
         if not keepdims:
             root = outer
-        add_tree(graph, (label, *root), leaves, kind.merge, finish)
+        add_tree(graph, (label, *root), leaves, merge, finish)
     chunks = tuple(
         (1,) if axis in axes else x.chunks[axis]
         for axis in range(x.ndim)
         if keepdims or axis not in axes
     )
     return array_of(label, graph, [x], chunks, dtype)
-
-
-@dataclass(frozen=True)
-class ReductionTasks:
-    """The functions of the tasks of a reduction; reduced axes stay with extent 1 until the end.
-
-    Attributes:
-        part: Makes the part of a chunk from the chunk, its offsets in the array, and the axes.
-        merge: Makes one part of several, in the order of their chunks.
-        finish: Makes the values of the last part.
-        empty: Whether the reduction of no elements exists.
-    """
-
-    part: Callable[[Block, tuple[int, ...], tuple[int, ...]], Any]
-    merge: Callable[[Parts], Any]
-    finish: Callable[[Any], Any]
-    empty: bool = True
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The task of a chunk."""
-
-    part: Callable[[Block, tuple[int, ...], tuple[int, ...]], Any]
-    offsets: tuple[int, ...]
-    axes: tuple[int, ...]
-
-    def __call__(self, block: Block) -> Any:
-        return self.part(block, self.offsets, self.axes)
-
-
-@dataclass(frozen=True)
-class _Finish:
-    """The task at the root of a tree."""
-
-    merge: Callable[[Parts], Any]
-    finish: Callable[[Any], Any]
-    removed: tuple[int, ...]
-
-    def __call__(self, parts: Parts) -> Block:
-        values = np.asarray(self.finish(self.merge(parts)))
-        return np.squeeze(values, self.removed)
 
 
 def _axes(x: da.Array, axis: Any) -> tuple[int, ...]:
@@ -285,8 +240,7 @@ def _folded(
     if x.dtype.kind == "c" and result.kind != "c":
         raise DTypeError(f"dtype is {result} and x is {x.dtype}; a complex dtype would do")
     kind = ReductionTasks(
-        partial(_folded_part, name, _computed(result)), partial(_fold, fold),
-        partial(_rounded, result),
+        partial(tasks.folded, name, _computed(result)), fold, partial(tasks.rounded, result)
     )  # fmt: skip
     return _reduced(name, x, _axes(x, axis), keepdims, result, kind)
 
@@ -297,7 +251,7 @@ def _exact(name: str, x: da.Array, axis: Axes, keepdims: bool, fold: np.ufunc) -
     if name not in ("min", "max"):
         result = np.dtype(np.int64 if name == "count_nonzero" else np.bool_)
     kind = ReductionTasks(
-        partial(_exact_part, name), partial(_fold_exactly, fold), partial(_rounded, result),
+        partial(tasks.exact, name), fold, partial(tasks.rounded, result),
         empty=name not in ("min", "max"),
     )  # fmt: skip
     return _reduced(name, x, _axes(x, axis), keepdims, result, kind)
@@ -312,8 +266,8 @@ def _moment(
     axes, ddof = _axes(x, axis), finite(ddof, "ddof")
     count = np.maximum(product_of(x.shape[axis] for axis in axes) - ddof, 0)
     kind = ReductionTasks(
-        partial(_moments_of_chunk, _computed(computed)), _merge_moments,
-        partial(_spread, name == "std", count, result),
+        partial(tasks.moments, _computed(computed)), merged_moments,
+        partial(tasks.variance, name == "std", count, result),
     )  # fmt: skip
     return _reduced(name, x, axes, keepdims, result, kind, ddof)
 
@@ -321,8 +275,12 @@ def _moment(
 def _index_of(name: str, x: da.Array, axis: int | None, keepdims: bool) -> da.Array:
     checked(x, "x")
     axes = _axes(x, None if axis is None else one_axis(axis))
+    is_better = np.greater if name == "argmax" else np.less
     kind = ReductionTasks(
-        partial(_index_part, name, x.shape), partial(_best, name == "argmax"), _index, empty=False
+        partial(tasks.index_of_extreme, name, x.shape),
+        partial(merged_extremes, is_better),
+        tasks.index,
+        empty=False,
     )
     return _reduced(name, x, axes, keepdims, np.dtype(np.int64), kind)
 
@@ -347,138 +305,3 @@ def _real(dtype: DType) -> DType:
 def _computed(dtype: DType) -> DType:
     """The dtype in which a device computes a part: 16-bit floats are not rounded on the way."""
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
-
-
-def _wide(values: Any) -> Block:
-    """Floats in double precision, in which parts are merged."""
-    array = np.asarray(values)
-    double = {"f": np.float64, "c": np.complex128}.get(array.dtype.kind, array.dtype)
-    return array.astype(double, copy=False)
-
-
-# -- the tasks
-
-
-def _folded_part(
-    name: str, dtype: DType, block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]
-) -> Block:
-    with device() as worker:
-        function = getattr(of_blocks, name)
-        return _wide(function(block, axes, dtype=dtype, keepdims=True, engine=worker.engine))
-
-
-def _exact_part(name: str, block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]) -> Block:
-    with device() as worker:
-        function = getattr(of_blocks, name)
-        return np.asarray(function(block, axes, keepdims=True, engine=worker.engine))
-
-
-def _fold(fold: np.ufunc, parts: Parts) -> Block:
-    with np.errstate(all="ignore"):
-        return _fold_exactly(fold, parts)
-
-
-def _fold_exactly(fold: np.ufunc, parts: Parts) -> Block:
-    result = parts[0]
-    for part in parts[1:]:
-        result = fold(result, part)
-    return np.asarray(result)
-
-
-def _rounded(dtype: DType, values: Block) -> Block:
-    with np.errstate(all="ignore"):
-        return np.asarray(values).astype(dtype, copy=False)
-
-
-def _quotient(count: int, dtype: DType, values: Block) -> Block:
-    with np.errstate(all="ignore"):
-        return np.asarray(np.divide(values, count)).astype(dtype, copy=False)
-
-
-def _moments_of_chunk(
-    dtype: DType, block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]
-) -> tuple[int, Block, Block]:
-    """The number of elements, their mean, and the sum of squares of their distances from it."""
-    count = product_of(block.shape[axis] for axis in axes)
-    with device() as worker:
-        x = block if worker.uses_host_memory else worker.upload(block)
-        options: dict[str, Any] = {"dtype": dtype, "keepdims": True, "engine": worker.engine}
-        average = asnumpy(of_blocks.mean(x, axes, **options))
-        squares = asnumpy(of_blocks.var(x, axes, **options))
-    return count, _wide(average), _wide(squares.real) * count
-
-
-def _merge_moments(parts: Parts) -> tuple[int, Block, Block]:
-    count, average, squares = parts[0]
-    with np.errstate(all="ignore"):
-        for its_count, its_average, its_squares in parts[1:]:
-            if not its_count:
-                continue
-            if not count:
-                count, average, squares = its_count, its_average, its_squares
-                continue
-            total = count + its_count
-            step = its_average - average
-            squares = squares + its_squares + np.abs(step) ** 2 * (count * its_count / total)
-            average = average + step * (its_count / total)
-            count = total
-    return count, average, squares
-
-
-def _spread(root: bool, count: float, dtype: DType, part: tuple[int, Block, Block]) -> Block:
-    with np.errstate(all="ignore"):
-        values = np.divide(part[2], count)
-        return np.asarray(np.sqrt(values) if root else values).astype(dtype, copy=False)
-
-
-def _index_part(
-    name: str, shape: tuple[int, ...], block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]
-) -> tuple[Block, Block]:
-    """The extreme values of a chunk, and their indices in the whole array."""
-    along = axes[0] if len(axes) == 1 else None
-    with device() as worker:
-        function = getattr(of_blocks, name)
-        where = np.asarray(function(block, along, keepdims=True, engine=worker.engine))
-    if along is not None:
-        return np.take_along_axis(block, where, along), where + offsets[along]
-    values = block.reshape(-1)[where]
-    place = [
-        local + offset
-        for local, offset in zip(np.unravel_index(where, block.shape), offsets, strict=True)
-    ]
-    return values, np.ravel_multi_index(tuple(place), shape) if place else where
-
-
-def _best(largest: bool, parts: Parts) -> tuple[Block, Block]:
-    values, index = parts[0]
-    for its_values, its_index in parts[1:]:
-        nan, its_nan = np.isnan(values), np.isnan(its_values)
-        better = its_values > values if largest else its_values < values
-        better = np.where(nan | its_nan, its_nan & ~nan, better)
-        equal = np.where(nan | its_nan, nan & its_nan, its_values == values)
-        better |= equal & (its_index < index)
-        values, index = np.where(better, its_values, values), np.where(better, its_index, index)
-    return values, index
-
-
-def _index(part: tuple[Block, Block]) -> Block:
-    return part[1].astype(np.int64, copy=False)
-
-
-def _norm_part(block: Block, offsets: tuple[int, ...], axes: tuple[int, ...]) -> Block:
-    with device() as worker:
-        return _wide(of_blocks.nrm2(block, axes, keepdims=True, engine=worker.engine))
-
-
-def _merge_norms(parts: Parts) -> Block:
-    """The norm of norms, scaled by the largest one."""
-    norms = np.stack(parts)
-    with np.errstate(all="ignore"):
-        scale = norms.max(axis=0)
-        scale = np.where((scale > 0) & (scale < np.inf), scale, 1)
-        return np.asarray(np.sqrt(np.square(norms / scale).sum(axis=0)) * scale)
-
-
-def _vdot_part(a: Block, b: Block) -> Block:
-    with device() as worker:
-        return _wide(of_blocks.vdot(a, b, engine=worker.engine))

@@ -21,6 +21,7 @@ from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import merged
+from portable_gpu.multi.merging import merged_norms
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
@@ -50,7 +51,7 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "count_nonzero": np.add,
     "asum": np.add,
     "mean": np.add,
-    "nrm2": np.hypot,
+    "nrm2": merged_norms,
     "dot": np.add,
     "vdot": np.add,
 }

@@ -319,7 +319,7 @@ class _DeviceMemory:
         """Return what copies a block back and writes it, once the next kernel is enqueued."""
         arrays = array if self._job.block is None else (array,)
         for each in arrays:
-            list(each.events)  # the first look at them notes the end of all kernels so far
+            list(each.events)  # the first reading of them notes the end of all kernels so far
 
         def store() -> None:
             if self._job.block is None:

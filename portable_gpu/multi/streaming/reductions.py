@@ -10,10 +10,10 @@ import numpy as np
 
 from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import is_float16_like
-from portable_gpu.multi.streaming.folds import Partials, PartOfResult, fold_of
 from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Bounds, TiledOperand, bounds_of
+from portable_gpu.multi.streaming.tile_reductions import Partials, PartOfResult, reduction_of
 from portable_gpu.multi.streaming.tiles import block_extents, grid, too_small
 from portable_gpu.ops import reduce as library
 from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
@@ -31,7 +31,7 @@ def _reduce(
     progress: Any,
     ddof: float = 0.0,
 ) -> Any:
-    """Fold an array.
+    """Reduce an array.
 
     Args:
         name: The name of the library's function.
@@ -41,13 +41,13 @@ def _reduce(
     operand = TiledOperand(x, "x")
     flag(keepdims, "keepdims")
     reduced = normalise_axes(as_axes(axis), operand.ndim)
-    fold = fold_of(name, operand, reduced, ddof)
+    reduction = reduction_of(name, operand, reduced, ddof)
     members, limit = place_of(engine, memory_limit)
     if not prod(operand.shape):
         empty = np.empty(operand.shape, operand.dtype)
         return getattr(library, name)(empty, axis=axis, keepdims=keepdims, engine=members[0].engine)
     itemsize = operand.dtype.itemsize
-    extra = fold.extra if is_float16_like(operand.dtype) else 0
+    extra = reduction.extra if is_float16_like(operand.dtype) else 0
     max_elements = limit // (2 * itemsize + extra)
     extents = block_extents(operand.shape, max_elements, operand.chunks, operand.axes)
     if extents is None:
@@ -64,9 +64,9 @@ def _reduce(
         blocks.append(StreamBlock(PartOfResult(number, index, region), [step]))
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], _: Any) -> Any:
-        return fold.of_tile(engine, tiles[0], step.reads[0])
+        return reduction.of_tile(engine, tiles[0], step.reads[0])
 
-    partials = Partials(fold)
+    partials = Partials(reduction)
     with progress_callback(progress, name, "bytes") as callback:
         run(Job(name, (operand,), (extents,), blocks, call, partials), members, callback)
     result = partials.result()
@@ -89,7 +89,7 @@ def sum(  # noqa: A001  # NumPy's name
     Args:
         x: An array of NumPy, a memmap, or a Zarr array, of any shape and supported dtype.
         axis: An axis, a tuple of axes, or None for all.
-        keepdims: Whether folded axes stay with extent 1.
+        keepdims: Whether reduced axes stay with extent 1.
         memory_limit: The bytes of the tiles on each device.  Default: three quarters of its memory.
         engine: The engine, or a group of devices; the default engine if it is not given.
         progress: True shows a bar if stderr is a terminal (by the package rich).  A function is
@@ -102,13 +102,13 @@ def sum(  # noqa: A001  # NumPy's name
         ArgumentTypeError, ArgumentError, AxisError, DTypeError: An argument does not fit.
         DeviceMemoryError: The device has too little memory.
 
-    Memory: two tiles of ``x``, at most ``memory_limit``, on a device with memory of its own; none
-        on a CPU, but for one tile of a Zarr array.  The host has the result and log2 of the number
-        of tiles partial results, of 8 or 16 bytes an element.
+    Memory: two tiles of ``x``, at most ``memory_limit``, and the results of two tiles, on a device
+        with memory of its own; none on a CPU, except one tile of a Zarr array.  The host has the
+        result and log2 of the number of tiles partial results, of 8 or 16 bytes an element.
     Cost: ``x`` is read once.  Tiles are parts of the axis with the largest stride, if a part of
         extent 1 is not above the limit, and whole chunks of a Zarr array.
-    Accuracy: that of :func:`portable_gpu.sum` on a tile; partial sums are added in float64, which
-        adds ``log2(tiles)`` units of float64 and one of the result.
+    Accuracy: that of :func:`portable_gpu.sum` on a tile; partial sums of floats are added in
+        float64, which adds ``log2(tiles)`` units of float64 and one of the result.
     Order: a tree over the tiles, which follow from the shape, the strides, the chunks and the
         limit.  The result has the same bits for any number of devices that choose the same
         variants.
@@ -149,7 +149,7 @@ def min(  # noqa: A001  # NumPy's name
     Arguments, errors, memory and cost are those of :func:`sum`.
 
     Raises:
-        ShapeError: Also where an empty axis is folded.
+        ShapeError: Also where an empty axis is reduced.
     """
     return _reduce("min", x, axis, keepdims, memory_limit, engine, progress)
 
@@ -176,7 +176,7 @@ def argmin(
     engine: Any = None,
     progress: Any = None,
 ) -> Any:
-    """Index (int64) of the smallest element: the first of equals, the first NaN before all.
+    """Index (int64) of the smallest element; ties give the lowest index, and NaN is the smallest.
 
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
@@ -237,8 +237,8 @@ def var(
     Raises:
         DTypeError: ``x`` is complex.
 
-    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, if the first element that is
-        folded is within a few standard deviations of the mean; the square of this distance is a
+    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, if the first of the reduced
+        elements is within a few standard deviations of the mean; the square of this distance is a
         factor of u's square.
     Source: Chan, Golub and LeVeque, Am. Stat. 37(3), 1983.
     """

@@ -75,9 +75,9 @@ def fftn(
     Memory: a tile takes at most a sixth of ``memory_limit``, and has whole lines of the axes of its
         pass.  There are two that are read and two that are written on a device with memory of its
         own; a CPU takes one, which is written to the result in the second and further passes.  The
-        workspace of a call takes what is left of the limit.
-    Cost: a pass reads and writes all elements.  There is one if the transformed axes but for those
-        of a larger stride fit into a tile; mostly two for arrays of two or more axes.
+        workspace of a call takes the rest of the limit.
+    Cost: a pass reads and writes all elements.  There is one if all transformed axes fit into a
+        tile; arrays of two or more axes mostly need two.
     Accuracy: that of :func:`portable_gpu.fft.fftn`.
     Order: passes and tiles follow from the shape, the axes, the dtype, the chunks and the limit.
         The result has the same bits for any number of devices that choose the same variants.
@@ -121,9 +121,9 @@ def _transform(
     extents = []
     for transformed, whole in zip(passes, chunks, strict=True):
         cut = [axis for axis in operand.axes if axis not in transformed]
-        found = block_extents(operand.shape, max_elements, whole, cut)
-        assert found is not None  # by the choice of passes
-        extents.append(found)
+        tile = block_extents(operand.shape, max_elements, whole, cut)
+        assert tile is not None  # by the choice of passes
+        extents.append(tile)
     smallest = [min(each) for each in zip(*extents, strict=True)]
     with (
         progress_callback(progress, "fftn", "bytes") as callback,
@@ -159,7 +159,7 @@ def _transform(
 def _passes(
     shape: Sequence[int], axes: Sequence[int], max_elements: int, limit: int
 ) -> list[tuple[int, ...]]:
-    """Return the axes of each pass: the last ones first, as many as a tile can hold.
+    """Return the axes of each pass: the last ones first, up to the elements of a tile.
 
     Raises:
         ArgumentError: A line of an axis has more elements than a tile.

@@ -1,0 +1,57 @@
+"""Partial results of reductions, and how two of them are merged, in NumPy.
+
+Each function takes the results of two groups of elements, the first group first.  Its value does
+not depend on how a tree over the groups is computed, only on the tree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Values = np.ndarray[Any, np.dtype[Any]]
+#: The number of elements, their mean, and the sum of the squares of their distances from it.
+Moments = tuple[Any, Values, Values]
+#: The index of an extreme element, and its value.
+Extreme = tuple[Values, Values]
+
+
+def in_double(values: Any) -> Values:
+    """Return floats of any precision as float64 or complex128, and other dtypes as they are."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biu":
+        return array
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
+
+
+def merged_norms(left: Any, right: Any) -> Values:
+    """Return the Euclidean norm of two norms; NaN if one is, also where the other is infinite."""
+    return np.asarray(np.where(np.isnan(left + right), np.nan, np.hypot(left, right)))
+
+
+def merged_moments(left: Moments, right: Moments) -> Moments:
+    """Return the moments of two groups (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983)."""
+    (count, mean, squares), (other_count, other_mean, other_squares) = left, right
+    if not (count and other_count):
+        return left if count else right
+    both, step = count + other_count, other_mean - mean
+    weight = other_count / both
+    squares = squares + other_squares + np.abs(step) ** 2 * (count * weight)
+    return both, mean + step * weight, squares
+
+
+def merged_extremes(is_better: np.ufunc, left: Extreme, right: Extreme) -> Extreme:
+    """Return the better of two elements.
+
+    Ties give the lower index; a NaN is better than every number.
+
+    Args:
+        is_better: ``np.less`` or ``np.greater``.
+        left, right: Indices and values of the elements.
+    """
+    (index, value), (other_index, other) = left, right
+    is_nan, other_is_nan = value != value, other != other
+    is_tie = (value == other) | (is_nan & other_is_nan)
+    takes = (is_better(other, value) | other_is_nan) & ~is_nan | is_tie & (other_index < index)
+    return np.where(takes, other_index, index), np.where(takes, other, value)
