@@ -1,41 +1,26 @@
-"""Calls on groups of one device and more, beside the same call on one engine."""
+"""Calls on groups of one device and more, and the same call on one engine."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from portable_gpu.bench.links import host_rate, pinned_rates, product_rate
 from portable_gpu.bench.measure import alternate, ratios
+from portable_gpu.bench.multi_calls import CALLS, MultiCall
+from portable_gpu.bench.on_cores import same_bits
 from portable_gpu.bench.statistics import Statistic
-from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
+from portable_gpu.bench.timing import Prepared, calls_a_turn
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.multi import DeviceGroup, GroupArray, streaming
-from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.gemm import gemm
-from portable_gpu.ops.reduce import sum as total
-from portable_gpu.runtime.transfer import asarray
+from portable_gpu.multi import DeviceGroup, Timeline
 
-#: The calls, given matrices, or blocks and a copy of them, and the engine or the group.
-CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "sum": lambda x, _, engine: total(x, engine=engine),
-    "elementwise": lambda x, _, engine: elementwise("x * x + 1", x=x, engine=engine),
-    "gemm": lambda x, y, engine: gemm(x, y, engine=engine),
-    "streamed gemm": lambda x, y, engine: streaming.gemm(
-        x, y, memory_limit=max(_LEAST_LIMIT, (x.nbytes + y.nbytes) // 3), engine=engine
-    ),
-}
-#: The calls that are timed, and whether on NumPy's matrices.
-_TIMED = (
-    ("sum", False), ("elementwise", False), ("gemm", False), ("gemm", True),
-    ("streamed gemm", True),
-)  # fmt: skip
-#: The limit of memory of streamed calls is a third of the operands, or these bytes.
-_LEAST_LIMIT = 1 << 17
+#: The largest product by which the rate of a device is measured.
+_LARGEST_PRODUCT = 8192
+#: Seconds for the turns of a side, of which there are two at least.
+_SECONDS, _LEAST_TURNS = 4.0, 2
 
 
 @dataclass(frozen=True)
@@ -43,77 +28,125 @@ class MultiRow:
     """A call on a group.
 
     Attributes:
-        operation: One of :data:`CALLS`.
-        size: The rows and columns of its matrices of float32.
+        operation: One of :data:`portable_gpu.bench.multi_calls.CALLS`.
+        size: The extent of its matrices or of its cube, or the number of its images.
+        dtype: That of its arrays.
         numpy: Whether they are NumPy's, and not on the devices.
         devices: The number of devices.
         seconds: The time of a call, until its values exist.
-        alone: That of the same call with ``engine=`` one of the devices.
+        alone: That of the same call on one of the devices.
         efficiency: ``alone / (devices * seconds)``, turn by turn.
-        host_seconds: CPU seconds of the calling process for a block, device threads included.
-        overlap: The part of the shorter of kernels and copies that ran at the time of the other.
+        bound: The least time by the rates: the longest of those of the devices' operations, of the
+            copies to the busiest device and from it, and of the host's copies.
+        bound_by: Which one that is: ``devices``, ``up``, ``down`` or ``host``.
+        host_seconds: CPU seconds of the calling process, device threads included.
+        overlap: The part of the shorter of kernels and copies that ran at the time of the other;
+            the least of the devices'.
+        error: The error of the result over what rounding admits.
     """
 
     operation: str
     size: int
+    dtype: str
     numpy: bool
     devices: int
     seconds: Statistic
     alone: Statistic
     efficiency: Statistic
+    bound: float
+    bound_by: str
     host_seconds: float
     overlap: float
+    error: float
 
 
-def multi_rows(group: DeviceGroup, sizes: Sequence[int], turns: int) -> Iterator[MultiRow]:
-    """Time each call on the group's first device, on two, and on all.
+class MultiBench:
+    """Times calls on the first devices of a group: on one, on two, and on all.
 
-    Raises:
-        PortableGPUError: A group's result has other bits than that of its first device.
+    Attributes:
+        up, down: For each of these numbers, the bytes in a second that each device receives, and
+            sends, while all do.
+        host: The bytes in a second that the host copies from memory to memory.
+        products: The operations in a second of a product on one device, by its size and dtype.
+        timeline: That of the last call.
     """
-    counts = sorted({1, min(2, group.size), group.size})
-    devices = [engine.device for engine in group.engines]
-    for size in sizes:
-        random = np.random.default_rng(size)
-        x, y = (random.standard_normal((size, size)).astype(np.float32) for _ in range(2))
-        for operation, numpy in _TIMED:
-            bits = None
-            for count in counts:
-                with DeviceGroup(devices[:count]) as some:
-                    row, result = _row(some, operation, numpy, x, y, turns)
-                if bits is not None and result.tobytes() != bits:
+
+    def __init__(self, group: DeviceGroup, turns: int) -> None:
+        """Measure the rates of copies."""
+        self._group, self._turns = group, turns
+        self.up: dict[int, float] = {}
+        self.down: dict[int, float] = {}
+        for count in sorted({1, min(2, group.size), group.size}):
+            self.up[count], self.down[count] = pinned_rates(group.engines[:count])
+        self.host = host_rate()
+        self.products: dict[tuple[int, str], float] = {}
+        self.timeline: Timeline | None = None
+
+    def rows(self, name: str, size: int, dtype: str) -> Iterator[MultiRow]:
+        """Time a call.
+
+        Raises:
+            PortableGPUError: A result is wrong, or has other bits than that of fewer devices.
+        """
+        call = CALLS[name](size, dtype)
+        known = None
+        for count in self.up:
+            with DeviceGroup([engine.device for engine in self._group.engines[:count]]) as group:
+                on_group = call.on_group(group)
+                result = call.result(on_group())
+                if known is None:
+                    error = call.error(result, group.engines[0])
+                    if not error <= 1:
+                        raise PortableGPUError(
+                            f"{name} of {size} is wrong: its error is {error:.3g} times what "
+                            "rounding admits"
+                        )
+                elif not same_bits(result, known):
                     raise PortableGPUError(
-                        f"{operation} of {size} on {count} devices has other bits than on one"
+                        f"{name} of {size} on {count} devices has other bits than on one"
                     )
-                bits = result.tobytes()
-                yield row
+                known = result
+                del result
+                yield self._row(call, group, on_group, error)
 
+    def _row(
+        self, call: MultiCall, group: DeviceGroup, on_group: Callable[[], Any], error: float
+    ) -> MultiRow:
+        engine = self._group.engines[0]
+        sides = [
+            Prepared([on_group], partial(_finish, group)),
+            Prepared([call.on_engine(engine)], engine.queue.finish),
+        ]
+        sides[1].seconds(0, 1)
+        longest = max(once := [side.seconds(0, 1) for side in sides])
+        turns = min(self._turns, max(_LEAST_TURNS, int(_SECONDS / longest)))
+        times = alternate(sides, [calls_a_turn(each) for each in once], turns)
+        begin = time.process_time()
+        with group.timeline() as self.timeline:
+            on_group()
+        host = time.process_time() - begin
+        alone = Statistic.of(times[1])
+        bound_by, bound = self._bound(call, group.size, alone.median)
+        return MultiRow(
+            call.name, call.size, str(call.dtype), call.numpy, group.size, Statistic.of(times[0]),
+            alone, Statistic.of([ratio / group.size for ratio in ratios(*times)]), bound, bound_by,
+            host, min(self.timeline.overlap(device) for device in range(group.size)), error,
+        )  # fmt: skip
 
-def _row(
-    group: DeviceGroup, operation: str, numpy: bool, x: Any, y: Any, turns: int
-) -> tuple[MultiRow, Any]:
-    call, engine = CALLS[operation], group.engines[0]
-    left, right = (x, y) if numpy else (group.asarray(x), group.broadcast(y))
-    on_one = (x, y) if numpy else (asarray(x, engine=engine), asarray(y, engine=engine))
-    sides = [
-        Prepared([partial(call, left, right, group)], partial(_finish, group)),
-        Prepared([partial(call, on_one[0], on_one[1], engine)], engine.queue.finish),
-    ]
-    calls = [calls_a_turn(warm_up(side)) for side in sides]
-    times = alternate(sides, calls, turns)
-    begin = time.process_time()
-    result = call(left, right, group)
-    _finish(group)
-    host = time.process_time() - begin
-    with group.timeline() as timeline:
-        call(left, right, group)
-    blocks = len(left.blocks) if isinstance(left, GroupArray) else 1
-    row = MultiRow(
-        operation, len(x), numpy, group.size, Statistic.of(times[0]), Statistic.of(times[1]),
-        Statistic.of([ratio / group.size for ratio in ratios(*times)]), host / blocks,
-        min(timeline.overlap(device) for device in range(group.size)),
-    )  # fmt: skip
-    return row, result.asnumpy() if isinstance(result, GroupArray) else np.asarray(result)
+    def _bound(self, call: MultiCall, devices: int, alone: float) -> tuple[str, float]:
+        work = call.work(devices)
+        parts = {
+            "up": work.up / self.up[devices],
+            "down": work.down / self.down[devices],
+            "host": work.host / self.host if self.up[devices] < float("inf") else 0.0,
+            "devices": alone / devices,
+        }
+        if work.flop:
+            key = min(call.size, _LARGEST_PRODUCT), str(call.dtype)
+            if key not in self.products:
+                self.products[key] = product_rate(self._group.engines[0], key[0], call.dtype)
+            parts["devices"] = work.flop / devices / self.products[key]
+        return max(parts.items(), key=lambda part: part[1])
 
 
 def _finish(group: DeviceGroup) -> None:

@@ -127,11 +127,14 @@ def bench(
         transfer(sizes, peers, turns, device, report, output, status)
         return
     if operation == "multi":
-        if (dtype, peers, shapes, seed, budget, ordering, rows, jobs, plot) != (None,) * 9 or (
+        if (peers, shapes, seed, budget, ordering, jobs) != (None,) * 6 or (
             policy or ladder or eager
         ):
-            raise ArgumentError("multi takes only --sizes, --turns, --device, --json")
-        multi(sizes, turns, device, report, output, status)
+            raise ArgumentError(
+                "multi takes only --rows, --sizes, --dtype, --turns, --device, --json, --plot"
+            )
+        kind = _DTYPE if dtype is None else dtype
+        multi(rows, sizes, kind, turns, device, report, plot, output, status)
         return
     if operation == "sparse":
         if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:

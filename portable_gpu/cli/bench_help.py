@@ -8,6 +8,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from portable_gpu.bench.cases import GROUPS
+from portable_gpu.bench.multi_calls import CALLS
 from portable_gpu.cli.sparse import SYNTAX as SPARSE_SYNTAX
 
 _BUDGET = "Time for everything, as 90s or 10m (5m)."
@@ -67,11 +68,15 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
         "Time calls on one device of a group, on two and on all, beside the same call on one "
         "engine.",
         {
-            "sizes": "Comma list of the rows of square matrices (1024; on a GPU 4096,16384).",
+            "rows": f"Comma list of calls: {', '.join(CALLS)} (all).",
+            "sizes": "Comma list of the extents of matrices and cubes, or numbers of images (by "
+            "the call and the device).",
+            "dtype": "NumPy's name (float32); of fftn that of the real part.",
             "turns": None,
             "device": "The devices, separated by commas, as PORTABLE_GPU_DEVICE takes them (those "
             "of DeviceGroup(); of a single CPU two sub-devices).",
             "json": None,
+            "plot": "Draw the kernels and copies of the last call over time.",
         },
     ),
     "first-calls": (

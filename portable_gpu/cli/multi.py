@@ -1,4 +1,4 @@
-"""``portable-gpu bench multi``: calls on groups of devices, beside one device."""
+"""``portable-gpu bench multi``: calls on groups of devices, and on one."""
 
 from __future__ import annotations
 
@@ -7,48 +7,68 @@ from pathlib import Path
 
 from rich.table import Table
 
-from portable_gpu.bench.multi import MultiRow, multi_rows
+from portable_gpu.bench.multi import MultiBench, MultiRow
+from portable_gpu.bench.multi_calls import CALLS
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.cli.console import TABLE_STYLE, Console
-from portable_gpu.cli.files import write_json
+from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.multi import DeviceGroup
 from portable_gpu.runtime.devices import requests_of
 
-#: Rows and columns of the matrices by default: on CPUs, and on other devices.
-_ON_CPU, _ON_GPU = (1024,), (4096, 16384)
-
 
 def multi(
+    names: str | None,
     sizes: str | None,
+    dtype: str,
     turns: int,
     device: str | None,
     report: Path | None,
+    plot: Path | None,
     output: Console,
     status: Console,
 ) -> None:
     """Time calls on the devices of a group; of a single CPU, on two sub-devices.
 
     Raises:
-        ArgumentError: A size is unknown.
-        PortableGPUError: Results of several devices have other bits than those of one.
+        ArgumentError: A call or a size is unknown.
+        PortableGPUError: A result is wrong, or results of several devices have other bits.
     """
+    chosen = list(CALLS) if names is None else [name.strip() for name in names.split(",")]
+    if unknown := [name for name in chosen if name not in CALLS]:
+        raise ArgumentError(
+            f"--rows has {', '.join(map(repr, unknown))}; there are: {', '.join(CALLS)}"
+        )
+    requested = None if sizes is None else tuple(map(_size, sizes.split(",")))
     with _group(device) as group:
         engine = group.engines[0]
-        usual = _ON_CPU if engine.target.facts.type == "cpu" else _ON_GPU
-        requested = usual if sizes is None else tuple(map(_size, sizes.split(",")))
+        on_cpu = engine.target.facts.type == "cpu"
         listener, rows = Listener(), list[MultiRow]()
-        with status.status("calls on groups ..."):
-            rows.extend(multi_rows(group, requested, turns))
-        command = ["bench", "multi", "--sizes", ",".join(map(str, requested))]
+        with status.status("rates of copies ..."):
+            bench = MultiBench(group, turns)
+        for name in chosen:
+            for size in requested or CALLS[name].usual[0 if on_cpu else 1]:
+                with status.status(f"{name} of {size} ..."):
+                    rows.extend(bench.rows(name, size, dtype))
+        command = ["bench", "multi", "--rows", ",".join(chosen), "--dtype", dtype]
+        command += [] if sizes is None else ["--sizes", sizes]
         head = BenchReport(engine, [], turns, [*command, "--turns", str(turns)], device)
         head.noise = listener.noise([row.seconds for row in rows], True)
         if report is not None:
-            write_json(report, head.to_dict() | {"multi": [asdict(row) for row in rows]})
-        names = [member.name for member in group.members]
-    for index, name in enumerate(names):
+            rates = {"up": bench.up, "down": bench.down, "host": bench.host}
+            rates["products"] = {f"{n} {t}": rate for (n, t), rate in bench.products.items()}
+            write_json(
+                report, head.to_dict() | {"rates": rates, "multi": [asdict(row) for row in rows]}
+            )
+        if plot is not None and bench.timeline is not None:
+            with replacing(plot) as file:
+                bench.timeline.plot(file)
+        members = [member.name for member in group.members]
+    for index, name in enumerate(members):
         output.write(f"device {index}: {name}")
+    for line in _rates(bench):
+        output.write(line)
     output.print(_table(rows))
     if head.noise.warning:
         output.write(head.noise.warning, indent=0)
@@ -72,21 +92,35 @@ def _size(text: str) -> int:
     return int(text)
 
 
+def _rates(bench: MultiBench) -> list[str]:
+    """Return the rates by which calls are bounded."""
+    lines = [f"host copies: {bench.host / 1e9:.3g} GB/s"]
+    for count, up in bench.up.items():
+        if up < float("inf"):
+            lines.append(
+                f"pinned copies of {count} at once, each: {up / 1e9:.3g} GB/s to the device, "
+                f"{bench.down[count] / 1e9:.3g} to the host"
+            )
+    for (size, dtype), rate in bench.products.items():
+        lines.append(f"product of {size}, {dtype}: {rate / 1e12:.3g} TFLOP/s on one device")
+    return lines
+
+
 def _table(rows: list[MultiRow]) -> Table:
-    table = Table(**TABLE_STYLE)
+    caption = "Efficiency: time of one device / (devices x time).  Of bound: least time / time."
+    title = ", ".join(dict.fromkeys(row.dtype for row in rows))
+    table = Table(title=title, title_justify="left", caption=caption, **TABLE_STYLE)
     table.add_column("call", no_wrap=True)
-    for heading in ("rows", "devices", "ms", "one ms", "efficiency", "us/block"):
+    for heading in ("devices", "ms", "efficiency", "of bound", "overlap"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("overlap", justify="right", no_wrap=True)
     for row in rows:
+        share = row.bound / row.seconds.median
         table.add_row(
-            row.operation + (" (NumPy)" if row.numpy else ""),
-            f"{row.size:,}",
+            f"{row.operation} {row.size:,}",
             str(row.devices),
             f"{row.seconds.median * 1e3:.4g} ±{row.seconds.spread:.0%}",
-            f"{row.alone.median * 1e3:.4g}",
-            f"{row.efficiency.median:.3g} ±{row.efficiency.spread:.0%}",
-            f"{row.host_seconds * 1e6:.3g}",
+            f"{row.efficiency.median:.3g}",
+            f"{share:.0%} {row.bound_by}",
             f"{row.overlap:.0%}",
         )
     return table

@@ -1,0 +1,483 @@
+"""The calls that ``portable-gpu bench multi`` times, with their operands, work and checks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.bench.on_cores import in_threads, random_array, rounding, times_vector
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.fft import fftn
+from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, streaming
+from portable_gpu.multi.streaming.tiles import product_tiles
+from portable_gpu.nn import (
+    SGD,
+    AdaptiveAvgPool2d,
+    BatchNorm2d,
+    Conv2d,
+    CrossEntropyLoss,
+    Flatten,
+    Linear,
+    MaxPool2d,
+    Module,
+    ReLU,
+    Residual,
+    Sequential,
+    manual_seed,
+)
+from portable_gpu.ops.conv.functions import conv2d
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.factor.api import cholesky
+from portable_gpu.ops.gemm import gemm
+from portable_gpu.ops.gemm.binding import result_dtype
+from portable_gpu.ops.reduce import sum as total
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray, asnumpy
+
+_Values = np.ndarray[Any, Any]
+#: An error of this many times what is usual for rounding errors is a wrong result.
+_MANY = 32.0
+
+
+@dataclass(frozen=True)
+class CallWork:
+    """The work of a call on several devices, from which the least time follows.
+
+    Attributes:
+        flop: Its operations, if it is bounded by the rate of products; else 0, and it is bounded by
+            the time of one engine.
+        up, down: The bytes that the busiest device receives, and those that it sends.
+        host: The bytes that the host copies from memory to memory.
+    """
+
+    flop: float = 0.0
+    up: float = 0.0
+    down: float = 0.0
+    host: float = 0.0
+
+
+class MultiCall(ABC):
+    """A call that is timed on groups of devices, and on one engine.
+
+    Attributes:
+        name: Its name.
+        numpy: Whether its arrays are NumPy's, and not on the devices.
+        usual: Its sizes on CPUs, and on other devices.
+    """
+
+    name: str
+    numpy = False
+    usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
+
+    def __init__(self, size: int, dtype: str) -> None:
+        """Make the operands in NumPy."""
+        self.size, self.dtype = size, dtype_of(dtype)
+
+    @abstractmethod
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """Copy the operands to the devices, and return the call."""
+
+    @abstractmethod
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """Copy the operands to one device, and return the call."""
+
+    @abstractmethod
+    def error(self, result: _Values, engine: Engine) -> float:
+        """Return the error of a result over what rounding admits, 1 at most."""
+
+    def work(self, devices: int) -> CallWork:
+        """Return the work of a call."""
+        return CallWork()
+
+    def result(self, result: Any) -> _Values:
+        """Return a result in NumPy."""
+        if isinstance(result, GroupArray):
+            return result.asnumpy()
+        return np.asarray(asnumpy(result))
+
+
+class _OfMatrices(MultiCall):
+    """A call on random matrices, of which the devices have blocks of the first."""
+
+    def __init__(self, size: int, dtype: str) -> None:
+        super().__init__(size, dtype)
+        self.x: Any
+        self.y: Any
+        self.x, self.y = (random_array((size, size), seed, self.dtype) for seed in range(2))
+
+    @abstractmethod
+    def call(self, x: Any, y: Any, engine: Any) -> Any:
+        """Make the call with an engine or a group."""
+
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        x: Any = self.x
+        y: Any = self.y
+        if not self.numpy:
+            x, y = group.asarray(x), None if y is None else group.broadcast(y)
+        return lambda: self.call(x, y, group)
+
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        x: Any = self.x
+        y: Any = self.y
+        if not self.numpy:
+            x, y = (None if z is None else asarray(z, engine=engine) for z in (x, y))
+        return lambda: self.call(x, y, engine)
+
+
+class _OfOneMatrix(_OfMatrices):
+    def __init__(self, size: int, dtype: str) -> None:
+        MultiCall.__init__(self, size, dtype)
+        self.x, self.y = random_array((size, size), 0, self.dtype), None
+
+
+class SumCall(_OfOneMatrix):
+    """The sum of a matrix."""
+
+    name = "sum"
+
+    def call(self, x: Any, y: Any, engine: Any) -> Any:
+        """See :class:`_OfMatrices`."""
+        return total(x, engine=engine)
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`."""
+        parts = in_threads(
+            lambda rows: (rows.sum(dtype=np.float64), np.abs(rows).sum(dtype=np.float64)), self.x
+        )
+        exact, absolute = (sum(part[k] for part in parts) for k in range(2))
+        return float(abs(exact - float(result)) / (_MANY * rounding(self.dtype) * absolute))
+
+
+class ElementwiseCall(_OfOneMatrix):
+    """An expression of a matrix."""
+
+    name = "elementwise"
+
+    def call(self, x: Any, y: Any, engine: Any) -> Any:
+        """See :class:`_OfMatrices`."""
+        return elementwise("x * x + 1", x=x, engine=engine)
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`."""
+
+        def worst(x: _Values, found: _Values) -> float:
+            exact = np.square(x, dtype=np.float64) + 1
+            return float(np.max(np.abs(found - exact) / exact))
+
+        return float(max(in_threads(worst, self.x, result))) / (4 * rounding(self.dtype))
+
+
+class GemmCall(_OfMatrices):
+    """A product of matrices."""
+
+    name = "gemm"
+
+    def call(self, x: Any, y: Any, engine: Any) -> Any:
+        """See :class:`_OfMatrices`."""
+        return gemm(x, y, engine=engine)
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`.
+
+        The product with a random vector is compared: ``C v`` and ``A (B v)``.  With random operands
+        and rounding errors their difference is normally distributed.
+        """
+        v = np.random.default_rng(2).choice([-1.0, 1.0], self.size)
+        exact = times_vector(self.x, times_vector(self.y, v))
+        of_sums, of_result = (
+            rounding(np.dtype(np.float64 if self.dtype.itemsize == 8 else np.float32)),
+            rounding(result.dtype),
+        )
+        usual = self.size * (of_result + of_sums * sqrt(self.size))
+        return float(np.max(np.abs(times_vector(result, v) - exact)) / (_MANY * usual))
+
+    def work(self, devices: int) -> CallWork:
+        """See :class:`MultiCall`."""
+        return CallWork(2.0 * self.size**3)
+
+
+class HostGemmCall(GemmCall):
+    """A product of NumPy's matrices."""
+
+    name, numpy = "host gemm", True
+
+    def work(self, devices: int) -> CallWork:
+        """See :class:`MultiCall`."""
+        one, result = self.x.nbytes, self.size**2 * result_dtype(self.dtype, self.dtype).itemsize
+        up = one / devices + one
+        return CallWork(2.0 * self.size**3, up, result / devices, devices * up + result)
+
+
+class StreamedGemmCall(HostGemmCall):
+    """A product of NumPy's matrices in tiles, by a third of their memory."""
+
+    name = "streamed gemm"
+
+    @property
+    def limit(self) -> int:
+        """The limit of memory of each device."""
+        return max(1 << 17, 2 * int(self.x.nbytes) // 3)
+
+    def call(self, x: Any, y: Any, engine: Any) -> Any:
+        """See :class:`_OfMatrices`."""
+        return streaming.gemm(x, y, memory_limit=self.limit, engine=engine)
+
+    def work(self, devices: int) -> CallWork:
+        """See :class:`MultiCall`."""
+        n, itemsize = self.size, self.dtype.itemsize
+        result = result_dtype(self.dtype, self.dtype).itemsize
+        sizes = itemsize, itemsize, max(4, result)
+        rows, columns, _ = product_tiles((n, n, n), sizes, self.limit)
+        up = self.x.nbytes * (-(-n // rows) + -(-n // columns))
+        down = n * n * result
+        return CallWork(2.0 * n**3, up / devices, down / devices, up + down)
+
+
+class CholeskyCall(MultiCall):
+    """The Cholesky factor of NumPy's matrix, which is positive definite and a Toeplitz matrix."""
+
+    name, numpy = "cholesky", True
+    usual = ((768,), (16384,))
+
+    def __init__(self, size: int, dtype: str) -> None:
+        super().__init__(size, dtype)
+        diagonals = np.random.default_rng(0).standard_normal(size).astype(self.dtype)
+        diagonals[0] = 2 * np.abs(diagonals).sum()
+        self._line = np.concatenate([diagonals[:0:-1], diagonals])  # of row k: from size - 1 - k on
+        self.a = np.empty((size, size), self.dtype)
+        in_threads(self._fill, self.a, np.arange(size))
+
+    def _fill(self, rows: _Values, numbers: _Values) -> None:
+        for row, k in zip(rows, numbers, strict=True):
+            row[:] = self._line[self.size - 1 - k : 2 * self.size - 1 - k]
+
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        return lambda: cholesky(self.a, lower=True, engine=group)
+
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """See :class:`MultiCall`; the group of one device, as an engine has no buffers so large."""
+        one = DeviceGroup([engine.device])
+        return lambda: cholesky(self.a, lower=True, engine=one)
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`: ``L (L^T v)`` is compared with ``A v``, for a random ``v``."""
+        v = np.random.default_rng(2).choice([-1.0, 1.0], self.size)
+        found = times_vector(result, times_vector(result.T, v))
+        usual = rounding(self.dtype) * sqrt(self.size) * float(self._line[self.size - 1])
+        return float(np.max(np.abs(found - times_vector(self.a, v))) / (_MANY * usual))
+
+    def work(self, devices: int) -> CallWork:
+        """See :class:`MultiCall`."""
+        triangle = self.a.nbytes / 2
+        panels = triangle * (devices - 1) / devices  # of other devices
+        return CallWork(
+            self.size**3 / 3, triangle / devices + panels, triangle / devices + panels, 2 * triangle
+        )
+
+
+class ConvolutionCall(MultiCall):
+    """A convolution of images with 64 channels of 28 x 28 by 64 filters of 3 x 3."""
+
+    name = "conv2d"
+    usual = ((24,), (6144,))
+    _CHANNELS, _EXTENT = 64, 28
+
+    def __init__(self, size: int, dtype: str) -> None:
+        super().__init__(size, dtype)
+        shape = (size, self._CHANNELS, self._EXTENT, self._EXTENT)
+        self.images = random_array(shape, 0, self.dtype)
+        self.filters = random_array((self._CHANNELS, self._CHANNELS, 3, 3), 1, self.dtype)
+
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        images, filters = group.asarray(self.images), group.broadcast(self.filters)
+        return lambda: conv2d(images, filters, padding=1, engine=group)
+
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        images, filters = (asarray(x, engine=engine) for x in (self.images, self.filters))
+        return lambda: conv2d(images, filters, padding=1, engine=engine)
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`: one image in 24 is compared."""
+        rows = self.filters.reshape(self._CHANNELS, -1).astype(np.float64)
+        terms, worst = rows.shape[1], 0.0
+        for k in range(0, self.size, max(1, self.size // 24)):
+            padded = np.pad(self.images[k].astype(np.float64), ((0, 0), (1, 1), (1, 1)))
+            windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+            columns = windows.transpose(0, 3, 4, 1, 2).reshape(terms, -1)
+            worst = max(worst, np.max(np.abs(rows @ columns - result[k].reshape(len(rows), -1))))
+        return float(worst / (_MANY * rounding(self.dtype) * terms))
+
+
+class TransformCall(MultiCall):
+    """The transform of a cube along its three axes."""
+
+    name = "fftn"
+    usual = ((64,), (512,))
+
+    def __init__(self, size: int, dtype: str) -> None:
+        super().__init__(size, dtype)
+        self.dtype = np.result_type(self.dtype, np.complex64)
+        random = np.random.default_rng(0)
+        self._lines = [random.standard_normal((size, 2)) @ (1, 1j) for _ in range(3)]
+        self.x = self._outer(self._lines, self.dtype)
+
+    def _outer(self, lines: Sequence[_Values], dtype: Any) -> _Values:
+        """Return the product of three lines, which are the axes of a cube."""
+        result = np.empty((self.size,) * 3, dtype)
+        plane = np.multiply.outer(lines[1], lines[2]).astype(dtype)
+
+        def fill(slabs: _Values, factors: _Values) -> None:
+            for slab, factor in zip(slabs, factors, strict=True):
+                np.multiply(plane, factor, out=slab)
+
+        in_threads(fill, result, lines[0].astype(dtype))
+        return result
+
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        x: Any = group.asarray(self.x)
+        return lambda: fftn(x, engine=group)
+
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        x = asarray(self.x, engine=engine)
+        return lambda: fftn(x, engine=engine)
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`.
+
+        The transform of a product of three lines is the product of their transforms.
+        """
+        lines = [np.fft.fft(line) for line in self._lines]
+        plane = np.multiply.outer(lines[1], lines[2])
+
+        def squares(slabs: _Values, factors: _Values) -> tuple[float, float]:
+            wrong = right = 0.0
+            for slab, factor in zip(slabs, factors, strict=True):
+                exact = plane * factor
+                right += float(np.vdot(exact, exact).real)
+                exact -= slab
+                wrong += float(np.vdot(exact, exact).real)
+            return wrong, right
+
+        parts = in_threads(squares, result, lines[0])
+        wrong, right = (sum(part[k] for part in parts) for k in range(2))
+        return sqrt(wrong / right) / (rounding(np.empty(0, self.dtype).real.dtype) * _MANY)
+
+    def work(self, devices: int) -> CallWork:
+        """See :class:`MultiCall`."""
+        moved = self.x.nbytes * (devices - 1) / devices**2
+        return CallWork(up=moved, down=moved)
+
+
+class TrainingCall(MultiCall):
+    """The gradients of ResNet-18 for a batch of images of 224 x 224, and a step of descent."""
+
+    name, numpy = "training", True
+    usual = ((4,), (256,))
+    extent, classes, stages = 224, 1000, (64, 128, 256, 512)
+
+    def __init__(self, size: int, dtype: str) -> None:
+        super().__init__(size, dtype)
+        self.images = random_array((size, 3, self.extent, self.extent), 0, self.dtype)
+        self.targets = np.random.default_rng(1).integers(0, self.classes, size)
+
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        net, optimizer, loss = self._network(group.engines[0])
+        parallel = DataParallel(net, group)
+
+        def step() -> Module:
+            optimizer.zero_grad()
+            parallel.backward(self.images, self.targets, loss)
+            optimizer.step()
+            return net
+
+        return step
+
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """See :class:`MultiCall`; the batch is not cut."""
+        net, optimizer, loss = self._network(engine)
+
+        def step() -> Module:
+            optimizer.zero_grad()
+            loss(net(self.images), asarray(self.targets, engine=engine))
+            net.backward(loss.backward())
+            optimizer.step()
+            return net
+
+        return step
+
+    def result(self, result: Any) -> _Values:
+        """Return the gradients of a network."""
+        return np.concatenate([np.ravel(asnumpy(p.grad)) for p in result.parameters()])
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`: one engine adds the gradients of the parts of the batch."""
+        count = min(8, self.size)
+        net, _, loss = self._network(engine)
+        total = np.zeros(result.shape, np.float64)
+        for k in range(count):
+            part = slice(k * self.size // count, (k + 1) * self.size // count)
+            net.zero_grad()
+            loss(net(self.images[part]), asarray(self.targets[part], engine=engine))
+            net.backward(loss.backward())
+            total += self.result(net).astype(np.float64) * (part.stop - part.start) / self.size
+        usual = rounding(self.dtype) * sqrt(count) * float(np.linalg.norm(total))
+        return float(np.linalg.norm(result - total)) / (_MANY * usual)
+
+    def _network(self, engine: Engine) -> tuple[Module, SGD, CrossEntropyLoss]:
+        manual_seed(0)
+        net = resnet18(self.stages, self.classes, self.dtype, engine)
+        return net, SGD(net.parameters(), lr=0.01, momentum=0.9), CrossEntropyLoss()
+
+
+def resnet18(stages: Sequence[int], classes: int, dtype: Any, engine: Engine) -> Module:
+    """Return the network of He, Zhang, Ren & Sun (CVPR 2016) with two blocks in each stage.
+
+    Args:
+        stages: The channels of the stages; those of ResNet-18 are 64, 128, 256 and 512.
+        classes: The number of classes.
+        dtype, engine: Those of its parameters.
+    """
+    options: Any = {"dtype": dtype, "engine": engine}
+
+    def convolution(inputs: int, outputs: int, size: int, stride: int) -> list[Module]:
+        layer = Conv2d(inputs, outputs, size, stride, size // 2, bias=False, **options)
+        return [layer, BatchNorm2d(outputs, **options)]
+
+    def block(inputs: int, outputs: int, stride: int) -> list[Module]:
+        shortcut = None
+        if stride > 1 or inputs != outputs:
+            shortcut = Sequential(*convolution(inputs, outputs, 1, stride))
+        first, second = convolution(inputs, outputs, 3, stride), convolution(outputs, outputs, 3, 1)
+        return [Residual(Sequential(*first, ReLU(), *second), shortcut), ReLU()]
+
+    channels = stages[0]
+    layers = [*convolution(3, channels, 7, 2), ReLU(), MaxPool2d(3, 2, 1)]
+    for number, outputs in enumerate(stages):
+        layers += block(channels, outputs, 1 + (number > 0))
+        layers += block(outputs, outputs, 1)
+        channels = outputs
+    layers += [AdaptiveAvgPool2d(1), Flatten(), Linear(channels, classes, **options)]
+    return Sequential(*layers)
+
+
+#: The calls by their names.
+CALLS: dict[str, type[MultiCall]] = {
+    each.name: each
+    for each in (
+        SumCall, ElementwiseCall, GemmCall, HostGemmCall, StreamedGemmCall, CholeskyCall,
+        ConvolutionCall, TransformCall, TrainingCall,
+    )
+}  # fmt: skip
