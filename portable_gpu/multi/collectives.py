@@ -36,9 +36,8 @@ def broadcast(group: DeviceGroup, x: Any) -> GroupArray:
         transfers.upload(member, x, array)
         return array
 
-    return replicated(
-        group, group.for_blocks(group.members, copy, waits=x.nbytes >= LEAST_BYTES_FOR_THREADS)
-    )
+    waits = x.nbytes >= LEAST_BYTES_FOR_THREADS
+    return replicated(group, group.for_blocks(group.members, copy, waits=waits, can_move=False))
 
 
 def spread(group: DeviceGroup, source: Member, array: Array) -> GroupArray:
@@ -103,5 +102,7 @@ def added(left: Arrays, right: Arrays) -> Arrays:
     (member, mine), (source, others) = left, right
     if source is not member:
         others = [transfers.move(source, other, member) for other in others]
-    pairs = zip(mine, others, strict=True)
-    return member, [elementwise("x + y", x=x, y=y, engine=member.engine) for x, y in pairs]
+    with member.named_errors():
+        pairs = zip(mine, others, strict=True)
+        sums = [elementwise("x + y", x=x, y=y, engine=member.engine) for x, y in pairs]
+    return member, sums

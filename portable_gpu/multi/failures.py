@@ -13,22 +13,17 @@ from typing import TypeVar
 
 import pyopencl as cl
 
-from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
+from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.multi.issue import Work
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 
 T = TypeVar("T")
-#: Errors of a device, and not of arguments.
-DEVICE_ERRORS = (DeviceMemoryError, DeviceFailedError, cl.Error)
 
 
 def named(error: Exception, member: Member, number: int, count: int) -> Exception:
     """Return the error of a device with the names of the device and of the block."""
-    kind = DeviceMemoryError if isinstance(error, (DeviceMemoryError, MemoryError)) else None
-    return (kind or DeviceFailedError)(
-        f"block {number} of {count} on device {member.index} ({member.name}, {member.free} of "
-        f"{member.limit} bytes free): {error}"
-    )
+    its_error = member.named(error)
+    return type(its_error)(f"block {number} of {count} on {its_error}")
 
 
 def drain(members: Iterable[Member]) -> None:

@@ -18,7 +18,7 @@ from portable_gpu.multi import collectives, issue, operations, transfers
 from portable_gpu.multi import failures as failing
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.choose import chosen_devices
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.operands import axis_of, check_parts
 from portable_gpu.multi.partition import block_bounds, owners
 from portable_gpu.multi.shares import measured_shares
@@ -298,6 +298,9 @@ class DeviceGroup(EngineGroup, Closing):
         before = current_call.set(arguments.get("name", function))
         try:
             return operations.FUNCTIONS[function](self, arguments)
+        except BaseException:
+            failing.drain(self.members)
+            raise
         finally:
             current_call.reset(before)
 
@@ -325,6 +328,7 @@ class DeviceGroup(EngineGroup, Closing):
         waits: bool = False,
         halves: Callable[[Member, int], Any] | None = None,
         stores: bool = False,
+        can_move: bool = True,
     ) -> list[T]:
         """Do some work on each block, and return its results.
 
@@ -335,6 +339,7 @@ class DeviceGroup(EngineGroup, Closing):
             halves: Does the work on a block in two halves, if it can be halved.
             stores: Whether the work returns a function that stores its result, which is called
                 after the work on the device's next block, and whose failure is that of its block.
+            can_move: Whether another device can do the work, if one fails.
 
         An exception of one block is raised when each device has ended its enqueued commands.
 
@@ -349,9 +354,9 @@ class DeviceGroup(EngineGroup, Closing):
         def attempt(member: Member, number: int, step: Callable[[], Any]) -> Any:
             try:
                 return step()
-            except failing.DEVICE_ERRORS as error:
+            except DEVICE_ERRORS as error:
                 its_error = failing.named(error, member, number, count).with_traceback(None)
-                if self.on_failure == "raise":
+                if self.on_failure == "raise" or not can_move:
                     raise its_error from error
                 failing.drain([member])
                 failures[number] = its_error, member

@@ -12,12 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.layout import Shape
 from portable_gpu.runtime.registry import STATE
 
+#: Errors of a device, and not of arguments.
+DEVICE_ERRORS = (DeviceMemoryError, DeviceFailedError, cl.Error)
 #: The attribute of a buffer's Python object that is freed with it.
 _HELD = "_portable_gpu_held"
 
@@ -85,7 +87,8 @@ class Member:
         kind = np.dtype(dtype)
         nbytes = prod(extents) * kind.itemsize
         self.check(nbytes)
-        data = self.engine.allocate(nbytes) if nbytes else None
+        with self.named_errors():
+            data = self.engine.allocate(nbytes) if nbytes else None
         return self.count(Array(self.engine.queue, extents, kind, data=data))
 
     def check(self, nbytes: int) -> None:
@@ -110,6 +113,32 @@ class Member:
                     self._arrays.pop(number, None)
             self._arrays[next(self._numbers)] = weakref.ref(held), array.nbytes
         return array
+
+    def named(self, error: Exception) -> DeviceMemoryError | DeviceFailedError:
+        """Return an error of the device with its name and its free memory."""
+        begin, lacks_memory = (
+            f"device {self.index} (",
+            isinstance(error, (MemoryError, cl.MemoryError)),
+        )
+        kind = DeviceMemoryError if lacks_memory else DeviceFailedError
+        if isinstance(error, kind) and str(error).startswith(begin):
+            return error
+        return kind(f"{begin}{self.name}, {self.free} of {self.limit} bytes free): {error}")
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Raise errors of the device in the block of the ``with`` statement with its name.
+
+        Raises:
+            DeviceMemoryError, DeviceFailedError: See :meth:`named`.
+        """
+        try:
+            yield
+        except DEVICE_ERRORS as error:
+            its_error = self.named(error)
+            if its_error is error:
+                raise
+            raise its_error from error
 
     @contextmanager
     def recorded(self, name: str, queue: cl.CommandQueue | None, nbytes: int = 0) -> Iterator[None]:

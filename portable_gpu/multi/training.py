@@ -82,7 +82,10 @@ class DataParallel:
             raise ArgumentError(f"micro_batches is {micro_batches}; 1 or more would do")
         self.micro_batches = micro_batches
         self._pairs = flattened(as_parameters(module.parameters(), "module.parameters()"))
-        self._replicas = {member: _Replica(module, self._pairs, member) for member in group.members}
+        self._replicas: dict[Member, _Replica] = {}
+        for member in group.members:
+            with member.named_errors():
+                self._replicas[member] = _Replica(module, self._pairs, member)
 
     def backward(self, input: Any, target: Any, loss: Module) -> float:
         """Add the gradients of the loss of a batch to those of the network.
@@ -128,13 +131,15 @@ class DataParallel:
         bounds = [k * total // count for k in range(count + 1)]
         owners = self.group.owners(count)
         values = [asnumpy(pair[0]) for pair in self._pairs]
-        for replica in self._replicas.values():
-            replica.refresh(values)
-        its_loss = {member: _moved(loss, member) for member in self.group.members}
+        its_loss = {}
+        for member, replica in self._replicas.items():
+            with member.named_errors():
+                replica.refresh(values)
+                its_loss[member] = _moved(loss, member)
         # Sums of one device are added as soon as both exist, so that few are kept.
         tree = MergeTree(added, lambda left, right: left[0] is right[0])
 
-        def work(member: Member, number: int) -> tuple[Any, float, _HostState]:
+        def work(member: Member, number: int) -> _MicroBatchResult:
             start, stop = bounds[number : number + 2]
             weight = (stop - start) / total if reduction == "mean" else 1.0
             replica = self._replicas[member]
@@ -144,16 +149,21 @@ class DataParallel:
             scale = asarray(np.full(result.shape, weight, result.dtype), engine=member.engine)
             replica.module.backward(its_loss[member].backward(scale))
             tree.add(number, (member, replica.changes()))
-            return result, weight, _HostState.of(replica.module)
+            return _MicroBatchResult(member, result, weight, _HostState.of(replica.module))
 
         results = self.group.for_blocks(owners, work)
-        losses = [float(result.get()) * weight for result, weight, _ in results]
-        [sums] = self.group.for_blocks(owners[:1], lambda *_: tree.whole()[1])
-        self._add(sums, count)
-        results[0][2].restore(self.module)
+        losses = []
+        for member, value, weight, _ in results:
+            with member.named_errors():
+                losses.append(float(value.get()) * weight)
+        [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
+        with member.named_errors():
+            on_host = [each.get() for each in sums]
+        self._add(on_host, count)
+        results[0].state.restore(self.module)
         return fsum(losses)
 
-    def _add(self, sums: list[Array], count: int) -> None:
+    def _add(self, sums: list[np.ndarray[Any, Any]], count: int) -> None:
         """Add gradients and changes of buffers to the network's own.
 
         Args:
@@ -175,6 +185,22 @@ class DataParallel:
                 parameter.has_grad = True
         for buffer, change in zip(buffers, changes, strict=True):
             elementwise("x + d / n", x=buffer.data, d=change, n=float(count), out=buffer.data)
+
+
+class _MicroBatchResult(NamedTuple):
+    """What a device has computed of a micro-batch, beside its gradients.
+
+    Attributes:
+        member: The device.
+        loss: The loss on the device.
+        weight: Its weight in that of the batch.
+        state: The state of the replica afterwards.
+    """
+
+    member: Member
+    loss: Array
+    weight: float
+    state: _HostState
 
 
 class _HostState(NamedTuple):

@@ -65,12 +65,14 @@ def download(member: Member, array: Array, values: _Values) -> None:
     """
     if not values.size:
         return
-    array.check()
-    _copy(member, values, _c_ordered(array), "download")
+    _copy(member, values, _checked(member, array), "download")
 
 
-def _c_ordered(array: Array) -> Array:
-    return array if array.flags.c_contiguous else array.copy()
+def _checked(member: Member, array: Array) -> Array:
+    """Return an array, whose values exist, in C order."""
+    with member.named_errors():
+        array.check()
+        return array if array.flags.c_contiguous else array.copy()
 
 
 def _copy(member: Member, values: _Values, array: Array, name: str) -> None:
@@ -78,7 +80,7 @@ def _copy(member: Member, values: _Values, array: Array, name: str) -> None:
     if not values.size:
         return
     writes = name == "upload"
-    with member.recorded(name, None, values.nbytes):
+    with member.named_errors(), member.recorded(name, None, values.nbytes):
         wait_for = list(array.events)
         if values.flags.c_contiguous:
             member.engine.staging.copy(
@@ -95,8 +97,7 @@ def move(source: Member, array: Array, target: Member) -> Array:
         DeviceMemoryError: The other device lacks memory, or the array is not C-ordered and its own
             device lacks memory for a copy.
     """
-    array.check()
-    array = _c_ordered(array)
+    array = _checked(source, array)
     fresh = target.empty(array.shape, array.dtype)
     if not array.nbytes:
         return fresh
@@ -114,17 +115,19 @@ def move(source: Member, array: Array, target: Member) -> Array:
             slot = number % 2
             host = hosts[slot][: min(staging.PIECE, array.nbytes - start)]
             if slot in last_upload:
-                last_upload[slot].wait()
-            downloaded = cl.enqueue_copy(
-                source.copies, host, array.base_data, src_offset=array.offset + start,
-                wait_for=wait_for, is_blocking=False,
-            )  # fmt: skip
-            source.copies.flush()
+                with target.named_errors():
+                    last_upload[slot].wait()
+            with source.named_errors():
+                downloaded = cl.enqueue_copy(
+                    source.copies, host, array.base_data, src_offset=array.offset + start,
+                    wait_for=wait_for, is_blocking=False,
+                )  # fmt: skip
+                source.copies.flush()
             in_flight.append(_MovingPiece(host, start, downloaded, slot))
             if len(in_flight) == 2:
-                _forward(target, fresh, in_flight.popleft(), last_upload)
+                _forward(source, target, fresh, in_flight.popleft(), last_upload)
         while in_flight:
-            _forward(target, fresh, in_flight.popleft(), last_upload)
+            _forward(source, target, fresh, in_flight.popleft(), last_upload)
     return fresh
 
 
@@ -145,15 +148,21 @@ class _MovingPiece(NamedTuple):
 
 
 def _forward(
-    target: Member, array: Array, piece: _MovingPiece, last_upload: dict[int, cl.Event]
+    source: Member,
+    target: Member,
+    array: Array,
+    piece: _MovingPiece,
+    last_upload: dict[int, cl.Event],
 ) -> None:
     """Wait until a piece is on the host, then enqueue its upload."""
-    piece.downloaded.wait()
-    last_upload[piece.slot] = cl.enqueue_copy(
-        target.copies, array.base_data, piece.host, dst_offset=array.offset + piece.start,
-        is_blocking=False,
-    )  # fmt: skip
-    target.copies.flush()
+    with source.named_errors():
+        piece.downloaded.wait()
+    with target.named_errors():
+        last_upload[piece.slot] = cl.enqueue_copy(
+            target.copies, array.base_data, piece.host, dst_offset=array.offset + piece.start,
+            is_blocking=False,
+        )  # fmt: skip
+        target.copies.flush()
 
 
 def asnumpy(x: GroupArray, out: _Values | None) -> _Values:
@@ -172,7 +181,8 @@ def asnumpy(x: GroupArray, out: _Values | None) -> _Values:
         download(member, x.blocks[number].array, targets[number])
 
     members = [block.member for block in x.blocks]
-    x.group.for_blocks(members, copy, waits=x.nbytes >= LEAST_BYTES_FOR_THREADS)
+    waits = x.nbytes >= LEAST_BYTES_FOR_THREADS
+    x.group.for_blocks(members, copy, waits=waits, can_move=False)
     return out
 
 
@@ -186,7 +196,8 @@ def gathered(x: GroupArray, member: Member) -> Array:
             continue
         if block.member is not member:
             array = move(block.member, array, member)
-        part(whole, x.axis, block.start, block.stop)[...] = array
+        with member.named_errors():
+            part(whole, x.axis, block.start, block.stop)[...] = array
     return whole
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
+from failing_devices import failing
 
 import portable_gpu as pg
 from portable_gpu import nn
@@ -24,8 +24,6 @@ from portable_gpu.errors import (
     UnsupportedError,
 )
 from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, collectives
-from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.queue_state import QueueState
 
 
 @pytest.fixture(scope="module")
@@ -54,33 +52,6 @@ def same_bits(groups: list[DeviceGroup], call: Any) -> Any:
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     """Return normal random numbers."""
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
-
-
-@contextmanager
-def shortage(engine: Engine, at: int, *, lasts: bool) -> Iterator[list[int]]:
-    """Let an allocation on a device fail, or all from that one on.
-
-    Yields:
-        The number of allocations left before the one that fails; negative after it.
-    """
-    left = [at]
-
-    def limited(allocate: Any, engine_of: Any) -> Any:
-        def limited(self: Any, nbytes: int) -> Any:
-            if engine_of(self) is engine:
-                left[0] -= 1
-                if left[0] == -1 or (lasts and left[0] < 0):
-                    raise DeviceMemoryError("an allocation fails on purpose")
-            return allocate(self, nbytes)
-
-        return limited
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "allocate", limited(Engine.allocate, lambda self: self))
-        patch.setattr(
-            QueueState, "from_pool", limited(QueueState.from_pool, lambda self: self.engine)
-        )
-        yield left
 
 
 # -- convolutions
@@ -239,11 +210,12 @@ def test_training_on_a_device_without_memory(
         net = digits(True)
         parallel = DataParallel(net, group, micro_batches=5)
         before = state_bits(net)
-        with shortage(group.engines[device], int(at), lasts=on_failure == "retry") as left:
+        lasts = on_failure == "retry"
+        with failing(group.engines[device], "allocations", int(at), lasts=lasts) as left:
             if on_failure == "retry":
                 assert one_step(parallel) == expected
             else:
-                with pytest.raises(DeviceMemoryError, match=f"on device {device} "):
+                with pytest.raises(DeviceMemoryError, match=rf"device {device} \("):
                     one_step(parallel)
                 assert state_bits(net) == before
                 assert not any(parameter.has_grad for parameter in net.parameters())

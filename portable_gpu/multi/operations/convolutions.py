@@ -147,7 +147,7 @@ def _replicated(
         target = None if out is None else out.copy_on(member)
         return convolve(x.copy_on(member), **arguments, out=target, engine=member.engine)
 
-    results = group.for_blocks(group.members, work)
+    results = group.for_blocks(group.members, work, can_move=False)
     return replicated(group, results) if out is None else out
 
 

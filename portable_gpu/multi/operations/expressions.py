@@ -145,7 +145,7 @@ def _replicated(
         result: Array = evaluate(**options, **copies, out=target, engine=member.engine)
         return result
 
-    results = group.for_blocks(group.members, work)
+    results = group.for_blocks(group.members, work, can_move=False)
     return replicated(group, results) if out is None else out
 
 

@@ -26,7 +26,7 @@ from portable_gpu.errors import (
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.operations.operands import kernels, operand, refuse
+from portable_gpu.multi.operations.operands import kernels, on_device, operand, refuse
 from portable_gpu.multi.operations.transforms import exchanged
 from portable_gpu.ops.factor.api import cholesky as factorise
 from portable_gpu.ops.factor.api import solve_triangular
@@ -70,7 +70,7 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     columns = _columns(group, a, lower)
     panel = _panel(columns[0], precision)
     for k, column in enumerate(columns):
-        _check(panel, column.start)
+        _check(panel, column)
         if k + 1 == len(columns):
             break
         below = panel.below
@@ -134,20 +134,21 @@ def _update(
         )  # fmt: skip
 
 
-def _check(panel: _BlockPanel, start: int) -> None:
+def _check(panel: _BlockPanel, column: _BlockColumn) -> None:
     """Wait for the block on the diagonal, and check it.
 
     Raises:
         NotPositiveDefiniteError: A pivot is not positive.
     """
     try:
-        panel.diagonal.check()
+        with column.member.named_errors():
+            panel.diagonal.check()
     except NotPositiveDefiniteError as error:
-        column = start + error.column
+        number = column.start + error.column
         raise NotPositiveDefiniteError(
-            f"the pivot of column {column} is {error.pivot}; the matrix is not positive definite",
+            f"the pivot of column {number} is {error.pivot}; the matrix is not positive definite",
             (),
-            column,
+            number,
             error.pivot,
         ) from None
 
@@ -190,7 +191,8 @@ def _result(group: DeviceGroup, a: Any, columns: list[_BlockColumn], lower: bool
     if isinstance(a, np.ndarray):
         factor = np.zeros(a.shape, a.dtype)
         for column in columns:
-            values = column.array.get()
+            with column.member.named_errors():
+                values = column.array.get()
             if lower:
                 factor[column.start :, column.start : column.stop] = values
             else:
@@ -203,9 +205,10 @@ def _result(group: DeviceGroup, a: Any, columns: list[_BlockColumn], lower: bool
         block = member.empty((a.shape[0], width) if lower else (width, a.shape[0]), a.dtype)
         block.fill(0)
         if lower:
-            block[start:] = array
+            block[start:] = on_device(group, member, array)
         else:
-            block[:, start:] = (array.conj() if a.dtype.kind == "c" else array).T
+            values = on_device(group, member, array)
+            block[:, start:] = (values.conj() if a.dtype.kind == "c" else values).T
         return GroupBlock(start, stop, member, block)
 
     blocks = group.for_blocks([column.member for column in columns], fill)

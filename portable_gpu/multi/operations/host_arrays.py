@@ -45,6 +45,7 @@ def as_whole(group: DeviceGroup, x: Any) -> Read:
         members,
         lambda member, _: on_device(group, member, x),
         waits=x.nbytes >= LEAST_BYTES_FOR_THREADS,
+        can_move=False,
     )
     by_member = dict(zip(members, copies, strict=True))
     return lambda member, _, __: by_member.get(member, x)

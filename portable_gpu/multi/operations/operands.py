@@ -223,14 +223,15 @@ def check_target(member: Member, target: Any) -> None:
 
 @contextmanager
 def kernels(member: Member, number: int, on_host: bool) -> Iterator[None]:
-    """Record the kernels of a block in the timeline, if one is recorded.
+    """Record the kernels of a block in the timeline, if one is recorded, and name their errors.
 
     Args:
         member, number: The device and the block.
         on_host: Whether the call waits for the kernels, because its arrays are NumPy's.
     """
     queue = None if on_host else member.engine.queue
-    with member.recorded(f"{current_call.get()}, block {number}", queue):
+    name = f"{current_call.get()}, block {number}"
+    with member.named_errors(), member.recorded(name, queue):
         yield
 
 

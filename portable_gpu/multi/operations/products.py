@@ -222,7 +222,7 @@ def _replicated(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any)
         target = None if out is None else out.copy_on(member)
         return product(left.copy_on(member), right.copy_on(member), target, member.engine)
 
-    results = group.for_blocks(group.members, work)
+    results = group.for_blocks(group.members, work, can_move=False)
     return collectives.replicated(group, results) if out is None else out
 
 

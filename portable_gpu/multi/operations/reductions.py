@@ -202,10 +202,14 @@ class _Job:
 
         moved = self.group.for_blocks(place.members, enqueue)
         parts: dict[int, _Values] = {}
-        copies = [(its, memory[member].get_async()) for member, its in numbers.items()]
-        for its, (values, event) in copies:
-            event.wait()
-            parts |= {number: values[at] for at, number in enumerate(its)}
+        copies = []
+        for member in numbers:
+            with member.named_errors():
+                copies.append((member, memory[member].get_async()))
+        for member, (values, event) in copies:
+            with member.named_errors():
+                event.wait()
+            parts |= {number: values[at] for at, number in enumerate(numbers[member])}
         parts |= {number: part.get() for number, part in enumerate(moved) if part is not None}
         return [np.asarray(parts[number]) for number in range(len(place.members))]
 

@@ -102,7 +102,7 @@ def _of_group(job: _SlabTransform, x: GroupArray, shape: tuple[int, ...]) -> Gro
         def work(member: Member, _number: int) -> Any:
             return job.compute(x.copy_on(member), list(job.lengths), member.engine)
 
-        return replicated(job.group, job.group.for_blocks(job.group.members, work))
+        return replicated(job.group, job.group.for_blocks(job.group.members, work, can_move=False))
     if x.axis not in job.lengths:
         return job.of_blocks(x, list(job.lengths), shape)
     others = [axis for axis in range(x.ndim) if axis != x.axis]

@@ -1,0 +1,150 @@
+"""Operations of groups whose devices fail at random points, and interrupts at random times."""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from failing_devices import failing
+from interruptions import handler, interrupted, stop
+
+import portable_gpu as pg
+from portable_gpu import nn
+from portable_gpu.errors import DeviceFailedError, DeviceMemoryError, UnsupportedError
+from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    """Return normal random numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+A, B, VECTOR = normal(40, 30), normal(30, 20, seed=1), normal(30, seed=2)
+IMAGES, WEIGHT, BIAS = normal(8, 3, 9, 9), normal(4, 3, 3, 3, seed=1), normal(4, seed=2)
+COMPLEX = (normal(24, 18) + 1j * normal(24, 18, seed=1)).astype(np.complex64)
+DEFINITE = normal(36, 36) @ normal(36, 36).T + 40 * np.eye(36, dtype=np.float32)
+
+
+def training(group: DeviceGroup) -> list[Any]:
+    """Return the gradients and the state after a step."""
+    nn.manual_seed(1)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Dropout(0.3), nn.Linear(144, 10)
+    )
+    parallel = DataParallel(net, group, micro_batches=3)
+    loss = parallel.backward(normal(6, 1, 8, 8), np.arange(6), nn.CrossEntropyLoss())
+    gradients: list[Any] = [parameter.grad for parameter in net.parameters()]
+    return [np.float64(loss), *[each.get() for each in gradients], *net.state_dict().values()]
+
+
+def cholesky(group: DeviceGroup) -> list[Any]:
+    """Return a factor and a solution."""
+    factor = pg.linalg.cholesky(group.asarray(DEFINITE, 1, blocks=3), engine=group)
+    return [factor, pg.linalg.cho_solve((factor, True), A[:36, :2].copy(), engine=group)]
+
+
+OPERATIONS: dict[str, Callable[[DeviceGroup], list[Any]]] = {
+    "sum": lambda g: [pg.sum(A, axis=0, engine=g)],
+    "sum of blocks": lambda g: [
+        pg.sum(g.asarray(A, blocks=4), axis=axis, engine=g) for axis in (0, 1)
+    ],
+    "argmax of blocks": lambda g: [pg.argmax(g.asarray(A, blocks=4), engine=g)],
+    "expression": lambda g: [pg.elementwise("x * y + r", x=A, y=A[:, ::-1], r=A[0], engine=g)],
+    "expression of blocks": lambda g: [
+        pg.elementwise("x * y + r", x=g.asarray(A, blocks=4), y=A[:, ::-1], r=A[0], engine=g)
+    ],
+    "product": lambda g: [pg.gemm(A, B, engine=g)],
+    "product of blocks": lambda g: [pg.gemm(g.asarray(A, blocks=4), B, engine=g)],
+    "sum of products": lambda g: [pg.gemv(g.asarray(A, 1, blocks=3), VECTOR, engine=g)],
+    "convolution": lambda g: [nn.conv2d(IMAGES, WEIGHT, BIAS, engine=g)],
+    "convolution of blocks": lambda g: [
+        nn.conv2d(g.asarray(IMAGES, blocks=4), WEIGHT, BIAS, engine=g)
+    ],
+    "transform": lambda g: [pg.fft.fftn(COMPLEX, engine=g)],
+    "transform of blocks": lambda g: [pg.fft.fftn(g.asarray(COMPLEX, blocks=3), engine=g)],
+    "factor": lambda g: [pg.linalg.cholesky(DEFINITE, lower=False, engine=g)],
+    "factor of blocks": cholesky,
+    "training": training,
+    "copies": lambda g: [
+        g.asarray(A, blocks=4).gather(1).get(), g.broadcast(g.asarray(A, 1, blocks=3)),
+        g.all_reduce(g.asarray(A, blocks=5)), g.scatter([A, A[:3]]),
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[DeviceGroup]:
+    """Two sub-devices of this CPU, whose small arrays have several blocks."""
+    engine = pg.default_engine()
+    if engine.device.max_compute_units < 2 or "cpu" not in str(engine.target.facts.type):
+        pytest.skip("the device has no two sub-devices")
+    try:
+        with DeviceGroup(2) as two, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partition, "LEAST_BLOCK", 1 << 10)
+            yield two
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+
+
+def bits_of(results: list[Any]) -> bytes:
+    """Return the bits of all results."""
+    arrays = [x.asnumpy() if isinstance(x, GroupArray) else np.asarray(x) for x in results]
+    return b"".join(array.tobytes() for array in arrays)
+
+
+def used(group: DeviceGroup) -> list[int]:
+    """Return the bytes of arrays that exist on each device."""
+    gc.collect()
+    return [member.used for member in group.members]
+
+
+@pytest.mark.parametrize("maps_host_memory", [True, False])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_devices_that_fail_at_random(
+    group: DeviceGroup, monkeypatch: pytest.MonkeyPatch, name: str, maps_host_memory: bool
+) -> None:
+    """The result has the same bits, or the error names the device; memory is as before."""
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", maps_host_memory)
+    operation, draw = OPERATIONS[name], random.Random(name)
+    expected, before = bits_of(operation(group)), used(group)
+    for what in ("allocations", "copies"):
+        with failing(group.engines[1], what, 10**9, lasts=False) as left:
+            operation(group)
+        count = 10**9 - left[0]
+        for on_failure in ("raise", "retry"):
+            monkeypatch.setattr(group, "on_failure", on_failure)
+            number, lasts = draw.randrange(2), draw.random() < 0.4
+            at = draw.randrange(max(count, 1))
+            message = None
+            with failing(group.engines[number], what, at, lasts=lasts) as left:
+                try:
+                    assert bits_of(operation(group)) == expected
+                except (DeviceMemoryError, DeviceFailedError) as error:
+                    message = str(error)
+            if message is not None:
+                assert left[0] < 0
+                assert re.search(rf"device {number} \(", message), message
+            assert used(group) == before
+    assert bits_of(operation(group)) == expected
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_interrupts_at_random(group: DeviceGroup, name: str) -> None:
+    """An exception of a signal handler leaves no memory in use, and later calls are right."""
+    operation, draw = OPERATIONS[name], random.Random(name)
+    expected, before = bits_of(operation(group)), used(group)
+    begin = time.perf_counter()
+    operation(group)
+    duration = time.perf_counter() - begin
+    with handler(stop):
+        for _ in range(4):
+            interrupted(lambda: operation(group), draw.uniform(1e-5, duration))
+    assert used(group) == before
+    assert bits_of(operation(group)) == expected
