@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 Values = np.ndarray[Any, np.dtype[Any]]
-#: The number of elements, their mean, and the sum of the squares of their distances from it.
-Moments = tuple[Any, Values, Values]
+#: The number of elements, one of them (the pivot), the mean of their differences from it, and the
+#: sum of the squares of their distances from the mean.
+Moments = tuple[Any, ...]
 #: The index of an extreme element, and its value.
-Extreme = tuple[Values, Values]
+Extreme = tuple[Any, ...]
 
 
 def in_double(values: Any) -> Values:
@@ -31,14 +32,20 @@ def merged_norms(left: Any, right: Any) -> Values:
 
 
 def merged_moments(left: Moments, right: Moments) -> Moments:
-    """Return the moments of two groups (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983)."""
-    (count, mean, squares), (other_count, other_mean, other_squares) = left, right
+    """Return the moments of two groups, relative to the pivot of the first.
+
+    Means are relative to pivots, because their rounding would exceed the differences between the
+    means of groups, if these are large.
+
+    Source: Chan, Golub and LeVeque, Am. Stat. 37(3), 1983.
+    """
+    (count, pivot, mean, squares), (other_count, other_pivot, other_mean, other) = left, right
     if not (count and other_count):
         return left if count else right
-    both, step = count + other_count, other_mean - mean
+    both, step = count + other_count, (other_pivot - pivot) + (other_mean - mean)
     weight = other_count / both
-    squares = squares + other_squares + np.abs(step) ** 2 * (count * weight)
-    return both, mean + step * weight, squares
+    squares = squares + other + np.abs(step) ** 2 * (count * weight)
+    return both, pivot, mean + step * weight, squares
 
 
 def merged_extremes(is_better: np.ufunc, left: Extreme, right: Extreme) -> Extreme:

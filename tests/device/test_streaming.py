@@ -257,7 +257,7 @@ def test_wrong_arguments_are_named(engine: pg.Engine) -> None:
 @pytest.mark.parametrize("axis", [None, (0, 2)])
 def test_reductions(tmp_path: Path, place: pg.Engine, axis: Any) -> None:
     rng = np.random.default_rng(1)
-    x = _file(tmp_path, "x", (1000 + rng.standard_normal((37, 50, 12))).astype(np.float32))
+    x = _file(tmp_path, "x", (1e6 + rng.standard_normal((37, 50, 12))).astype(np.float32))
     wide, u, options = x.astype(np.float64), unit_roundoff(x.dtype), {"axis": axis}
     streamed = {"axis": axis, "memory_limit": 20_000, "engine": place}
     total = np.abs(wide).sum(**options)

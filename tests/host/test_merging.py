@@ -56,13 +56,19 @@ def test_moments() -> None:
         if number % 3 == 0:
             x = x * (1 + 2j)
         x = np.where(np.abs(x) == 1e200, 1.0, x)
-        parts = [(len(x[at]), x[at].mean(0), x[at].var(0) * len(x[at])) for at in groups]
-        empty = (0, np.full(2, np.nan), np.full(2, np.nan))
+        x = x + 2.0**40  # exact, as are means relative to a pivot
+        parts = [
+            (len(y), y[0], (y - y[0]).mean(0), (y - y[0]).var(0) * len(y))
+            for y in (x[at] for at in groups)
+        ]
+        empty = (0, *[np.full(2, np.nan)] * 3)
         parts.insert(int(rng.integers(len(parts) + 1)), empty)
-        count, mean, squares = _tree(parts, merged_moments, rng)
+        count, pivot, mean, squares = _tree(parts, merged_moments, rng)
         assert count == len(x)
         bound = 100 * np.finfo(float).eps
         finite = np.isfinite(x).all(0)
+        x = x - 2.0**40
+        mean = (pivot - 2.0**40) + mean
         np.testing.assert_allclose(mean[finite], x.mean(0)[finite], rtol=bound, atol=bound)
         np.testing.assert_allclose(squares / count, x.var(0), rtol=bound, atol=bound)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from math import prod
+from math import nan, prod
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.dtypes import is_float16_like
+from portable_gpu.multi import moments
 from portable_gpu.multi.dask.device import device
 from portable_gpu.multi.merging import Extreme, Moments, in_double
 from portable_gpu.ops import reduce as of_blocks
@@ -88,20 +89,26 @@ def quotient(count: int, dtype: DType, values: Block) -> Block:
 # -- the variance
 
 
-def moments(dtype: DType, offsets: Offsets, axes: Axes, block: Block) -> Moments:
+def moments_of_chunk(dtype: DType, offsets: Offsets, axes: Axes, block: Block) -> Moments:
     """Return the moments of a chunk, computed in a dtype."""
     count = prod(block.shape[axis] for axis in axes)
+    if not block.size:
+        nothing = np.full([1 if n in axes else extent for n, extent in enumerate(block.shape)], nan)
+        return count, nothing, nothing, nothing
+    if dtype.kind == "c":
+        real = np.dtype(f"f{dtype.itemsize // 2}")
+        _, pivot, mean, squares = moments_of_chunk(real, offsets, axes, block.real)
+        _, *imaginary, others = moments_of_chunk(real, offsets, axes, block.imag)
+        return count, pivot + 1j * imaginary[0], mean + 1j * imaginary[1], squares + others
     with device() as worker:
         x = block if worker.uses_host_memory else worker.upload(block)
-        options: dict[str, Any] = {"dtype": dtype, "keepdims": True, "engine": worker.engine}
-        average = asnumpy(of_blocks.mean(x, axes, **options))
-        squares = asnumpy(of_blocks.var(x, axes, **options))
-    return count, in_double(average), in_double(squares.real) * count
+        arrays = moments.on_device(x, axes, dtype, worker.engine)
+        return moments.from_device(count, *[asnumpy(array) for array in arrays])
 
 
 def variance(root: bool, count: float, dtype: DType, whole: Moments) -> Block:
     """Return the variance, or its square root, from moments and the divisor."""
-    values = np.divide(whole[2], count)
+    values = np.divide(whole[3], count)
     return rounded(dtype, np.sqrt(values) if root else values)
 
 

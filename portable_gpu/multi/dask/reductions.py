@@ -266,7 +266,7 @@ def _moment(
     axes, ddof = _axes(x, axis), finite(ddof, "ddof")
     count = np.maximum(product_of(x.shape[axis] for axis in axes) - ddof, 0)
     kind = ReductionTasks(
-        partial(tasks.moments, _computed(computed)), merged_moments,
+        partial(tasks.moments_of_chunk, _computed(computed)), merged_moments,
         partial(tasks.variance, name == "std", count, result),
     )  # fmt: skip
     return _reduced(name, x, axes, keepdims, result, kind, ddof)

@@ -237,9 +237,9 @@ def var(
     Raises:
         DTypeError: ``x`` is complex.
 
-    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, if the first of the reduced
-        elements is within a few standard deviations of the mean; the square of this distance is a
-        factor of u's square.
+    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, if the first element of each
+        tile is within a few standard deviations of the tile's mean; the square of this distance is
+        a factor of u's square.
     Source: Chan, Golub and LeVeque, Am. Stat. 37(3), 1983.
     """
     count = real_number(ddof, "ddof")

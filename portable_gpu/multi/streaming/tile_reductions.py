@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.errors import DTypeError
+from portable_gpu.multi import moments
 from portable_gpu.multi.merge_tree import MergeTree
 from portable_gpu.multi.merging import in_double, merged_extremes, merged_moments, merged_norms
 from portable_gpu.multi.streaming.pipeline import extents_of
 from portable_gpu.multi.streaming.storage import Bounds, Index, TiledOperand, Values, bounds_of
 from portable_gpu.ops import reduce as library
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.transfer import asarray
 
 Partial = tuple[Values, ...]
 
@@ -144,7 +143,7 @@ class _TileIndex(TileReduction):
         return places, values
 
     def merged(self, left: Partial, right: Partial) -> Partial:
-        return merged_extremes(self._is_better, (left[0], left[1]), (right[0], right[1]))
+        return merged_extremes(self._is_better, left, right)
 
     def result_dtype(self) -> np.dtype[Any]:
         return np.dtype(np.int64)
@@ -168,12 +167,7 @@ class _TileNorm(TileReduction):
 
 
 class _TileMoment(TileReduction):
-    """The variance, from the moments of tiles.
-
-    The mean of a tile is that of ``x - pivot``, where the pivot is the first of the reduced
-    elements.  Otherwise, in float32, the rounding of a large mean would exceed the differences
-    between the means of tiles.
-    """
+    """The variance, from the moments of tiles."""
 
     def __init__(self, x: TiledOperand, reduced: frozenset[int], ddof: float, root: bool) -> None:
         super().__init__(x, reduced)
@@ -181,48 +175,24 @@ class _TileMoment(TileReduction):
             raise DTypeError(f"x is {x.dtype}; var and std need a real dtype")
         self._ddof, self._root = ddof, root
         double = x.dtype.kind in "biu" or x.dtype == np.float64
-        self.computed = np.dtype("f8" if double else "f4")
-        #: The pivots of the last tile of each engine, and where they are in the array.
-        self._pivots: dict[int, tuple[Bounds, Any]] = {}
-
-    def _pivot(self, engine: Engine, index: Index) -> Any:
-        """Return the pivots of a tile: the first element of each reduction that it is a part of."""
-        first = tuple(
-            [slice(0, 1) if axis in self.reduced else part for axis, part in enumerate(index)]
-        )
-        place, pivot = self._pivots.get(id(engine), (None, None))
-        if place != bounds_of(first):
-            pivot = self.x.read(first).astype(self.computed)
-            pivot = np.where(np.isfinite(pivot), pivot, 0)
-            if not engine.maps_host_memory:
-                pivot = asarray(pivot, engine=engine)
-            self._pivots[id(engine)] = bounds_of(first), pivot
-        return pivot
+        self._dtype = np.dtype("f8" if double else "f4")
 
     def of_tile(self, engine: Engine, tile: Any, index: Index) -> tuple[Any, ...]:
-        options = {"axis": self.axis, "dtype": self.computed, "keepdims": True, "engine": engine}
-        pivot = self._pivot(engine, index)
-        total = library.reduce(tile, _ADD, "x - pivot", pivot=pivot, **options)
-        return total, library.var(tile, **options)
+        return moments.on_device(tile, self.reduced, self._dtype, engine)
 
     def partial(self, arrays: Partial, index: Index) -> Partial:
         extents = extents_of(index)
-        count = np.asarray(float(prod([extents[axis] for axis in self.reduced])))
-        total, variance = super().partial(arrays, index)
-        return count, total / count, variance * count
+        return moments.from_device(prod([extents[axis] for axis in self.reduced]), *arrays)
 
     def merged(self, left: Partial, right: Partial) -> Partial:
-        return merged_moments((left[0], left[1], left[2]), (right[0], right[1], right[2]))
+        return merged_moments(left, right)
 
     def finished(self, whole: Partial) -> Values:
-        variance: Values = whole[2] / max(0.0, float(whole[0]) - self._ddof)
+        variance: Values = whole[3] / max(0.0, float(whole[0]) - self._ddof)
         return np.asarray(np.sqrt(variance)) if self._root else variance
 
     def result_dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64) if self.x.dtype.kind in "biu" else self.x.dtype
-
-
-_ADD = BinaryOp("add", "0", "a + b")
 
 
 def reduction_of(name: str, x: TiledOperand, reduced: frozenset[int], ddof: float) -> TileReduction:
