@@ -21,6 +21,8 @@ from portable_gpu.multi import DeviceGroup, Timeline
 _LARGEST_PRODUCT = 8192
 #: Seconds for the turns of a side, of which there are two at least.
 _SECONDS, _LEAST_TURNS = 4.0, 2
+#: Seconds of a first call from which on compilations do not count.
+_LONG = 3.0
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,12 @@ class MultiBench:
         for count in self.up:
             with DeviceGroup([engine.device for engine in self._group.engines[:count]]) as group:
                 on_group = call.on_group(group)
-                result = call.result(on_group())
+                begin = time.perf_counter()
+                first = on_group()
+                _finish(group)
+                once = time.perf_counter() - begin
+                result = call.result(first)
+                del first
                 if known is None:
                     error = call.error(result, group.engines[0])
                     if not error <= 1:
@@ -107,20 +114,30 @@ class MultiBench:
                     )
                 known = result
                 del result
-                yield self._row(call, group, on_group, error)
+                if count > 1 or not call.alone_is_group:
+                    yield self._row(call, group, on_group, once, error)
 
     def _row(
-        self, call: MultiCall, group: DeviceGroup, on_group: Callable[[], Any], error: float
+        self,
+        call: MultiCall,
+        group: DeviceGroup,
+        on_group: Callable[[], Any],
+        once: float,
+        error: float,
     ) -> MultiRow:
+        """Time a call, whose first one took the seconds ``once``."""
         engine = self._group.engines[0]
         sides = [
             Prepared([on_group], partial(_finish, group)),
             Prepared([call.on_engine(engine)], engine.queue.finish),
         ]
-        sides[1].seconds(0, 1)
-        longest = max(once := [side.seconds(0, 1) for side in sides])
-        turns = min(self._turns, max(_LEAST_TURNS, int(_SECONDS / longest)))
-        times = alternate(sides, [calls_a_turn(each) for each in once], turns)
+        first = [once, sides[1].seconds(0, 1)]
+        warm = [
+            seconds if seconds > _LONG else side.seconds(0, 1)
+            for seconds, side in zip(first, sides, strict=True)
+        ]
+        turns = min(self._turns, max(_LEAST_TURNS, int(_SECONDS / max(warm))))
+        times = alternate(sides, [calls_a_turn(each) for each in warm], turns)
         begin = time.process_time()
         with group.timeline() as self.timeline:
             on_group()

@@ -67,11 +67,13 @@ class MultiCall(ABC):
     Attributes:
         name: Its name.
         numpy: Whether its arrays are NumPy's, and not on the devices.
+        alone_is_group: Whether :meth:`on_engine` calls it with a group of one device.
         usual: Its sizes on CPUs, and on other devices.
     """
 
     name: str
     numpy = False
+    alone_is_group = False
     usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
 
     def __init__(self, size: int, dtype: str) -> None:
@@ -243,7 +245,7 @@ class StreamedGemmCall(HostGemmCall):
 class CholeskyCall(MultiCall):
     """The Cholesky factor of NumPy's matrix, which is positive definite and a Toeplitz matrix."""
 
-    name, numpy = "cholesky", True
+    name, numpy, alone_is_group = "cholesky", True, True
     usual = ((768,), (16384,))
 
     def __init__(self, size: int, dtype: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from device_groups import one_and_two
 
 import portable_gpu as pg
 from portable_gpu.errors import (
@@ -37,20 +38,9 @@ _KINDS = ("one", "two")
 
 @pytest.fixture(scope="module")
 def groups() -> Iterator[dict[str, DeviceGroup]]:
-    """A group of two sub-devices of this CPU, and one of the first of these."""
-    device = pg.default_engine().device
-    if device.max_compute_units < 2 or "cpu" not in str(pg.default_engine().target.facts.type):
-        pytest.skip("the device has no two sub-devices")
-    try:
-        two = DeviceGroup(2)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
-    first = DeviceGroup([two.engines[0].device])
-    for member in (*first.members, *two.members):
-        member.engine.caller = None
-    yield {"one": first, "two": two}
-    first.close()
-    two.close()
+    """Groups of one and of two devices."""
+    with one_and_two() as (one, two):
+        yield {"one": one, "two": two}
 
 
 def values(x: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from device_groups import one_and_two
 from failing_devices import failing
 
 import portable_gpu as pg
@@ -28,16 +29,9 @@ from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, collective
 
 @pytest.fixture(scope="module")
 def groups() -> Iterator[list[DeviceGroup]]:
-    """A group of the first of two sub-devices of this CPU, and one of both."""
-    device = pg.default_engine().device
-    if device.max_compute_units < 2 or "cpu" not in str(pg.default_engine().target.facts.type):
-        pytest.skip("the device has no two sub-devices")
-    try:
-        two = DeviceGroup(2)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
-    with two, DeviceGroup([two.engines[0].device]) as one:
-        yield [one, two]
+    """Groups of one and of two devices."""
+    with one_and_two() as pair:
+        yield list(pair)
 
 
 def same_bits(groups: list[DeviceGroup], call: Any) -> Any:

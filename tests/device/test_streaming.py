@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from device_groups import one_and_two
 from interruptions import Interrupted
 from reference import assert_within, product_bound, unit_roundoff
 
@@ -27,7 +28,6 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ResultFileError,
     ShapeError,
-    UnsupportedError,
 )
 from portable_gpu.multi import DeviceGroup, Member, streaming
 from portable_gpu.multi.streaming import storage
@@ -395,26 +395,17 @@ def test_convolutions_that_do_not_fit_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def groups() -> Iterator[list[DeviceGroup]]:
-    """Groups of one and of two equal devices."""
-    device = pg.default_engine().device
-    if not pg.default_engine().maps_host_memory or device.max_compute_units < 2:
-        pytest.skip("the device has no two sub-devices")
-    try:
-        two = DeviceGroup(2)
-    except UnsupportedError as error:
-        pytest.skip(str(error))
-    single = DeviceGroup([two.engines[0].device])
-    for engine in (*single.engines, *two.engines):
-        engine.caller = None
-    yield [single, two]
-    single.close()
-    two.close()
+    """Groups of one and of two devices."""
+    with one_and_two() as pair:
+        yield list(pair)
 
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_one_and_two_devices_give_the_same_bits(
     tmp_path: Path, groups: list[DeviceGroup], copied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not copied and not groups[0].engines[0].maps_host_memory:
+        pytest.skip("the device has memory of its own")
     for engine in (engine for group in groups for engine in group.engines):
         monkeypatch.setattr(engine, "maps_host_memory", not copied)
         monkeypatch.setattr(engine, "takes_host_pointers", not copied)
