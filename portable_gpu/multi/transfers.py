@@ -3,8 +3,9 @@
 Each device has a queue for copies and another for kernels, so that copies overlap with kernels.  A
 C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
 large copies to GPUs with memory of their own go through its pinned buffers, 4 MiB each, at most
-64 MiB a device.  Other arrays of NumPy, and copies from one device to another, go through two such
-buffers.  An upload, for example (a download runs the other way)::
+64 MiB a device, and so do large arrays with other strides.  Small ones of these, and copies from
+one device to another, go through two such buffers.  An upload, for example (a download runs the
+other way)::
 
     host   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
     device                 | read buffer 0   | read buffer 1   | ...
@@ -86,6 +87,10 @@ def _copy(member: Member, values: _Values, array: Array, name: str) -> None:
             member.engine.staging.copy(
                 member.copies, array.base_data, values, array.offset, wait_for, writes=writes
             )  # which waits for the copy
+        elif member.engine.staging.takes(values.nbytes):
+            member.engine.staging.copy_strided(
+                member.copies, array.base_data, values, array.offset, wait_for, writes=writes
+            )
         else:
             _copy_strided(member, values, array, wait_for, writes=writes)
 
@@ -221,7 +226,7 @@ def _copy_strided(
             if not writes:
                 np.copyto(chunk, host.view(values.dtype).reshape(chunk.shape))
 
-        for number, (start, chunk) in enumerate(_chunks(values, staging.PIECE)):
+        for number, (start, chunk) in enumerate(staging.chunks(values, staging.PIECE)):
             if len(in_flight) == 2:
                 finish_oldest()
             host = hosts[number % 2][: chunk.nbytes]
@@ -238,23 +243,6 @@ def _copy_strided(
             in_flight.append((host, chunk, event))
         while in_flight:
             finish_oldest()
-
-
-def _chunks(values: _Values, nbytes: int, start: int = 0) -> Iterator[tuple[int, _Values]]:
-    """Cut an array into views that follow each other in C order.
-
-    Yields:
-        The number of elements before the view, and the view, of at most ``nbytes``.
-    """
-    if values.nbytes <= nbytes or not values.ndim:
-        yield start, values
-        return
-    row = values.size // values.shape[0]
-    count = max(1, nbytes // (row * values.dtype.itemsize))
-    for first in range(0, values.shape[0], count):
-        chunk = values[first : first + count]
-        inner = chunk[0, ...] if len(chunk) == 1 else chunk
-        yield from _chunks(inner, nbytes, start + first * row)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -90,9 +90,32 @@ class Staging:
         flat = _bytes_of(values)
         copy = _Copy(self, queue, memory, flat, offset, wait_for, writes)
         copy.run()
-        at = copy.first_uncopied()
-        if at < len(flat):
+        if copy.uncopied:
+            at = copy.uncopied[0].start
             plainly(queue, memory, flat[at:], offset + at, wait_for, writes=writes)
+
+    def copy_strided(
+        self,
+        queue: cl.CommandQueue,
+        memory: Any,
+        values: np.ndarray[Any, Any],
+        offset: int = 0,
+        wait_for: _Events | None = None,
+        *,
+        writes: bool,
+    ) -> None:
+        """Copy an array of NumPy with any strides to the device or from it, and wait.
+
+        The array on the device is C-ordered.  The arguments are those of :meth:`copy`, which says
+        what an exception leaves; the copy is one for which :meth:`takes` is true.
+        """
+        copy = _Copy(self, queue, memory, values, offset, wait_for, writes)
+        copy.run()
+        for start, part in copy.uncopied:
+            packed = np.ascontiguousarray(part) if writes else np.empty(part.shape, part.dtype)
+            plainly(queue, memory, packed, offset + start, wait_for, writes=writes)
+            if not writes:
+                np.copyto(part, packed)
 
     def take(self) -> _Piece | None:
         """Return a piece for the caller alone, or None if there is no free one."""
@@ -134,27 +157,43 @@ class _Piece:
         )
 
 
+class _Share(NamedTuple):
+    """A part of the host's array.
+
+    Attributes:
+        start: Its first byte in the copy on the device.
+        values: A view of it.
+    """
+
+    start: int
+    values: np.ndarray[Any, Any]
+
+
 class _Copy:
-    """One copy: its threads take shares from a list until none is left."""
+    """One copy: its threads take shares from a list until none is left.
+
+    Attributes:
+        uncopied: The shares that no thread has taken, in order.
+    """
 
     def __init__(
         self,
         staging: Staging,
         queue: cl.CommandQueue,
         memory: Any,
-        values: _Bytes,
+        values: np.ndarray[Any, Any],
         offset: int,
         wait_for: _Events | None,
         writes: bool,
     ) -> None:
-        self._staging, self._queue, self._memory, self._values = staging, queue, memory, values
-        self._offset, self._writes, self._size = offset, writes, len(values)
+        self._staging, self._queue, self._memory = staging, queue, memory
+        self._offset, self._writes = offset, writes
         self._wait_for = list(wait_for or ())
         self._threads = min(_THREADS, cores())
-        share = -(-self._size // (self._threads * _PIECES_OF_THREAD))
+        share = -(-values.nbytes // (self._threads * _PIECES_OF_THREAD))
         share = -(-share // _ALIGNMENT) * _ALIGNMENT
-        self._share = min(PIECE, max(_LEAST_SHARE, share))
-        self._todo = deque(range(0, self._size, self._share))
+        parts = chunks(values, min(PIECE, max(_LEAST_SHARE, share)))
+        self.uncopied = deque(_Share(at * values.itemsize, part) for at, part in parts)
         self._working: set[object] = set()
         self._is_abandoned = False
 
@@ -162,7 +201,7 @@ class _Copy:
         """Copy all shares for which there are pieces and threads, and wait for the threads."""
         if self._wait_for:
             cl.wait_for_events(self._wait_for)
-        tasks: list[Task] = [self._work] * min(self._threads, len(self._todo))
+        tasks: list[Task] = [self._work] * min(self._threads, len(self.uncopied))
         try:
             work_off(tasks, self._threads)
         except NoThreadError:
@@ -173,31 +212,27 @@ class _Copy:
                 time.sleep(1e-4)
             raise
 
-    def first_uncopied(self) -> int:
-        """Return the first byte that no thread has taken; all after it are not taken either."""
-        return self._todo[0] if self._todo else self._size
-
     def _work(self) -> Sequence[Task]:
         """Copy shares in one thread: fill or empty a piece while the device copies another."""
         token = object()
         self._working.add(token)
         pieces: list[_Piece] = []
-        moving: deque[tuple[_Piece, int, int, cl.Event]] = deque()
+        moving: deque[tuple[_Piece, _Share, cl.Event]] = deque()
         try:
             while not self._is_abandoned:
                 piece = self._free_piece(pieces, moving)
                 if piece is None:
                     break
                 try:
-                    at = self._todo.popleft()
+                    share = self.uncopied.popleft()
                 except IndexError:
                     break
-                moving.append(self._begin(piece, at))
+                moving.append(self._begin(piece, share))
             while moving and not self._is_abandoned:
                 self._end(moving)
         finally:
             try:
-                for piece, _, _, event in moving:
+                for piece, _, event in moving:
                     try:
                         event.wait()
                     except cl.Error:  # the device failed
@@ -210,7 +245,7 @@ class _Copy:
         return ()
 
     def _free_piece(
-        self, pieces: list[_Piece], moving: deque[tuple[_Piece, int, int, cl.Event]]
+        self, pieces: list[_Piece], moving: deque[tuple[_Piece, _Share, cl.Event]]
     ) -> _Piece | None:
         """Return a piece that no command uses; None if the thread can have none."""
         if len(pieces) < _PIECES_OF_THREAD:
@@ -220,12 +255,12 @@ class _Copy:
                 return another
         return self._end(moving) if moving else None
 
-    def _begin(self, piece: _Piece, at: int) -> tuple[_Piece, int, int, cl.Event]:
-        end = min(at + self._share, self._size)
-        pinned = piece.memory[: end - at]
+    def _begin(self, piece: _Piece, share: _Share) -> tuple[_Piece, _Share, cl.Event]:
+        values = share.values
+        pinned = piece.memory[: values.nbytes]
         if self._writes:
-            np.copyto(pinned, self._values[at:end])
-        place = self._offset + at
+            np.copyto(pinned.view(values.dtype).reshape(values.shape), values)
+        place = self._offset + share.start
         with self._staging.enqueue_lock:
             if self._writes:
                 event = cl.enqueue_copy(
@@ -236,14 +271,15 @@ class _Copy:
                     self._queue, pinned, self._memory, src_offset=place, is_blocking=False
                 )
             self._queue.flush()
-        return piece, at, end, event
+        return piece, share, event
 
-    def _end(self, moving: deque[tuple[_Piece, int, int, cl.Event]]) -> _Piece:
+    def _end(self, moving: deque[tuple[_Piece, _Share, cl.Event]]) -> _Piece:
         """Wait for the oldest command, and return its piece."""
-        piece, at, end, event = moving[0]
+        piece, (_, values), event = moving[0]
         event.wait()
         if not self._writes and not self._is_abandoned:
-            np.copyto(self._values[at:end], piece.memory[: end - at])
+            pinned = piece.memory[: values.nbytes]
+            np.copyto(values, pinned.view(values.dtype).reshape(values.shape))
         moving.popleft()
         return piece
 
@@ -254,6 +290,25 @@ def _bytes_of(values: np.ndarray[Any, Any]) -> _Bytes:
     assert values.flags.forc
     order = values if values.flags.c_contiguous else values.T
     return order.reshape(-1).view(np.uint8)
+
+
+def chunks(
+    values: np.ndarray[Any, Any], nbytes: int, start: int = 0
+) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    """Cut an array into views that follow each other in C order.
+
+    Yields:
+        The number of elements before the view, and the view, of at most ``nbytes``.
+    """
+    if values.nbytes <= nbytes or not values.ndim:
+        yield start, values
+        return
+    row = values.size // values.shape[0]
+    count = max(1, nbytes // (row * values.dtype.itemsize))
+    for first in range(0, values.shape[0], count):
+        part = values[first : first + count]
+        inner = part[0, ...] if len(part) == 1 else part
+        yield from chunks(inner, nbytes, start + first * row)
 
 
 def plainly(

@@ -228,3 +228,31 @@ def test_without_threads_the_driver_copies(pinned: Engine, monkeypatch: pytest.M
     pg.asarray(x, engine=pinned)  # which makes pieces
     monkeypatch.setattr("portable_gpu.side_by_side._thread.start_new_thread", none)
     np.testing.assert_array_equal(pg.asnumpy(pg.asarray(x, engine=pinned)), x)
+
+
+def test_arrays_with_other_strides(pinned: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``copy_strided`` copies in C order, with pieces and without."""
+    rng = np.random.default_rng(0)
+    queue = pinned.queue
+
+    def check(values: Any) -> None:
+        device = cl.Buffer(pinned.context, cl.mem_flags.READ_WRITE, values.nbytes + 16)
+        copy = pinned.staging.copy_strided
+        copy(queue, device, values, 16, writes=True)
+        packed = np.empty(values.shape, values.dtype)
+        cl.enqueue_copy(queue, packed, device, src_offset=16)
+        np.testing.assert_array_equal(packed, values)
+        base = np.full((*values.shape[:-1], 2 * values.shape[-1]), 7, values.dtype)
+        copy(queue, device, base[..., ::2], 16, writes=False)
+        np.testing.assert_array_equal(base[..., ::2], values)
+        assert (base[..., 1::2] == 7).all()
+
+    for _ in range(30):
+        shape = tuple(rng.integers(1, 40, rng.integers(1, 4)))
+        dtype = rng.choice([np.float32, np.float16, np.complex128, np.int8])
+        values = numbers((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
+        check(values if rng.integers(2) else values.T)
+    with monkeypatch.context() as patch:
+        patch.setattr(pinned.staging, "take", lambda: None)
+        check(numbers((30, 70))[:, 3:])
+    check(numbers((300, 70))[:, 3:])

@@ -180,7 +180,7 @@ def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[_BlockColumn]:
             if block.member is not member:
                 part = transfers.move(block.member, part, member)
         part = part[start:] if lower else part[:, start:]
-        array[...] = part if lower else (part.conj() if part.dtype.kind == "c" else part).T
+        array[...] = part if lower else _adjoint(part)
         return _BlockColumn(start, stop, member, array)
 
     return group.for_blocks(owners, copy, waits=True)
@@ -190,13 +190,16 @@ def _result(group: DeviceGroup, a: Any, columns: list[_BlockColumn], lower: bool
     """Return the factor with zeros in its other triangle."""
     if isinstance(a, np.ndarray):
         factor = np.zeros(a.shape, a.dtype)
-        for column in columns:
-            with column.member.named_errors():
-                values = column.array.get()
+
+        def fetch(member: Member, number: int) -> None:
+            start, stop, _, array = columns[number]
             if lower:
-                factor[column.start :, column.start : column.stop] = values
+                transfers.download(member, array, factor[start:, start:stop])
             else:
-                factor[column.start : column.stop, column.start :] = values.conj().T
+                transfers.download(member, _adjoint(array), factor[start:stop, start:])
+
+        owners = [column.member for column in columns]
+        group.for_blocks(owners, fetch, waits=True, can_move=False)
         return factor
 
     def fill(member: Member, number: int) -> GroupBlock:
@@ -207,12 +210,15 @@ def _result(group: DeviceGroup, a: Any, columns: list[_BlockColumn], lower: bool
         if lower:
             block[start:] = on_device(group, member, array)
         else:
-            values = on_device(group, member, array)
-            block[:, start:] = (values.conj() if a.dtype.kind == "c" else values).T
+            block[:, start:] = _adjoint(on_device(group, member, array))
         return GroupBlock(start, stop, member, block)
 
     blocks = group.for_blocks([column.member for column in columns], fill)
     return GroupArray(group, a.shape, a.dtype, 1 if lower else 0, blocks)
+
+
+def _adjoint(array: Array) -> Array:
+    return (array.conj() if array.dtype.kind == "c" else array).T
 
 
 def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
