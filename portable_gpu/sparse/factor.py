@@ -40,8 +40,10 @@ from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import View, as_array, check_output, new_array
 from portable_gpu.sparse.lower import lower_on_device
 from portable_gpu.sparse.matrix import factor_dtype, is_narrower
+from portable_gpu.sparse.memory import scheduled
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
+from portable_gpu.sparse.parts import FactorParts
 from portable_gpu.sparse.progress import NOT_REPORTED, ProgressMonitor
 from portable_gpu.sparse.solution import FactorState, wait
 from portable_gpu.sparse.stats import Stats
@@ -116,14 +118,24 @@ class Factor(Closing):
         self.engine, self.queue = state.engine, queue or state.engine.queue
         require_fp64(self.engine.target, self.dtype)
         limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
-        self._numeric = Numeric(self.engine, symbolic, self.dtype, limit)
-        self._spill_dir = spill_dir
-        self._has_chunks, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
-        size = 0 if self._has_chunks else self._numeric.device.size
+        self._numeric = self._plans(limit)
+        self._spill_dir, self._is_closed = spill_dir, False
+        size = 0 if self._is_in_parts else self._numeric.device.size
         self._panels = new_array(state, self.queue, (size,), self.dtype)
         self._current: FactorState | None = None  # assigned once the state is complete
         self._lock: Any = threading.RLock()  # a signal handler may call in the middle of a call
         self._planned, self._seconds = time.perf_counter() - start, float("nan")
+
+    def _plans(self, limit: int | None) -> Numeric:
+        """Return the plans, for an L of at most ``limit`` bytes on the device."""
+        elem = element(self.dtype)
+        schedule = scheduled(self.symbolic.fronts, self.engine.target, elem, limit)
+        return Numeric(self.engine, self.symbolic, self.dtype, *schedule)
+
+    @property
+    def _is_in_parts(self) -> bool:
+        """Whether L is not in one buffer of the device."""
+        return len(self._numeric.schedule.chunks) > 1
 
     # -- factorise
 
@@ -208,10 +220,10 @@ class Factor(Closing):
         inputs = call.input(values, "values")
         view = call.output(panels.shape, self.dtype, panels, "factor", read=True)
         report, status = call.additional_output((1, FIELDS), DTYPE)
-        spilled = self._run(call, (inputs, view, report), callback)
+        parts = self._run(call, (inputs, view, report), callback)
         on_failure = partial(self._raise_if_failed, lower.dtype)
         current = FactorState(
-            self._numeric, self.queue, lower, panels, spilled, KernelReport(status, on_failure)
+            self._numeric, self.queue, lower, panels, parts, KernelReport(status, on_failure)
         )
         self._current = current
         if self._is_closed:  # a signal handler closed it meanwhile
@@ -220,7 +232,7 @@ class Factor(Closing):
 
     def _run(
         self, call: Call, views: tuple[View, View, View], callback: ProgressCallback | None
-    ) -> SpilledFactor | None:
+    ) -> FactorParts | None:
         """Enqueue the factorisation, or compute it in chunks; wait if there is a callback.
 
         Args:
@@ -241,16 +253,16 @@ class Factor(Closing):
             status = self.engine.in_place(host_status, host_status.nbytes, writable=True)
         else:
             status = state.workspace(numeric.device.pivot_status_bytes)
-        spilled: list[SpilledFactor | None] = []
+        made: list[FactorParts | None] = []
 
         def work() -> None:
             flop = sum(plan.flop for plan in numeric.factorisation)
             monitor = ProgressMonitor(flop, callback, host_status)
-            spilled.append(self._enqueue(call, views, arena, status, monitor))
+            made.append(self._enqueue(call, views, arena, status, monitor))
             monitor.wait()
 
         run_to_the_end(state, [host_status], work)
-        return spilled[0]
+        return made[0]
 
     def _enqueue(
         self,
@@ -259,10 +271,10 @@ class Factor(Closing):
         arena: Any,
         status: Any,
         monitor: ProgressMonitor | None = None,
-    ) -> SpilledFactor | None:
+    ) -> FactorParts | None:
         """Enqueue the factorisation, with memory for the arena and for the pivot status."""
         numeric, (values, _, report) = self._numeric, views
-        if self._has_chunks:
+        if self._is_in_parts:
             wait(call)
             operands = [values.buffer, report.buffer, arena, status]
             return SpilledFactor(numeric, call.state, self._spill_dir, operands, monitor)
@@ -476,6 +488,7 @@ class Factor(Closing):
     def stats(self) -> Stats:
         """The time, work and memory of this factor."""
         device, flop = self._numeric.device, self.symbolic.flops
+        workspace, tables = self._memory()
         times = {**self.symbolic.times, "plan": self._planned, "factorise": self._seconds}
         return Stats(
             times=times,
@@ -483,11 +496,15 @@ class Factor(Closing):
             gflops=flop / self._seconds / 1e9,
             nnz=self.symbolic.nnz,
             factor_bytes=device.size * self.dtype.itemsize,
-            workspace_bytes=self._numeric.workspace_bytes,
-            table_bytes=self._numeric.table_bytes,
+            workspace_bytes=workspace,
+            table_bytes=tables,
             fronts=len(self.symbolic.fronts),
             subtrees=sum(len(chunk.subtrees) for chunk in self._numeric.schedule.chunks),
         )
+
+    def _memory(self) -> tuple[int, int]:
+        """Return the bytes of the workspace and of the tables of a factorisation."""
+        return self._numeric.memory_of(self._numeric.factorisation)
 
     def logdet(self) -> float:
         """Compute the natural logarithm of the determinant of A.

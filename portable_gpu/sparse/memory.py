@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from portable_gpu.ops.fronts.device import arena_bytes, panels, pivot_status_byt
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.devices import choose_device, query_facts
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.sparse.partition import Partition
 from portable_gpu.sparse.schedule import Schedule, by_levels, by_subtrees, chunk_ends
 from portable_gpu.targets import Target, detect
 
@@ -156,6 +157,26 @@ def scheduled(
     if target.is_cpu:
         return by_subtrees(fronts, target.compute_units, elem.itemsize, ends), resident_chunks
     return by_levels(fronts, ends), resident_chunks
+
+
+def scheduled_in_parts(
+    fronts: Fronts, target: Target, elem: Element, partition: Partition
+) -> Schedule:
+    """Schedule the fronts on a device that computes some parts of them, each as a chunk.
+
+    The rows that the parts contribute to a solve follow each other, part after part, so that those
+    of a part are moved in one copy.
+    """
+    ends = partition.ends if len(partition) else None  # a matrix without rows has an empty chunk
+    if target.is_cpu:  # each part has subtrees for all threads
+        threads = target.compute_units * max(1, len(partition))
+        schedule = by_subtrees(fronts, threads, elem.itemsize, ends)
+    else:
+        schedule = by_levels(fronts, ends)
+    outer = np.concatenate([*partition.outer, np.zeros(0, np.int64)])
+    started, rows = schedule.started.copy(), fronts.rows[outer]
+    started[outer] = schedule.rows + np.cumsum(rows) - rows
+    return replace(schedule, started=started, rows=schedule.rows + int(rows.sum()))
 
 
 def memory_on(

@@ -21,8 +21,8 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse.matrix import ROUNDING
-from portable_gpu.sparse.memory import memory_on, scheduled
-from portable_gpu.sparse.schedule import Chunk, top_down_levels
+from portable_gpu.sparse.memory import memory_on
+from portable_gpu.sparse.schedule import Chunk, Schedule, top_down_levels
 from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
@@ -47,22 +47,21 @@ class Numeric:
         engine: Engine,
         symbolic: Symbolic,
         dtype: np.dtype[Any],
-        limit: int | None = None,
+        schedule: Schedule,
+        resident_chunks: int = 1,
     ) -> None:
         """Upload the tables; no kernel is built.
 
         Args:
-            engine, symbolic, dtype: As the attributes.
-            limit: The maximum bytes of device memory for L during the factorisation.
+            engine, symbolic, dtype, schedule, resident_chunks: As the attributes.
 
         Raises:
-            DeviceMemoryError: The limit is too low, or the device is too small.
+            DeviceMemoryError: The device is too small.
         """
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
+        self.schedule, self.resident_chunks = schedule, resident_chunks
         elem = element(dtype)
-        target, fronts = engine.target, symbolic.fronts
-        self.schedule, self.resident_chunks = scheduled(fronts, target, elem, limit)
-        s = self.schedule
+        target, fronts, s = engine.target, symbolic.fronts, schedule
         self.memory = memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.resident_chunks)
         self.memory.check()
         self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
@@ -73,16 +72,15 @@ class Numeric:
         ends = np.append(self.device.panel, self.device.size)
         return int(ends[chunk.first]), int(ends[chunk.end])
 
-    @property
-    def workspace_bytes(self) -> int:
-        """Memory that a factorisation needs in addition to L and the tables."""
-        workspace = max(plan.workspace_bytes for plan in self.factorisation)
-        return workspace + self.device.arena_bytes + self.device.pivot_status_bytes
+    def memory_of(self, plans: Sequence[Plan]) -> tuple[int, int]:
+        """Return the bytes that a factorisation by some plans needs in addition to L.
 
-    @property
-    def table_bytes(self) -> int:
-        """Tables of a factorisation that stay on the device."""
-        return self.device.kept_bytes + sum(plan.kept_bytes for plan in self.factorisation)
+        Returns:
+            The workspace, and the tables, which stay on the device.
+        """
+        workspace = max((plan.workspace_bytes for plan in plans), default=0)
+        tables = self.device.kept_bytes + sum(plan.kept_bytes for plan in plans)
+        return workspace + self.device.arena_bytes + self.device.pivot_status_bytes, tables
 
     @property
     def factorisation(self) -> list[Steps]:
@@ -223,13 +221,24 @@ class Numeric:
 
     def _factorise_chunk(self, number: int) -> Steps:
         chunks = self.schedule.chunks
+        if number < len(chunks) - 1 or not self.symbolic.n:
+            return self.chunk(number)
 
         def make() -> Steps:
-            is_last = number == len(chunks) - 1 and self.symbolic.n > 0
-            last = [last_step(self.device)] if is_last else []
-            return Steps([*self._chunk_steps(chunks[number]), *last])
+            return Steps([*self._chunk_steps(chunks[number]), last_step(self.device)])
 
-        plan: Steps = self.cached(("factorise", number), make)
+        plan: Steps = self.cached(("factorise last", number), make)
+        return plan
+
+    def chunk(self, number: int) -> Steps:
+        """Factorise the fronts of a chunk, without a report; operands: see `factorisation`."""
+        chunk = self.schedule.chunks[number]
+        plan: Steps = self.cached(("factorise", number), lambda: Steps(self._chunk_steps(chunk)))
+        return plan
+
+    def report(self) -> Plan:
+        """Report the first column that failed; operands: see `factorisation`."""
+        plan: Plan = self.cached("report", lambda: Steps([last_step(self.device)]))
         return plan
 
     def _chunk_steps(self, chunk: Chunk) -> list[Step]:

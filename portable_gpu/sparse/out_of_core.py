@@ -32,14 +32,15 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric, operand_of
+from portable_gpu.sparse.parts import FactorParts
 from portable_gpu.sparse.progress import ProgressMonitor
 from portable_gpu.sparse.spill import Spill
 
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 
-class SpilledFactor:
-    """The panels of one factorisation.
+class SpilledFactor(FactorParts):
+    """The panels of one factorisation, on the disk.
 
     Calls are serialised by the caller.  A signal handler may call during another call, since each
     call has memory of its own.
@@ -156,7 +157,7 @@ class SpilledFactor:
         return copied
 
     def solve(self, system: str, count: int, b: View, x: View) -> None:
-        """Solve, and wait; b and x are n x count each."""
+        """See :meth:`FactorParts.solve`."""
         numeric, state = self._numeric, self._state
         n, itemsize, last = numeric.symbolic.n, numeric.dtype.itemsize, len(self._sizes) - 1
         permuted = state.workspace(max(1, n * count * itemsize))
@@ -184,19 +185,14 @@ class SpilledFactor:
 
         self._with_memory(work)
 
-    def visit(
-        self, order: Iterable[int], plan_of: Callable[[int], Plan], others: Sequence[Any]
-    ) -> None:
-        """Run a plan for each chunk, while the next chunks are read from the disk; wait.
-
-        Args:
-            order: The numbers of the chunks.
-            plan_of: The plan of each chunk; its operands are the chunk's panels and `others`.
-            others: Buffers.
-        """
+    def inverse_diagonal(self, out: View) -> None:
+        """See :meth:`FactorParts.inverse_diagonal`."""
+        numeric = self._numeric
+        others = [out.buffer, self._state.workspace(numeric.inverse_bytes)]
+        order = range(len(self._sizes) - 1, -1, -1)
 
         def work(staged: list[_Values]) -> None:
-            self._visit(staged, order, plan_of, others, None)
+            self._visit(staged, order, numeric.inverse, others, None)
 
         self._with_memory(work)
 
@@ -233,7 +229,7 @@ class SpilledFactor:
         return event
 
     def panels(self) -> _Values:
-        """Return all panels, on the host."""
+        """See :meth:`FactorParts.panels`."""
         whole = np.empty(self._numeric.device.size, self._numeric.dtype)
         first = self._bounds[-1][0]
         if first:
@@ -243,7 +239,7 @@ class SpilledFactor:
         return whole
 
     def close(self) -> None:
-        """Free the space on the disk."""
+        """See :meth:`FactorParts.close`."""
         self._file.close()
 
 

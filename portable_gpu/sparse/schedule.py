@@ -117,9 +117,7 @@ def by_subtrees(
         itemsize: Bytes of an element.
         ends: The end of each chunk; None for one chunk.
     """
-    cost = (
-        work(fronts.columns, fronts.rows) + _FLOPS_PER_ELEMENT * (fronts.columns + fronts.rows) ** 2
-    )
+    cost = costs(fronts)
     subtree_cost, size = summed(fronts.parent, cost), summed(fronts.parent, np.ones(len(fronts)))
     above = cut(fronts, cost, subtree_cost, threads)
     cuts = np.array([len(fronts)]) if ends is None else ends
@@ -165,6 +163,12 @@ def chunk_ends(panel: _Int64, size: int, budget: int) -> _Int64:
         first = max(first + 1, int(np.searchsorted(bounds, bounds[first] + budget, "right")) - 1)
         ends.append(first)
     return np.array(ends, np.int64)
+
+
+def costs(fronts: Fronts) -> _Floats:
+    """Estimate the work of each front on a CPU, in multiplications and additions of a product."""
+    elements = (fronts.columns + fronts.rows) ** 2
+    return work(fronts.columns, fronts.rows) + _FLOPS_PER_ELEMENT * elements
 
 
 @compiled

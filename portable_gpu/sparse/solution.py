@@ -18,7 +18,7 @@ from portable_gpu.runtime.report import KernelReport
 from portable_gpu.runtime.transfer import asnumpy
 from portable_gpu.runtime.views import View, new_array
 from portable_gpu.sparse.numeric import Numeric
-from portable_gpu.sparse.out_of_core import SpilledFactor
+from portable_gpu.sparse.parts import FactorParts
 from portable_gpu.sparse.residual import SparseSystem
 
 
@@ -29,8 +29,8 @@ class FactorState:
     Attributes:
         numeric, queue: The plans, and their queue.
         values: The values of the lower triangle, on the device.
-        panels: L on the device; empty if most of L is on the disk.
-        spilled: L if it is on the disk, else ``None``.
+        panels: L on the device; empty if L is in parts.
+        parts: L if it is in parts, else ``None``.
         report: The status of the factorisation.
     """
 
@@ -38,7 +38,7 @@ class FactorState:
     queue: cl.CommandQueue
     values: Any
     panels: Any
-    spilled: SpilledFactor | None
+    parts: FactorParts | None
     report: KernelReport
 
     def solve(self, b: Any, dtype: np.dtype[Any], system: str, refine: str | int | None) -> Any:
@@ -81,11 +81,11 @@ class FactorState:
         panels, rhs = call.input(self.panels, "factor"), call.input(b, "b")
         x = call.output(tuple(b.shape), dtype)
         count = 1 if b.ndim == 1 else b.shape[1]
-        if self.spilled is None:
+        if self.parts is None:
             plan = self.numeric.solve(system, count, rhs, x)
             return call.run(plan, (panels, rhs, x))
         wait(call)
-        self.spilled.solve(system, count, rhs, x)
+        self.parts.solve(system, count, rhs, x)
         return call.run(None)
 
     def inverse_diagonal(self) -> Any:
@@ -94,19 +94,18 @@ class FactorState:
         call = Call([self.panels], None, self.queue)
         panels = call.input(self.panels, "factor")
         out = call.output((numeric.symbolic.n,), numeric.dtype)
+        if self.parts is not None:
+            wait(call)
+            self.parts.inverse_diagonal(out)
+            return call.run(None)
         squares = call.state.workspace(numeric.inverse_bytes)
-        if self.spilled is None:
-            place = View(squares, 0, (numeric.inverse_bytes,), (1,), np.dtype(np.uint8))
-            return call.run(numeric.inverse(0), (panels, out, place))
-        wait(call)
-        order = range(len(numeric.schedule.chunks) - 1, -1, -1)
-        self.spilled.visit(order, numeric.inverse, [out.buffer, squares])
-        return call.run(None)
+        place = View(squares, 0, (numeric.inverse_bytes,), (1,), np.dtype(np.uint8))
+        return call.run(numeric.inverse(0), (panels, out, place))
 
     def diagonal(self) -> np.ndarray[Any, Any]:
         """Return the diagonal of L, on the host."""
-        if self.spilled is not None:
-            diagonal: np.ndarray[Any, Any] = self.spilled.panels()[self.numeric.diagonal_places()]
+        if self.parts is not None:
+            diagonal: np.ndarray[Any, Any] = self.parts.panels()[self.numeric.diagonal_places()]
             return diagonal
         call = Call([self.panels], None, self.queue)
         panels = call.input(self.panels, "factor")
@@ -116,12 +115,12 @@ class FactorState:
 
     def on_host(self) -> np.ndarray[Any, Any]:
         """Return all panels, on the host."""
-        return asnumpy(self.panels) if self.spilled is None else self.spilled.panels()
+        return asnumpy(self.panels) if self.parts is None else self.parts.panels()
 
     def close(self) -> None:
-        """Free the space on the disk."""
-        if self.spilled is not None:
-            self.spilled.close()
+        """Free the memory of parts."""
+        if self.parts is not None:
+            self.parts.close()
 
 
 def wait(call: Call) -> None:
