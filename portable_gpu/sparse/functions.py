@@ -20,7 +20,7 @@ from portable_gpu.errors import (
 from portable_gpu.linalg.refinement import corrections
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import check_place
+from portable_gpu.runtime.place import EngineGroup, check_place
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
@@ -39,7 +39,7 @@ def cholesky(
     memory_limit: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
     progress: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Factor:
     """Factorise a sparse positive definite matrix: ``P A P^T = L L^H``.
@@ -60,7 +60,8 @@ def cholesky(
             device's memory is written to the disk.
         progress: As for :meth:`Factor.refactorize`: True shows a bar on a terminal.
         engine, queue: The engine, or queue, of the factor.  There is no ``wait_for``: a sparse
-            matrix is on the host.
+            matrix is on the host.  With a :class:`portable_gpu.multi.DeviceGroup` the devices
+            factorise parts of the elimination tree (docs/multi.md).
 
     Raises:
         NotPositiveDefiniteError: The factor does not exist in the precision of `dtype`;
@@ -72,18 +73,37 @@ def cholesky(
 
     Cost: ``symbolic.flops`` multiplications and additions; ``symbolic.memory_estimate(dtype)``.
     """
+    if isinstance(engine, EngineGroup):
+        arguments = {
+            "A": A, "ordering": ordering, "relax": relax, "triangle": triangle,
+            "symbolic": symbolic, "dtype": dtype, "memory_limit": memory_limit,
+            "spill_dir": spill_dir, "progress": progress, "queue": queue,
+        }  # fmt: skip
+        result: Factor = engine.compute("sparse.cholesky", arguments)
+        return result
     check_place(engine, queue)
     if symbolic is None:
         local_engine = state_for([], engine, queue).engine
         symbolic = analyze(A, ordering, relax=relax, triangle=triangle, engine=local_engine)
+    kind = dtype_for(A, symbolic, dtype)
+    factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
+    return factor.refactorize(A, triangle=triangle, progress=progress)
+
+
+def dtype_for(A: Any, symbolic: Any, dtype: Any) -> np.dtype[Any]:
+    """Return the dtype of the factor of a matrix; arguments as of :func:`cholesky`.
+
+    Raises:
+        ArgumentTypeError: `symbolic` is no analysis.
+        DTypeError, ArgumentError: `dtype` is not supported, or real and `A` is complex.
+    """
     if not isinstance(symbolic, Symbolic):
         raise ArgumentTypeError(f"symbolic is {shown(symbolic)}; a result of analyze() is wanted")
     dtype_of_a = value_dtype(A)
     kind = dtype_of_a if dtype is None else factor_dtype(dtype)
     if dtype_of_a.kind == "c" and kind.kind != "c":
         raise ArgumentError(f"dtype is {kind}, and A is {dtype_of_a}: its factor is complex")
-    factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
-    return factor.refactorize(A, triangle=triangle, progress=progress)
+    return kind
 
 
 def factor_for(A: Any, dtype: Any, refine: str | int | None, **options: Any) -> Factor:
@@ -114,7 +134,7 @@ def spsolve(
     dtype: Any = None,
     refine: str | int | None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Any:
     """Solve ``A X = B`` with a sparse positive definite matrix, by :func:`cholesky`.
@@ -130,6 +150,7 @@ def spsolve(
         out: As for :meth:`Factor.solve`.
         engine, queue: The engine, or queue, of the solution.  There is no ``wait_for``: the call
             waits for the events of `b`, to which :meth:`portable_gpu.Array.add_event` adds others.
+            With a :class:`portable_gpu.multi.DeviceGroup`, `b` may be an array of the group.
 
     Returns:
         X, of the shape and kind of `b`, in NumPy's dtype of ``A @ b``, or `dtype` if that is wider;
@@ -143,22 +164,48 @@ def spsolve(
     Accuracy: ``|A X - B| / (|A| |X| + |B|)`` is a few units of rounding of the factor's precision;
     with refinement, of the precision of `A` and `b`.
     """
+    if isinstance(engine, EngineGroup):
+        arguments = {
+            "A": A, "b": b, "ordering": ordering, "triangle": triangle, "dtype": dtype,
+            "refine": refine, "out": out, "queue": queue,
+        }  # fmt: skip
+        return engine.compute("sparse.spsolve", arguments)
     check_place(engine, queue)
     refine = corrections(refine)
-    kind = None if dtype is None else factor_dtype(dtype)
     right = b if scipy.sparse.issparse(b) else as_array(b, "b")
+    device_arrays = [right] if isinstance(right, DEVICE_KINDS) else []
+    local_engine = state_for(device_arrays, engine, queue).engine
+    if device_arrays and engine is None and queue is None:
+        queue = right.queue
+    factor = factor_of_system(
+        A, right, ordering, triangle, dtype, refine, local_engine, engine=engine, queue=queue
+    )
+    return factor.solve(right, refine=refine, out=out)
+
+
+def factor_of_system(
+    A: Any,
+    right: Any,
+    ordering: Any,
+    triangle: str | None,
+    dtype: Any,
+    refine: str | int | None,
+    local_engine: Engine,
+    **place: Any,
+) -> Factor:
+    """Analyse and factorise the matrix of a system.
+
+    Args:
+        A, ordering, triangle, dtype, refine: As for :func:`spsolve`.
+        right: The right-hand side.
+        local_engine: The engine for which the matrix is analysed.
+        place: The engine and the queue of the factor, as for :func:`cholesky`.
+    """
+    kind = None if dtype is None else factor_dtype(dtype)
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")
-    device_arrays = [right] if isinstance(right, DEVICE_KINDS) else []
-    symbolic = analyze(
-        A, ordering, triangle=triangle, engine=state_for(device_arrays, engine, queue).engine
-    )
+    symbolic = analyze(A, ordering, triangle=triangle, engine=local_engine)
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")
     common = factor_dtype(np.result_type(value_dtype(A), right.dtype))
-    if device_arrays and engine is None and queue is None:
-        queue = right.queue
-    factor = factor_for(
-        A, kind or common, refine, triangle=triangle, symbolic=symbolic, engine=engine, queue=queue
-    )
-    return factor.solve(right, refine=refine, out=out)
+    return factor_for(A, kind or common, refine, triangle=triangle, symbolic=symbolic, **place)

@@ -1,0 +1,508 @@
+r"""Sparse Cholesky factors on a group: devices have parts of the elimination tree.
+
+:mod:`portable_gpu.sparse.partition` cuts the tree into subtrees and the fronts above them::
+
+                     t          level 2: device 0
+                  /     \
+               s           u    level 1: device 0 factorises s, device 1 factorises u
+             /   \       /   \
+            a     b     c     d    level 0: device 0 has a and b, device 1 has c and d
+
+A part's update matrices are kept until the part above it is factorised, and moved to its device.
+A solve moves the parts' contributions up the tree, and then solutions down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import scipy.sparse
+
+from portable_gpu.dtypes import element
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.linalg.refinement import corrections
+from portable_gpu.multi import transfers
+from portable_gpu.multi.array import GroupArray
+from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
+from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.operands import kernels, operand, refuse
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.layout import Shape
+from portable_gpu.runtime.report import DTYPE, FIELDS
+from portable_gpu.runtime.views import View
+from portable_gpu.sparse import Factor, Symbolic, analyze
+from portable_gpu.sparse.functions import dtype_for, factor_of_system
+from portable_gpu.sparse.memory import scheduled_in_parts
+from portable_gpu.sparse.numeric import SYSTEMS, Numeric, operand_of
+from portable_gpu.sparse.partition import Partition
+from portable_gpu.sparse.parts import FactorParts
+from portable_gpu.sparse.solution import wait
+
+if TYPE_CHECKING:
+    from portable_gpu.multi.group import DeviceGroup
+
+
+class GroupFactor(Factor):
+    """A Cholesky factor of a sparse matrix, on the devices of a group.
+
+    :func:`portable_gpu.sparse.cholesky` with ``engine=`` a group creates it.  It is used as a
+    :class:`portable_gpu.sparse.Factor`, whose arrays on a device are on the first one of the group.
+    Calls wait until they are finished.
+
+    Attributes:
+        group: The group.
+    """
+
+    def __init__(self, group: DeviceGroup, symbolic: Symbolic, dtype: Any) -> None:
+        """Assign parts of the fronts to the devices; the factor has no values yet.
+
+        Args:
+            group: The group.
+            symbolic, dtype: As for :class:`portable_gpu.sparse.Factor`.
+
+        Raises:
+            DTypeError, UnsupportedError, DeviceMemoryError: As of
+                :class:`portable_gpu.sparse.Factor`.
+        """
+        self.group = group
+        super().__init__(symbolic, dtype, group.members[0].engine)
+
+    def refactorize(
+        self,
+        values: Any,
+        *,
+        triangle: str | None = None,
+        check: str = "late",
+        progress: Any = None,
+    ) -> Factor:
+        """See :meth:`portable_gpu.sparse.Factor.refactorize`; there is no progress bar."""
+        refuse({"progress": progress}, "progress")
+        return super().refactorize(values, triangle=triangle, check=check)
+
+    def solve(
+        self, b: Any, system: str = "A", *, refine: str | int | None = None, out: Any = None
+    ) -> Any:
+        """See :meth:`portable_gpu.sparse.Factor.solve`.
+
+        ``b`` may be an array of the group; then ``out`` is not taken, and the result is replicated.
+        """
+        if not isinstance(b, GroupArray):
+            return super().solve(b, system, refine=refine, out=out)
+        refuse({"out": out}, "out")
+        self.group.check_own(b, "b")
+        return self.group.broadcast(super().solve(b.asnumpy(), system, refine=refine))
+
+    def inv_diag(self) -> np.ndarray[Any, Any]:
+        """Raise UnsupportedError."""
+        raise _no_inverse()
+
+    def close(self) -> None:
+        """See :meth:`portable_gpu.sparse.Factor.close`."""
+        super().close()
+        self._parts.close()
+
+    @property
+    def _is_in_parts(self) -> bool:
+        return True
+
+    def _plans(self, limit: int | None) -> Numeric:
+        self._parts = _PartPlans(self.group, self.symbolic, self.dtype)
+        return self._parts.on(self.group.members[0])
+
+    def _run(self, call: Call, views: tuple[View, View, View], callback: Any) -> FactorParts:
+        wait(call)
+        return _GroupPanels(self._parts, *views)
+
+    def _memory(self) -> tuple[int, int]:
+        bytes_of = self._parts.bytes_of
+        workspaces, tables = zip(*(bytes_of(member) for member in self.group.members), strict=True)
+        return sum(workspaces), sum(tables)
+
+
+class _PartPlans:
+    """The parts of the fronts, their devices, and the plans on each device.
+
+    Attributes:
+        group, symbolic, dtype: The group, the analysis, and the dtype of L.
+        partition: The parts.
+        owners: The device of each part; with ``on_failure="retry"`` another may compute it.
+    """
+
+    def __init__(self, group: DeviceGroup, symbolic: Symbolic, dtype: np.dtype[Any]) -> None:
+        self.group, self.symbolic, self.dtype = group, symbolic, dtype
+        self.partition = Partition.of(symbolic.fronts)
+        self.owners = [group.members[k] for k in self.partition.owners(group.shares)]
+        self._plans: dict[Member, Numeric] = {}
+        self._panels: dict[int, tuple[Member, Array]] = {}
+
+    def on(self, member: Member) -> Numeric:
+        """Return the plans on a device."""
+        if member not in self._plans:
+            engine, fronts = member.engine, self.symbolic.fronts
+            schedule = scheduled_in_parts(
+                fronts, engine.target, element(self.dtype), self.partition
+            )
+            self._plans[member] = Numeric(engine, self.symbolic, self.dtype, schedule)
+        return self._plans[member]
+
+    def panels(self, number: int, member: Member) -> Array:
+        """Return memory for the panels of a part on a device, the same in each factorisation."""
+        if number in self._panels and self._panels[number][0] is member:
+            return self._panels[number][1]
+        start, end = self.bounds(number)
+        array = member.empty((end - start,), self.dtype)
+        self._panels[number] = member, array
+        return array
+
+    def close(self) -> None:
+        """Free the panels."""
+        self._panels.clear()
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """Return the range of a part's panels in the factor."""
+        numeric = self.on(self.group.members[0])
+        return numeric.bounds(numeric.schedule.chunks[number])
+
+    def bytes_of(self, member: Member) -> tuple[int, int]:
+        """Return the workspace and the tables of a factorisation on a device."""
+        numbers = [k for k, owner in enumerate(self.owners) if owner is member]
+        numeric = self.on(member)
+        return numeric.memory_of([numeric.chunk(k) for k in numbers])
+
+    def columns(self, number: int) -> tuple[int, int]:
+        """Return the range of a part's columns in the permuted matrix."""
+        ends, first = self.partition.ends, self.symbolic.fronts.first
+        return int(first[ends[number - 1] if number else 0]), int(first[ends[number]])
+
+    def contribution(self, number: int, member: Member) -> tuple[int, int]:
+        """Return the range of the rows that a part contributes to a solve, on a device."""
+        outer = self.partition.outer[number]
+        if not len(outer):
+            return 0, 0
+        start = int(self.on(member).schedule.started[outer[0]])
+        return start, start + int(self.symbolic.fronts.rows[outer].sum())
+
+    def moves(self, number: int, member: Member) -> int:
+        """Return the bytes of update matrices that a part needs from other devices."""
+        rows = self.symbolic.fronts.rows
+        return sum(
+            int((rows[outer] * (rows[outer] + 1) // 2).sum()) * self.dtype.itemsize
+            for k in self.partition.sources(number)
+            if self.owners[k] is not member
+            for outer in [self.partition.outer[k]]
+        )
+
+
+class _FactorPart(NamedTuple):
+    """A factorised part: its device, its panels, and its update matrices by their fronts."""
+
+    member: Member
+    panels: Array
+    updates: dict[int, Array]
+
+
+class _GroupPanels(FactorParts):
+    """The panels of one factorisation; see :class:`portable_gpu.sparse.parts.FactorParts`."""
+
+    def __init__(self, plans: _PartPlans, values: View, panels: View, report: View) -> None:
+        """Factorise, and wait.
+
+        Args:
+            plans: The plans.
+            values, panels, report: The views of the operands of a factorisation, on the first
+                device; there are no panels.
+
+        Raises:
+            DeviceMemoryError, DeviceFailedError: A device lacks memory, or fails.
+        """
+        self._plans = plans
+        self._parts: dict[int, _FactorPart] = {}
+        group, partition = plans.group, plans.partition
+        self._values = {group.members[0]: _array_of(group.members[0], values)}
+        self._status: dict[Member, Array] = {}
+        for level in partition.levels:
+            owners = [plans.owners[k] for k in level]
+            moved = sum(plans.moves(k, m) for k, m in zip(level, owners, strict=True))
+
+            def work(member: Member, index: int, level: tuple[int, ...] = level) -> _FactorPart:
+                return self._factorise(member, level[index])
+
+            done = group.for_blocks(owners, work, waits=moved >= LEAST_BYTES_FOR_THREADS)
+            self._parts.update(zip(level, done, strict=True))
+            for above in level:
+                for k in partition.sources(above):
+                    if partition.targets[k][-1] == above:
+                        self._parts[k].updates.clear()
+        self._report(report)
+        del self._values, self._status
+
+    def _factorise(self, member: Member, number: int) -> _FactorPart:
+        """Enqueue the factorisation of a part."""
+        plans, partition = self._plans, self._plans.partition
+        fronts, itemsize = plans.symbolic.fronts, plans.dtype.itemsize
+        numeric, state = plans.on(member), member.engine.state()
+        queue, device = member.engine.queue, numeric.device
+        arena = state.workspace(device.arena_bytes)
+        for k in partition.sources(number):
+            part = self._parts[k]
+            first = partition.ends[number - 1] if number else 0
+            for front, update in part.updates.items():
+                if first <= fronts.parent[front] < partition.ends[number]:
+                    local = update
+                    if part.member is not member:
+                        local = transfers.move(part.member, update, member)
+                    _copy(queue, local, arena, int(device.update[front]) * itemsize)
+        values, status = self._values_for(member), self._status_for(member)
+        (start, _), panels = plans.bounds(number), plans.panels(number, member)
+        buffers = [values.base_data, panels.base_data, state.empty_buffer, arena, status.base_data]
+        offsets = (values.offset // itemsize, -start, 0, 0, 0)
+        with kernels(member, number, False):
+            numeric.chunk(number).enqueue(state, buffers, offsets)
+        updates = {}
+        for front in partition.outer[number].tolist():
+            rows = int(fronts.rows[front])
+            updates[front] = member.empty((rows * (rows + 1) // 2,), plans.dtype)
+            updates[front].add_event(
+                cl.enqueue_copy(
+                    queue, updates[front].base_data, arena, byte_count=updates[front].nbytes,
+                    src_offset=int(device.update[front]) * itemsize,
+                )
+            )  # fmt: skip
+        queue.flush()
+        return _FactorPart(member, panels, updates)
+
+    def _values_for(self, member: Member) -> Array:
+        """Return the values of the matrix on a device; the first one has them."""
+        first = self._plans.group.members[0]
+        if member not in self._values:
+            self._values[member] = transfers.move(first, self._values[first], member)
+        return self._values[member]
+
+    def _status_for(self, member: Member) -> Array:
+        """Return the pivot status of all fronts, which is written for the parts of a device."""
+        if member not in self._status:
+            fronts = self._plans.symbolic.fronts
+            self._status[member] = member.empty((max(1, len(fronts)), FIELDS), DTYPE)
+        return self._status[member]
+
+    def _report(self, report: View) -> None:
+        """Find the first column that failed."""
+        plans, first = self._plans, self._plans.group.members[0]
+        if not plans.symbolic.n:
+            return
+        status = np.empty((len(plans.symbolic.fronts), FIELDS), DTYPE)
+        ends = plans.partition.ends
+        for member, its in self._status.items():
+            member.finish()
+            host = np.empty_like(status)
+            transfers.download(member, its, host)
+            for number, part in self._parts.items():
+                if part.member is member:
+                    which = slice(ends[number - 1] if number else 0, ends[number])
+                    status[which] = host[which]
+        target, state = self._status_for(first), first.engine.state()
+        transfers.upload(first, status, target)
+        buffers = [state.empty_buffer, state.empty_buffer, report.buffer, state.empty_buffer]
+        plan = plans.on(first).report()
+        plan.enqueue(state, [*buffers, target.base_data], (0, 0, report.offset, 0, 0))
+        first.finish()
+
+    def solve(self, system: str, count: int, b: View, x: View) -> None:
+        """See :meth:`FactorParts.solve`."""
+        plans = self._plans
+        first, n = plans.group.members[0], plans.symbolic.n
+        numeric, state = plans.on(first), first.engine.state()
+        permuted = first.empty((n, count), plans.dtype)
+        permute = numeric.permute_rhs(system, count, operand_of(b))
+        event = permute.enqueue(state, [b.buffer, permuted.base_data], (b.offset, 0))
+        permuted.add_event(state.event(event))
+        steps = _Substitution(plans, self._parts, permuted)
+        if "L" in SYSTEMS[system]:
+            steps.forward()
+        if "H" in SYSTEMS[system]:
+            steps.backward()
+        steps.gather()
+        unpermute = numeric.unpermute_solution(system, count, operand_of(x))
+        unpermute.enqueue(state, [x.buffer, permuted.base_data], (x.offset, 0))
+        first.finish()
+
+    def inverse_diagonal(self, out: View) -> None:
+        """See :meth:`GroupFactor.inv_diag`."""
+        raise _no_inverse()
+
+    def panels(self) -> np.ndarray[Any, Any]:
+        """See :meth:`FactorParts.panels`."""
+        numeric = self._plans.on(self._plans.group.members[0])
+        whole = np.empty(numeric.device.size, self._plans.dtype)
+        for number, part in self._parts.items():
+            start, end = self._plans.bounds(number)
+            transfers.download(part.member, part.panels, whole[start:end])
+        return whole
+
+    def close(self) -> None:
+        """See :meth:`FactorParts.close`."""
+        self._parts.clear()
+
+
+class _Substitution:
+    """A solve with the parts: on each device the right-hand sides, and contributions to them."""
+
+    def __init__(self, plans: _PartPlans, parts: Mapping[int, _FactorPart], x: Array) -> None:
+        """Copy the right-hand sides to each device.
+
+        Args:
+            plans: The plans.
+            parts: The factorised parts.
+            x: The permuted right-hand sides on the first device, n x count; the solution replaces
+                them.
+        """
+        self._plans, self._parts, self._count = plans, parts, x.shape[1]
+        first = plans.group.members[0]
+        members = dict.fromkeys(part.member for part in parts.values())
+        self._x = {m: x if m is first else transfers.move(first, x, m) for m in members}
+        self._x[first] = x
+        self._contributions = {
+            m: m.empty((max(1, plans.on(m).schedule.rows), self._count), plans.dtype)
+            for m in members
+        }
+        self._events: dict[int, cl.Event] = {}
+
+    def forward(self) -> None:
+        """Replace B by ``L^-1 B``, from the leaves to the roots."""
+        partition = self._plans.partition
+        there: set[tuple[int, Member]] = set()
+
+        def before(member: Member, number: int) -> None:
+            for k in partition.sources(number):
+                if self._parts[k].member is not member and (k, member) not in there:
+                    source = self._plans.contribution(k, self._parts[k].member)
+                    target = self._plans.contribution(k, member)
+                    self._move(self._contributions, k, source, member, target)
+                    there.add((k, member))
+
+        for level in partition.levels:
+            self._substitute(level, before, True)
+
+    def backward(self) -> None:
+        """Replace Y by ``L^-H Y``, from the roots to the leaves."""
+        partition = self._plans.partition
+        there: set[tuple[int, Member]] = set()
+
+        def before(member: Member, number: int) -> None:
+            for k in partition.ancestors(number):
+                if self._parts[k].member is not member and (k, member) not in there:
+                    columns = self._plans.columns(k)
+                    self._move(self._x, k, columns, member, columns)
+                    there.add((k, member))
+
+        for level in reversed(partition.levels):
+            self._substitute(level, before, False)
+
+    def gather(self) -> None:
+        """Copy the solution to the first device."""
+        first = self._plans.group.members[0]
+        for number, part in self._parts.items():
+            if part.member is not first:
+                columns = self._plans.columns(number)
+                self._move(self._x, number, columns, first, columns)
+
+    def _substitute(self, level: tuple[int, ...], before: Any, forward: bool) -> None:
+        """Enqueue the substitution with the parts of a level."""
+
+        def work(member: Member, index: int) -> None:
+            number = level[index]
+            part = self._parts[number]
+            before(member, number)
+            numeric, state = self._plans.on(member), member.engine.state()
+            plan = numeric.substitute_chunk(number, forward, self._count)
+            arrays = part.panels, self._x[member], self._contributions[member]
+            start, _ = self._plans.bounds(number)
+            with kernels(member, number, False):
+                event = plan.enqueue(state, [a.base_data for a in arrays], (-start, 0, 0))
+            self._events[number] = state.event(event)
+            member.engine.queue.flush()
+
+        members = [self._parts[k].member for k in level]
+        self._plans.group.for_blocks(members, work, can_move=False)
+
+    def _move(
+        self,
+        arrays: Mapping[Member, Array],
+        number: int,
+        source: tuple[int, int],
+        member: Member,
+        target: tuple[int, int],
+    ) -> None:
+        """Copy rows of an array that a part has computed to the array of another device."""
+        owner = self._parts[number].member
+        rows = source[1] - source[0]
+        if not rows:
+            return
+        row_bytes = self._count * self._plans.dtype.itemsize
+        shape: Shape = (rows, self._count)
+        part = Array(
+            owner.engine.queue, shape, self._plans.dtype, data=arrays[owner].base_data,
+            offset=source[0] * row_bytes, events=[self._events[number]],
+        )  # fmt: skip
+        moved = transfers.move(owner, part, member)
+        _copy(member.engine.queue, moved, arrays[member].base_data, target[0] * row_bytes)
+
+
+def _copy(queue: cl.CommandQueue, source: Array, target: Any, offset: int) -> None:
+    """Enqueue a copy of an array to a buffer of the same device, from a byte on."""
+    cl.enqueue_copy(
+        queue, target, source.base_data, byte_count=source.nbytes, src_offset=source.offset,
+        dst_offset=offset,
+    )  # fmt: skip
+
+
+def _array_of(member: Member, values: View) -> Array:
+    """Return the matrix's values, which a call has on a device, as an array."""
+    return Array(
+        member.engine.queue, values.shape, values.dtype, data=values.buffer,
+        offset=values.offset * values.dtype.itemsize,
+    )  # fmt: skip
+
+
+def _no_inverse() -> UnsupportedError:
+    return UnsupportedError(
+        "inv_diag() is not computed on a DeviceGroup; a factor with engine= one of its engines "
+        "has it"
+    )
+
+
+def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> GroupFactor:
+    """Factorise a sparse matrix; arguments: see :func:`portable_gpu.sparse.cholesky`."""
+    refuse(arguments, "memory_limit", "spill_dir", "progress")
+    matrix, triangle, symbolic = (arguments[name] for name in ("A", "triangle", "symbolic"))
+    if symbolic is None:
+        symbolic = analyze(
+            matrix, arguments["ordering"], relax=arguments["relax"], triangle=triangle,
+            engine=group.engines[0],
+        )  # fmt: skip
+    factor = GroupFactor(group, symbolic, dtype_for(matrix, symbolic, arguments["dtype"]))
+    factor.refactorize(matrix, triangle=triangle)
+    return factor
+
+
+def spsolve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
+    """Solve with a sparse matrix; arguments: see :func:`portable_gpu.sparse.spsolve`.
+
+    Returns:
+        A replicated :class:`GroupArray` if ``b`` is an array of the group, else an array of NumPy
+        or a sparse one.
+    """
+    refine = corrections(arguments["refine"])
+    b = arguments["b"]
+    if not scipy.sparse.issparse(b):
+        b = operand(group, b, "b")
+    factor = factor_of_system(
+        arguments["A"], b, arguments["ordering"], arguments["triangle"], arguments["dtype"],
+        refine, group.engines[0], engine=group,
+    )  # fmt: skip
+    with factor:
+        return factor.solve(b, refine=refine, out=arguments["out"])

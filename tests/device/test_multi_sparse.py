@@ -1,0 +1,216 @@
+"""Sparse factors on groups of devices: the same bits for any number of devices."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy.sparse")
+pytest.importorskip("portable_gpu.sparse")
+
+import random_sparse
+import scipy.sparse as sp
+from sparse_matrices import grid, random_definite
+
+import portable_gpu as pg
+from portable_gpu import sparse
+from portable_gpu.errors import (
+    ArgumentError,
+    DeviceFailedError,
+    DeviceMemoryError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    UnsupportedError,
+)
+from portable_gpu.multi import DeviceGroup, GroupArray
+from portable_gpu.multi.member import Member
+from portable_gpu.sparse import partition
+
+
+@pytest.fixture(scope="module")
+def groups() -> Iterator[list[DeviceGroup]]:
+    """A group of the first of two sub-devices of this CPU, and one of both."""
+    device = pg.default_engine().device
+    if device.max_compute_units < 2 or "cpu" not in str(pg.default_engine().target.facts.type):
+        pytest.skip("the device has no two sub-devices")
+    try:
+        two = DeviceGroup(2)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    with two, DeviceGroup([two.engines[0].device]) as one:
+        yield [one, two]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small matrices have several parts."""
+    monkeypatch.setattr(partition, "_LEAST_WORK", 500.0)
+
+
+def same_bits(results: list[Any]) -> Any:
+    """Return one of the results of several groups, which have the same bits."""
+    for other in results[1:]:
+        assert (other.shape, other.dtype) == (results[0].shape, results[0].dtype)
+        assert other.tobytes() == results[0].tobytes()
+    return results[0]
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("float64", 10), ("complex64", 6)])
+def test_random_systems(groups: list[DeviceGroup], dtype: str, count: int) -> None:
+    """The bound of the backward error is that of one device: see ``random_sparse.solve``."""
+    draw, rng = random.Random(dtype), np.random.default_rng(0)
+    moved = 0
+    for _ in range(count):
+        a, form, ordering, b = random_sparse.system(np.dtype(dtype), draw, rng, 300)
+        factors = [sparse.cholesky(form(a), ordering, engine=group) for group in groups]
+        x = same_bits([factor.solve(b) for factor in factors])
+        assert random_sparse.backward_error(a, x, b) <= 16, (a.shape, form, ordering)
+        moved += all(member.used for member in groups[1].members)
+        for factor in factors:
+            factor.close()
+    assert moved  # systems that use both devices
+
+
+def test_all_that_a_factor_has(groups: list[DeviceGroup]) -> None:
+    """Parts of the solution, right-hand sides of every kind, L, determinants, new values."""
+    A = grid(14, 13)
+    n = A.shape[0]
+    rng = np.random.default_rng(1)
+    before = [[member.used for member in group.members] for group in groups]
+    factors = [sparse.cholesky(A, "nd", engine=group) for group in groups]
+    alone = sparse.cholesky(A, "nd", engine=groups[0].engines[0])
+    symbolic, b = factors[0].symbolic, rng.standard_normal((n, 3))
+    lower = same_bits([factor.L().toarray() for factor in factors])
+    assert np.allclose(lower, alone.L().toarray(), rtol=1e-13, atol=1e-13)
+    dense = A.toarray()[symbolic.perm][:, symbolic.perm]
+    assert np.allclose(lower @ lower.T, dense, atol=1e-13)
+    x = {
+        system: same_bits([factor.solve(b, system) for factor in factors])
+        for system in ("A", "L", "Lt", "P", "Pt")
+    }
+    assert np.allclose(A @ x["A"], b, atol=1e-12)
+    assert np.allclose(lower @ x["L"], b, atol=1e-13)
+    assert np.allclose(lower.T @ x["Lt"], b, atol=1e-13)
+    assert (x["P"] == b[symbolic.perm]).all()
+    assert (x["Pt"][symbolic.perm] == b).all()
+    assert np.isclose(factors[1].logdet(), np.linalg.slogdet(dense)[1], rtol=1e-12)
+    assert factors[1].stats.factor_bytes == alone.stats.factor_bytes
+    both = same_bits([factor.solve(b[:, 0] + 1j * b[:, 1]) for factor in factors])
+    assert np.allclose(A @ both, b[:, 0] + 1j * b[:, 1], atol=1e-12)
+    sparse_b = sp.csc_array(np.where(rng.random((n, 4)) < 0.1, 1.0, 0.0))
+    thin = same_bits([factor.solve(sparse_b).toarray() for factor in factors])
+    assert np.allclose(A @ thin, sparse_b.toarray(), atol=1e-12)
+    of_groups = [f.solve(g.asarray(b), "A") for f, g in zip(factors, groups, strict=True)]
+    assert isinstance(of_groups[1], GroupArray)
+    assert same_bits([result.asnumpy() for result in of_groups]).tobytes() == x["A"].tobytes()
+    on_device = pg.asarray(b, engine=groups[1].engines[0])
+    assert pg.asnumpy(factors[1].solve(on_device)).tobytes() == x["A"].tobytes()
+    shifted = A + 3 * sp.eye_array(n, format="csr")
+    for factor in factors:
+        factor.refactorize(shifted)
+    assert np.allclose(shifted @ same_bits([f.solve(b) for f in factors]), b, atol=1e-12)
+    del of_groups
+    for factor in factors:
+        factor.close()
+    assert [[member.used for member in group.members] for group in groups] == before
+
+
+def test_solutions_in_one_call(groups: list[DeviceGroup]) -> None:
+    """A factor in float32 with refinement has the accuracy of float64."""
+    A, b = random_definite(150, 0.03, 2), np.random.default_rng(3).standard_normal(150)
+    out = np.empty(150)
+    x = same_bits([sparse.spsolve(A, b, engine=group, out=out.copy()) for group in groups])
+    assert random_sparse.backward_error(A, x, b) <= 4
+    options: Any = {"dtype": "float32", "refine": "auto"}
+    x = same_bits([sparse.spsolve(A, b, engine=group, **options) for group in groups])
+    assert x.dtype == np.float64
+    assert random_sparse.backward_error(A, x, b) <= 4
+    for empty in (sp.csr_array((0, 0)), sp.csr_array((3, 3)) + sp.eye_array(3, format="csr")):
+        n = empty.shape[0]
+        assert (sparse.spsolve(empty, np.ones(n), engine=groups[1]) == np.ones(n)).all()
+
+
+def test_matrices_without_a_factor(groups: list[DeviceGroup]) -> None:
+    """The error names the same variable as that of one device, and the factor stays usable."""
+    A = grid(14, 13)
+    for group in groups:
+        factor = sparse.cholesky(A, "nd", engine=group)
+        for variable in (5, 90, 181):  # in parts of both devices
+            broken = A.copy()
+            broken[variable, variable] = -1.0
+            with pytest.raises(NotPositiveDefiniteError) as expected:
+                sparse.cholesky(broken, symbolic=factor.symbolic, engine=group.engines[0])
+            with pytest.raises(NotPositiveDefiniteError) as found:
+                factor.refactorize(broken)
+            assert found.value.column == expected.value.column
+            assert found.value.variable == expected.value.variable
+            assert np.isclose(found.value.pivot, expected.value.pivot, rtol=1e-12)
+        x = factor.refactorize(A).solve(np.ones(A.shape[0]))
+        assert np.allclose(A @ x, 1, atol=1e-12)
+        factor.close()
+
+
+def test_what_is_refused(groups: list[DeviceGroup]) -> None:
+    group, A = groups[1], grid(6, 5)
+    for options in ({"memory_limit": 100}, {"spill_dir": "."}, {"progress": True}):
+        with pytest.raises(UnsupportedError, match=next(iter(options))):
+            sparse.cholesky(A, engine=group, **options)
+    with pytest.raises(UnsupportedError, match="queue"):
+        sparse.cholesky(A, engine=group, queue=group.engines[0].queue)
+    with sparse.cholesky(A, engine=group) as factor:
+        with pytest.raises(UnsupportedError, match="inv_diag"):
+            factor.inv_diag()
+        with pytest.raises(ShapeError):
+            factor.solve(np.ones(7))
+        with pytest.raises(UnsupportedError, match="out"):
+            factor.solve(group.broadcast(np.ones(30)), out=np.ones(30))
+        with pytest.raises(ArgumentError, match="another group"):
+            factor.solve(groups[0].broadcast(np.ones(30)))
+    with pytest.raises(ArgumentError, match="closed"):
+        factor.solve(np.ones(30))
+    with pytest.raises(UnsupportedError, match="DeviceGroup"):
+        sparse.FactorStack(factor.symbolic, 2, engine=group)
+
+
+@pytest.mark.parametrize("failing", [1, 3])
+def test_a_device_that_lacks_memory(
+    groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The error names the device; with ``on_failure="retry"`` another device computes the part."""
+    A, b = grid(14, 13), np.ones(182)
+    expected = sparse.spsolve(A, b, ordering="nd", engine=groups[0])
+    empty, count = Member.empty, 0
+
+    def limited(self: Member, shape: Any, dtype: Any) -> Any:
+        nonlocal count
+        if self.index == 1 and len(shape) == 1 and np.dtype(dtype) == np.float64:
+            count += 1
+            if count == failing + 1:  # the values are the first
+                raise DeviceMemoryError("an allocation fails on purpose")
+        return empty(self, shape, dtype)
+
+    for policy in ("raise", "retry"):
+        with DeviceGroup([e.device for e in groups[1].engines], on_failure=policy) as group:
+            factor = sparse.cholesky(A, "nd", engine=group)
+            used, count = [member.used for member in group.members], 0
+            factor.close()
+            with monkeypatch.context() as patch:
+                patch.setattr(Member, "empty", limited)
+                if policy == "raise":
+                    with pytest.raises((DeviceMemoryError, DeviceFailedError), match="device 1"):
+                        sparse.cholesky(A, "nd", engine=group)
+                else:
+                    with sparse.cholesky(A, "nd", engine=group) as other:
+                        assert other.solve(b).tobytes() == expected.tobytes()
+                assert count > failing
+            gc.collect()  # the traceback refers to arrays
+            assert [member.used for member in group.members] == [0, 0]
+            repeated = sparse.cholesky(A, "nd", engine=group)
+            assert [member.used for member in group.members] == used
+            assert repeated.solve(b).tobytes() == expected.tobytes()
+            repeated.close()
