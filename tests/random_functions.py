@@ -59,6 +59,7 @@ class Call(Drawn):
         programs: Draws what programs are made for.
         descriptions: The descriptions of the call and of its arrays.
         plain: Whether arrays have no gaps.
+        can_transpose: Whether the arrays that it gives have ``transpose``.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Call(Drawn):
         super().__init__(draw, np.random.default_rng(seed), engine, ["float32"])
         self.programs = programs
         self.descriptions: list[str] = []
-        self.plain = False
+        self.plain, self.can_transpose = False, True
 
     def names(self, *every: str) -> list[str]:
         """The dtypes that the device computes in."""
@@ -661,7 +662,7 @@ class GroupCall(Call):
 
     def __init__(self, call: Call) -> None:
         self.__dict__ |= call.__dict__
-        self.group, self.kind = _group(), "host"
+        self.group, self.kind, self.can_transpose = _group(), "host", False
         self.engine = self.group.engines[0]
 
     def give(self, x: Any, writes: bool = False, in_line: bool = False) -> Any:
@@ -696,12 +697,14 @@ def _group() -> DeviceGroup:
 
 def groups(d: Call) -> None:
     """A call of another family on a group, which may refuse functions and blocks."""
-    family = d.programs.choice((elementwise, reductions, inner_products, products, transforms))
+    computed = elementwise, reductions, inner_products, products, transforms
+    others = convolutions, *random_layers.FAMILIES.values()
+    family = d.programs.choice(d.programs.choice((computed, others)))
     call = GroupCall(d)
     try:
         family(call)
     except (UnsupportedError, ArgumentError, ArgumentTypeError) as error:
-        if not re.search("DeviceGroup|group|are cut along k|the result is", str(error)):
+        if not re.search("DeviceGroup|GroupArray|group|are cut along k|the result is", str(error)):
             raise
 
 

@@ -47,7 +47,7 @@ def _given(d: Call, x: Any, writes: bool = False) -> Any:
     """``x`` with any strides; channels-last more often than by chance."""
     if d.plain:
         return _plain(d, x, writes)
-    if x.ndim < 3 or not d.flag(0.3):
+    if x.ndim < 3 or not d.can_transpose or not d.flag(0.3):
         return d.give(x, writes)
     there = d.give(np.ascontiguousarray(np.moveaxis(x, 1, -1)), writes)
     return there.transpose((0, x.ndim - 1, *range(1, x.ndim - 1)))

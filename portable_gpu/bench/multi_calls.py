@@ -225,7 +225,7 @@ class StreamedGemmCall(HostGemmCall):
     @property
     def limit(self) -> int:
         """The limit of memory of each device."""
-        return max(1 << 17, 2 * int(self.x.nbytes) // 3)
+        return max(1 << 18, 2 * int(self.x.nbytes) // 3)
 
     def call(self, x: Any, y: Any, engine: Any) -> Any:
         """See :class:`_OfMatrices`."""

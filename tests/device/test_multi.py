@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from portable_gpu.errors import (
     DeviceFailedError,
     DeviceMemoryError,
     DTypeError,
+    PortableGPUError,
     ShapeError,
     UnsupportedError,
 )
@@ -427,21 +429,51 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
             call()
 
 
-@pytest.mark.parametrize("in_blocks", [True, False])
-def test_functions_without_a_form_for_groups(
-    groups: dict[str, DeviceGroup], in_blocks: bool
-) -> None:
+#: The functions that compute arrays of a group.
+COMPUTED = {
+    "sum", "prod", "mean", "min", "max", "any", "all", "count_nonzero", "asum", "nrm2", "argmin",
+    "argmax", "dot", "vdot", "elementwise", "gemm", "gemv", "matmul", "conv1d", "conv2d", "conv3d",
+    "cholesky", "cho_factor", "cho_solve", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn",
+}  # fmt: skip
+
+
+def test_functions_without_a_form_for_groups(groups: dict[str, DeviceGroup]) -> None:
+    """Every public function that takes an engine computes arrays of a group, or raises an error."""
     group = groups["two"]
-    host = normal(4, 4) + 9 * np.eye(4, dtype=np.float32)
-    x: Any = group.asarray(host) if in_blocks else host
-    for function, count in [
-        (pg.var, 1), (pg.std, 1), (pg.fft.dct, 1), (pg.signal.fftconvolve, 2),
-        (pg.signal.correlate, 2), (pg.linalg.syrk, 1), (pg.nn.softmax, 1), (pg.nn.layer_norm, 1),
-        (pg.nn.max_pool1d, 1),
-    ]:  # fmt: skip
-        more = {pg.nn.softmax: (-1,), pg.nn.layer_norm: (4,), pg.nn.max_pool1d: (2,)}
+    x = group.asarray(normal(4, 4) + 9 * np.eye(4, dtype=np.float32))
+    names = set()
+    for module in (pg, pg.linalg, pg.linalg.packed, pg.linalg.ragged, pg.fft, pg.nn, pg.signal):
+        for name in module.__all__:
+            function = getattr(module, name)
+            if not inspect.isfunction(function):
+                continue
+            parameters = inspect.signature(function).parameters
+            if "engine" not in parameters:
+                continue
+            needed = [each for each in parameters.values() if each.default is each.empty]
+            arguments = [x for each in needed if each.kind <= each.POSITIONAL_OR_KEYWORD]
+            options = {each.name: x for each in needed if each.kind == each.KEYWORD_ONLY}
+            try:
+                function(*arguments, engine=group, **options)
+            except PortableGPUError:
+                names.add(name)
+            else:
+                assert name in COMPUTED, name
+    assert len(names) > 100
+    host = np.asarray(x.asnumpy())
+    for unsupported in (pg.var, pg.fft.dct, pg.linalg.syrk, pg.signal.correlate):
+        arguments = [host] * (2 if unsupported is pg.signal.correlate else 1)
         with pytest.raises(UnsupportedError, match="DeviceGroup"):
-            function(*(x,) * count, *more.get(function, ()), engine=group)  # type: ignore[operator]
+            unsupported(*arguments, engine=group)  # type: ignore[operator]
+
+
+def test_lists_of_numbers(groups: dict[str, DeviceGroup]) -> None:
+    group, rows = groups["two"], [[1.0, 2.0], [3.0, 4.0]]
+    assert float(pg.dot(rows[0], rows[1], engine=group)) == 11
+    assert float(pg.vdot(rows[0], rows[1], engine=group)) == 11
+    assert np.array_equal(pg.matmul(rows, rows, engine=group), np.array(rows) @ rows)
+    with pytest.raises(ShapeError, match="one or two axes"):
+        pg.dot(3.0, rows, engine=group)
 
 
 def test_the_memory_limit_is_kept(groups: dict[str, DeviceGroup]) -> None:

@@ -305,8 +305,7 @@ def dot(
     Accuracy: |error| <= 16 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
     Order: as :func:`sum`.
     """
-    if not isinstance(engine, EngineGroup):
-        a, b = _arrays(a, b)
+    a, b = _arrays(a, b, engine)
     if a.ndim == b.ndim == 1:
         return _inner("dot", a, b, out, engine, queue, wait_for)
     if not 1 <= a.ndim <= 2 or not 1 <= b.ndim <= 2:
@@ -333,8 +332,7 @@ def vdot(
 
     Otherwise as :func:`dot`.  NumPy flattens arrays of different shapes; here shapes must agree.
     """
-    if not isinstance(engine, EngineGroup):
-        a, b = _arrays(a, b)
+    a, b = _arrays(a, b, engine)
     return _inner("vdot", a, b, out, engine, queue, wait_for)
 
 
@@ -487,10 +485,13 @@ def _single_axis(axis: Any) -> int | None:
     return axis if axis is None or type(axis) is int else one_axis(axis)
 
 
-def _arrays(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both as arrays, whose dtypes are checked later."""
+def _arrays(a: Any, b: Any, engine: Any) -> tuple[Any, Any]:
+    """Both as arrays, whose dtypes are checked later; arrays of a group stay as they are."""
     if type(a) in _ARRAYS and type(b) in _ARRAYS:
         return a, b
+    if isinstance(engine, EngineGroup):
+        first, second = [x if hasattr(x, "ndim") else np.asarray(x) for x in (a, b)]
+        return first, second
     return as_array(a, "a"), as_array(b, "b")
 
 

@@ -16,6 +16,7 @@ from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.sampling.plan import make_plan
 from portable_gpu.ops.sampling.problem import SamplingProblem
 from portable_gpu.ops.sampling.rules import AxisRule, transposed
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, View
@@ -75,8 +76,8 @@ def _order_of(x: Any) -> tuple[int, ...] | None:
 
 def _permuted(x: Any, order: tuple[int, ...]) -> Any:
     """An array with permuted axes; what is no such array is refused later."""
-    shape = getattr(x, "shape", None)
-    return x.transpose(order) if isinstance(shape, tuple) and len(shape) == len(order) else x
+    is_array = isinstance(x, (np.ndarray, *DEVICE_KINDS)) and x.ndim == len(order)
+    return x.transpose(order) if is_array else x
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
