@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 Values = np.ndarray[Any, np.dtype[Any]]
-#: The number of elements, one of them (the pivot), the mean of their differences from it, and the
+#: The number of elements, a pivot near their mean, the mean of their differences from it, and the
 #: sum of the squares of their distances from the mean.
 Moments = tuple[Any, ...]
 #: The index of an extreme element, and its value.

@@ -9,7 +9,7 @@ import numpy as np
 
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.multi.merging import Moments, in_double
-from portable_gpu.ops.reduce import reduce, var
+from portable_gpu.ops.reduce import mean, reduce, var
 from portable_gpu.runtime.engine import Engine
 
 _ADD = BinaryOp("add", "0", "a + b")
@@ -20,7 +20,7 @@ def on_device(
 ) -> tuple[Any, Any, Any]:
     """Return the pivots, the sums of ``x - pivot``, and the variances of a real array.
 
-    The pivot is the first of the reduced elements.
+    The pivot is the rounded mean.
 
     Args:
         x: An array of NumPy or of the engine's device.
@@ -29,14 +29,13 @@ def on_device(
         engine: The engine.
     """
     axes = tuple(sorted(reduced))
-    first = [slice(0, 1) if axis in axes else slice(None) for axis in range(x.ndim)]
-    pivot = x[(*first, ...)].astype(dtype)
     options: dict[str, Any] = {"axis": axes, "dtype": dtype, "keepdims": True, "engine": engine}
+    pivot = mean(x, **options)
     return pivot, reduce(x, _ADD, "x - pivot", pivot=pivot, **options), var(x, **options)
 
 
 def from_device(count: int, pivot: Any, total: Any, variance: Any) -> Moments:
     """Return the moments of ``count`` elements, given what :func:`on_device` returns, in NumPy."""
     with np.errstate(all="ignore"):
-        mean, squares = in_double(total) / count, in_double(variance) * count
-        return np.asarray(float(count)), in_double(pivot), mean, squares
+        offset, squares = in_double(total) / count, in_double(variance) * count
+        return np.asarray(float(count)), in_double(pivot), offset, squares

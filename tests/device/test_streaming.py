@@ -267,8 +267,11 @@ def test_reductions(tmp_path: Path, place: pg.Engine, axis: Any) -> None:
     assert np.array_equal(streaming.max(x, **streamed), x.max(**options))
     norm = np.sqrt((wide * wide).sum(**options))
     assert_within(streaming.nrm2(x, **streamed), norm, 14 * u * norm)
-    deviation = wide.std(ddof=1, **options)
-    assert_within(streaming.std(x, ddof=1, **streamed), deviation, 32 * u * deviation)
+    for first in (1e6, 1e12):
+        values = x.copy()
+        values[0] = first
+        deviation = values.astype(np.float64).std(ddof=1, **options)
+        assert_within(streaming.std(values, ddof=1, **streamed), deviation, 32 * u * deviation)
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])

@@ -50,8 +50,8 @@ def map_blocks(
             ``function`` returns another shape than that of the chunk.
         ArgumentError, DTypeError: As :func:`~portable_gpu.multi.dask.sum`.
 
-    Cost: what ``function`` costs and the copies.  Several steps in one function are one copy to
-        the device and one back, in place of one for each.
+    Cost: that of ``function`` and of the copies.  Several steps in one function need one copy to
+        the device and one back, and not a pair for each step.
     Order: fixed by the chunks, the kind of device and the worker's cores, if ``function`` is.
     """
     if not callable(function):
@@ -81,9 +81,9 @@ def map_blocks(
 
 
 def from_npy(path: str | os.PathLike[str], chunks: Any = "auto") -> da.Array:
-    """A Dask array of a ``.npy`` file: each worker reads the chunks that it needs.
+    """Return a Dask array of a ``.npy`` file, of which each worker reads the chunks of its tasks.
 
-    :func:`dask.array.from_array` of a memory map sends the values with the graph.
+    :func:`dask.array.from_array` of a memory map would send the values with the graph.
 
     Args:
         path: The file, which all workers can read by this path.

@@ -1,6 +1,6 @@
-"""The device of a worker process: which one it is, and how tasks use it.
+"""The device of a worker process: its choice, and its use by tasks.
 
-Tasks run in worker processes and call :func:`device`.  It returns what the worker's
+Tasks run in worker processes and call :func:`device`.  It provides the device that the worker's
 :class:`~portable_gpu.multi.dask.DevicePlugin` has opened.  Without a plugin, as in Dask's threaded
 scheduler, it is the default engine, opened by the first task.  Nothing here opens a device when it
 is imported.
@@ -30,7 +30,7 @@ from portable_gpu.runtime.views import new_array
 
 #: The part of a GPU's memory that its workers use by default; drivers need some, too.
 _USED_FRACTION = 0.8
-#: Queries that tell apart GPUs of one host, whatever number a process sees them by.
+#: Queries that distinguish the GPUs of one host, independent of their numbers in a process.
 _IDENTITIES = ("uuid_khr", "pci_bus_id_nv", "pci_slot_id_nv", "topology_amd", "pci_bus_info_khr")
 #: The number of cores that PoCL uses: its versions before 4, and newer ones.
 _POCL_CORES = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
@@ -44,7 +44,7 @@ class WorkerDevice:
         engine: The engine.
         memory_limit: Bytes of the device that one task may use; ``None`` for a CPU device, whose
             memory Dask limits itself.
-        slots: What the process holds on this host: its local rank, and its place on a GPU.
+        slots: The numbers that the process has on this host: its local rank, and one of a GPU.
     """
 
     engine: Engine
@@ -66,7 +66,7 @@ class WorkerDevice:
         return asarray(values, engine=self.engine, queue=self.copies)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An array on the device for a result of the engine's own queue."""
+        """Return an array on the device for a result of the engine's own queue."""
         result: Array = new_array(self.engine.state(), self.engine.queue, shape, dtype)
         return result
 
@@ -85,7 +85,7 @@ _processors: set[int] | None = None
 
 @contextlib.contextmanager
 def device() -> Iterator[WorkerDevice]:
-    """The device of this process, for one task at a time.
+    """Provide the device of this process, for one task at a time.
 
     Raises:
         DeviceNotFoundError: There is none, or the worker's plugin could not open it.
@@ -113,7 +113,7 @@ def open_device(
     """Open a device for the tasks of this process.
 
     Args:
-        request: Device, platform or part of a name, as ``PORTABLE_GPU_DEVICE`` takes it.
+        request: Device, platform or part of a name, in the form of ``PORTABLE_GPU_DEVICE``.
         workers_per_device: How many processes may use one GPU.
         memory_limit: Bytes of the device that one task may use.
         precision: The engine's.
@@ -157,12 +157,12 @@ def fail(error: BaseException) -> None:
 
 
 def is_of_plugin() -> bool:
-    """Whether a plugin has opened the device of this process, and not a task."""
+    """Return whether a plugin has opened the device of this process, and not a task."""
     return _device is not None and bool(_device.slots)
 
 
 def processors() -> set[int]:
-    """The processors that this process might use before it was bound to some of them."""
+    """Return the processors that this process was allowed to use when it started."""
     global _processors
     if _processors is None:
         known = hasattr(os, "sched_getaffinity")
@@ -194,7 +194,7 @@ def bind(processors: set[int]) -> None:
 
 
 def identity(device: cl.Device, index: str) -> str:
-    """A name of a GPU that processes agree on, although each may number the devices differently."""
+    """Return a name of a GPU that is the same in all processes, which may number it differently."""
     known = []
     for query in _IDENTITIES:
         with contextlib.suppress(cl.Error, AttributeError):
@@ -213,7 +213,7 @@ def _text(value: Any) -> str:
 def _free_device(
     candidates: Sequence[tuple[str, cl.Device]], workers_per_device: int, rank: int
 ) -> tuple[cl.Device, Slot]:
-    """The first GPU with a free slot, from number ``rank`` on: empty GPUs before shared ones."""
+    """Return the first GPU with a free slot, from number ``rank`` on; unused GPUs are first."""
     first = rank % len(candidates)
     for count in range(1, workers_per_device + 1):
         for index, candidate in [*candidates[first:], *candidates[:first]]:

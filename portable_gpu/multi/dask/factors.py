@@ -88,7 +88,7 @@ def qr(x: da.Array, *, precision: str | None = None) -> tuple[da.Array, da.Array
 
 
 def _factor(gram: Block) -> Block:
-    """The upper Cholesky factor of a Gram matrix."""
+    """Return the upper Cholesky factor of a Gram matrix."""
     try:
         with device() as worker:
             return np.asarray(cholesky(gram, lower=False, engine=worker.engine))
@@ -119,7 +119,7 @@ def _second_factor_of_sum(grams: list[Block]) -> Block:
 
 
 def _first_pass(precision: str | None, block: Block, factor: Block) -> tuple[Block, Block]:
-    """The rows of the first Q, and their Gram matrix."""
+    """Return the rows of the first Q, and their Gram matrix."""
     q = _times_inverse(precision, block, factor)
     return q, gram_of_block(q, precision)
 

@@ -26,12 +26,12 @@ Graph = dict[Key, Any]
 
 
 def checked(x: Any, name: str) -> da.Array:
-    """``x``, if it is a Dask array of known chunks and of a dtype that devices take.
+    """Return ``x``, a Dask array of known chunks and of a dtype that devices support.
 
     Raises:
         ArgumentTypeError: It is something else.
         ArgumentError: The extents of its chunks are not known.
-        DTypeError: Devices do not take its dtype.
+        DTypeError: Its dtype is not supported.
     """
     of_kind(x, da.Array, name, "a dask.array.Array (dask.array.from_array makes one)")
     if any(isnan(extent) for extent in x.shape):
@@ -53,7 +53,7 @@ def unchunked(x: da.Array, axes: Sequence[int], name: str) -> None:
 
 
 def new_name(operation: str, *arguments: Any) -> str:
-    """The name of an array, the same for the same operation on the same arguments."""
+    """Return the name of an array: that of an operation on the same arguments is the same."""
     return f"portable_gpu-{operation}-{tokenize(operation, *arguments)}"
 
 
@@ -64,7 +64,7 @@ def array_of(
     chunks: tuple[tuple[int, ...], ...],
     dtype: Any,
 ) -> da.Array:
-    """The Dask array whose chunks are the results of the tasks ``(name, i, j, ...)``."""
+    """Return the Dask array whose chunks are the results of the tasks ``(name, i, j, ...)``."""
     layers = HighLevelGraph.from_collections(name, graph, dependencies=list(inputs))
     meta = np.empty((0,) * len(chunks), dtype)
     return da.Array(layers, name, chunks, meta=meta)
@@ -76,11 +76,11 @@ def add_tree(
 ) -> None:  # fmt: skip
     """Add tasks that merge the results of ``leaves`` in their order, a fixed number at a time.
 
-    The tree depends on the number of leaves only, so the result has the same bits whichever
-    workers run it, and in whatever order.
+    The tree depends on the number of leaves alone, so the result has the same bits on any workers
+    and in any order.
 
     Args:
-        graph: The graph that gets the tasks.
+        graph: The graph, which is extended.
         root: The key of the result.
         leaves: The keys of the parts.
         merge: Makes one part of several.

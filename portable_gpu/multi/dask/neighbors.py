@@ -111,7 +111,7 @@ def nearest_neighbors(
 def _nearest_of_chunk(
     first: int, k: int, precision: str | None, points: Block, queries: Block
 ) -> Nearest:
-    """Squared distances and indices of the nearest points of a chunk, for each query."""
+    """Return squared distances and indices of the nearest points of a chunk, for each query."""
     count = np.minimum(k, len(points))
     squares = np.empty((len(queries), count), points.dtype)
     indices = np.empty((len(queries), count), np.int64)
@@ -135,14 +135,14 @@ def _nearest_of_chunk(
 
 
 def _smallest(values: Block, count: int) -> Block:
-    """The columns of the least values of each row."""
+    """Return the columns of the least values of each row."""
     if count == values.shape[1]:
         return np.broadcast_to(np.arange(count), (len(values), count))
     return np.argpartition(values, count - 1, axis=1)[:, :count]
 
 
 def _compared(points: Block, queries: Block, candidates: Block, count: int) -> Nearest:
-    """The nearest candidates by their exact distances: squares, and indices of points."""
+    """Return the nearest candidates by their exact distances: squares, and indices of points."""
     squares = np.empty(candidates.shape, points.dtype)
     rows = int(np.maximum(1, _PAIRS // (candidates.shape[1] * points.shape[1] + 1)))
     for i in range(0, len(queries), rows):
@@ -158,7 +158,7 @@ def _sorted(squares: Block, indices: Block, count: int) -> Nearest:
 
 
 def _merge(k: int, parts: list[Nearest]) -> Nearest:
-    """The nearest of the nearest points of several chunks."""
+    """Return the nearest of the nearest points of several chunks."""
     squares, indices = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
     return _sorted(squares, indices, k)
 

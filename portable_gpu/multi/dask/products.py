@@ -135,7 +135,7 @@ def gram_matrix(x: da.Array, *, precision: str | None = None) -> da.Array:
 
 
 def tall(x: Any) -> da.Array:
-    """``x``, if it is a matrix of floats that is cut into rows."""
+    """Return ``x``, a matrix of floats that is cut into rows."""
     checked(x, "x")
     if x.ndim != 2:
         raise ShapeError(f"x has shape {x.shape}; a matrix would do")
@@ -149,7 +149,7 @@ def tall(x: Any) -> da.Array:
 
 
 def _summed_axes(a: da.Array, b: da.Array, axes: Any) -> tuple[list[int], list[int]]:
-    """The axes of ``a`` and of ``b`` that are summed, counted from 0."""
+    """Return the axes of ``a`` and of ``b`` that are summed, counted from 0."""
     if isinstance(axes, (tuple, list)):
         if len(axes) != 2:
             raise ArgumentError(f"axes is {shown(axes)}; a number, or axes of a and of b, would do")
@@ -215,7 +215,7 @@ def _contract(
 def _cut_alike(
     a: da.Array, names_a: list[str], b: da.Array, names_b: list[str]
 ) -> tuple[da.Array, da.Array]:
-    """The arrays with equal chunks along axes of one name; an axis of extent 1 has one chunk."""
+    """Return the arrays with equal chunks along axes of one name; one chunk if the extent is 1."""
     a, b = (
         x.rechunk({axis: -1 for axis, extent in enumerate(x.shape) if extent == 1}) for x in (a, b)
     )

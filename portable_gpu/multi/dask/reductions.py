@@ -26,27 +26,26 @@ def sum(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = Fals
     """Sum over all axes, or over ``axis``.
 
     Args:
-        x: A Dask array of any dtype that :func:`portable_gpu.sum` takes.
+        x: A Dask array of any dtype that :func:`portable_gpu.sum` supports.
         axis: An axis, a tuple of axes, or ``None`` for all.
-        dtype: What elements are converted to before they are added, and the dtype of the result.
-            Default: that of ``x``, or 64 bits for shorter integers, as in NumPy.
+        dtype: The dtype in which elements are added, and that of the result.  Default: that of
+            ``x``, or 64 bits for shorter integers, as in NumPy.
         keepdims: Whether summed axes stay with extent 1.
 
     Returns:
         A Dask array, cut as ``x`` along the axes that stay.
 
     Raises:
-        ArgumentTypeError, ArgumentError, DTypeError: Not a Dask array of known chunks, or of a
-            dtype that devices do not take.
+        ArgumentTypeError, ArgumentError, DTypeError: ``x`` is not a Dask array of known chunks and
+            of a supported dtype.
         AxisError, ShapeError: An axis is out of range, or named twice.
 
-    Cost: one task for each chunk, and one for each eight results of tasks.  A chunk is read once,
-        and copied to a GPU first, so on a GPU the sum is as fast as that copy.  Where the chunk
-        was computed by a task, do both in one task by
-        :func:`~portable_gpu.multi.dask.map_blocks`.
+    Cost: one task for each chunk, and one for each eight results of tasks.  A chunk is read once;
+        a GPU needs a copy of it, which takes longer than the sum.  If a task computes the chunk,
+        :func:`~portable_gpu.multi.dask.map_blocks` can do both in one task.
     Accuracy: ``|error| <= (16 + log2(chunks)) u sum |x|``.
-    Order: fixed by the chunks, the kind of device and the worker's cores; workers, timing and
-        repeated tasks make no difference.
+    Order: fixed by the chunks, the kind of device and the worker's cores, independent of the
+        number of workers, of timing and of repeated tasks.
     """
     return _folded("sum", x, axis, dtype, keepdims, np.add)
 
@@ -109,7 +108,7 @@ def var(
 
     Arguments and errors are those of :func:`mean`; ``ddof`` is subtracted from the count.
 
-    Cost: as :func:`sum`; a chunk is read three times, and copied to a GPU once.
+    Cost: as :func:`sum`; a chunk is read four times, and copied to a GPU once.
     Accuracy: that of :func:`portable_gpu.var` for each chunk; parts are merged in double precision.
     Source: Chan, Golub & LeVeque, The American Statistician 37(3), 1983 (merging of parts).
     """
@@ -127,7 +126,7 @@ def argmin(x: da.Array, axis: int | None = None, keepdims: bool = False) -> da.A
     """Index (int64) of the smallest element; ties give the lowest index, and NaN is the smallest.
 
     Args:
-        x: As :func:`sum` takes it.
+        x: As for :func:`sum`.
         axis: An axis, or ``None`` for the index into ``x`` flattened in C order.
         keepdims: Whether the axes stay with extent 1.
 
@@ -303,5 +302,5 @@ def _real(dtype: DType) -> DType:
 
 
 def _computed(dtype: DType) -> DType:
-    """The dtype in which a device computes a part: 16-bit floats are not rounded on the way."""
+    """Return the dtype in which a device computes a part: float32 for 16-bit floats."""
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype

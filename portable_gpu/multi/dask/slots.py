@@ -1,6 +1,6 @@
-"""Numbers that processes of one host share out among themselves, by locks on files.
+"""Numbers that processes of one host get, each another one, by locks on files.
 
-The operating system drops the lock when its process ends, also by SIGKILL, so the process that
+The operating system releases the lock when its process ends, also by SIGKILL, so the process that
 replaces it gets the same number.
 """
 
@@ -60,14 +60,14 @@ def _folder() -> Path:
         folders.open_folder(folder)
     except OSError as error:
         raise UnsupportedError(
-            f"workers share out the devices of a host by files in {folder}, which cannot be used: "
+            f"workers choose the devices of a host by files in {folder}, which cannot be used: "
             f"{error}"
         ) from error
     return folder
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """Whether the file was locked: no other process has its lock."""
+    """Lock a file, and return whether it was free."""
     try:
         if sys.platform == "win32":
             import msvcrt

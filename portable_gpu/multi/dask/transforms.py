@@ -20,7 +20,7 @@ Block = np.ndarray[Any, Any]
 
 
 def fft(x: da.Array, n: int | None = None, axis: int = -1, norm: str | None = None) -> da.Array:
-    """The transform of each line of ``x`` along ``axis``; see :func:`portable_gpu.fft.fft`.
+    """Transform each line of ``x`` along ``axis``; see :func:`portable_gpu.fft.fft`.
 
     Args:
         x: A Dask array with all of ``axis`` in one chunk; it is cut along other axes.

@@ -1,4 +1,4 @@
-"""The plugin of Dask workers that gives each one its device."""
+"""The plugin by which each Dask worker opens its device."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ _opening = threading.Lock()
 class DevicePlugin(WorkerPlugin):
     """A Dask ``WorkerPlugin`` that opens the device of each worker.
 
-    A worker takes the lowest free number among those of its host, its local rank, and the GPU of
-    that number among those that it sees and that no other worker of this user has.  A worker that
-    replaces a killed one takes the number, and so the device, of that one.  On a CPU device the
-    workers of a host share its cores: each is bound to its part of them.
+    A worker's local rank is the lowest free number of its host.  Its GPU is the visible one of that
+    number, or the next one that no other worker of this user has.  A worker that replaces a killed
+    one gets the same number, and so the same device.  On a CPU device the workers of a host share
+    its cores: each is bound to its part of them.
 
     :func:`use_devices` registers it with the numbers that fit a cluster.  It holds names and
     numbers only, so it pickles.
@@ -93,11 +93,11 @@ class DevicePlugin(WorkerPlugin):
         dtypes: Sequence[Any] = ("float32",),
         precision: str = "ieee",
     ) -> None:
-        """Store what workers shall do; nothing is opened here.
+        """Store the options of the workers; nothing is opened here.
 
         Args:
-            device: Which device, as ``PORTABLE_GPU_DEVICE`` takes it; all that match are shared
-                out.  Default: that variable of the worker, then GPUs, then a CPU.
+            device: The devices, in the form of ``PORTABLE_GPU_DEVICE``; workers take one each of
+                those that match.  Default: that variable of the worker, then GPUs, then a CPU.
             workers_per_host: The number of workers that share the cores of a CPU device.
             workers_per_device: How many workers may use one GPU.
             cores: The cores of a worker on a CPU device.  Default: those that the process may use,
@@ -117,7 +117,7 @@ class DevicePlugin(WorkerPlugin):
                 ``precision`` is unknown.
         """
         if device is not None:
-            of_kind(device, str, "device", "a name as PORTABLE_GPU_DEVICE takes it, or None")
+            of_kind(device, str, "device", "a name in the form of PORTABLE_GPU_DEVICE, or None")
         self.device = device
         self.workers_per_host = _positive(workers_per_host, "workers_per_host")
         self.workers_per_device = _positive(workers_per_device, "workers_per_device")
@@ -224,7 +224,7 @@ def use_devices(
 
     Args:
         client: The client of the cluster.  Workers are processes of their own, started by the
-            method ``spawn`` (Dask's default), best with one thread each.
+            method ``spawn`` (Dask's default), with one thread each.
         workers_per_host: The number of workers that share the cores of a CPU device.  Default: the
             largest number of present workers on one host, at least 1.  Pass it for a cluster that
             grows, and 1 where a scheduler such as Slurm gives each worker cores of its own.
@@ -232,7 +232,7 @@ def use_devices(
             :class:`DevicePlugin`.
 
     Returns:
-        What each present worker reports, by its address: see :func:`info`.
+        The report of each present worker, by its address: see :func:`info`.
 
     Raises:
         DeviceNotFoundError: A worker finds no such device, or other workers use all of them.
@@ -259,9 +259,9 @@ def use_devices(
 
 
 def info(client: Client) -> dict[str, WorkerInfo]:
-    """Return what each worker reports of itself and its device, by its address.
+    """Return the reports of the workers on themselves and their devices, by their addresses.
 
-    Workers whose plugin has not opened a device are left out.
+    Workers without a device of the plugin are omitted.
     """
     reports = of_kind(client, Client, "client", "a distributed.Client").run(_report)
     return {address: report for address, report in reports.items() if report is not None}

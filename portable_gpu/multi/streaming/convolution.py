@@ -30,20 +30,11 @@ _WORKSPACE = 8
 
 
 def conv2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[Any] | str = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-    *,
-    precision: str | None = None,
-    out: Any = None,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    input: Any, weight: Any, bias: Any = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[Any] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1, *,
+    precision: str | None = None, out: Any = None, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Convolve images in tiles: several images, or rows of one.
 
     Args:
@@ -130,7 +121,7 @@ def conv2d(
 
 @dataclass(frozen=True)
 class _RowsOfImages:
-    """Which rows of the input some rows of the result need.
+    """The rows of the input that some rows of the result need.
 
     Attributes:
         g: The extents of the convolution.

@@ -44,7 +44,7 @@ class StreamStep:
     Attributes:
         reads: The tile of each operand.
         work: Its operations, for the progress bar.
-        options: What else the call depends on.
+        options: Other arguments of the call.
     """
 
     reads: tuple[Index, ...]
@@ -66,7 +66,7 @@ class StreamBlock:
 
 
 class Sink(Protocol):
-    """The use of the blocks."""
+    """The destination of the blocks."""
 
     def in_place(self, place: Any, dtype: np.dtype[Any]) -> Values | None:
         """Return memory of the host for a block, if there is some of this dtype."""
@@ -84,9 +84,9 @@ class Job:
         operands: The arrays that are read.
         tiles: The largest extents of a tile of each.
         blocks: The blocks.
-        compute: Makes the call of a step, given an engine, the step, the tiles, and the array of
+        compute: Computes a step, given an engine, the step, the tiles, and the array of
             the block (None if ``block`` is None).  Returns the array of the block.
-        sink: What stores the blocks.
+        sink: Stores the blocks.
         block: The largest extents and the dtype of a block; None if calls return new arrays.
     """
 
@@ -309,14 +309,14 @@ class _DeviceMemory:
         return self._array(self._blocks[0], extents_of(place), self._job.block[1])
 
     def launched(self) -> None:
-        """Note until when the tiles are in use, and let the kernel begin."""
+        """Record the event after which the tiles are free, and flush the queue."""
         used = marker(self._member.engine.queue)
         for buffer in self._in_use:
             buffer.used = used
         self._in_use.clear()
 
     def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
-        """Return what copies a block back and writes it, once the next kernel is enqueued."""
+        """Return a function that copies a block back and writes it, to call after a launch."""
         arrays = array if self._job.block is None else (array,)
         for each in arrays:
             list(each.events)  # the first reading of them notes the end of all kernels so far

@@ -21,8 +21,9 @@ def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
         memory_limit: The argument; None for the group's limit, or three quarters of the smallest
             device's memory.
 
-    No tile takes more than half of the limit, and no buffer can have more bytes than the device
-    allows; so the limit is at most twice that number.
+    Returns:
+        The devices, and a limit of at most twice the largest buffer, since tiles take up to half of
+        it.
 
     Raises:
         ArgumentTypeError, ArgumentError: An argument is none of these, or the group is closed.

@@ -23,18 +23,10 @@ from portable_gpu.runtime.engine import Engine
 
 
 def gemm(
-    a: Any,
-    b: Any,
-    *,
-    alpha: complex = 1.0,
-    trans_a: str = "N",
-    trans_b: str = "N",
-    precision: str | None = None,
-    out: Any = None,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    a: Any, b: Any, *, alpha: complex = 1.0, trans_a: str = "N", trans_b: str = "N",
+    precision: str | None = None, out: Any = None, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Compute ``alpha * op(A) @ op(B)`` from tiles of the operands.
 
     Args:

@@ -22,15 +22,9 @@ from portable_gpu.runtime.engine import Engine
 
 
 def _reduce(
-    name: str,
-    x: Any,
-    axis: Axes,
-    keepdims: bool,
-    memory_limit: int | None,
-    engine: Any,
-    progress: Any,
-    ddof: float = 0.0,
-) -> Any:
+    name: str, x: Any, axis: Axes, keepdims: bool, memory_limit: int | None, engine: Any,
+    progress: Any, ddof: float = 0.0,
+) -> Any:  # fmt: skip
     """Reduce an array.
 
     Args:
@@ -76,14 +70,9 @@ def _reduce(
 
 
 def sum(  # noqa: A001  # NumPy's name
-    x: Any,
-    axis: Axes = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Sum over all axes, or over ``axis``, of an array that is read in tiles.
 
     Args:
@@ -117,14 +106,9 @@ def sum(  # noqa: A001  # NumPy's name
 
 
 def mean(
-    x: Any,
-    axis: Axes = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Arithmetic mean over all axes, or over ``axis``: the sum divided by the count.
 
     Arguments, errors, memory, cost, accuracy and order are those of :func:`sum`.
@@ -136,14 +120,9 @@ def mean(
 
 
 def min(  # noqa: A001  # NumPy's name
-    x: Any,
-    axis: Axes = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Smallest element; NaN if there is one.  Exact.
 
     Arguments, errors, memory and cost are those of :func:`sum`.
@@ -155,27 +134,17 @@ def min(  # noqa: A001  # NumPy's name
 
 
 def max(  # noqa: A001  # NumPy's name
-    x: Any,
-    axis: Axes = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Largest element; see :func:`min`."""
     return _reduce("max", x, axis, keepdims, memory_limit, engine, progress)
 
 
 def argmin(
-    x: Any,
-    axis: int | None = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: int | None = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Index (int64) of the smallest element; ties give the lowest index, and NaN is the smallest.
 
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
@@ -185,28 +154,18 @@ def argmin(
 
 
 def argmax(
-    x: Any,
-    axis: int | None = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: int | None = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Index (int64) of the largest element; see :func:`argmin`."""
     axis = None if axis is None else one_axis(axis)
     return _reduce("argmax", x, axis, keepdims, memory_limit, engine, progress)
 
 
 def nrm2(
-    x: Any,
-    axis: Axes = None,
-    *,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, keepdims: bool = False, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Euclidean norm, which neither overflows nor underflows on the way.
 
     Arguments, errors, cost and order are those of :func:`sum`.  The result is real.
@@ -218,15 +177,9 @@ def nrm2(
 
 
 def var(
-    x: Any,
-    axis: Axes = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, ddof: float = 0, keepdims: bool = False,
+    memory_limit: int | None = None, engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Variance of real elements: ``sum (x - mean)^2 / (n - ddof)``.
 
     Arguments, errors, memory, cost and order are those of :func:`sum`: ``x`` is read once.
@@ -237,9 +190,7 @@ def var(
     Raises:
         DTypeError: ``x`` is complex.
 
-    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, if the first element of each
-        tile is within a few standard deviations of the tile's mean; the square of this distance is
-        a factor of u's square.
+    Accuracy: relative error about 16 u, as :func:`portable_gpu.var`, also if the mean is large.
     Source: Chan, Golub and LeVeque, Am. Stat. 37(3), 1983.
     """
     count = real_number(ddof, "ddof")
@@ -247,15 +198,9 @@ def var(
 
 
 def std(
-    x: Any,
-    axis: Axes = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axis: Axes = None, *, ddof: float = 0, keepdims: bool = False,
+    memory_limit: int | None = None, engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """Standard deviation: the square root of :func:`var`, with its arguments."""
     count = real_number(ddof, "ddof")
     return _reduce("std", x, axis, keepdims, memory_limit, engine, progress, count)

@@ -91,7 +91,7 @@ class TiledOperand:
 
     @property
     def axes(self) -> list[int]:
-        """The axes, that of the largest stride first: tiles that are cut there are adjacent."""
+        """The axes, largest stride first: tiles that are cut along the first one are adjacent."""
         strides = self.values.strides if self.is_in_memory else (0,) * self.ndim
         return sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
 
@@ -323,7 +323,7 @@ def _check_writable(out: Any) -> None:
 
 
 def _overlap(out: Any, values: Any) -> bool:
-    """Whether two arrays may share memory, pages of a file, or a Zarr array."""
+    """Return whether two arrays may share memory, pages of a file, or a Zarr array."""
     if out is values:
         return True
     if isinstance(out, np.ndarray) and isinstance(values, np.ndarray):
@@ -360,7 +360,7 @@ def _mapped_file(values: Values) -> Path | None:
 
 
 def _is_sparse(tile: Values) -> bool:
-    """Whether a tile has rows, and less than half of the bytes from its first to its last."""
+    """Return whether a tile has rows, and less than half of the bytes that it spans."""
     low, high = bounds(tile, tile.ctypes.data)
     return tile.ndim > 1 and high - low > 2 * tile.nbytes
 

@@ -39,7 +39,7 @@ class TileReduction:
         computed: The dtype in which a tile is reduced; None for the library's default.
     """
 
-    #: Bytes beside the tile that a call takes for each element of 16-bit floats.
+    #: Bytes that a call takes in addition to the tile, for each element of 16-bit floats.
     extra = 0
 
     def __init__(self, x: TiledOperand, reduced: frozenset[int]) -> None:

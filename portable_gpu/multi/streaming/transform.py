@@ -39,16 +39,10 @@ _TILES = 6
 
 
 def fftn(
-    x: Any,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-    *,
-    out: Any = None,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
-    """The transform of ``x`` along several axes, from tiles.
+    x: Any, axes: Sequence[int] | None = None, norm: str | None = None, *, out: Any = None,
+    memory_limit: int | None = None, engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
+    """Transform ``x`` along several axes, in tiles.
 
     Args:
         x: An array of NumPy, a memmap, or a Zarr array, of a dtype of :func:`portable_gpu.fft.fft`.
@@ -86,29 +80,17 @@ def fftn(
 
 
 def ifftn(
-    x: Any,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-    *,
-    out: Any = None,
-    memory_limit: int | None = None,
-    engine: Any = None,
-    progress: Any = None,
-) -> Any:
+    x: Any, axes: Sequence[int] | None = None, norm: str | None = None, *, out: Any = None,
+    memory_limit: int | None = None, engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
     """The inverse of :func:`fftn`, with its arguments."""
     return _transform(x, axes, norm, True, out, memory_limit, engine, progress)
 
 
 def _transform(
-    x: Any,
-    axes: Any,
-    norm: str | None,
-    inverse: bool,
-    out: Any,
-    memory_limit: int | None,
-    engine: Any,
-    progress: Any,
-) -> Any:
+    x: Any, axes: Any, norm: str | None, inverse: bool, out: Any, memory_limit: int | None,
+    engine: Any, progress: Any,
+) -> Any:  # fmt: skip
     operand = TiledOperand(x, "x")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     real = dtype_of_transforms(operand.dtype, "c2c")
