@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -425,6 +426,40 @@ def test_one_and_two_devices_give_the_same_bits(
         first, *others = (call(group) for group in (*groups, groups[1]))
         assert all(first.tobytes() == other.tobytes() for other in others)
     assert_within(streaming.gemm(a, b, memory_limit=_LIMIT, engine=groups[1]), *_expected(a, b))
+
+
+class _Exclusive:
+    """An array in chunks, which counts the calls that overlap in time with others."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.values = np.zeros(shape, np.complex64)
+        self.shape, self.dtype, self.chunks = shape, self.values.dtype, (3, 3, 3)
+        self.overlaps = 0
+        self._lock = threading.Lock()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._alone(lambda: self.values[index].copy())
+
+    def __setitem__(self, index: Any, values: Any) -> None:
+        self._alone(lambda: self.values.__setitem__(index, values))
+
+    def _alone(self, call: Any) -> Any:
+        if not self._lock.acquire(blocking=False):
+            self.overlaps += 1
+            return call()
+        try:
+            time.sleep(1e-3)
+            return call()
+        finally:
+            self._lock.release()
+
+
+def test_a_result_in_chunks_is_not_read_while_it_is_written(groups: list[DeviceGroup]) -> None:
+    x = np.random.default_rng(7).standard_normal((8, 8, 16), np.float32)
+    out = _Exclusive(x.shape)
+    streaming.fftn(x, out=out, norm="ortho", memory_limit=6 * 8 * 128, engine=groups[1])
+    assert not out.overlaps
+    assert np.abs(out.values - np.fft.fftn(x, norm="ortho")).max() < 1e-4
 
 
 def test_an_exception_of_one_device_ends_the_others(

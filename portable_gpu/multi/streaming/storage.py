@@ -8,7 +8,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,15 @@ class TiledOperand:
         is_in_memory: Whether it is an array of NumPy; then a tile is a view, without a copy.
     """
 
-    def __init__(self, values: Any, name: str) -> None:
+    def __init__(
+        self, values: Any, name: str, lock: AbstractContextManager[Any] | None = None
+    ) -> None:
         """Check an argument.
+
+        Args:
+            values: The array of NumPy or of Zarr.
+            name: Its name in messages.
+            lock: Is held during reads of Zarr arrays, if the array is also written.
 
         Raises:
             ArgumentTypeError: It is no array of NumPy or of Zarr.
@@ -75,6 +82,7 @@ class TiledOperand:
                 f"{name} is {shown(values)}; an array of NumPy, a memmap or a Zarr array would do"
             )
         self.values, self.name = values, name
+        self._lock = nullcontext() if lock is None else lock
         self.shape = tuple([int(n) for n in values.shape])
         self.dtype: np.dtype[Any] = np.dtype(values.dtype)
         element(self.dtype)
@@ -97,8 +105,10 @@ class TiledOperand:
 
     def read(self, index: Index) -> Values:
         """Return a tile: a view of an array of NumPy, or new memory."""
-        tile: Values = np.asarray(self.values[index])
-        return tile
+        if self.is_in_memory:
+            return np.asarray(self.values[index])
+        with self._lock:
+            return np.asarray(self.values[index])
 
     def prefetch(self, index: Index) -> None:
         """Let the operating system read a tile of a memmap, and do not wait.
@@ -154,6 +164,13 @@ class TiledResult:
         # Two tiles may share a chunk, which Zarr reads and writes as a whole.
         with self._lock, _as_result_error("the result"):
             self.values[index] = tile.astype(self.values.dtype, copy=False)
+
+    def as_operand(self, name: str) -> TiledOperand:
+        """Return the result as an operand, whose tiles are not read during a write.
+
+        A tile may be a part of a chunk that another thread writes as a whole.
+        """
+        return TiledOperand(self.values, name, self._lock)
 
     def finish(self) -> Any:
         """Return the complete result."""

@@ -113,7 +113,7 @@ def _transform(
     ):
         total = float(prod(operand.shape) * dtype.itemsize * len(passes))
         for number, (transformed, tile) in enumerate(zip(passes, extents, strict=True)):
-            source = TiledOperand(result.values, "out") if number else operand
+            source = result.as_operand("out") if number else operand
             sink = _Rewritten(result) if number else result
 
             def call(
