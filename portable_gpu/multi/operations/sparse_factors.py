@@ -14,7 +14,9 @@ A solve moves the parts' contributions up the tree, and then solutions down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ from portable_gpu.linalg.refinement import corrections
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.operands import kernels, operand, refuse
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
@@ -69,7 +71,8 @@ class GroupFactor(Factor):
                 :class:`portable_gpu.sparse.Factor`.
         """
         self.group = group
-        super().__init__(symbolic, dtype, group.members[0].engine)
+        with self._named_errors():
+            super().__init__(symbolic, dtype, group.members[0].engine)
 
     def refactorize(
         self,
@@ -81,7 +84,8 @@ class GroupFactor(Factor):
     ) -> Factor:
         """See :meth:`portable_gpu.sparse.Factor.refactorize`; there is no progress bar."""
         refuse({"progress": progress}, "progress")
-        return super().refactorize(values, triangle=triangle, check=check)
+        with self._named_errors():
+            return super().refactorize(values, triangle=triangle, check=check)
 
     def solve(
         self, b: Any, system: str = "A", *, refine: str | int | None = None, out: Any = None
@@ -90,11 +94,14 @@ class GroupFactor(Factor):
 
         ``b`` may be an array of the group; then ``out`` is not taken, and the result is replicated.
         """
-        if not isinstance(b, GroupArray):
-            return super().solve(b, system, refine=refine, out=out)
-        refuse({"out": out}, "out")
-        self.group.check_own(b, "b")
-        return self.group.broadcast(super().solve(b.asnumpy(), system, refine=refine))
+        is_of_group = isinstance(b, GroupArray)
+        if is_of_group:
+            refuse({"out": out}, "out")
+            self.group.check_own(b, "b")
+            b = b.asnumpy()
+        with self._named_errors():
+            x = super().solve(b, system, refine=refine, out=out)
+        return self.group.broadcast(x) if is_of_group else x
 
     def inv_diag(self) -> np.ndarray[Any, Any]:
         """Raise UnsupportedError."""
@@ -104,6 +111,16 @@ class GroupFactor(Factor):
         """See :meth:`portable_gpu.sparse.Factor.close`."""
         super().close()
         self._parts.close()
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Name the first device in errors that name no device."""
+        try:
+            yield
+        except DEVICE_ERRORS as error:
+            if re.match(r"(block \d+ of \d+ on )?device \d+ ", str(error)):
+                raise
+            raise self.group.members[0].named(error) from error
 
     @property
     def _is_in_parts(self) -> bool:
