@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from math import sqrt
 from typing import Any
 
@@ -69,12 +70,14 @@ class MultiCall(ABC):
         numpy: Whether its arrays are NumPy's, and not on the devices.
         alone_is_group: Whether :meth:`on_engine` calls it with a group of one device.
         usual: Its sizes on CPUs, and on other devices.
+        packages: Packages that it needs and that may be missing.
     """
 
     name: str
     numpy = False
     alone_is_group = False
     usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
+    packages: tuple[str, ...] = ()
 
     def __init__(self, size: int, dtype: str) -> None:
         """Make the operands in NumPy."""
@@ -285,6 +288,56 @@ class CholeskyCall(MultiCall):
         )
 
 
+class SparseCholeskyCall(MultiCall):
+    """The factor of the Laplacian of a cube of points, whose values are on the first device."""
+
+    name = "sparse cholesky"
+    usual = ((24,), (100,))
+    packages = ("numba", "scipy")
+
+    def __init__(self, size: int, dtype: str) -> None:
+        super().__init__(size, dtype)
+        sparse, problems = _sparse_modules()
+        self.a = problems.poisson(size, size, size).astype(self.dtype)
+        self.b = random_array((self.a.shape[0],), 0, self.dtype)
+        self._symbolic = sparse.analyze(self.a, "nd")
+
+    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        return self._call(group, group.engines[0])
+
+    def on_engine(self, engine: Engine) -> Callable[[], Any]:
+        """See :class:`MultiCall`."""
+        return self._call(engine, engine)
+
+    def _call(self, place: Any, first: Engine) -> Callable[[], Any]:
+        sparse, _ = _sparse_modules()
+        factor = sparse.cholesky(self.a, symbolic=self._symbolic, dtype=self.dtype, engine=place)
+        values = asarray(self.a.data, engine=first)
+        return lambda: factor.refactorize(values)
+
+    def result(self, result: Any) -> _Values:
+        """Return the solution of a system."""
+        return np.asarray(result.solve(self.b))
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`: the backward error of the solution."""
+        x = result.astype(np.float64)
+        residual = np.max(np.abs(self.a.astype(np.float64) @ x - self.b))
+        usual = rounding(self.dtype) * float(12 * np.max(np.abs(x)) + np.max(np.abs(self.b)))
+        return float(residual) / (_MANY * usual)
+
+
+def _sparse_modules() -> tuple[Any, Any]:
+    """Import the sparse factors and their problems, which need the extra ``sparse``.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
+    """
+    modules = "portable_gpu.sparse", "portable_gpu.bench.sparse_problems"
+    return import_module(modules[0]), import_module(modules[1])
+
+
 class ConvolutionCall(MultiCall):
     """A convolution of images with 64 channels of 28 x 28 by 64 filters of 3 x 3."""
 
@@ -480,6 +533,6 @@ CALLS: dict[str, type[MultiCall]] = {
     each.name: each
     for each in (
         SumCall, ElementwiseCall, GemmCall, HostGemmCall, StreamedGemmCall, CholeskyCall,
-        ConvolutionCall, TransformCall, TrainingCall,
+        SparseCholeskyCall, ConvolutionCall, TransformCall, TrainingCall,
     )
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.table import Table
@@ -35,7 +36,8 @@ def multi(
         ArgumentError: A call or a size is unknown.
         PortableGPUError: A result is wrong, or results of several devices have other bits.
     """
-    chosen = list(CALLS) if names is None else [name.strip() for name in names.split(",")]
+    possible = [name for name, call in CALLS.items() if all(map(find_spec, call.packages))]
+    chosen = possible if names is None else [name.strip() for name in names.split(",")]
     if unknown := [name for name in chosen if name not in CALLS]:
         raise ArgumentError(
             f"--rows has {', '.join(map(repr, unknown))}; there are: {', '.join(CALLS)}"

@@ -48,6 +48,7 @@ def test_rows_a_file_and_a_picture(
     [
         ("sum", 60, "float32"), ("elementwise", 60, "float64"), ("gemm", 60, "float16"),
         ("cholesky", 60, "float64"), ("conv2d", 3, "float32"), ("fftn", 24, "float32"),
+        ("sparse cholesky", 6, "float64"),
         ("training", 3, "float32"),
     ],
 )  # fmt: skip
