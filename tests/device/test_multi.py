@@ -752,3 +752,36 @@ def test_devices_of_the_variable(tmp_path: Path) -> None:
         "POCL_DEVICES": "pthread pthread pthread pthread", "PORTABLE_GPU_DEVICE": "0:0, 0:1, 0:2",
     }  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
+
+
+def test_devices_of_two_runtimes(tmp_path: Path) -> None:
+    """PoCL and Intel's runtime have other kernels; with given shares, results repeat."""
+    code = (
+        "import numpy as np, pyopencl as cl, portable_gpu as pg\n"
+        "from portable_gpu.multi import DeviceGroup\n"
+        "devices = [d for p in cl.get_platforms() for d in p.get_devices()]\n"
+        "assert len(devices) == 2, devices\n"
+        "x = np.random.default_rng(0).standard_normal((300, 40)).astype('f4')\n"
+        "exact = x.astype(float)\n"
+        "bits = []\n"
+        "for _ in range(2):\n"
+        "    with DeviceGroup(devices, shares=(2, 1)) as g:\n"
+        "        a = g.asarray(x, blocks=12)\n"
+        "        assert np.allclose(a.shares, (2 / 3, 1 / 3))\n"
+        "        total = pg.sum(a, axis=0, engine=g).asnumpy()\n"
+        "        square = pg.elementwise('x * x', x=x, engine=g)\n"
+        "    bits.append([r.tobytes() for r in (total, square)])\n"
+        "assert bits[0] == bits[1]\n"
+        "u = 2.0 ** -24\n"
+        "assert (abs(total - exact.sum(0)) <= 310 * u * abs(exact).sum(0)).all()\n"
+        "assert np.array_equal(square, x * x)\n"
+    )
+    library = Path(sys.prefix) / "lib" / "libintelocl.so"
+    platform = pg.default_engine().device.platform.name
+    if not library.exists() or platform != "Portable Computing Language":
+        pytest.skip("there is no Intel's runtime beside PoCL")
+    (tmp_path / "intel.icd").write_text(f"{library}\n")
+    environment = os.environ | {"OCL_ICD_VENDORS": str(tmp_path)}
+    for name in ("PORTABLE_GPU_DEVICE", "POCL_DEVICES"):
+        environment.pop(name, None)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
