@@ -93,7 +93,8 @@ class MultiBench:
         call = CALLS[name](size, dtype)
         known = None
         for count in self.up:
-            with DeviceGroup([engine.device for engine in self._group.engines[:count]]) as group:
+            devices = [engine.device for engine in self._group.engines[:count]]
+            with DeviceGroup(devices, threads=self._group.threads) as group:
                 on_group = call.on_group(group)
                 begin = time.perf_counter()
                 first = on_group()

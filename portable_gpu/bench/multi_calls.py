@@ -179,6 +179,27 @@ class ElementwiseCall(_OfOneMatrix):
         return float(max(in_threads(worst, self.x, result))) / (4 * rounding(self.dtype))
 
 
+class CopiesCall(_OfOneMatrix):
+    """Copies of NumPy's matrix to the devices and back."""
+
+    name, numpy = "copies", True
+
+    def call(self, x: Any, y: Any, engine: Any) -> Any:
+        """See :class:`_OfMatrices`."""
+        if isinstance(engine, DeviceGroup):
+            return engine.asarray(x).asnumpy()
+        return asarray(x, engine=engine).get()
+
+    def error(self, result: _Values, engine: Engine) -> float:
+        """See :class:`MultiCall`."""
+        return 0.0 if all(in_threads(np.array_equal, self.x, result)) else float("inf")
+
+    def work(self, devices: int) -> CallWork:
+        """See :class:`MultiCall`."""
+        nbytes = self.x.nbytes
+        return CallWork(up=nbytes / devices, down=nbytes / devices, host=2 * nbytes)
+
+
 class GemmCall(_OfMatrices):
     """A product of matrices."""
 
@@ -532,7 +553,7 @@ def resnet18(stages: Sequence[int], classes: int, dtype: Any, engine: Engine) ->
 CALLS: dict[str, type[MultiCall]] = {
     each.name: each
     for each in (
-        SumCall, ElementwiseCall, GemmCall, HostGemmCall, StreamedGemmCall, CholeskyCall,
-        SparseCholeskyCall, ConvolutionCall, TransformCall, TrainingCall,
+        SumCall, ElementwiseCall, CopiesCall, GemmCall, HostGemmCall, StreamedGemmCall,
+        CholeskyCall, SparseCholeskyCall, ConvolutionCall, TransformCall, TrainingCall,
     )
 }  # fmt: skip

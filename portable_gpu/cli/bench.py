@@ -98,6 +98,7 @@ def bench(
     ordering: str | None = None,
     rows: str | None = None,
     jobs: Annotated[int | None, typer.Option(min=1)] = None,
+    threads: str | None = None,
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
@@ -112,6 +113,8 @@ def bench(
     output, status = Console(), Console(stderr=True)
     if plot is not None and find_spec("matplotlib") is None:
         raise PortableGPUError(f"--plot needs the package matplotlib: {how_to_install('bench')}")
+    if threads is not None and operation != "multi":
+        raise ArgumentError(f"--threads is for multi, not {operation}")
     if operation == "first-calls":
         if (dtype, sizes, peers, shapes, seed, budget, ordering, jobs, plot) != (None,) * 9 or (
             policy or ladder or eager
@@ -131,10 +134,11 @@ def bench(
             policy or ladder or eager
         ):
             raise ArgumentError(
-                "multi takes only --rows, --sizes, --dtype, --turns, --device, --json, --plot"
+                "multi takes only --rows, --sizes, --dtype, --threads, --turns, --device, --json, "
+                "--plot"
             )
-        kind = _DTYPE if dtype is None else dtype
-        multi(rows, sizes, kind, turns, device, report, plot, output, status)
+        kind, policy_of_threads = dtype or _DTYPE, threads or "auto"
+        multi(rows, sizes, kind, policy_of_threads, turns, device, report, plot, output, status)
         return
     if operation == "sparse":
         if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:

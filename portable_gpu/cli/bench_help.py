@@ -72,6 +72,7 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
             "sizes": "Comma list of the extents of matrices and cubes, or numbers of images (by "
             "the call and the device).",
             "dtype": "NumPy's name (float32); of fftn that of the real part.",
+            "threads": "As threads= of DeviceGroup: auto, one or each (auto).",
             "turns": None,
             "device": "The devices, separated by commas, as PORTABLE_GPU_DEVICE takes them (those "
             "of DeviceGroup(); of a single CPU two sub-devices).",
@@ -89,7 +90,15 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
         },
     ),
 }  # fmt: skip
-_OTHERS = {"shapes", "seed", "budget", "ordering", "rows", "jobs"}  # options of these kinds alone
+_OTHERS = {
+    "shapes",
+    "seed",
+    "budget",
+    "ordering",
+    "rows",
+    "jobs",
+    "threads",
+}  # options of these kinds alone
 _NAMES = {"report": "json"}  # parameters that their options call otherwise
 _KIND = "portable_gpu.cli.bench_help"
 

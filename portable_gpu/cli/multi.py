@@ -23,6 +23,7 @@ def multi(
     names: str | None,
     sizes: str | None,
     dtype: str,
+    threads: str,
     turns: int,
     device: str | None,
     report: Path | None,
@@ -43,7 +44,7 @@ def multi(
             f"--rows has {', '.join(map(repr, unknown))}; there are: {', '.join(CALLS)}"
         )
     requested = None if sizes is None else tuple(map(_size, sizes.split(",")))
-    with _group(device) as group:
+    with _group(device, threads) as group:
         engine = group.engines[0]
         on_cpu = engine.target.facts.type == "cpu"
         listener, rows = Listener(), list[MultiRow]()
@@ -55,6 +56,7 @@ def multi(
                     rows.extend(bench.rows(name, size, dtype))
         command = ["bench", "multi", "--rows", ",".join(chosen), "--dtype", dtype]
         command += [] if sizes is None else ["--sizes", sizes]
+        command += [] if threads == "auto" else ["--threads", threads]
         head = BenchReport(engine, [], turns, [*command, "--turns", str(turns)], device)
         head.noise = listener.noise([row.seconds for row in rows], True)
         if report is not None:
@@ -76,11 +78,11 @@ def multi(
         output.write(head.noise.warning, indent=0)
 
 
-def _group(device: str | None) -> DeviceGroup:
-    group = DeviceGroup(None if device is None else requests_of(device))
+def _group(device: str | None, threads: str) -> DeviceGroup:
+    group = DeviceGroup(None if device is None else requests_of(device), threads=threads)
     if group.size == 1:
         try:
-            parts = DeviceGroup(2)
+            parts = DeviceGroup(2, threads=threads)
         except UnsupportedError:
             return group
         group.close()

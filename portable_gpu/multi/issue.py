@@ -1,9 +1,9 @@
 """The work of a call on the blocks of its arrays: from one host thread, or from one a device.
 
-From one thread, kernels and copies of all devices are enqueued in turns before anything waits: an
-enqueue takes 22 us, and from two threads 47 us each, because they share the interpreter's lock.
-Work that waits, such as a copy of pageable memory or a kernel that reads NumPy's memory, takes a
-thread for each device, which waits without the lock.
+From one thread, kernels and copies of all devices are enqueued in turns before anything waits:
+threads that enqueue wait for each other, because they share the interpreter's lock.  Work that
+waits, such as a copy of pageable memory or a kernel that reads NumPy's memory, takes a thread for
+each device, which waits without the lock.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ def test_rows_a_file_and_a_picture(
         pytest.skip("the device has no two sub-devices")
     report, picture = tmp_path / "r.json", tmp_path / "r.png"
     monkeypatch.setattr(links, "_HOST", 1 << 20)
-    calls = ["sum", "host gemm", "streamed gemm"]
-    options = ["--rows", ",".join(calls), "--sizes", "96", "--turns", "9", "--json", str(report)]
+    calls = ["sum", "copies", "host gemm", "streamed gemm"]
+    options = ["--rows", ",".join(calls), "--sizes", "96", "--turns", "9"]
+    options += ["--threads", "each", "--json", str(report)]
     assert main(["bench", "multi", *options, "--plot", str(picture)]) == 0
     assert "efficiency" in capsys.readouterr().out
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -46,7 +47,8 @@ def test_rows_a_file_and_a_picture(
 @pytest.mark.parametrize(
     ("name", "size", "dtype"),
     [
-        ("sum", 60, "float32"), ("elementwise", 60, "float64"), ("gemm", 60, "float16"),
+        ("sum", 60, "float32"), ("copies", 60, "float32"), ("elementwise", 60, "float64"),
+        ("gemm", 60, "float16"),
         ("cholesky", 60, "float64"), ("conv2d", 3, "float32"), ("fftn", 24, "float32"),
         ("sparse cholesky", 6, "float64"),
         ("training", 3, "float32"),
@@ -95,9 +97,10 @@ def test_rates_of_devices_with_memory_of_their_own(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rows", "sum,gemv"], "there are: sum, elementwise, gemm"),
+        (["--rows", "sum,gemv"], "there are: sum, elementwise, copies"),
         (["--sizes", "64x64"], "of multi it is a comma list of rows"),
         (["--peers", "numpy"], "multi takes only"),
+        (["--threads", "two"], "threads is 'two'"),
         (["--device", "0:0,9:9"], "9:9"),
     ],
 )
