@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
+from sparse_matrices import numeric_of
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
@@ -59,7 +60,6 @@ from portable_gpu.ops.sampling.commands.geometry import problem_of as sampling_o
 from portable_gpu.ops.sampling.plan import variants as sampling_variants
 from portable_gpu.ops.variant import Variant, chosen
 from portable_gpu.runtime.views import contiguous_strides
-from portable_gpu.sparse.numeric import Numeric
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
@@ -474,7 +474,7 @@ def _fronts(engine: Any, data: Data) -> Taken:
         fronts=fronts, n=n, pattern=SimpleNamespace(nnz=len(fronts.entry_source)),
         front_perm=np.arange(n)[::-1], front_columns=np.arange(n),
     )  # fmt: skip
-    numeric = Numeric(engine, symbolic, dtype)
+    numeric = numeric_of(engine, symbolic, dtype)
     if data["what"] == "factor":
         _ = numeric.factorisation
     elif data["what"] == "inverse":

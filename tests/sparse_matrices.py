@@ -9,7 +9,18 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
+from portable_gpu.dtypes import element
+from portable_gpu.sparse.memory import scheduled
+from portable_gpu.sparse.numeric import Numeric
+
 MATRICES = Path(__file__).resolve().parents[2] / "shared" / "matrices"
+
+
+def numeric_of(engine: Any, symbolic: Any, dtype: Any) -> Numeric:
+    """The plans of a factor whose L is in one buffer."""
+    dtype = np.dtype(dtype)
+    schedule = scheduled(symbolic.fronts, engine.target, element(dtype), None)
+    return Numeric(engine, symbolic, dtype, *schedule)
 
 
 def grid(*shape: int) -> Any:

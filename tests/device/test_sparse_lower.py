@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from device_arrays import on_device
-from sparse_matrices import grid, random_definite
+from sparse_matrices import grid, numeric_of, random_definite
 
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
@@ -43,7 +43,7 @@ def test_what_a_matrix_stores(engine: Engine, kind: str, stores: str) -> None:
     chosen = "upper" if stores == "chosen" else None
     for form in (A, A.tocsc(), A.tocoo()):
         symbolic = analyze(form, "natural", triangle=chosen)
-        pattern, numeric = symbolic.pattern, Numeric(engine, symbolic, np.dtype(kind))
+        pattern, numeric = symbolic.pattern, numeric_of(engine, symbolic, kind)
         other = form.copy()
         other.data = (1.5 * form.data).astype(kind)
         for triangle in (None, "lower", "upper") if stores == "full" else (None,):
@@ -74,7 +74,7 @@ def test_what_the_host_has_to_look_at(engine: Engine, kind: str) -> None:
     """One element is changed at a time; what the host refuses the device never takes."""
     A = random_definite(N, 0.3, 2, kind)
     symbolic = analyze(A, "natural")
-    pattern, numeric = symbolic.pattern, Numeric(engine, symbolic, np.dtype(kind))
+    pattern, numeric = symbolic.pattern, numeric_of(engine, symbolic, kind)
     assert pattern.mirror is not None
     rows = np.repeat(np.arange(N), np.diff(pattern.pointers))
     below, diagonal = (
@@ -173,11 +173,11 @@ def test_factors_take_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_few_values_and_little_memory(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     A = random_definite(N, 0.3, 1, np.float32)
-    numeric = Numeric(engine, analyze(A, "natural"), np.dtype(np.float32))
+    numeric = numeric_of(engine, analyze(A, "natural"), np.float32)
     with monkeypatch.context() as patch:
         patch.setattr(lower, "_MIN_STORED", A.nnz + 1)
         assert found(numeric, A) is None
     twice = sp.coo_array((np.tile(A.data, 2), (np.tile(A.tocoo().row, 2), np.tile(A.indices, 2))))
-    assert found(Numeric(engine, analyze(twice, "natural"), numeric.dtype), twice) is None
+    assert found(numeric_of(engine, analyze(twice, "natural"), numeric.dtype), twice) is None
     object.__setattr__(numeric.memory, "available", numeric.memory.total + 4 * A.nnz)
     assert found(numeric, A) is None
