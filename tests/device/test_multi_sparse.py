@@ -214,3 +214,17 @@ def test_a_device_that_lacks_memory(
             assert [member.used for member in group.members] == used
             assert repeated.solve(b).tobytes() == expected.tobytes()
             repeated.close()
+
+
+def test_values_that_a_device_still_computes(groups: list[DeviceGroup]) -> None:
+    """Copies to other devices wait for the kernels that compute the values."""
+    A, b, group = grid(14, 13), np.ones(182), groups[1]
+    engine = group.engines[0]
+    expected = sparse.spsolve(2 * A, b, ordering="nd", engine=group)
+    large = pg.asarray(np.ones((900, 900), np.float32), engine=engine)
+    values = pg.asarray(A.data, engine=engine)
+    with sparse.cholesky(A, "nd", engine=group) as factor:
+        for _ in range(2):
+            pg.gemm(large, large, engine=engine)  # it takes a while
+            factor.refactorize(pg.elementwise("x + x", x=values, engine=engine))
+            assert factor.solve(b).tobytes() == expected.tobytes()

@@ -132,6 +132,7 @@ class GroupFactor(Factor):
 
     def _run(self, call: Call, views: tuple[View, View, View], callback: Any) -> FactorParts:
         wait(call)
+        self.queue.finish()  # kernels that compute the values, which other devices receive
         return _GroupPanels(self._parts, *views)
 
     def _memory(self) -> tuple[int, int]:
@@ -337,6 +338,7 @@ class _GroupPanels(FactorParts):
         permute = numeric.permute_rhs(system, count, operand_of(b))
         event = permute.enqueue(state, [b.buffer, permuted.base_data], (b.offset, 0))
         permuted.add_event(state.event(event))
+        first.engine.queue.flush()  # copies on another queue wait for the event
         steps = _Substitution(plans, self._parts, permuted)
         if "L" in SYSTEMS[system]:
             steps.forward()
