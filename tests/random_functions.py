@@ -695,11 +695,26 @@ def _group() -> DeviceGroup:
         return DeviceGroup([pg.default_engine().device])
 
 
+@lru_cache(maxsize=1)
+def _first_of_group() -> DeviceGroup:
+    """The first device of the group."""
+    return DeviceGroup([_group().engines[0].device])
+
+
+def sparse_on_groups(d: Call) -> None:
+    """A factor of a sparse matrix on one device and on two, and solves with it."""
+    import random_sparse
+
+    d.dtype = np.dtype(d.programs.choice(d.names(*FACTORS)))
+    both = _first_of_group(), _group()
+    d.descriptions += random_sparse.solve_on_groups(both, d.dtype, d.draw, d.rng, 400)
+
+
 def groups(d: Call) -> None:
     """A call of another family on a group, which may refuse functions and blocks."""
     computed = elementwise, reductions, inner_products, products, transforms
     others = convolutions, *random_layers.FAMILIES.values()
-    family = d.programs.choice(d.programs.choice((computed, others)))
+    family = d.programs.choice(d.programs.choice((computed, others, (sparse_on_groups,))))
     call = GroupCall(d)
     try:
         family(call)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
 
 import portable_gpu as pg
 from portable_gpu import sparse
+from portable_gpu.multi import DeviceGroup
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.sparse import partition
 
 
 def _pattern(draw: random.Random, rng: np.random.Generator, most: int) -> Any:
@@ -91,4 +95,30 @@ def solve(
     assert (x.shape, x.dtype) == (b.shape, b.dtype)
     messages = [f"{kind} b {b.shape}, {form.__name__}, ordering {ordering}"]
     assert backward_error(a, x, b) <= 16, messages
+    return messages
+
+
+def solve_on_groups(
+    groups: Sequence[DeviceGroup],
+    kind: np.dtype[Any],
+    draw: random.Random,
+    rng: np.random.Generator,
+    most: int,
+) -> list[str]:
+    """Factorise and solve a system on groups, with the same bits; returns what was drawn."""
+    a, form, ordering, b = system(kind, draw, rng, most)
+    part = draw.choice(("L", "Lt", "P", "Pt"))
+    messages = [f"{kind} b {b.shape}, {form.__name__}, ordering {ordering}, system {part}"]
+    results = []
+    # So small matrices have several parts.
+    with mock.patch.object(partition, "_LEAST_WORK", draw.choice((50.0, 500.0, 5000.0))):
+        for group in groups:
+            with sparse.cholesky(form(a), ordering, engine=group) as factor:
+                if draw.random() < 0.5:
+                    factor.refactorize(form(a))
+                results.append((factor.solve(b), factor.solve(b, part)))
+    for x, y in results:
+        assert x.tobytes() == results[0][0].tobytes(), messages
+        assert y.tobytes() == results[0][1].tobytes(), messages
+    assert backward_error(a, results[0][0], b) <= 16, messages
     return messages
