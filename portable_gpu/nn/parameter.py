@@ -101,8 +101,17 @@ class ModuleParameter:
         elif self.has_grad:
             elementwise("g + d", g=self.grad, d=compute(None), out=self.grad)
         else:
-            compute(self.grad)
+            compute(self.grad_to_replace())
         self.has_grad = True
+
+    def grad_to_replace(self) -> Array | None:
+        """Return the array of the gradient, all of which the next call writes.
+
+        The deferred errors of its old values are no longer those of the gradient.
+        """
+        if self._grad is not None:
+            self._grad.reports = ()
+        return self._grad
 
     def set(self, values: Any) -> None:
         """Replace the values.
@@ -236,8 +245,10 @@ def add_grads(
     direct = bool(listed) and all(
         parameter.grad is not None and not parameter.has_grad for parameter in listed
     )
-    outs = tuple(None if parameter is None else parameter.grad for parameter in parameters)
-    by_input, *grads = compute((None, *outs) if direct else None)
+    outs: list[Any] = [None]
+    if direct:
+        outs += [None if each is None else each.grad_to_replace() for each in parameters]
+    by_input, *grads = compute(tuple(outs) if direct else None)
     for parameter, grad in zip(parameters, grads, strict=True):
         if parameter is not None and direct:
             parameter.has_grad = True

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.direct import direct_call
 from portable_gpu.runtime.events import QueueEvents
@@ -219,7 +219,8 @@ class _SeveralResults:
         if isinstance(self._call, _OnHost):
             others = [make() if make else out[k] for k, make in enumerate(self._make)]
         else:
-            if outs and reports_of(*arrays, *outs):
+            are_arrays = all(isinstance(array, Array) for array in outs)  # others have no reports
+            if not are_arrays and reports_of(*arrays, *outs):
                 return None
             queue = (*arrays, *outs)[0].queue
             others = [make(state, queue) if make else out[k] for k, make in enumerate(self._make)]
@@ -236,7 +237,7 @@ class _SeveralResults:
         del events  # this reference would be counted
         for other in others:
             state.cover(other, event)
-            if not outs:
+            if are_arrays:
                 other.reports = result.reports
         return (*others, result)
 

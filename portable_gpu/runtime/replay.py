@@ -299,7 +299,9 @@ class Replay:
             if reports[k] and array.reports:
                 has_reports = True
             k += 1  # enumerate costs each call 70 ns
-        if out is not None and (has_reports or (changed and self._overlap(operands, memories))):
+        if out is not None and (
+            (has_reports and not reports[-1]) or (changed and self._overlap(operands, memories))
+        ):
             return self._refuse(kernels, self._idle)
         if arguments_differ:
             kernels.move(*self._recorded(state, operands, out, scalars))
@@ -327,6 +329,8 @@ class Replay:
             return result
         del events  # this reference would be counted
         state.cover(out, event)
+        if has_reports:
+            out.reports = reports_of(*operands)
         return out
 
     def _refuse(self, kernels: Kernels, idle: list[Kernels]) -> None:

@@ -147,7 +147,9 @@ class SmallReplay(Replay):
             if reports[k] and array.reports:
                 has_reports = True
             k += 1
-        if out is not None and (has_reports or (changed and self._overlap(operands, memories))):
+        if out is not None and (
+            (has_reports and not reports[-1]) or (changed and self._overlap(operands, memories))
+        ):
             return self._refuse(kernels, idle)
         if arguments_differ:
             kernels.move(*self._recorded(caller, operands, out, scalars))
@@ -185,6 +187,8 @@ class SmallReplay(Replay):
         idle.append(kernels)
         if out is not None:
             state.cover_by_nothing(out)
+            if has_reports:
+                out.reports = reports_of(*operands)
             return out
         result = self._make(arrays[0].queue, data, QueueEvents.of(queue))
         if self._report is not None:

@@ -22,6 +22,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.nn.serialization import read_state, write_state
 from portable_gpu.runtime import registry
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 
 
@@ -99,6 +100,39 @@ def test_gradients_add_up(engine: Engine) -> None:
     layer.zero_grad()
     layer.backward(g)
     assert np.all(pg.asnumpy(layer.weight.grad) == 4)
+
+
+def test_steps_of_training_are_repeated_calls(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deferred errors of a loss reach the gradients, once each, and no step is prepared."""
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 3, engine=engine), nn.BatchNorm2d(2, engine=engine), nn.Flatten(),
+        nn.Linear(8, 3, engine=engine),
+    )  # fmt: skip
+    loss = nn.CrossEntropyLoss()
+    x = pg.asarray(np.random.default_rng(0).standard_normal((4, 1, 4, 4)), engine=engine)
+    x, targets = x.astype(np.float32), pg.asarray(np.array([0, 1, 2, 1]), engine=engine)
+    first_calls: list[Any] = []
+    plain = Call.__init__
+    monkeypatch.setattr(Call, "__init__", lambda *a, **k: first_calls.append(a) or plain(*a, **k))
+    counts = []
+    for _ in range(4):
+        net.zero_grad()
+        loss(net(x), targets)
+        net.backward(loss.backward())
+        counts.append([len(parameter.grad.reports) for parameter in net.parameters()])
+        done = len(first_calls)
+        first_calls.clear()
+    assert done == 0
+    assert counts[-1] == counts[0]
+    assert min(counts[-1]) >= 1
+    net.zero_grad()
+    loss(net(x), pg.asarray(np.array([0, 1, 7, 1]), engine=engine))
+    net.backward(loss.backward())
+    for parameter in net.parameters():
+        with pytest.raises(pg.errors.ArgumentError):
+            pg.asnumpy(parameter.grad)
 
 
 def test_initial_values(engine: Engine) -> None:

@@ -133,6 +133,14 @@ def test_wrong_results(engine: Engine, where: str) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="element 4 is negative"):
             pg.asnumpy(several(place(bad), (None, total, None), engine, True)[2])
+    if where == "device":
+        late = several(place(bad), None, engine, True)[0]
+        for _ in range(2):  # the reports of inputs reach all arrays that a repeated call writes
+            outs = place(bad), place(bad), None
+            for array in several(late, outs, engine):
+                assert len(array.reports) == 1
+                with pytest.raises(ValueError, match="element 4 is negative"):
+                    array.get()
     planning = Planning(engine, None)
     several(x, (None, total, None), planning)
     assert (planning.again is not None) == is_repeated(engine, where)
