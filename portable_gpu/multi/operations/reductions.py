@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import merged
-from portable_gpu.multi.merging import merged_norms
+from portable_gpu.multi.merging import in_double, merged_extremes, merged_norms
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
@@ -55,7 +55,7 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "dot": np.add,
     "vdot": np.add,
 }
-_POSITIONS = {"argmin": (call.minimum, np.argmin), "argmax": (call.maximum, np.argmax)}
+_POSITIONS = {"argmin": (call.minimum, np.less), "argmax": (call.maximum, np.greater)}
 
 
 def reduction(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
@@ -233,25 +233,21 @@ class _Job:
 
     def _position(self, blocks: Sequence[Any], shape: Shape, place: Cut) -> _Values:
         """Return the indices of the largest or smallest elements."""
-        request, choose = _POSITIONS[self.name]
+        request, is_better = _POSITIONS[self.name]
         every = frozenset(range(len(shape)))
         extreme = _Job(
             self.group, self.name[3:], self.names, request,
             every if self.axes is None else self.reduced, self.keepdims, self.on_host,
         )  # fmt: skip
         in_blocks = self._partials([blocks], self.request, shape, place)
-        values = np.stack(extreme._partials([blocks], request, shape, place))
-        if is_float16_like(values.dtype):
-            values = values.astype(np.float32)
-        positions = np.stack(
-            [
-                _moved(position, blocks[number].shape, place, number, shape, self.axes)
-                for number, position in enumerate(in_blocks)
-            ]
-        )
-        best = np.take_along_axis(values, choose(values, axis=0)[None], 0)
-        same = (values == best) | ((values != values) & (best != best))
-        return np.asarray(np.where(same, positions, np.iinfo(np.int64).max).min(axis=0))
+        values = extreme._partials([blocks], request, shape, place)
+        positions = [
+            _moved(position, blocks[number].shape, place, number, shape, self.axes)
+            for number, position in enumerate(in_blocks)
+        ]
+        pairs = zip(positions, map(in_double, values), strict=True)
+        index, _ = merged(pairs, partial(merged_extremes, is_better))
+        return np.asarray(index)
 
 
 def _moved(
