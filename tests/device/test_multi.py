@@ -6,7 +6,6 @@ import gc
 import inspect
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from device_groups import one_and_two
+from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
 from portable_gpu.errors import (
@@ -623,10 +623,6 @@ def test_failing_devices_are_named(
         pg.elementwise("x * 2", x=x, engine=group)
 
 
-class _InterruptError(Exception):
-    """Raised by a signal handler."""
-
-
 def test_interrupts_leave_nothing(groups: dict[str, DeviceGroup]) -> None:
     """An exception of a signal handler at any point ends a call; memory is as before."""
     group = groups["two"]
@@ -640,23 +636,9 @@ def test_interrupts_leave_nothing(groups: dict[str, DeviceGroup]) -> None:
     gc.collect()
     before = [member.used for member in group.members]
 
-    def interrupt(*_: Any) -> None:
-        raise _InterruptError
-
-    handler = signal.signal(signal.SIGALRM, interrupt)
-    interrupted = 0
-    try:
-        for microseconds in np.random.default_rng(5).integers(20, 8000, 40):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
-                call()
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except _InterruptError:
-                interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-    assert interrupted
+    with handler(stop):
+        seconds = np.random.default_rng(5).uniform(2e-5, 8e-3, 40)
+        assert sum(interrupted(call, each) for each in seconds)
     gc.collect()
     assert [member.used for member in group.members] == before
     assert np.array_equal(call(), expected)
@@ -689,8 +671,8 @@ def test_timeline(groups: dict[str, DeviceGroup], tmp_path: Path) -> None:
 def test_overlap_of_kernels_and_copies() -> None:
     timeline = Timeline(["a"])
     begin = timeline._begin
-    for kind, start, stop in [("kernels", 0, 4), ("copies", 1, 2), ("copies", 3, 6)]:
-        timeline.add(0, kind, "x", (begin + start, begin + stop), 0)
+    for kind, first, last in [("kernels", 0, 4), ("copies", 1, 2), ("copies", 3, 6)]:
+        timeline.add(0, kind, "x", (begin + first, begin + last), 0)
     assert timeline.busy(0, "copies") == pytest.approx(4)
     assert timeline.overlap(0) == pytest.approx((4 + 4 - 6) / 4)
 
