@@ -103,8 +103,8 @@ class _ThreadPool:
         Otherwise the error would refer to itself, by its traceback, and all that the frames of its
         task hold would stay until Python's collector runs.
         """
-        self.leave()
         error = self._errors[0]
+        self.leave()
         self._errors.clear()
         try:
             raise error
@@ -136,5 +136,7 @@ class _ThreadPool:
                 self._start(len(self._todo) - 1)
         except BaseException as error:
             self._errors.append(error)
+            if self._is_left:  # the first error is raised; this one would stay, see _raise
+                self._errors.clear()
         finally:
             self._running.discard(token)

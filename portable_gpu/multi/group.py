@@ -355,11 +355,10 @@ class DeviceGroup(EngineGroup, Closing):
             try:
                 return step()
             except DEVICE_ERRORS as error:
-                its_error = failing.named(error, member, number, count).with_traceback(None)
                 if self.on_failure == "raise" or not can_move:
-                    raise its_error from error
+                    raise failing.named(error, member, number, count) from error
                 failing.drain([member])
-                failures[number] = its_error, member
+                failures[number] = failing.named(error, member, number, count), member
                 return None
 
         def guarded(member: Member, number: int) -> Any:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import pyopencl as cl
@@ -116,14 +116,17 @@ class Member:
 
     def named(self, error: Exception) -> DeviceMemoryError | DeviceFailedError:
         """Return an error of the device with its name and its free memory."""
-        begin, lacks_memory = (
-            f"device {self.index} (",
-            isinstance(error, (MemoryError, cl.MemoryError)),
-        )
-        kind = DeviceMemoryError if lacks_memory else DeviceFailedError
-        if isinstance(error, kind) and str(error).startswith(begin):
+        if self._is_named(error):
             return error
-        return kind(f"{begin}{self.name}, {self.free} of {self.limit} bytes free): {error}")
+        lacks_memory = isinstance(error, (MemoryError, cl.MemoryError))
+        kind = DeviceMemoryError if lacks_memory else DeviceFailedError
+        return kind(
+            f"device {self.index} ({self.name}, {self.free} of {self.limit} bytes free): {error}"
+        )
+
+    def _is_named(self, error: Exception) -> TypeGuard[DeviceMemoryError | DeviceFailedError]:
+        kinds = (DeviceMemoryError, DeviceFailedError)
+        return isinstance(error, kinds) and str(error).startswith(f"device {self.index} (")
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
@@ -135,10 +138,11 @@ class Member:
         try:
             yield
         except DEVICE_ERRORS as error:
-            its_error = self.named(error)
-            if its_error is error:
+            if self._is_named(error):
                 raise
-            raise its_error from error
+            # No variable of this frame has the new error, whose traceback has the frame: what the
+            # other frames hold is freed with the error, and not when Python's collector runs.
+            raise self.named(error) from error
 
     @contextmanager
     def recorded(self, name: str, queue: cl.CommandQueue | None, nbytes: int = 0) -> Iterator[None]:

@@ -24,6 +24,7 @@ import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DeviceMemoryError,
     DTypeError,
     OverlapError,
     ReadOnlyError,
@@ -485,6 +486,44 @@ def test_an_exception_of_one_device_ends_the_others(
         streaming.gemm(a, b, engine=closed)
     with pytest.raises(ArgumentTypeError, match="x is a device array"):
         streaming.sum(groups[1].asarray(np.ones(8, np.float32)))
+
+
+def test_out_of_memory_at_each_allocation(
+    tmp_path: Path, groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is left, the devices' memory is freed, and the call can be repeated."""
+    group = groups[1]
+    x = np.random.default_rng(8).integers(-3, 4, (90, 80)).astype(np.float32)
+    allowed = [0]
+
+    def limited(allocate: Any) -> Any:
+        def allocate_or_fail(*arguments: Any) -> Any:
+            allowed[0] -= 1
+            if allowed[0] < 0:
+                raise DeviceMemoryError("no memory")
+            return allocate(*arguments)
+
+        return allocate_or_fail
+
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+        monkeypatch.setattr(engine, "takes_host_pointers", False)
+        monkeypatch.setattr(engine, "allocate", limited(engine.allocate))
+    for call, expected in (
+        (lambda: streaming.gemm(x, x.T, out=tmp_path / "c.npy", engine=group), x @ x.T),
+        (lambda: streaming.sum(x, axis=0, memory_limit=4000, engine=group), x.sum(0)),
+    ):
+        files = _names(tmp_path)
+        for number in range(50):
+            allowed[0] = number
+            try:
+                result = call()
+                break
+            except DeviceMemoryError:
+                assert _names(tmp_path) == files
+            assert [member.used for member in group.members] == [0, 0]
+        assert 2 < number < 49
+        assert np.array_equal(result, expected)
 
 
 def _anonymous() -> int:
