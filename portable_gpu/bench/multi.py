@@ -91,6 +91,7 @@ class MultiBench:
             PortableGPUError: A result is wrong, or has other bits than that of fewer devices.
         """
         call = CALLS[name](size, dtype)
+        call.most_devices = self._group.size
         known = None
         for count in self.up:
             devices = [engine.device for engine in self._group.engines[:count]]

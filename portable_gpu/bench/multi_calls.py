@@ -71,6 +71,7 @@ class MultiCall(ABC):
         alone_is_group: Whether :meth:`on_engine` calls it with a group of one device.
         usual: Its sizes on CPUs, and on other devices.
         packages: Packages that it needs and that may be missing.
+        most_devices: The number of devices of the largest group on which it is timed.
     """
 
     name: str
@@ -78,6 +79,7 @@ class MultiCall(ABC):
     alone_is_group = False
     usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
     packages: tuple[str, ...] = ()
+    most_devices = 1
 
     def __init__(self, size: int, dtype: str) -> None:
         """Make the operands in NumPy."""
@@ -457,7 +459,10 @@ class TransformCall(MultiCall):
 
 
 class TrainingCall(MultiCall):
-    """The gradients of ResNet-18 for a batch of images of 224 x 224, and a step of descent."""
+    """The gradients of ResNet-18 for a batch of images of 224 x 224, and a step of descent.
+
+    A group computes a micro-batch for each device of the largest group.
+    """
 
     name, numpy = "training", True
     usual = ((4,), (256,))
@@ -471,7 +476,7 @@ class TrainingCall(MultiCall):
     def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
         """See :class:`MultiCall`."""
         net, optimizer, loss = self._network(group.engines[0])
-        parallel = DataParallel(net, group)
+        parallel = DataParallel(net, group, micro_batches=self.most_devices)
 
         def step() -> Module:
             optimizer.zero_grad()
@@ -500,7 +505,7 @@ class TrainingCall(MultiCall):
 
     def error(self, result: _Values, engine: Engine) -> float:
         """See :class:`MultiCall`: one engine adds the gradients of the parts of the batch."""
-        count = min(8, self.size)
+        count = min(self.most_devices, self.size)
         net, _, loss = self._network(engine)
         total = np.zeros(result.shape, np.float64)
         for k in range(count):

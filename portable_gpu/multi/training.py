@@ -14,15 +14,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from math import fsum
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.collectives import added
 from portable_gpu.multi.group import DeviceGroup
+from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import MergeTree
 from portable_gpu.nn import Module
@@ -30,6 +33,7 @@ from portable_gpu.nn.modules.base import Buffer
 from portable_gpu.nn.parameter import Flat, ModuleParameter, as_parameters, clear, flattened
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import as_array
 
@@ -82,6 +86,7 @@ class DataParallel:
             raise ArgumentError(f"micro_batches is {micro_batches}; 1 or more would do")
         self.micro_batches = micro_batches
         self._pairs = flattened(as_parameters(module.parameters(), "module.parameters()"))
+        self._parts = _Parts(module)
         self._replicas: dict[Member, _Replica] = {}
         for member in group.members:
             with member.named_errors():
@@ -110,7 +115,8 @@ class DataParallel:
 
         Batch normalisation: each micro-batch is normalised by its own statistics; the running
             statistics change by the mean of their changes.
-        Cost: the parameters are copied to each device, and one gradient comes back.
+        Cost: the parameters are copied to each device but the network's own, and one gradient comes
+            back.  The host enqueues each micro-batch apart.
         Order: the micro-batches follow from the batch alone, and gradients are added by a binary
             tree over their numbers.  So gradients have the same bits for any number of devices of
             one kind.
@@ -130,11 +136,13 @@ class DataParallel:
         count = min(self.micro_batches, total)
         bounds = [k * total // count for k in range(count + 1)]
         owners = self.group.owners(count)
-        values = [asnumpy(pair[0]) for pair in self._pairs]
+        state = [data.reshape(-1) for data, *_ in self._pairs] + self._parts.statistics()
+        host_state = self._parts.host_state()
+        values: dict[int, np.ndarray[Any, Any]] = {}
         its_loss = {}
         for member, replica in self._replicas.items():
             with member.named_errors():
-                replica.refresh(values)
+                replica.refresh(self._parts, state, host_state, values)
                 its_loss[member] = _moved(loss, member)
         # Sums of one device are added as soon as both exist, so that few are kept.
         tree = MergeTree(added, lambda left, right: left[0] is right[0])
@@ -149,31 +157,30 @@ class DataParallel:
             scale = asarray(np.full(result.shape, weight, result.dtype), engine=member.engine)
             replica.module.backward(its_loss[member].backward(scale))
             tree.add(number, (member, replica.changes()))
-            return _MicroBatchResult(member, result, weight, _HostState.of(replica.module))
+            return _MicroBatchResult(member, result, weight, replica.parts.host_state())
 
-        results = self.group.for_blocks(owners, work)
-        losses = []
-        for member, value, weight, _ in results:
-            with member.named_errors():
-                losses.append(float(value.get()) * weight)
+        waits = examples.nbytes >= LEAST_BYTES_FOR_THREADS
+        results = self.group.for_blocks(owners, work, waits=waits)
         [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
+        losses = []
+        for its_member, value, weight, _ in results:
+            with its_member.named_errors():
+                losses.append(float(value.get()) * weight)
         with member.named_errors():
-            on_host = [each.get() for each in sums]
-        self._add(on_host, count)
-        results[0].state.restore(self.module)
+            self._add(
+                [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)], count
+            )
+        self._parts.restore(results[0].state)
         return fsum(losses)
 
-    def _add(self, sums: list[np.ndarray[Any, Any]], count: int) -> None:
-        """Add gradients and changes of buffers to the network's own.
+    def _add(self, sums: list[Array], count: int) -> None:
+        """Add gradients and changes of statistics to the network's own.
 
         Args:
-            sums: The gradient of each pair of flat arrays, and the changes of each buffer.
+            sums: The gradient of each pair of flat arrays, and the changes of the statistics.
             count: The number of micro-batches.
         """
-        buffers = _statistics(self.module)
-        queues = [data.queue for data, *_ in self._pairs] + [each.data.queue for each in buffers]
-        own = [asarray(each, queue=queue) for each, queue in zip(sums, queues, strict=True)]
-        grads, changes = own[: len(self._pairs)], own[len(self._pairs) :]
+        grads, changes = sums[: len(self._pairs)], sums[len(self._pairs) :]
         for (_, grad, parameters), total in zip(self._pairs, grads, strict=True):
             own_gradient = total[: grad.size].reshape(grad.shape)
             if any(parameter.has_grad for parameter in parameters):
@@ -183,8 +190,8 @@ class DataParallel:
                 elementwise("x", x=own_gradient, out=grad)
             for parameter in parameters:
                 parameter.has_grad = True
-        for buffer, change in zip(buffers, changes, strict=True):
-            elementwise("x + d / n", x=buffer.data, d=change, n=float(count), out=buffer.data)
+        for values, change in zip(self._parts.statistics(), changes, strict=True):
+            elementwise("x + d / n", x=values, d=change, n=float(count), out=values)
 
 
 class _MicroBatchResult(NamedTuple):
@@ -214,24 +221,82 @@ class _HostState(NamedTuple):
     calls: list[int]
     buffers: list[np.ndarray[Any, Any]]
 
-    @classmethod
-    def of(cls, module: Module) -> _HostState:
-        """Return the state of a network."""
-        return cls(
-            [each.calls for each in _counting(module)],
-            [buffer.data.copy() for buffer in _host_buffers(module)],
+
+class _Parts:
+    """The modules and the buffers of a network, which are looked up once.
+
+    The buffers on a device become views of flat arrays, one for each queue and dtype, so that a
+    copy of them is one call.
+
+    Attributes:
+        modules: The network, and all modules in it.
+    """
+
+    def __init__(self, module: Module) -> None:
+        """Look up the parts of a network."""
+        self.modules = list(_modules(module))
+        self._counting: list[Any] = [each for each in self.modules if hasattr(each, "calls")]
+        found = [
+            value for each in self.modules for value in vars(each).values()
+            if isinstance(value, Buffer)
+        ]  # fmt: skip
+        buffers = list({id(buffer): buffer for buffer in found}.values())
+        self._on_host = [each for each in buffers if isinstance(each.data, np.ndarray)]
+        self._on_device = [each for each in buffers if isinstance(each.data, DEVICE_KINDS)]
+        self._flat: list[Array] = []
+        self._views: list[Array] = []
+
+    def statistics(self) -> list[Array]:
+        """Return the flat arrays of which the buffers on a device are views."""
+        data = [buffer.data for buffer in self._on_device]
+        if len(data) != len(self._views) or not all(map(is_, data, self._views)):
+            self._flatten()
+        return self._flat
+
+    def _flatten(self) -> None:
+        """Move the buffers on a device into new flat arrays."""
+        groups: dict[Any, list[Buffer]] = {}
+        for buffer in self._on_device:
+            groups.setdefault((buffer.data.queue, buffer.data.dtype), []).append(buffer)
+        self._flat, self._on_device, views = [], [], []
+        for (queue, _), buffers in groups.items():
+            values = [np.ravel(asnumpy(buffer.data)) for buffer in buffers]
+            flat = asarray(np.concatenate(values), queue=queue)
+            ends = np.cumsum([each.size for each in values]).tolist()
+            for buffer, its, end in zip(buffers, values, ends, strict=True):
+                views.append(flat[end - its.size : end].reshape(buffer.data.shape))
+            self._flat.append(flat)
+            self._on_device += buffers
+        for buffer, view in zip(self._on_device, views, strict=True):
+            buffer.data = view
+        self._views = views
+
+    def host_state(self) -> _HostState:
+        """Return the state on the host."""
+        return _HostState(
+            [each.calls for each in self._counting], [each.data.copy() for each in self._on_host]
         )
 
-    def restore(self, module: Module, masks: int = 0) -> None:
-        """Set the state of a network, with counters of random masks that are larger by a number."""
-        for each, calls in zip(_counting(module), self.calls, strict=True):
+    def restore(self, state: _HostState, masks: int = 0) -> None:
+        """Set the state on the host, with counters of random masks that are larger by a number."""
+        for each, calls in zip(self._counting, state.calls, strict=True):
             each.calls = calls + masks
-        for buffer, value in zip(_host_buffers(module), self.buffers, strict=True):
+        for buffer, value in zip(self._on_host, state.buffers, strict=True):
             buffer.set(value)
+
+    def move_to(self, engine: Engine) -> None:
+        """Copy the buffers on a device to another one."""
+        for buffer in self._on_device:
+            buffer.data = asarray(buffer.data, engine=engine)
 
 
 class _Replica:
-    """A copy of the network on a device."""
+    """A copy of the network on a device.
+
+    Attributes:
+        module: The copy.
+        parts: Its parts.
+    """
 
     def __init__(
         self,
@@ -240,52 +305,67 @@ class _Replica:
         member: Member,
     ) -> None:
         """Copy a network whose parameters are in pairs of flat arrays."""
-        self.member, self.original = member, module
+        self._member = member
         self.module = copy.deepcopy(module)
+        self._parameters = as_parameters(self.module.parameters())
         copies = dict(
-            zip(
-                map(id, as_parameters(module.parameters())),
-                as_parameters(self.module.parameters()),
-                strict=True,
-            )
+            zip(map(id, as_parameters(module.parameters())), self._parameters, strict=True)
         )
-        engine = member.engine
-        for parameter in copies.values():
-            data = asarray(parameter.data, engine=engine)
+        for parameter in self._parameters:
+            data = asarray(parameter.data, engine=member.engine)
             parameter.bind(data, None, None)
             parameter.has_grad = False
-        self.flats = [Flat([copies[id(p)] for p in parameters]) for *_, parameters in pairs]
-        for buffer in _statistics(self.module):
-            buffer.data = asarray(buffer.data, engine=engine)
-        self.starts = [buffer.data.copy() for buffer in _statistics(self.module)]
-        self.host_start = _HostState.of(module)
+        self._flats = [Flat([copies[id(p)] for p in parameters]) for *_, parameters in pairs]
+        self.parts = _Parts(self.module)
+        self.parts.move_to(member.engine)
+        self._starts = [values.copy() for values in self.parts.statistics()]
+        self._host_start = self.parts.host_state()
 
-    def refresh(self, values: list[np.ndarray[Any, Any]]) -> None:
-        """Take over the state of the network: values of the flat arrays, buffers and modes."""
-        for flat, value in zip(self.flats, values, strict=True):
-            flat.data[: value.size].set(value.reshape(-1))
-        for mine, its in zip(_modules(self.module), _modules(self.original), strict=True):
+    def refresh(
+        self,
+        parts: _Parts,
+        state: list[Array],
+        host_state: _HostState,
+        values: dict[int, np.ndarray[Any, Any]],
+    ) -> None:
+        """Take over the state of the network.
+
+        Args:
+            parts: The parts of the network.
+            state: The values of its parameters and its statistics, in flat arrays.
+            host_state: Its state on the host.
+            values: What is in NumPy of ``state``, by its number; it gets what another device needs.
+        """
+        targets = [flat.data for flat in self._flats] + self._starts
+        for number, (source, target) in enumerate(zip(state, targets, strict=True)):
+            part = target[: source.size]
+            if source.queue == self._member.engine.queue:
+                elementwise("x", x=source, out=part)
+                continue
+            if number not in values:
+                values[number] = asnumpy(source)
+            part.set(values[number])
+        for mine, its in zip(self.parts.modules, parts.modules, strict=True):
             mine.training = its.training
-        for start, buffer in zip(self.starts, _statistics(self.original), strict=True):
-            start.set(asnumpy(buffer.data))
-        self.host_start = _HostState.of(self.original)
+        self._host_start = host_state
 
     def begin(self, number: int) -> None:
         """Return to the state at the start of the batch, with random masks of a micro-batch."""
-        self.module.zero_grad()
-        for buffer, start in zip(_statistics(self.module), self.starts, strict=True):
-            elementwise("x", x=start, out=buffer.data)
-        self.host_start.restore(self.module, number * _MASKS)
+        for parameter in self._parameters:
+            parameter.zero_grad()
+        for values, start in zip(self.parts.statistics(), self._starts, strict=True):
+            elementwise("x", x=start, out=values)
+        self.parts.restore(self._host_start, number * _MASKS)
 
     def changes(self) -> list[Array]:
-        """Return copies of the gradients, and how much each buffer has changed."""
+        """Return copies of the gradients, and how much the statistics have changed."""
         grads = []
-        for flat in self.flats:
+        for flat in self._flats:
             clear(flat.parameters)
             grads.append(flat.grad.copy())
         return grads + [
-            elementwise("x - s", x=buffer.data, s=start)
-            for buffer, start in zip(_statistics(self.module), self.starts, strict=True)
+            elementwise("x - s", x=values, s=start)
+            for values, start in zip(self.parts.statistics(), self._starts, strict=True)
         ]
 
 
@@ -294,30 +374,6 @@ def _modules(module: Module) -> Iterator[Module]:
     yield module
     for _, child in module.named_children():
         yield from _modules(child)
-
-
-def _counting(module: Module) -> list[Any]:
-    """The modules that count their random masks."""
-    return [each for each in _modules(module) if hasattr(each, "calls")]
-
-
-def _buffers(module: Module) -> list[Buffer]:
-    """The buffers of a module, each once."""
-    found = [
-        value for each in _modules(module) for value in vars(each).values()
-        if isinstance(value, Buffer)
-    ]  # fmt: skip
-    return list({id(buffer): buffer for buffer in found}.values())
-
-
-def _statistics(module: Module) -> list[Buffer]:
-    """The buffers on a device."""
-    return [buffer for buffer in _buffers(module) if isinstance(buffer.data, DEVICE_KINDS)]
-
-
-def _host_buffers(module: Module) -> list[Buffer]:
-    """The buffers in NumPy, such as counters of batches."""
-    return [buffer for buffer in _buffers(module) if isinstance(buffer.data, np.ndarray)]
 
 
 def _moved(loss: Module, member: Member) -> Any:
@@ -338,3 +394,8 @@ def _on_device(member: Member, values: np.ndarray[Any, Any]) -> Array:
     array = member.empty(values.shape, values.dtype)
     transfers.upload(member, values, array)
     return array
+
+
+def _on_queue(array: Array, queue: cl.CommandQueue) -> Array:
+    """Return an array on the device of a queue."""
+    return array if array.queue == queue else asarray(array.get(), queue=queue)
