@@ -110,7 +110,7 @@ def solve_on_groups(
     part = draw.choice(("L", "Lt", "P", "Pt"))
     messages = [f"{kind} b {b.shape}, {form.__name__}, ordering {ordering}, system {part}"]
     results = []
-    # So small matrices have several parts.
+    # With small limits a small matrix has several parts, too.
     with mock.patch.object(partition, "_LEAST_WORK", draw.choice((50.0, 500.0, 5000.0))):
         for group in groups:
             with sparse.cholesky(form(a), ordering, engine=group) as factor:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.ops.fronts.device import update_sizes
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.schedule import costs, summed
@@ -35,6 +36,8 @@ _Floats = np.ndarray[Any, np.dtype[np.float64]]
 _SHARE = 1 / 32
 #: Multiplications and additions of the least part: some milliseconds of a core.
 _LEAST_WORK = 2e7
+#: Rounds in which assignments are improved; the last one is that with less gain than this.
+_ROUNDS, _LEAST_GAIN = 4, 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,7 @@ class Partition:
         outer: The fronts of each part whose parent is in another part.
         targets: The parts of these parents, ascending; each is an ancestor of those before it.
         work: Multiplications and additions of each part.
+        elements: The elements of the update matrices that each part has for other parts.
         levels: Parts that do not depend on each other, level by level from the leaves.
     """
 
@@ -53,6 +57,7 @@ class Partition:
     outer: tuple[_Int64, ...]
     targets: tuple[tuple[int, ...], ...]
     work: tuple[float, ...]
+    elements: tuple[float, ...]
     levels: tuple[tuple[int, ...], ...]
 
     @staticmethod
@@ -72,7 +77,11 @@ class Partition:
         outer = np.split(leaving, np.searchsorted(leaving, ends[:-1])) if len(ends) else []
         targets = tuple(tuple(np.unique(above[which]).tolist()) for which in outer)
         work = np.add.reduceat(cost, [0, *ends[:-1]]) if len(fronts) else np.zeros(0)
-        return Partition(ends, tuple(outer), targets, tuple(work.tolist()), _levels(targets))
+        updates = update_sizes(fronts)
+        elements = tuple(float(updates[which].sum()) for which in outer)
+        return Partition(
+            ends, tuple(outer), targets, tuple(work.tolist()), elements, _levels(targets)
+        )
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -90,15 +99,67 @@ class Partition:
             new = {above for part in new for above in self.targets[part]} - result
         return sorted(result)
 
-    def owners(self, shares: Sequence[float]) -> list[int]:
-        """Assign each part to a device.
+    def owners(self, shares: Sequence[float], element_work: float) -> list[int]:
+        """Assign each part to a device, so that all are computed early.
+
+        It begins with the better of proportional mapping and of one device for all parts.  Then
+        subtrees of parts, and single parts, are assigned to other devices as long as that shortens
+        the estimated time.
+
+        Args:
+            shares: The part of the work that each device gets; their sum is 1.
+            element_work: The multiplications and additions of a device in the time in which an
+                element of an update matrix is moved to another device.
+        """
+        devices = [k for k, share in enumerate(shares) if share > 0]
+        starts = [self._mapped(shares), *([device] * len(self) for device in devices)]
+        best, result = min((self._time(each, shares, element_work), each) for each in starts)
+        for _ in range(_ROUNDS):
+            before = best
+            for number in range(len(self) - 1, -1, -1):
+                for moved in (self._subtree(number), [number]):
+                    for device in devices:
+                        trial = list(result)
+                        for part in moved:
+                            trial[part] = device
+                        time = self._time(trial, shares, element_work)
+                        if time < best:
+                            best, result = time, trial
+            if best > _LEAST_GAIN * before:
+                break
+        return result
+
+    def _time(self, owners: Sequence[int], shares: Sequence[float], element_work: float) -> float:
+        """Estimate the time of a factorisation, level by level; the unit is that of `work`."""
+        done = [0.0] * len(self)
+        ready = [0.0] * len(self)  # when the update matrices of a part's sources have come
+        clock = [0.0] * len(shares)
+        for level in self.levels:
+            for number in level:
+                device = owners[number]
+                begin = max(clock[device], ready[number])
+                done[number] = begin + self.work[number] / (shares[device] * len(shares))
+                clock[device] = done[number]
+                for target in self.targets[number]:
+                    moves = owners[target] != device
+                    arrival = done[number] + moves * self.elements[number] * element_work
+                    ready[target] = max(ready[target], arrival)
+        return max(clock)
+
+    def _subtree(self, number: int) -> list[int]:
+        """Return a part and those of which it is an ancestor."""
+        inside = {number}
+        for part in range(number - 1, -1, -1):
+            if self.targets[part] and self.targets[part][0] in inside:
+                inside.add(part)
+        return sorted(inside)
+
+    def _mapped(self, shares: Sequence[float]) -> list[int]:
+        """Assign each part to a device in proportion to work.
 
         A root has the interval from 0 to 1; children divide that of their parent in proportion to
         the work of their subtrees.  The middle of a part's interval decides.  So a device has
         neighbouring subtrees and the parts above them, and few update matrices are moved.
-
-        Args:
-            shares: The part of the work that each device gets; their sum is 1.
 
         Source: Pothen and Sun, SIAM J. Sci. Comput. 14(5), 1993: proportional mapping.
         """
@@ -116,7 +177,9 @@ class Partition:
             used[above] += width[number]  # the last child has the end of the interval
             start[number] = begin + extent - used[above]
         ends = list(accumulate(shares))[:-1]
-        return [bisect_left(ends, a + b / 2) for a, b in zip(start, width, strict=True)]
+        middles = [a + b / 2 for a, b in zip(start, width, strict=True)]
+        last = max(k for k, share in enumerate(shares) if share > 0)
+        return [min(bisect_left(ends, middle), last) for middle in middles]
 
 
 @compiled

@@ -67,7 +67,7 @@ def check(fronts: Any) -> Partition:
 )  # fmt: skip
 def test_random_matrices(n: int, density: float, seed: int, weights: list[int]) -> None:
     parts = check(fronts_of(random_definite(n, density, seed)))
-    owners = parts.owners([weight / sum(weights) for weight in weights])
+    owners = parts.owners([weight / sum(weights) for weight in weights], 50.0)
     assert len(owners) == len(parts)
     assert all(weights[owner] for owner in owners)  # a device without a share computes nothing
 
@@ -84,16 +84,31 @@ def test_chains_and_stars_and_diagonals() -> None:
     assert len(check(fronts_of(sp.csr_array((0, 0))))) == 0
 
 
-def test_devices_get_even_work() -> None:
-    """Devices have neighbouring subtrees, so only the parts at the top have other devices' ones."""
+def test_assignments_to_devices() -> None:
+    """They are better than proportional mapping and than one device for all parts."""
     parts = check(fronts_of(grid(24, 24), "nd"))
     for count in (2, 3, 4):
-        owners = parts.owners([1 / count] * count)
-        work = np.bincount(owners, parts.work, count) / sum(parts.work)
-        assert work.max() <= 1.5 / count, (count, work)
-        moved = [
-            k for k, targets in enumerate(parts.targets)
-            if any(owners[target] != owners[k] for target in targets)
-        ]  # fmt: skip
-        assert len(moved) <= len(parts) // 3
-    assert set(parts.owners([1.0])) == {0}
+        shares = [1 / count] * count
+        owners = parts.owners(shares, 1.0)
+        time = parts._time(owners, shares, 1.0)
+        assert time <= parts._time(parts._mapped(shares), shares, 1.0)
+        work = np.bincount(owners, parts.work, count)
+        assert time >= work.max() * (1 - 1e-12)
+        assert time <= sum(parts.work) / (1 + 0.3 * count)
+        # Moves of elements that take too long leave all parts on one device.
+        assert len(set(parts.owners(shares, 1e9))) == 1
+    uneven = parts.owners([0.8, 0.2], 1.0)
+    work = np.bincount(uneven, parts.work, 2)
+    assert work[0] > 2 * work[1]
+    assert set(parts.owners([1.0], 1.0)) == {0}
+
+
+def test_the_estimated_time() -> None:
+    """Two sources of 2 and 3 on two devices; 4 elements of the second one are moved to a root."""
+    parts = Partition(
+        np.array([1, 2, 3]), (np.array([0]), np.array([1]), np.array([], int)), ((2,), (2,), ()),
+        (2.0, 3.0, 5.0), (4.0, 4.0, 0.0), ((0, 1), (2,)),
+    )  # fmt: skip
+    assert parts._time([0, 1, 0], [0.5, 0.5], 0.5) == 3 + 2 + 5
+    assert parts._time([0, 1, 0], [0.25, 0.75], 0.5) == max(2 / 0.5, 3 / 1.5 + 2) + 5 / 0.5
+    assert parts._time([0, 0, 0], [0.5, 0.5], 0.5) == 10
