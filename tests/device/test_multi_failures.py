@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device_groups import one_and_two
 from failing_devices import failing
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
 from portable_gpu import nn
-from portable_gpu.errors import DeviceFailedError, DeviceMemoryError, UnsupportedError
+from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
 from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition
 
 
@@ -80,16 +81,10 @@ OPERATIONS: dict[str, Callable[[DeviceGroup], list[Any]]] = {
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[DeviceGroup]:
-    """Two sub-devices of this CPU, whose small arrays have several blocks."""
-    engine = pg.default_engine()
-    if engine.device.max_compute_units < 2 or "cpu" not in str(engine.target.facts.type):
-        pytest.skip("the device has no two sub-devices")
-    try:
-        with DeviceGroup(2) as two, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(partition, "LEAST_BLOCK", 1 << 10)
-            yield two
-    except UnsupportedError as error:
-        pytest.skip(str(error))
+    """Two devices, whose small arrays have several blocks."""
+    with one_and_two() as (_, two), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "LEAST_BLOCK", 1 << 10)
+        yield two
 
 
 def bits_of(results: list[Any]) -> bytes:
@@ -113,7 +108,7 @@ def test_devices_that_fail_at_random(
     expected, before = bits_of(operation(group)), used(group)
     for what, maps in [("allocations", True), ("copies", False), ("allocations", False)]:
         for engine in group.engines:
-            monkeypatch.setattr(engine, "maps_host_memory", maps)
+            monkeypatch.setattr(engine, "maps_host_memory", maps and engine.target.is_cpu)
         number, lasts = draw.randrange(2), draw.random() < 0.4
         with failing(group.engines[number], what, 10**9, lasts=False) as left:
             operation(group)
