@@ -101,6 +101,23 @@ def test_convolutions_into_an_array(groups: list[DeviceGroup]) -> None:
     assert nn.conv2d(x[:0], weight, engine=group, **options).shape == (0, *expected.shape[1:])
 
 
+def test_out_decides_the_blocks_of_a_convolution(groups: list[DeviceGroup]) -> None:
+    """Each copy of a replicated ``out`` is written."""
+    x, weight = normal(7, 5, 9, 10), normal(6, 5, 3, 3, seed=1)
+    expected = convolved(x, weight, np.zeros(6), 2, 1)
+    for group in groups:
+        places = (group.broadcast, lambda a, g=group: g.asarray(a, blocks=3))
+        for images, place in product((*places, lambda a: a), places):
+            out = place(np.full(expected.shape, np.nan, np.float32))
+            its = images(x)
+            assert nn.conv2d(its, weight, None, 2, 1, out=out, engine=group, algo="direct") is out
+            for block in out.blocks:
+                part = expected if out.axis is None else expected[block.start : block.stop]
+                assert np.allclose(block.array.get(), part, rtol=1e-4, atol=1e-4)
+        with pytest.raises(ShapeError, match="out has shape"):
+            nn.conv2d(x, weight, None, 2, 1, out=group.broadcast(x), engine=group)
+
+
 def test_convolutions_refuse_other_blocks(groups: list[DeviceGroup]) -> None:
     group, weight = groups[1], normal(6, 5, 3, 3)
     for error, function, images in [

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.array import GroupArray, GroupBlock
-from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     check_kind,
+    check_out,
     check_target,
+    compute_on_each,
     kernels,
     on_device,
     operand,
@@ -25,7 +27,6 @@ from portable_gpu.multi.operations.operands import (
 from portable_gpu.ops.conv.api import common_dtype
 from portable_gpu.ops.conv.functions import conv1d, conv2d, conv3d
 from portable_gpu.ops.conv.shapes import Options, geometry
-from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
@@ -46,11 +47,11 @@ def _convolution(
         arguments: Those of :func:`portable_gpu.nn.conv2d`.
 
     Returns:
-        For arrays of the group a :class:`GroupArray`: in the blocks of ``input``, or replicated if
-        ``input`` is.  For arrays of NumPy one of NumPy.
+        For arrays of the group a :class:`GroupArray`: in the blocks of ``out``, or else those of
+        ``input``; replicated if that is.  For arrays of NumPy one of NumPy.
 
     Raises:
-        ArgumentError: ``input`` is cut along another axis than that of the batch.
+        ArgumentError: ``out`` or ``input`` is cut along another axis than that of the batch.
     """
     x = operand(group, arguments["input"], "input")
     filters = {
@@ -64,29 +65,37 @@ def _convolution(
     options = {name: arguments[name] for name in _OPTIONS}
     four = [options[name] for name in _OPTIONS[:4]]
     extents = geometry(Options(rank, *four), x.shape, filters["weight"].shape, None, _NAMES)
-    shape = (extents.batch, extents.filters, *extents.y_size[3 - rank :])
+    shape = (extents.filters, *extents.y_size[3 - rank :])
+    if extents.batched:
+        shape = (extents.batch, *shape)
     convolve = partial(compute, **options)
-    if isinstance(x, GroupArray) and x.axis not in (None, 0 if extents.batched else None):
-        raise ArgumentError(
-            f"input is cut along axis {x.axis}; blocks of images (axis 0 of {rank + 2}) would do, "
-            "and group.broadcast(input) copies all of it to each device"
-        )
+    arrays = {"input": x, **filters}
+    dtype = common_dtype(tuple(arrays.values()), tuple(arrays))
+    check_out(out, shape, dtype, arrays)
+    for name, each in (("input", x), ("out", out)):
+        if isinstance(each, GroupArray) and each.axis not in (None, 0 if extents.batched else None):
+            raise ArgumentError(
+                f"{name} is cut along axis {each.axis}; blocks of images (axis 0 of {rank + 2}) "
+                f"would do, and group.broadcast({name}) copies all of it to each device"
+            )
     if not extents.batched or x.shape[0] == 0:
         if on_host:
-            return convolve(x, **filters, out=out, engine=group.engines[0])
-        x = group.broadcast(x)
-    if isinstance(x, GroupArray) and x.axis is None:
-        return _replicated(group, convolve, x, filters, out)
-    if isinstance(x, GroupArray):
-        cut = Cut(0, x.bounds, [block.member for block in x.blocks])
+            return convolve(**arrays, out=out, engine=group.engines[0])
+        x = arrays["input"] = group.broadcast(x)
+    like = x if out is None else out
+    if isinstance(like, GroupArray) and like.axis is None:
+        return compute_on_each(group, convolve, arrays, out)
+    if isinstance(like, GroupArray):
+        cut = Cut(0, like.bounds, [block.member for block in like.blocks])
     else:
-        of_result = extents.filters * x.dtype.itemsize * x.shape[0]
-        for extent in shape[2:]:
-            of_result *= extent
-        bounds = group.bounds(x.shape[0], max(x.nbytes, of_result))
+        bounds = group.bounds(x.shape[0], max(x.nbytes, prod(shape) * x.dtype.itemsize))
         cut = Cut(0, bounds, group.owners(len(bounds) - 1))
     if on_host:
-        return _on_host(group, convolve, x, filters, shape, cut, out)
+        result: Any = np.empty(shape, dtype) if out is None else out
+        _on_host(group, convolve, arrays, cut, result)
+        return result
+    if isinstance(x, GroupArray) and (x.axis, x.bounds) != (0, tuple(cut.bounds)):
+        x = group.broadcast(x)
     images = blocks_of(x, cut)
     copies = {name: group.broadcast(each) for name, each in filters.items()}
     outs = None if out is None else blocks_of(out, cut)
@@ -111,44 +120,18 @@ def _convolution(
 def _on_host(
     group: DeviceGroup,
     convolve: Callable[..., Any],
-    x: Any,
-    filters: Mapping[str, Any],
-    shape: tuple[int, ...],
+    arrays: Mapping[str, Any],
     cut: Cut,
-    out: Any,
-) -> Any:
+    result: Any,
+) -> None:
     """Convolve images of NumPy."""
-    arrays = {"input": x, **filters}
-    dtype = common_dtype(tuple(arrays.values()), tuple(arrays))
-    if out is not None:
-        check_output(out, shape, dtype, "out", True)
-    result: Any = np.empty(shape, dtype) if out is None else out
-    reads = [in_parts(x, 0), *[as_whole(group, each) for each in filters.values()]]
+    x, *filters = arrays.values()
+    reads = [in_parts(x, 0), *[as_whole(group, each) for each in filters]]
 
     def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
         convolve(**dict(zip(arrays, blocks, strict=True)), out=target, engine=engine)
 
     compute_on_host(group, cut, reads, result, enqueue)
-    return result
-
-
-def _replicated(
-    group: DeviceGroup,
-    convolve: Callable[..., Any],
-    x: GroupArray,
-    filters: Mapping[str, Any],
-    out: Any,
-) -> Any:
-    """Convolve replicated images on each device."""
-    copies = {name: group.broadcast(each) for name, each in filters.items()}
-
-    def work(member: Member, _number: int) -> Any:
-        arguments = {name: each.copy_on(member) for name, each in copies.items()}
-        target = None if out is None else out.copy_on(member)
-        return convolve(x.copy_on(member), **arguments, out=target, engine=member.engine)
-
-    results = group.for_blocks(group.members, work, can_move=False)
-    return replicated(group, results) if out is None else out
 
 
 #: The convolutions by their names, for :data:`portable_gpu.multi.operations.FUNCTIONS`.

@@ -11,7 +11,6 @@ import numpy as np
 
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.multi.array import GroupArray, GroupBlock
-from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
@@ -20,6 +19,7 @@ from portable_gpu.multi.operations.operands import (
     check_kind,
     check_out,
     check_target,
+    compute_on_each,
     copies_of,
     cut_of,
     kernels,
@@ -28,7 +28,6 @@ from portable_gpu.multi.operations.operands import (
 )
 from portable_gpu.ops.elementwise import elementwise as compute
 from portable_gpu.ops.elementwise.api import common_of, inputs_that_are
-from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         return result
     cut = cut_of(arrays.values() if out is None else [out], len(shape), shape)
     if cut is None:
-        return _replicated(group, evaluate, arrays, options, out)
+        return compute_on_each(group, partial(evaluate, **options), arrays, out)
     operands = {name: _aligned(group, x, cut, shape) for name, x in others.items()}
     outs = None if out is None else blocks_of(out, cut)
 
@@ -127,26 +126,6 @@ def _on_host(
         evaluate(**options, **named, out=target, engine=engine)
 
     compute_on_host(group, cut, operands, result, enqueue, reads_result=bool(updated))
-
-
-def _replicated(
-    group: DeviceGroup,
-    evaluate: Any,
-    arrays: Mapping[str, Any],
-    options: Mapping[str, Any],
-    out: Any,
-) -> Any:
-    """Compute an expression of replicated arrays on each device."""
-    wholes = {name: group.broadcast(x) for name, x in arrays.items()}
-
-    def work(member: Member, _number: int) -> Array:
-        copies = {name: x.copy_on(member) for name, x in wholes.items()}
-        target = None if out is None else out.copy_on(member)
-        result: Array = evaluate(**options, **copies, out=target, engine=member.engine)
-        return result
-
-    results = group.for_blocks(group.members, work, can_move=False)
-    return replicated(group, results) if out is None else out
 
 
 def _aligned(group: DeviceGroup, x: Any, cut: Cut, shape: tuple[int, ...]) -> list[Any]:

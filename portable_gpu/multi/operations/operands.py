@@ -5,7 +5,7 @@ An operand is an array of NumPy, an array in blocks, a replicated one, or a numb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray
+from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.timeline import current_call
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
@@ -209,6 +210,34 @@ def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
         return array
     source = next(m for m in group.members if m.engine.context == array.context)
     return transfers.move(source, array, member)
+
+
+def compute_on_each(
+    group: DeviceGroup,
+    compute: Callable[..., Any],
+    arrays: Mapping[str, Any],
+    out: Any = None,
+) -> GroupArray:
+    """Compute the same call on each device.
+
+    Args:
+        group: The group.
+        compute: Makes the call, given the arrays by their names, ``out`` and ``engine``.
+        arrays: Its arrays, which are copied to each device that has no copy.
+        out: A replicated array for the result, or ``None``.
+    """
+    copies = {name: group.broadcast(x) for name, x in arrays.items()}
+
+    def work(member: Member, _: int) -> Array:
+        its_arrays = {name: x.copy_on(member) for name, x in copies.items()}
+        target = None if out is None else out.copy_on(member)
+        with kernels(member, member.index, False):
+            result: Array = compute(**its_arrays, out=target, engine=member.engine)
+        return member.count(result) if out is None else result
+
+    results = group.for_blocks(group.members, work, can_move=False)
+    replicas: GroupArray = replicated(group, results) if out is None else out
+    return replicas
 
 
 def check_target(member: Member, target: Any) -> None:

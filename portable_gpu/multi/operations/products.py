@@ -29,6 +29,7 @@ from portable_gpu.multi.operations.operands import (
     check_kind,
     check_out,
     check_target,
+    compute_on_each,
     copies_of,
     kernels,
     on_device,
@@ -144,7 +145,11 @@ def _product(
     check_out(out, shape, np.dtype(np.float32) if is_wide else dtype, {"a": a, "b": b})
     letter = _letter(a, b, out, letters, extents)
     if letter is None:
-        return _replicated(group, product, a, b, out)
+
+        def whole(a: Any, b: Any, out: Any, engine: Any) -> Any:
+            return product(a, b, out, engine)
+
+        return compute_on_each(group, whole, {"a": a, "b": b}, out)
     cut = _cut(group, letter, ((out, of_result), (a, of_a), (b, of_b)), extents)
     if on_host:
         result: Any = np.empty(shape, dtype) if out is None else out
@@ -212,18 +217,6 @@ def _sum_of_products(
         for block in total.blocks
     ]
     return collectives.replicated(group, copies)
-
-
-def _replicated(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any) -> GroupArray:
-    """Compute a product of replicated arrays on each device."""
-    left, right = group.broadcast(a), group.broadcast(b)
-
-    def work(member: Member, _number: int) -> Any:
-        target = None if out is None else out.copy_on(member)
-        return product(left.copy_on(member), right.copy_on(member), target, member.engine)
-
-    results = group.for_blocks(group.members, work, can_move=False)
-    return collectives.replicated(group, results) if out is None else out
 
 
 def _extents(*operands: tuple[Any, str]) -> dict[str, int] | None:

@@ -19,10 +19,16 @@ import numpy as np
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
-from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
-from portable_gpu.multi.operations.operands import Cut, kernels, on_device, operand, refuse
+from portable_gpu.multi.operations.operands import (
+    Cut,
+    compute_on_each,
+    kernels,
+    on_device,
+    operand,
+    refuse,
+)
 from portable_gpu.ops.fft import call
 from portable_gpu.runtime.views import check_output
 
@@ -99,10 +105,10 @@ def _of_group(job: _SlabTransform, x: GroupArray, shape: tuple[int, ...]) -> Gro
     """Transform an array of the group."""
     if x.axis is None:
 
-        def work(member: Member, _number: int) -> Any:
-            return job.compute(x.copy_on(member), list(job.lengths), member.engine)
+        def whole(x: Any, out: Any, engine: Any) -> Any:
+            return job.compute(x, list(job.lengths), engine, out)
 
-        return replicated(job.group, job.group.for_blocks(job.group.members, work, can_move=False))
+        return compute_on_each(job.group, whole, {"x": x})
     if x.axis not in job.lengths:
         return job.of_blocks(x, list(job.lengths), shape)
     others = [axis for axis in range(x.ndim) if axis != x.axis]
