@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any, Protocol, TypeGuard
 
@@ -33,6 +33,31 @@ class SpanRecorder(Protocol):
         """See :meth:`Member.recorded`."""
 
 
+#: What :meth:`Member.recorded` returns where no timeline is recorded.
+_NOT_RECORDED = nullcontext()
+
+
+class _NamedErrors:
+    """The context manager of :meth:`Member.named_errors`, which has no state of its own.
+
+    One of a generator costs 2 us more, and a call on a group has several for each block.
+    """
+
+    __slots__ = ("_member",)
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, DEVICE_ERRORS) and not self._member.is_named(error):
+            # No variable of this frame has the new error, whose traceback has the frame: what the
+            # other frames hold is freed with the error, and not when Python's collector runs.
+            raise self._member.named(error) from error
+
+
 class _Held:
     """An object whose end says that a buffer is freed."""
 
@@ -54,6 +79,7 @@ class Member:
         for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
             setattr(queue, STATE, engine.state(queue))
         self.recorder: SpanRecorder | None = None
+        self._named_errors = _NamedErrors(self)
         # Of each array; without callbacks, in which a signal handler could raise an exception.
         self._arrays: dict[int, tuple[weakref.ref[_Held], int]] = {}
         self._numbers = itertools.count()
@@ -116,7 +142,7 @@ class Member:
 
     def named(self, error: Exception) -> DeviceMemoryError | DeviceFailedError:
         """Return an error of the device with its name and its free memory."""
-        if self._is_named(error):
+        if self.is_named(error):
             return error
         lacks_memory = isinstance(error, (MemoryError, cl.MemoryError))
         kind = DeviceMemoryError if lacks_memory else DeviceFailedError
@@ -124,28 +150,22 @@ class Member:
             f"device {self.index} ({self.name}, {self.free} of {self.limit} bytes free): {error}"
         )
 
-    def _is_named(self, error: Exception) -> TypeGuard[DeviceMemoryError | DeviceFailedError]:
+    def is_named(self, error: Exception) -> TypeGuard[DeviceMemoryError | DeviceFailedError]:
+        """Return whether an error of the device has its name."""
         kinds = (DeviceMemoryError, DeviceFailedError)
         return isinstance(error, kinds) and str(error).startswith(f"device {self.index} (")
 
-    @contextmanager
-    def named_errors(self) -> Iterator[None]:
+    def named_errors(self) -> AbstractContextManager[None]:
         """Raise errors of the device in the block of the ``with`` statement with its name.
 
         Raises:
             DeviceMemoryError, DeviceFailedError: See :meth:`named`.
         """
-        try:
-            yield
-        except DEVICE_ERRORS as error:
-            if self._is_named(error):
-                raise
-            # No variable of this frame has the new error, whose traceback has the frame: what the
-            # other frames hold is freed with the error, and not when Python's collector runs.
-            raise self.named(error) from error
+        return self._named_errors
 
-    @contextmanager
-    def recorded(self, name: str, queue: cl.CommandQueue | None, nbytes: int = 0) -> Iterator[None]:
+    def recorded(
+        self, name: str, queue: cl.CommandQueue | None, nbytes: int = 0
+    ) -> AbstractContextManager[None]:
         """Record what the block of the ``with`` statement does, if a timeline is recorded.
 
         Args:
@@ -154,10 +174,8 @@ class Member:
             nbytes: The bytes that it copies.
         """
         if self.recorder is None:
-            yield
-            return
-        with self.recorder.span(name, queue, nbytes):
-            yield
+            return _NOT_RECORDED
+        return self.recorder.span(name, queue, nbytes)
 
     def finish(self) -> None:
         """Wait for all commands of both queues."""

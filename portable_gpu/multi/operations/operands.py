@@ -6,7 +6,7 @@ An operand is an array of NumPy, an array in blocks, a replicated one, or a numb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -250,14 +250,21 @@ def check_target(member: Member, target: Any) -> None:
         raise DeviceMemoryError("the block of out= is on another device")
 
 
-@contextmanager
-def kernels(member: Member, number: int, on_host: bool) -> Iterator[None]:
+def kernels(member: Member, number: int, on_host: bool) -> AbstractContextManager[None]:
     """Record the kernels of a block in the timeline, if one is recorded, and name their errors.
 
     Args:
         member, number: The device and the block.
         on_host: Whether the call waits for the kernels, because its arrays are NumPy's.
     """
+    if member.recorder is None:
+        return member.named_errors()
+    return _recorded_kernels(member, number, on_host)
+
+
+@contextmanager
+def _recorded_kernels(member: Member, number: int, on_host: bool) -> Iterator[None]:
+    """See :func:`kernels`."""
     queue = None if on_host else member.engine.queue
     name = f"{current_call.get()}, block {number}"
     with member.named_errors(), member.recorded(name, queue):

@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element, is_float16_like
@@ -190,15 +191,20 @@ class _Job:
             member: member.empty((len(its), *single), dtype) for member, its in numbers.items()
         }
 
+        places = {number: at for its in numbers.values() for at, number in enumerate(its)}
+        nbytes = prod(single) * dtype.itemsize
+
         def enqueue(member: Member, number: int) -> Array | None:
-            is_moved = member is not place.members[number]  # its device failed
-            if is_moved:
-                result = member.empty(single, dtype)
-            else:
-                result = memory[member][numbers[member].index(number)]
             with kernels(member, number, False):
-                self._block(member, [x[number] for x in operands], request, result)
-            return result if is_moved else None
+                # Into a fresh array: that is a repeated call with no other offsets than before.
+                result = self._block(member, [x[number] for x in operands], request, None)
+                if member is not place.members[number]:  # whose device failed
+                    return member.count(result)
+                cl.enqueue_copy(
+                    member.engine.queue, memory[member].base_data, result.base_data,
+                    byte_count=nbytes, dst_offset=places[number] * nbytes,
+                )  # fmt: skip
+            return None
 
         moved = self.group.for_blocks(place.members, enqueue)
         parts: dict[int, _Values] = {}
