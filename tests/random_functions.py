@@ -41,7 +41,7 @@ import portable_gpu as pg
 from portable_gpu.checking.oracle import SPLIT_ERRORS, by_norm
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
-from portable_gpu.multi import DeviceGroup
+from portable_gpu.multi import DeviceGroup, streaming
 from portable_gpu.ops.fft.commands.cases import bound_of
 from portable_gpu.runtime.engine import Engine
 
@@ -723,6 +723,80 @@ def groups(d: Call) -> None:
             raise
 
 
+# -- streamed operations
+
+
+def streamed(d: Call) -> None:
+    """A reduction, a product or a transform in tiles, within a limit that is drawn."""
+    d.kind = "host"
+    if d.flag(0.5):
+        d.engine = _copying(d.engine)
+    d.programs.choice(
+        (_streamed_reduction, _streamed_reduction, _streamed_product, _streamed_fftn)
+    )(d)
+
+
+@lru_cache(maxsize=4)
+def _copying(engine: Engine) -> Engine:
+    """An engine on the same device, to which tiles are copied as to a GPU."""
+    other = Engine(engine.device)
+    other.maps_host_memory = other.takes_host_pointers = False
+    return other
+
+
+def _streamed_reduction(d: Call) -> None:
+    name = d.programs.choice(("sum", *_MOMENTS, *_ORDERED, "nrm2"))
+    real = d.names(*REAL)
+    every = real if name == "nrm2" or "float64" not in real else [*INTEGERS, *real]
+    dtype = np.dtype(d.programs.choice(every))
+    x = d.filled([max(1, extent) for extent in d.shape(3000, 3)], dtype)
+    if name in _ORDERED and dtype.kind == "f" and d.flag(0.5):
+        x = np.round(x)
+        if d.flag(0.3):
+            x.reshape(-1)[d.draw.randrange(x.size)] = np.nan
+    if name in _MOMENTS and dtype.itemsize > 2 and dtype.kind == "f" and d.flag(0.5):
+        x = x + dtype.type(d.draw.choice((1e3, 1e5)))
+    axis = _axis(d, x.ndim, single=name.startswith("arg"))
+    options: dict[str, Any] = {"axis": axis, "keepdims": d.flag()}
+    limit = 2 * dtype.itemsize * d.draw.choice((3, 30, 500, 5000))
+    limited = d.record(f"streaming.{name}", memory_limit=limit, **options)
+    got = np.asarray(getattr(streaming, name)(d.give(x), **limited))
+    _check_reduction(name, x, _folded(x, axis), options, 0, got)
+
+
+def _streamed_product(d: Call) -> None:
+    dtype = _dtype(d.programs.choice(_floats(d)))
+    trans = {f"trans_{name}": d.programs.choice("NTC") for name in "ab"}
+    m, k, n = (d.extent(200) for _ in range(3))
+    a = d.filled((m, k) if trans["trans_a"] == "N" else (k, m), dtype)
+    b = d.filled((k, n) if trans["trans_b"] == "N" else (n, k), dtype)
+    limit = 2 * 64 * 64 * 3 * max(4, dtype.itemsize) * d.draw.choice((1, 2, 8))
+    options = d.record("streaming.gemm", memory_limit=limit, **trans)
+    got = streaming.gemm(d.give(a), d.give(b), **options)
+    assert got.dtype == dtype
+    turn = {"N": lambda x: x, "T": np.transpose, "C": lambda x: x.conj().T}
+    left, right = turn[trans["trans_a"]](a), turn[trans["trans_b"]](b)
+    exact = np.matmul(wider(left), wider(right))
+    assert_within(got, exact, _product_bound(left, right, dtype, None, d.engine))
+
+
+def _streamed_fftn(d: Call) -> None:
+    dtype = np.dtype(d.programs.choice(d.names("float32", "float64", *COMPLEX)))
+    shape = [d.programs.randint(1, 14) for _ in range(d.programs.randint(1, 3))]
+    axes = d.draw.sample(range(len(shape)), d.draw.randint(1, len(shape)))
+    x, name = d.filled(shape, dtype), d.programs.choice(("fftn", "ifftn"))
+    single = dtype in (np.float32, np.complex64)
+    itemsize = 8 if single else 16
+    limit = 6 * itemsize * max(shape) * d.draw.choice((1, 3, 20))
+    norm = d.draw.choice((None, "ortho", "forward"))
+    options = d.record(f"streaming.{name}", axes=axes, norm=norm, memory_limit=limit)
+    got = getattr(streaming, name)(d.give(x), **options)
+    assert got.itemsize == itemsize
+    exact = getattr(np.fft, name)(x.astype(np.complex128), axes=axes, norm=norm)
+    bound = bound_of(np.dtype(np.float32 if single else np.float64), [shape[at] for at in axes])
+    assert by_norm(exact, 2 * bound, tuple(axes))(got) <= 1  # NumPy's own roundings as well
+
+
 # -- the others
 
 
@@ -766,6 +840,7 @@ FAMILIES: dict[str, tuple[Callable[[Call], None], tuple[str, ...]]] = {
     "sparse": (sparse_systems, ("scipy", "numba")),
     "copies": (copies, ()),
     "groups": (groups, ("scipy",)),
+    "streaming": (streamed, ()),
     **{name: (call, ()) for name, call in LAYERS.items()},
 }
 
