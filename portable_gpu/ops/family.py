@@ -175,7 +175,8 @@ class Contested:
         draw: Draws a random size, for a CPU or not.
         problem: Gives the problem of a case of contiguous arrays.
         variants: Gives the variants of a problem, for a target and a table.
-        nbytes: Gives the bytes of each operand of a case; the last operand is the output.
+        nbytes: Gives the bytes of each operand of a case, in the order that plans take them; the
+            last operand is the output.
         scalars: The scalars of a call.
         calibrated: The numbers of cases that ``calibrate`` fits to and holds back, by dtype.
     """

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from portable_gpu.bench import dispatch, roofs, timing
@@ -16,6 +17,7 @@ from portable_gpu.bench.peers import Ours
 from portable_gpu.cli import main
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.sizes import Size, parse_sizes
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.engine import Engine
 
 IMAGES = "2x64x6x5,2x64x6x5/backward"
@@ -123,3 +125,33 @@ def test_convolutions_of_all_directions_are_contested(
     products = json.loads(report.read_text())["dispatch"]["products"]
     names = {item["operation"] for item in products}
     assert names == {"conv2d", "conv2d_input", "conv2d_weight"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "shape"),
+    [
+        ("gemm", "5x9x7/NN", (5, 7)), ("fft", "3x20/1", (3, 20)),
+        ("conv2d", "2x6x9x4x3/g2", (2, 4, 9)), ("conv2d_input", "2x6x9x4x3/g2", (2, 6, 9)),
+        ("conv2d_weight", "2x6x9x4x3/g2", (4, 3, 3)),
+    ],
+)  # fmt: skip
+def test_plans_of_a_contest_have_their_operands(
+    operation: str, size: str, shape: tuple[int, ...], unoptimised: Engine
+) -> None:
+    """A contest's buffers are as long as the plan needs them, and in its order."""
+    engine = unoptimised
+    (case,) = cases(operation, ["float32"], parse_sizes(size), True)
+    of, contest = dispatch.CONTESTED[operation], dispatch.Contest(engine, [case])
+    every = of.variants(of.problem(case), engine.target, engine.table)
+    contest.prepared(best_of(every, engine.target)).seconds(0, 1)
+    arrays = []
+    for buffer in contest._buffers[engine]:
+        arrays.append(np.empty(buffer.size // 4, np.float32))
+        cl.enqueue_copy(engine.queue, arrays[-1], buffer)
+    *read, result = arrays
+    if operation == "conv2d_input":
+        read.reverse()  # the public function takes the weights first
+    dtype = np.complex64 if operation == "fft" else np.float32
+    shapes = zip(read, case.shapes, strict=True)
+    inputs = [x.view(dtype).reshape(extents) for x, extents in shapes]
+    assert oracle(case, inputs)(result.view(dtype).reshape(shape)) <= 1

@@ -177,10 +177,10 @@ def shapes(case: Case) -> tuple[Shape, ...]:
 
 
 def nbytes(case: Case) -> tuple[int, ...]:
-    """The bytes of each operand and of the result."""
+    """The bytes of each operand and of the result, in the order of plans."""
     p = problem_of(case)
     x, w, y = (p.elem.itemsize * count for count in (p.x_elements, p.w_elements, p.y_elements))
-    return {"forward": (x, w, y), "input": (w, y, x), "weight": (x, y, w)}[p.direction]
+    return {"forward": (x, w, y), "input": (y, w, x), "weight": (x, y, w)}[p.direction]
 
 
 def _as_images(case: Case, arrays: Sequence[Any]) -> list[Any]:
