@@ -231,11 +231,11 @@ def hardsigmoid(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute 0 up to -3, 1 from 3 on, and ``x / 6 + 1 / 2`` between.
+    """Compute 0 up to -3, 1 from 3 on, and ``(x + 3) / 6`` between.
 
     Arguments, result, errors, cost: see :func:`relu`.
     """
-    expression = "x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5"
+    expression = "x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6"
     return computed(expression, input, {}, out, engine, queue, wait_for)
 
 
@@ -290,7 +290,7 @@ def hardswish_backward(
 
     Arguments, result, errors, cost: see :func:`relu_backward`.
     """
-    expression = "x <= -3 ? 0 : x >= 3 ? g : g * (x / 3 + 0.5)"
+    expression = "x <= -3 ? 0 : x >= 3 ? g : g * (2 * x + 3) / 6"
     return gradient(expression, grad_output, input, {}, out, engine, queue, wait_for)
 
 

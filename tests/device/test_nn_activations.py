@@ -166,3 +166,14 @@ def test_wrong_arguments(engine: Engine) -> None:
         with pytest.raises(error, match=message):
             call()
     assert np.all(x == 1)
+
+
+def test_pieces_are_accurate_where_they_vanish(unoptimised: Engine) -> None:
+    """``(x + 3) / 6`` near -3 and ``(2 x + 3) / 6`` near -1.5, within a few ulp of the result."""
+    distance = 2.0 ** -np.arange(2, 21, dtype=np.float32)
+    x = np.concatenate([-3 + distance, -1.5 - distance, -1.5 + distance])
+    wide = x.astype(np.float64)
+    y = pg.nn.hardsigmoid(x, engine=unoptimised)
+    np.testing.assert_allclose(y, (wide + 3) / 6, rtol=2.0**-21)
+    dx = pg.nn.hardswish_backward(np.ones_like(x), x, engine=unoptimised)
+    np.testing.assert_allclose(dx, (2 * wide + 3) / 6, rtol=2.0**-21)

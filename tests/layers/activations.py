@@ -90,7 +90,7 @@ CASES: list[tuple[str, dict[str, Any], bool, Formula, Formula, Callable[[Any], A
     ("silu", {}, False, lambda x: (x * _logistic(x),), _silu, np.zeros_like),
     (
         "hardswish", {}, False, lambda x: (x * np.clip(x + 3, 0, 6) / 6,),
-        lambda x: (np.where(np.abs(x) < 3, x / 3, LD(0)), np.where(x >= 3, LD(1), 0.5 * (x > -3))),
+        lambda x: (np.where(x >= 3, LD(1), (2 * x + 3) / 6 * (x > -3)),),
         np.zeros_like,
     ),
     (
@@ -107,7 +107,7 @@ CASES: list[tuple[str, dict[str, Any], bool, Formula, Formula, Callable[[Any], A
         np.zeros_like,
     ),
     (
-        "hardsigmoid", {}, False, lambda x: (np.clip(x / 6 + 0.5, 0, 1),),
+        "hardsigmoid", {}, False, lambda x: (np.clip((x + 3) / 6, 0, 1),),
         lambda x: ((np.abs(x) < 3) / LD(6),), np.zeros_like,
     ),
 ]  # fmt: skip
