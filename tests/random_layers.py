@@ -7,6 +7,7 @@ drawn with the values, so that the same call with other values also has other nu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import product
 from math import floor, prod
 from typing import Any
@@ -514,6 +515,10 @@ _KINDS = {
 }  # fmt: skip
 
 
+def _quotients(sizes: Sequence[int], extents: Sequence[int]) -> list[Any]:
+    return [Fraction(m, n) for m, n in zip(sizes, extents, strict=True)]
+
+
 def interpolations(d: Call) -> None:
     """``interpolate`` of torch's modes and coordinates, and its gradient."""
     mode = d.programs.choice(tuple(_KINDS))
@@ -524,7 +529,7 @@ def interpolations(d: Call) -> None:
     options: dict[str, Any] = {"mode": mode}
     if d.flag():
         sizes = [d.draw.randint(1, {1: 150, 2: 24, 3: 9}[axes]) for _ in range(axes)]
-        options["size"], scales = sizes, [m / n for m, n in zip(sizes, extents, strict=True)]
+        options["size"], scales = sizes, _quotients(sizes, extents)
     else:
         scales = [d.draw.choice((1.0, 2.0, 0.5, d.draw.uniform(0.4, 3))) for _ in range(axes)]
         sizes = [floor(n * s) for n, s in zip(extents, scales, strict=True)]
@@ -533,7 +538,7 @@ def interpolations(d: Call) -> None:
         options["scale_factor"] = scales
         if d.flag(0.3):
             options["recompute_scale_factor"] = True
-            scales = [m / n for m, n in zip(sizes, extents, strict=True)]
+            scales = _quotients(sizes, extents)
     name, rounding, antialias = "half_pixel", "round_prefer_ceil", False
     if kind in ("linear", "cubic"):
         if axes == 2 and d.flag(0.25):
@@ -546,7 +551,7 @@ def interpolations(d: Call) -> None:
     if kind == "area":
         every = [matrices.areas(n, m) for n, m, _ in each]
     elif antialias:
-        every = [matrices.antialiased(n, m, kind, 1 / s) for n, m, s in each]
+        every = [matrices.antialiased(n, m, kind, float(1 / s)) for n, m, s in each]
     else:
         every = [matrices.matrix(n, m, kind, name, s, rounding=rounding) for n, m, s in each]
     shape = (*_plane(d), *extents)
@@ -1021,11 +1026,24 @@ def attentions_of(d: Call) -> None:
     result = (exact.shape, dtype)
     if not back:
         got = _made(d, "scaled_dot_product_attention", [tq, tk, tv, *extra], result, **options)
-        assert_within(got, exact, 4 * unit_roundoff(_sums(dtype)) * size)
+        bound = 4 * unit_roundoff(_sums(dtype)) * size
+        if n and _rounds_probabilities(d, dtype):
+            q, k, w, *others = arguments
+            bound = bound + unit_roundoff(dtype) * attentions.reference(q, k, np.abs(w), *others)
+        assert_within(got, exact, bound)
         return
     if not n:
         return
     _attention_gradients(d, (tq, tk, tv, *extra), arguments, factor, exact, options, size)
+
+
+def _rounds_probabilities(d: Call, dtype: Any) -> bool:
+    """Whether attention may round probabilities p to the dtype, as operands of matrix units.
+
+    Each p then has an error of u p, u being the dtype's unit roundoff, and a sum of p |v| has one
+    of u times that sum: Higham, Accuracy and Stability of Numerical Algorithms, 2.2 and 3.1.
+    """
+    return is_float16_like(dtype) and d.engine.target.matrix_units in ("mma", "wgmma")
 
 
 def _attention_gradients(
@@ -1063,9 +1081,16 @@ def _attention_gradients(
         reach.swapaxes(-1, -2) @ np.abs(q) / root,
         (p * factors).swapaxes(-1, -2) @ np.abs(G),
     ]
+    # What the rounding of p and ds as operands adds, for ds also where it is a subnormal number.
+    small = np.abs(ds) + (0 if dtype != np.float16 else 2.0**-14 * (p > 0))
+    rounded = [
+        small @ np.abs(every_k) / root * factor,
+        small.swapaxes(-1, -2) @ np.abs(q) / root,
+        sizes[2],
+    ]
     if group > 1:
         for k_ in (1, 2):
-            for list_ in (exact, sizes):
+            for list_ in (exact, sizes, rounded):
                 a = list_[k_]
                 list_[k_] = a.reshape(a.shape[0], -1, group, *a.shape[2:]).sum(2)
     call = d.record("nn.scaled_dot_product_attention_backward", **options)
@@ -1073,10 +1098,12 @@ def _attention_gradients(
     got = nn.scaled_dot_product_attention_backward(*arrays, **call)
     logit = float(np.abs(s[np.isfinite(s)]).max(initial=0)) + 1
     terms = sum(there[1].shape[-2:]) + sum(q.shape[-2:]) * group + 60 + q.shape[-1] * logit
-    for one, want, of in zip(got, exact, sizes, strict=True):
+    rounding = unit_roundoff(dtype) if _rounds_probabilities(d, dtype) else 0.0
+    for one, want, of, more in zip(got, exact, sizes, rounded, strict=True):
         found = np.asarray(values(one))
         assert found.dtype == dtype
-        _near(found, want, of, 4 * terms)
+        bound = 4 * terms * 2 * unit_roundoff(stored) * of + rounding * more
+        assert_within(found, want, bound)
 
 
 def steps(d: Call) -> None:

@@ -399,6 +399,7 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
     group, other = groups["two"], groups["one"]
     x, y = (group.asarray(normal(20, 20), blocks=blocks) for blocks in (2, 3))
     on_one = pg.asarray([1.0], engine=group.engines[0])
+    two = [engine.device for engine in group.engines]
     for error, call in [
         (ArgumentError, lambda: pg.sum(x, engine=other)),
         (UnsupportedError, lambda: pg.sum(x)),
@@ -416,14 +417,14 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
         (ArgumentError, lambda: x.gather(2)),
         (ArgumentError, lambda: DeviceGroup([])),
         (ArgumentError, lambda: DeviceGroup("some")),
-        (ArgumentError, lambda: DeviceGroup([group.engines[0].device] * 2)),
+        (ArgumentError, lambda: DeviceGroup(two[:1] * 2)),
         (ArgumentError, lambda: DeviceGroup(0)),
         (UnsupportedError, lambda: DeviceGroup(1 << 20)),
         (ArgumentTypeError, lambda: DeviceGroup(1.5)),  # type: ignore[arg-type]
-        (ArgumentError, lambda: DeviceGroup(2, shares=(1,))),
-        (ArgumentError, lambda: DeviceGroup(2, memory_limit=0)),
-        (ArgumentError, lambda: DeviceGroup(2, threads="two")),
-        (ArgumentError, lambda: DeviceGroup(2, on_failure="ignore")),
+        (ArgumentError, lambda: DeviceGroup(two, shares=(1,))),
+        (ArgumentError, lambda: DeviceGroup(two, memory_limit=0)),
+        (ArgumentError, lambda: DeviceGroup(two, threads="two")),
+        (ArgumentError, lambda: DeviceGroup(two, on_failure="ignore")),
     ]:  # fmt: skip
         with pytest.raises(error):
             call()

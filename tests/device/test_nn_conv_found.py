@@ -101,8 +101,9 @@ def test_an_answer_is_needed(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
         nn.conv2d(X, W, algo="found", engine=other, **OPTIONS)
     of_other_process(other, "direct", "im2col")
     assert taken(other) == "direct"
+    last = on_device(other, np.ascontiguousarray(X.transpose(0, 2, 3, 1))).transpose((0, 3, 1, 2))
     with pytest.raises(ArgumentError, match="not been timed"):
-        nn.conv2d(X[..., ::-1], W, algo="found", engine=other, **OPTIONS)
+        nn.conv2d(last, on_device(other, W), algo="found", engine=other, **OPTIONS)
     other = Engine(queue=engine.queue)
     newer = {**answers.versions(engine.target), "driver": "a later one"}
     monkeypatch.setattr(answers, "versions", lambda _: newer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
@@ -18,8 +19,8 @@ def keys(t: float, a: float) -> float:
     return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else 0.0
 
 
-def place(o: int, n: int, m: int, scale: float, name: str, roi: tuple[float, float]) -> float:
-    """ONNX's coordinates of an output."""
+def place(o: int, n: int, m: int, scale: Any, name: str, roi: tuple[float, float]) -> Any:
+    """ONNX's coordinates of an output; a fraction, without rounding, where the scale is one."""
     if name == "align_corners":
         return o * (n - 1) / (m - 1) if m > 1 else 0.0
     if name == "asymmetric":
@@ -34,17 +35,17 @@ def place(o: int, n: int, m: int, scale: float, name: str, roi: tuple[float, flo
     if name == "half_pixel_symmetric":
         adjustment = m / (n * scale)
         return n / 2 * (1 - adjustment) + (o + 0.5) / scale - 0.5
-    return (o + 0.5) / scale - 0.5
+    return (2 * o + 1) / (2 * scale) - Fraction(1, 2)
 
 
 ROUND = {
-    "floor": floor, "ceil": ceil, "round_prefer_floor": lambda x: ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: floor(x + 0.5),
+    "floor": floor, "ceil": ceil, "round_prefer_floor": lambda x: ceil(x - Fraction(1, 2)),
+    "round_prefer_ceil": lambda x: floor(x + Fraction(1, 2)),
 }  # fmt: skip
 
 
 def matrix(
-    n: int, m: int, kind: str, name: str, scale: float, *, rounding: str = "floor",
+    n: int, m: int, kind: str, name: str, scale: Any, *, rounding: str = "floor",
     a: float = -0.75, roi: tuple[float, float] = (0, 1), exclude: bool = False,
 ) -> Values:  # fmt: skip
     """The weights of n places for m outputs."""

@@ -159,7 +159,8 @@ def scaled_dot_product_attention_backward(
     Cost: probabilities are computed again, twice: five products of the size of the two of the
         function; no array of them is stored.
     Accuracy: sums in float32 (float64 for float64), as those of the function.  Matrix units
-        multiply probabilities, and their gradients, that are rounded to the dtype.
+        multiply probabilities, and their gradients, that are rounded to the dtype, which adds the
+        half of its ``eps`` times the sums of the products' absolute values.
     Order: fixed for one target, policy, shape and alignment, without atomics.
     """
     arrays = [grad_output, query, key, value, output, logsumexp]
