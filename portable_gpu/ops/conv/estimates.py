@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log2, prod
 from typing import Any
 
 from portable_gpu.ops.conv.strips import RowReads
+from portable_gpu.ops.conv.windows import Windows
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.figures import Figures
 
 
@@ -16,7 +19,6 @@ class ConvCosts(Figures):
     """The costs of convolutions relative to products and to plain copies.
 
     Attributes:
-        direct_rate: The rate of direct sums, as a part of that of the best tiles of products.
         copy_time: The time of copies of windows, as a multiple of that of moving them once.
         winograd_time: The time of the transforms of ``winograd``, as the same multiple.
         transform_time: The time of the transforms of ``fft``, as a multiple of their own estimate.
@@ -26,7 +28,6 @@ class ConvCosts(Figures):
             group and an image.
     """
 
-    direct_rate: float
     copy_time: float
     winograd_time: float
     transform_time: float
@@ -69,6 +70,58 @@ class DirectSumCosts(Figures):
     place_load: float
     place_build: float
     place_wide_tap: float
+
+
+@dataclass(frozen=True)
+class WaitingCosts(Figures):
+    """The costs of the sums of convolutions on a GPU, in nanoseconds.
+
+    A work-item waits for its loads before it goes on to the next row of taps.  A compute unit
+    with many work-items does other ones' instructions in the meantime: its costs, ``busy``, are for
+    each of its work-items.
+
+    Attributes:
+        start: The coordinates of a work-item's results, and their store.
+        row, load, weight: A row of taps; a load from the source, and one of a weight, for it.
+        division, busy_division: The place that a tap reads, where results are between elements.
+        busy_load, busy_add: A load, and a multiply-add.
+        place, place_load: V places of the gradient by the weights; a load from the source for them.
+        level, level_sum: A step of the sum of a work-group's work-items, and a sum in it.
+        parts: The sum of the parts of several work-groups.
+        busy_place, busy_place_load, busy_place_add: Those of a place.
+        busy_sum: A sum of a work-item when it is added to those of its work-group.
+        tap: A tap of a copy of windows.
+        transposed: The time of copies that read or write each element in another line of memory, as
+            a multiple of that of others.
+        window_tap, busy_window_tap: A tap of a sum of windows.
+    """
+
+    start: float
+    row: float
+    load: float
+    weight: float
+    division: float
+    busy_division: float
+    busy_load: float
+    busy_add: float
+    place: float
+    place_load: float
+    level: float
+    level_sum: float
+    parts: float
+    busy_place: float
+    busy_place_load: float
+    busy_place_add: float
+    busy_sum: float
+    tap: float
+    transposed: float
+    window_tap: float
+    busy_window_tap: float
+
+    @classmethod
+    def on(cls, target: Target) -> WaitingCosts:
+        """The costs of a GPU."""
+        return cls.of("sums of convolutions", target)
 
 
 _VECTOR = 32  # bytes of a vector that an instruction adds
@@ -129,3 +182,72 @@ def _vectors(count: int, context: Mapping[str, Any]) -> float:
     """The vectors of numbers, one at least."""
     nbytes = 8 if context["elem"].needs_fp64 else 4
     return max(1.0, count * nbytes / _VECTOR)
+
+
+def direct_seconds(
+    context: Mapping[str, Any], constants: Mapping[str, int], target: Target
+) -> float:
+    """Return the seconds of ``conv/direct`` on a GPU, without those of moving data."""
+    k, c, strip = WaitingCosts.on(target), constants, context["strip"]
+    # Adjacent work-items, which wait for each other, do not skip the same taps of the last axis.
+    fastest = context["order"][-1][0]
+    taps0, taps1, taps2 = (
+        c[f"taps{axis}"] / (1 if fastest == name else c[f"divisor{axis}"])
+        for axis, name in enumerate(("at0", "at1", "block"))
+    )
+    rows = c["sources"] * taps0 * taps1
+    places = c["sources"] * (c["taps0"] + taps0 * c["taps1"])
+    loads, weights, adds = taps2, taps2, taps2
+    if strip:
+        loads, weights = len(strip.loads), 0 if context["kept"] else strip.taps
+        adds = sum(j is not None for reads in strip.reads for j in reads)
+        waiting = rows * (k.row + k.load * loads + k.weight * weights)
+    else:
+        places += rows * c["taps2"]
+        waiting = rows * taps2 * (k.row + k.load + k.weight)
+    adds *= context["wide"] * multiply_adds(context["elem"])
+    busy = rows * (k.busy_load * (loads + weights) + k.busy_add * adds)
+    if context["divided"]:
+        waiting += places * k.division
+        busy += places * k.busy_division
+    strips = -(-min(c["columns"], c["t2_size"]) // context["V"])
+    of_unit = c["items"] / target.compute_units
+    return 1e-9 * overlapped(k.start + strips * waiting, of_unit * strips * busy)
+
+
+def weight_seconds(
+    context: Mapping[str, Any], constants: Mapping[str, int], groups: int, target: Target
+) -> float:
+    """Return the seconds of ``groups`` work-groups of ``conv/weight`` on a GPU, likewise."""
+    k, strip, T = WaitingCosts.on(target), context["strip"], prod(context["taps"])
+    sharing = context["G"] // context["lanes"]
+    places = -(-constants["part_size"] // sharing)
+    rows = context["taps"][0] * context["taps"][1]
+    loads = rows * len(strip.loads)
+    adds = rows * sum(j is not None for reads in strip.reads for j in reads)
+    adds *= multiply_adds(context["elem"])
+    waiting = places * (k.place + k.place_load * loads)
+    waiting += (1 + log2(sharing)) * (k.level + k.level_sum * T)
+    if constants["parts"] > 1:
+        waiting += k.parts
+    busy = places * (k.busy_place + k.busy_place_load * loads + k.busy_place_add * adds)
+    of_unit = max(1.0, groups / target.compute_units) * context["G"]
+    return 1e-9 * overlapped(waiting, of_unit * (busy + k.busy_sum * T))
+
+
+def windows_seconds(windows: Windows, target: Target) -> float:
+    """Return the seconds of a copy of windows, or of a sum of windows."""
+    bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
+    moving = ConvCosts.of("convolutions", target).copy_time * windows.bytes / bandwidth
+    if target.is_cpu:
+        return moving
+    k, (first, second, third) = WaitingCosts.on(target), windows.axes
+    if not windows.sums:
+        across = windows.channels > 1 and windows.image.channel == 1 and not windows.last
+        waiting = first.taps * second.taps * third.taps * k.tap
+        return overlapped(moving * (k.transposed if across else 1), 1e-9 * waiting)
+    taps0, taps1 = first.taps / first.divisor, second.taps / second.divisor
+    taps = first.taps + taps0 * second.taps + taps0 * taps1 * third.taps
+    of_unit = windows.partition(target)[2] / target.compute_units
+    summing = overlapped(taps * k.window_tap, of_unit * taps * k.busy_window_tap)
+    return overlapped(moving, 1e-9 * summing)

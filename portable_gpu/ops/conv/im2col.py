@@ -22,7 +22,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
-from portable_gpu.ops.conv.estimates import ConvCosts
+from portable_gpu.ops.conv.estimates import windows_seconds
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
@@ -393,9 +393,6 @@ def variants(
     made = products(problem, target, limit)
     if made is None:
         return
-    device = DeviceCosts.of("device", target)
-    bandwidth = device.bandwidth * target.compute_units
-    copy_time = ConvCosts.of("convolutions", target).copy_time
     texts: list[Specialization] = []
     seconds, launches, nbytes, known = 0.0, 0, 0, dict[_Key, tuple[float, int]]()
     for step in made.steps:
@@ -411,7 +408,7 @@ def variants(
                 known[key] = best.estimate, best.launches
                 texts += best.texts()
             else:
-                known[key] = copy_time * key.bytes / bandwidth, 1
+                known[key] = windows_seconds(key, target), 1
                 texts.append(key.specialization(target))
         seconds += known[key][0]
         launches += known[key][1]
@@ -420,6 +417,7 @@ def variants(
         # Each group reads whole lines for its few channels, of which caches keep some.
         of_group = min(problem.channels, problem.filters) // problem.groups * problem.elem.itemsize
         lines = min(problem.groups, max(1, _LINE // of_group))
+        bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
         seconds += (lines - 1) * problem.bytes / (_CACHED * bandwidth)
     why = (
         f"products of matrices, with the windows of {made.chunk} image(s) in workspace"

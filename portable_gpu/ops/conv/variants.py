@@ -13,14 +13,20 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, in_pieces, spectral, winograd
 from portable_gpu.ops.conv.chunks import workspace_limit
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
-from portable_gpu.ops.conv.estimates import ConvCosts, direct_work, weight_work
+from portable_gpu.ops.conv.estimates import (
+    ConvCosts,
+    direct_seconds,
+    direct_work,
+    weight_seconds,
+    weight_work,
+)
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.table import TuningTable
 
 ALGORITHMS = (
@@ -159,10 +165,7 @@ def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
 
 def _direct(problem: ConvProblem, target: Target) -> Variant:
     """Return the variant of one kernel that sums directly."""
-    device = DeviceCosts.of("device", target)
-    products = problem.flop // 2 * multiply_adds(problem.elem)
-    units = target.compute_units
-    computing = products / ConvCosts.of("convolutions", target).direct_rate
+    device, units = DeviceCosts.of("device", target), target.compute_units
     moving = problem.bytes / (device.bandwidth * units)
     kernel: WeightKernel | DirectKernel
     bind: Callable[[Engine], Plan]
@@ -171,18 +174,25 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
         of_weights = weight_kernel(problem, target)
         kernel, bind = of_weights, partial(WeightPlan, problem=problem)
         workspace = of_weights.partial_bytes
-        if target.is_cpu:
-            work = of_weights.context, of_weights.constants, of_weights.blocks
-            computing = weight_work(*work, target)
+        made = of_weights.context, of_weights.constants
+        blocks, groups = of_weights.blocks, of_weights.blocks * of_weights.parts
+        computing = (
+            weight_work(*made, blocks, target) / (units * device.multiply_adds)
+            if target.is_cpu
+            else weight_seconds(*made, groups, target)
+        )
     else:
         kernel, bind = direct_kernel(problem, target), partial(DirectConvPlan, problem=problem)
-        if target.is_cpu:
-            computing = direct_work(kernel.context, kernel.constants, target)
+        computing = (
+            direct_work(kernel.context, kernel.constants, target) / (units * device.multiply_adds)
+            if target.is_cpu
+            else direct_seconds(kernel.context, kernel.constants, target)
+        )
     return Variant(
         path="direct",
         name="direct",
         kind="direct",
-        estimate=overlapped(computing / (units * device.multiply_adds), moving),
+        estimate=overlapped(computing, moving),
         launches=1,
         why="direct sums, which need no copies and allow any strides",
         texts=lambda: [kernel.specialization(target)],

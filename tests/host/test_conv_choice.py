@@ -1,0 +1,52 @@
+"""The choice of a convolution's variant on a GPU against times measured on it.  No device."""
+
+from __future__ import annotations
+
+import pytest
+from recorded_devices import H200
+
+from portable_gpu.bench.cases import cases
+from portable_gpu.ops.conv.commands.cases import problem_of
+from portable_gpu.ops.conv.variants import variants
+from portable_gpu.ops.sizes import parse_sizes
+from portable_gpu.ops.variant import best_of
+from portable_gpu.targets import detect
+from portable_gpu.tuning.table import TuningTable
+
+GPU, TABLE = detect(H200), TuningTable.shipped()
+#: Microseconds of variants on an H200 (driver 580.159.04, bench dispatch --rows conv, 2026-11-27).
+#: Few work-items with long sums, results between which there are elements, transposed copies of
+#: windows, and channels that each have a filter.
+TIMES = {
+    "conv2d": {
+        "1x311x3x3x9x91x3x3x3/s2d1g1": {"direct": 1080, "im2col": 25.6, "implicit_gemm": 21.5},
+        "1x509x70x94x1/s1d2g1l": {"direct": 182, "im2col": 6.55, "implicit_gemm": 6.64},
+        "10x182x6x34x1/s2d2g1l": {"direct": 52.5, "im2col": 6.21, "implicit_gemm": 3.07},
+        "4x156x72x19x3x7x7/s3d1g1": {"direct": 643, "im2col": 36.8, "implicit_gemm": 41.9},
+        "29x291x10x17x291x5x5/s1d2g291l": {"direct": 24.6, "im2col": 670, "implicit_gemm": 158},
+        "20x230x5x141x230x3x3/s3d2g230l": {"direct": 8.79, "im2col": 69.5, "implicit_gemm": 33.5},
+    },
+    "conv2d_input": {
+        "11x1x19x96x470x5x5/s3d2g1l": {"direct": 2540, "im2col": 17.8, "implicit_gemm": 145},
+        "6x6x1x13x233x1x1/s1d1g1": {"direct": 83.2, "im2col": 3.28, "implicit_gemm": 11},
+        "14x10x1x14x368x1x3/s3d1g2l": {"direct": 223, "im2col": 9.41, "implicit_gemm": 33.3},
+        "1x5x3x79x228x3x5/s1d1g1l": {"direct": 313, "im2col": 17.7, "implicit_gemm": 15.4},
+        "29x291x10x17x291x5x5/s1d2g291l": {"direct": 27.1, "im2col": 295, "implicit_gemm": 160},
+        "25x142x37x7x142x3x1/s1d1g142": {"direct": 5.81, "im2col": 51.9, "implicit_gemm": 66.8},
+    },
+    "conv2d_weight": {
+        "1x152x5x13x1/s3d1g1": {"direct": 8.3, "im2col": 4.74, "implicit_gemm": 2.29},
+        "11x68x3x27x18x3x7/s1d1g1l": {"direct": 30.2, "im2col": 36.6, "implicit_gemm": 11.2},
+        "27x12x15x41x60x3x3/s3d1g1l": {"direct": 25.1, "im2col": 18.8, "implicit_gemm": 11.2},
+        "29x291x10x17x291x5x5/s1d2g291l": {"direct": 33.9, "im2col": 709, "implicit_gemm": 680},
+        "26x32x3897x32x5/s3d1g32l": {"direct": 12.1, "im2col": 249, "implicit_gemm": 210},
+    },
+}
+
+
+@pytest.mark.parametrize("operation", TIMES)
+def test_the_choice_is_close_to_the_fastest(operation: str) -> None:
+    for size, times in TIMES[operation].items():
+        (case,) = cases(operation, ["float32"], parse_sizes(size), False)
+        choice = best_of(variants(problem_of(case), GPU, TABLE), GPU).name
+        assert times.get(choice, 1e9) <= 1.25 * min(times.values()), (size, choice)
