@@ -1,4 +1,4 @@
-"""Convolutions in pieces of bfloat16 on NVIDIA's matrix units, run from their PTX."""
+"""Convolutions on an NVIDIA GPU, run from their PTX: in pieces of bfloat16, and all variants."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.conv import in_pieces
 from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
 from portable_gpu.ops.conv.problem import Direction, ImageStrides
+from portable_gpu.ops.conv.variants import variants as all_variants
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -74,7 +75,8 @@ def operands(case: Case, rng: Any, shapes: list[tuple[int, ...]], terms: int) ->
     return [whole_numbers(rng, s, b, n) for s, b, n in zip(shapes, bits, few, strict=True)]
 
 
-def check(gpu: Emulator, case: Case) -> None:
+def check(gpu: Emulator, case: Case, every: Any = in_pieces.variants, bound: float = 0) -> None:
+    """Compare variants with NumPy; an access outside of an array is an error of the emulator."""
     c, rng = case, np.random.default_rng(sum(case.extents))
     asked = {
         "stride": c.stride, "padding": c.padding, "dilation": c.dilation, "groups": c.groups,
@@ -99,19 +101,22 @@ def check(gpu: Emulator, case: Case) -> None:
     if c.direction == "input":
         memory.reverse()
     bias = [whole_numbers(rng, w[:1], 8, 0)] * c.bias
-    at = places(*arrays[written])
-    out = np.full(at.max() + 33, CANARY)
-    (variant,) = in_pieces.variants(p, gpu.target, gpu.table)
-    plan = variant.bind(gpu)  # type: ignore[arg-type]
-    offsets = (*[0] * (2 + c.bias), 16)
-    plan.enqueue(gpu, [*memory, *bias, out], offsets)  # type: ignore[arg-type]
-    assert (out[:16] == CANARY).all()
-    assert (out[-16:] == CANARY).all()
     expected = reference(c.direction, *values, x, w, g)
     assert reference(c.direction, *map(abs, values), x, w, g).max(initial=0) < 2**23
     if bias:
         expected += bias[0].reshape(-1, *[1] * (len(x) - 2))
-    np.testing.assert_array_equal(out[16:-16][at], expected)
+    at = places(*arrays[written])
+    variants = list(every(p, gpu.target, gpu.table))
+    assert variants
+    for variant in variants:
+        out = np.full(at.max() + 33, CANARY)
+        plan = variant.bind(gpu)
+        offsets = (*[0] * (2 + c.bias), 16)
+        plan.enqueue(gpu, [*memory, *bias, out], offsets)
+        assert (out[:16] == CANARY).all()
+        assert (out[-16:] == CANARY).all()
+        error = np.abs(out[16:-16][at] - expected).max()
+        assert error <= bound * np.abs(expected).max(), (variant.name, error)
 
 
 def drawn_case(draw: random.Random) -> Case:
@@ -148,11 +153,26 @@ CASES = {
     ),
     "weights of groups": Case("weight", (2, 16, 5, 5, 16, 1, 3), groups=2, last=True),
 }
+#: Convolutions of float32: each gradient has a variant that fills its result by strides.
+PLAIN = {
+    "by Winograd and Fourier": Case("input", (2, 3, 7, 5, 2, 3, 3), precision="ieee"),
+    "residues of groups": Case(
+        "input", (2, 6, 10, 4, 5), stride=3, padding=2, groups=2, last=True, filters_last=True,
+        precision="ieee",
+    ),
+    "weights of groups": Case("weight", (3, 4, 9, 6, 3), 2, 1, 2, 2, precision="ieee"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_in_pieces(name: str) -> None:
     check(Emulator.of("sm_90", late=name != "weights"), CASES[name])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_variants_stay_within_their_arrays(name: str) -> None:
+    """Sums are exact, but for the transforms of Winograd and Fourier."""
+    check(Emulator.of("sm_90"), PLAIN[name], all_variants, bound=1e-5)
 
 
 def test_precisions_without_pieces_have_no_such_variant() -> None:
