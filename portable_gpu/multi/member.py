@@ -1,4 +1,4 @@
-"""A device of a group: its engine, a queue for copies, and an account of its memory."""
+"""A device of a group: its engine, queues for copies, and an account of its memory."""
 
 from __future__ import annotations
 
@@ -69,13 +69,14 @@ class Member:
         index: Its number in the group.
         engine: Its engine, with a context and a queue of its own.
         copies: A second queue, for copies that run under kernels.
+        sends: A third queue, for copies to the host whose values another device receives.
         recorder: What records the device's part of a timeline, if one is recorded.
         limit: The maximum of bytes of the group's arrays on the device.
     """
 
     def __init__(self, index: int, engine: Engine, limit: int) -> None:
         self.index, self.engine, self.limit = index, engine, limit
-        self.copies = cl.CommandQueue(engine.context, engine.device)
+        self.copies, self.sends = (cl.CommandQueue(engine.context, engine.device) for _ in range(2))
         for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
             setattr(queue, STATE, engine.state(queue))
         self.recorder: SpanRecorder | None = None
@@ -178,6 +179,7 @@ class Member:
         return self.recorder.span(name, queue, nbytes)
 
     def finish(self) -> None:
-        """Wait for all commands of both queues."""
+        """Wait for all commands of its queues."""
         self.engine.queue.finish()
         self.copies.finish()
+        self.sends.finish()

@@ -3,15 +3,16 @@
 Each device has a queue for copies and another for kernels, so that copies overlap with kernels.  A
 C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
 large copies to GPUs with memory of their own go through its pinned buffers, 4 MiB each, at most
-64 MiB a device, and so do large arrays with other strides.  Small ones of these, and copies from
-one device to another, go through two such buffers.  An upload, for example (a download runs the
-other way)::
+64 MiB a device, and so do large arrays with other strides.  Small ones of these go through two such
+buffers, and copies from one device to another through four.  An upload, for example (a download
+runs the other way)::
 
     host   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
     device                 | read buffer 0   | read buffer 1   | ...
 
 Buffers of two devices have no common context, so a copy from one device to another is a download
-and an upload, piece by piece: while one piece is uploaded, the next is downloaded.
+and an upload, piece by piece: while one piece is uploaded, the next is downloaded.  A third queue
+sends arrays to other devices, so that a device sends and receives at the same time.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from portable_gpu.runtime.views import check_output
 if TYPE_CHECKING:
     from portable_gpu.multi.array import GroupArray
 
+#: The buffers of a copy from one device to another: with two, the bus has no next piece while the
+#: host waits for one.
+_BUFFERS_OF_MOVE = 4
 #: Smaller copies use pageable memory: the first pinned buffer costs an allocation.
 _LEAST_PINNED = 1 << 16
 
@@ -112,24 +116,26 @@ def move(source: Member, array: Array, target: Member) -> Array:
         target.recorded("receive", None, array.nbytes),
     ):
         size = min(staging.PIECE, array.nbytes)
-        hosts = [buffers.enter_context(_buffer(size, source, target)) for _ in range(2)]
+        count = min(_BUFFERS_OF_MOVE, -(-array.nbytes // staging.PIECE))
+        queues = source.sends, target.copies
+        hosts = [buffers.enter_context(_buffer(size, source, *queues)) for _ in range(count)]
         in_flight: deque[_MovingPiece] = deque()
-        last_upload: dict[int, cl.Event] = {}  # of each of the two buffers
+        last_upload: dict[int, cl.Event] = {}  # of each buffer
         wait_for = list(array.events)
         for number, start in enumerate(range(0, array.nbytes, staging.PIECE)):
-            slot = number % 2
+            slot = number % count
             host = hosts[slot][: min(staging.PIECE, array.nbytes - start)]
             if slot in last_upload:
                 with target.named_errors():
                     last_upload[slot].wait()
             with source.named_errors():
                 downloaded = cl.enqueue_copy(
-                    source.copies, host, array.base_data, src_offset=array.offset + start,
+                    source.sends, host, array.base_data, src_offset=array.offset + start,
                     wait_for=wait_for, is_blocking=False,
                 )  # fmt: skip
-                source.copies.flush()
+                source.sends.flush()
             in_flight.append(_MovingPiece(host, start, downloaded, slot))
-            if len(in_flight) == 2:
+            if 2 * len(in_flight) > count:  # half the buffers are downloaded, the others uploaded
                 _forward(source, target, fresh, in_flight.popleft(), last_upload)
         while in_flight:
             _forward(source, target, fresh, in_flight.popleft(), last_upload)
@@ -218,7 +224,7 @@ def _copy_strided(
     in_flight: deque[tuple[_Values, _Values, cl.Event]] = deque()
     with ExitStack() as buffers:
         size = min(staging.PIECE, values.nbytes)
-        hosts = [buffers.enter_context(_buffer(size, member)) for _ in range(2)]
+        hosts = [buffers.enter_context(_buffer(size, member, member.copies)) for _ in range(2)]
 
         def finish_oldest() -> None:
             host, chunk, event = in_flight.popleft()
@@ -246,19 +252,19 @@ def _copy_strided(
 
 
 @contextmanager
-def _buffer(nbytes: int, *members: Member) -> Iterator[_Values]:
-    """Lend memory of the host, and wait for the copies of the devices that use it at the end.
+def _buffer(nbytes: int, member: Member, *queues: cl.CommandQueue) -> Iterator[_Values]:
+    """Lend memory of the host, and wait at the end for the queues whose copies use it.
 
-    It is pinned for the first device where that is faster and a pinned buffer is free.
+    It is pinned for the device where that is faster and a pinned buffer is free.
     """
-    source = members[0].engine.staging
+    source = member.engine.staging
     piece = source.take() if source.pays and nbytes >= _LEAST_PINNED else None
     try:
         yield np.empty(nbytes, np.uint8) if piece is None else piece.memory
     finally:
         try:
-            for member in members:
-                member.copies.finish()
+            for queue in queues:
+                queue.finish()
         except cl.Error:  # a device failed, and may still use the memory
             if piece is not None:
                 source.give_up()

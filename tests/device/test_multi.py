@@ -137,23 +137,36 @@ def test_large_arrays_come_back_into_strided_ones(
     assert np.array_equal(groups["one"].broadcast(strided).asnumpy(), x)
 
 
+def test_moves_in_pieces(groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number of pieces and buffers, also with a shorter last piece."""
+    monkeypatch.setattr(transfers.staging, "PIECE", 1 << 12)
+    source, target = groups["two"].members
+    for size in (1, 1024, 1025, 2048, 3000, 4096, 5121, 40000):
+        x = np.arange(size, dtype=np.float32)
+        array = source.empty(x.shape, x.dtype)
+        transfers.upload(source, x, array)
+        assert np.array_equal(transfers.move(source, array, target).get(), x), size
+
+
 def test_pinned_memory_of_failed_devices_is_not_lent_again(
     groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = groups["one"].members[0]
-    staging, queue = member.engine.staging, member.copies
+    staging = member.engine.staging
     monkeypatch.setattr(staging, "pays", True)
 
     class Failing:
         def finish(self) -> None:
             raise cl.RuntimeError("clFinish failed: OUT_OF_RESOURCES")
 
-    with transfers._buffer(1 << 20, member):
+    with transfers._buffer(1 << 20, member, member.copies):
         pass
     free, unmade = len(staging._free), len(staging._unmade)
-    with pytest.raises(cl.Error), transfers._buffer(1 << 20, member):
-        member.copies = Failing()  # type: ignore[assignment]
-    member.copies = queue
+    with (
+        pytest.raises(cl.Error),
+        transfers._buffer(1 << 20, member, Failing()),  # type: ignore[arg-type]
+    ):
+        pass
     assert (len(staging._free), len(staging._unmade)) == (free - 1, unmade + 1)
 
 

@@ -123,7 +123,8 @@ def _of_group(job: _SlabTransform, x: GroupArray, shape: tuple[int, ...]) -> Gro
     if job.others(first):
         x = job.of_blocks(x, job.others(first), tuple(between))
     axis = max(others, key=lambda each: (between[each], -each))
-    return job.of_blocks(exchanged(x, axis), [first], shape)
+    x = exchanged(x, axis)  # frees the blocks of the other axis, whose memory the results take
+    return job.of_blocks(x, [first], shape)
 
 
 def exchanged(x: GroupArray, axis: int) -> GroupArray:
