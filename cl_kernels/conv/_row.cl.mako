@@ -35,13 +35,13 @@ def strided_vector_inside(E, at, step, count, axis):
         {
 ${load(elem, strip, wide, I)}\
 % for r, places in enumerate(strip.reads):
-% if target.is_cpu or V == 1:
+% if target.is_cpu:
             sum += ${values(places, V)} * ${weights[r]};
 % else:
-            const ${elem.real} weight${r} = ${weights[r]};
+            const sum_t weight${r} = ${weights[r]};
 % for v, j in enumerate(places):
 % if j is not None:
-            sum${component(V, v)} += x${j} * weight${r};
+            sum${v} += x${j} * weight${r};
 % endif
 % endfor
 % endif
@@ -59,12 +59,14 @@ ${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
 % endif
 </%def>
 
-<%def name="store(elem, V, wide, t_unit, I)">\
-<% E = elem.name %>\
-% if wide > 1:
-        ${E}_store${wide}(t + q * t_axis2, sum);
-% elif V == 1:
-        ${E}_store(t + q * t_axis2, sum);
+<%def name="store(elem, V, wide, t_unit, I, sums)">\
+<% E, store = elem.name, f"{elem.name}_store{wide if wide > 1 else ''}" %>\
+% if V == 1:
+        ${store}(t + q * t_axis2, ${sums[0]});
+% elif not target.is_cpu:
+% for v, sum in enumerate(sums):
+        if (q + ${v} < end) ${store}(t + (q + ${v}) * t_axis2, ${sum});
+% endfor
 % else:
 % if t_unit:
         if (q + ${V} <= end) {

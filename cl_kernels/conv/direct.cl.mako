@@ -10,7 +10,7 @@
 ##
 ## A work-item of a CPU does so in `lines` rows along axis 1, with the same weights.
 ## elem, I   element; type of indices             order   the coordinates of a work-item, the fastest last
-## V         results at a time                    wide    channels of a work-item, adjacent in memory (CPU)
+## V         results at a time                    wide    channels of a work-item, adjacent in memory
 ## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -18,11 +18,12 @@
 <%namespace name="row" file="/conv/_row.cl.mako"/>
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% E, width = elem.name, max(V, wide) %>
+<% E, width = elem.name, max(V, wide) if target.is_cpu else wide %>
+<% sums = ["sum"] if target.is_cpu else [f"sum{v}" for v in range(V)] %>
 ${element.scalar(elem)}
 % if width > 1:
-${element.vector_load(elem, width, False)}
-${element.vector_store(elem, width, False)}
+${element.vector_load(elem, width, not target.is_cpu)}
+${element.vector_store(elem, width, not target.is_cpu)}
 % endif
 % if rows:
 % if rows.count != width:
@@ -78,7 +79,7 @@ ${space.digits("item", order, I)}\
     for (${I} first = block * columns; first < end; first += ${V}) {
 ## A CPU computes the last strip of a row again from inside the row, rather than element by element.
         const ${I} q = ${f"(t2_size - {V}) % {strip.divisor} ? first : min(first, t2_size - {V})" if rows else "first"};
-        sum_t sum = start;
+        sum_t ${", ".join(f"{sum} = start" for sum in sums)};
 % if strip:
         const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;
 % endif
@@ -107,13 +108,13 @@ ${row.strip(elem, strip, V, wide, rows, I,
 % else:
             for (${I} r2 = 0; r2 < taps2; r2++) {
 ${space.place("p2", 2, "q", "r2", I, divided)}\
-                sum += ${E}_load${wide if wide > 1 else ""}(p + p2 * s_axis2) * ${weight("w + r2 * f_axis2")};
+                ${sums[0]} += ${E}_load${wide if wide > 1 else ""}(p + p2 * s_axis2) * ${weight("w + r2 * f_axis2")};
             }
 % endif
         }
         }
 % endif
-${row.store(elem, V, wide, t_unit, I)}\
+${row.store(elem, V, wide, t_unit, I, sums)}\
     }
     ${"}" if target.is_cpu else ""}
 }

@@ -1,4 +1,6 @@
-"""Convolutions as products of gathered windows, against sums of NumPy; exact on whole numbers.
+"""Convolutions by kernels of GPUs, against sums of NumPy; exact on whole numbers.
+
+They are products of gathered windows, or sums of several channels at a time.
 
 The class is forced, so that the kernels of GPUs run on a CPU too.
 """
@@ -108,17 +110,40 @@ def test_operands_without_tables_of_many_axes(gpu: Engine, layer: Layer) -> None
     check(gpu, layer, np.random.default_rng(5))
 
 
-def check(gpu: Engine, layer: Layer, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(
+    ("channels", "stride", "size", "dtype"),
+    [
+        (6, 1, (5, 6), np.float32), (8, 2, (4, 9), np.float16), (6, 1, (3, 4), np.float16),
+    ],
+)  # fmt: skip
+def test_sums_of_adjacent_channels_with_a_filter_each(
+    gpu: Engine, channels: int, stride: int, size: tuple[int, ...], dtype: Any
+) -> None:
+    """A work-item loads 8 bytes of channels where their number is a multiple of that."""
+    options = {
+        "stride": (stride,) * 2, "padding": (1, 1), "dilation": (1, 1), "groups": channels,
+    }  # fmt: skip
+    layer = Layer((2, channels, *size), (channels, 1, 3, 3), options, True)
+    check(gpu, layer, np.random.default_rng(channels), "direct", dtype)
+
+
+def check(
+    gpu: Engine,
+    layer: Layer,
+    rng: np.random.Generator,
+    algo: str = "implicit_gemm",
+    dtype: Any = np.float32,
+) -> None:
     rank = len(layer.x) - 2
-    call = {**layer.options, "algo": "implicit_gemm", "engine": gpu}
-    x, x_other = (layer.numbers(rng, layer.x) for _ in range(2))
-    w, w_other = (rng.integers(-4, 5, layer.w).astype(np.float32) for _ in range(2))
-    bias = rng.integers(-4, 5, layer.w[0]).astype(np.float32)
+    call = {**layer.options, "algo": algo, "engine": gpu}
+    x, x_other = (layer.numbers(rng, layer.x).astype(dtype) for _ in range(2))
+    w, w_other = (rng.integers(-4, 5, layer.w).astype(dtype) for _ in range(2))
+    bias = rng.integers(-4, 5, layer.w[0]).astype(dtype)
     expected = convolved(layer, x, w)
     y = FORWARD[rank](x, w, bias, **call)
     np.testing.assert_array_equal(y, expected + bias.reshape(-1, *[1] * rank))
     # <dy, J x> = <J' dy, x>, exactly: for two x and two w.
-    dy = layer.numbers(rng, expected.shape)
+    dy = layer.numbers(rng, expected.shape).astype(dtype)
     dx = np.asarray(BY_INPUT[rank](x.shape, w, dy, **call), np.float64)
     dw = np.asarray(BY_WEIGHT[rank](x, w.shape, dy, **call), np.float64)
     for other in (x, x_other):

@@ -15,6 +15,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.conv import in_pieces
 from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
+from portable_gpu.ops.conv.direct import direct_kernel
 from portable_gpu.ops.conv.problem import Direction, ImageStrides
 from portable_gpu.ops.conv.variants import variants as all_variants
 
@@ -182,3 +183,20 @@ def test_precisions_without_pieces_have_no_such_variant() -> None:
     for precision, channels in (("ieee", 16), ("tf32", 16), ("tf32x3", 16), ("bf16x6", 8)):
         p = problem("forward", (1, channels, 6, 6, 16, 3, 3), F32, asked, precision=precision)
         assert not list(in_pieces.variants(p, gpu.target, gpu.table))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("forward", (2, 4, 5, 9, 4, 3, 3), 2, groups=4, last=True, precision="ieee", bias=True),
+        Case("input", (1, 6, 7, 6, 3), 3, groups=6, last=True, filters_last=True, precision="ieee"),
+    ],
+)
+def test_sums_of_adjacent_channels(case: Case) -> None:
+    """A work-item of ``direct`` has two channels, which it loads at once."""
+
+    def direct(problem: Any, target: Any, table: Any) -> list[Any]:
+        assert direct_kernel(problem, target).context["wide"] == 2
+        return [one for one in all_variants(problem, target, table) if one.name == "direct"]
+
+    check(Emulator.of("sm_90"), case, direct)

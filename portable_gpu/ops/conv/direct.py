@@ -27,6 +27,9 @@ from portable_gpu.targets import Target
 _VECTOR_BYTES = 64
 #: Results at a time on a GPU: more would take the registers of other wavefronts.
 _STRIP = 4
+#: Bytes of adjacent channels that a work-item of a GPU loads at once, where each has its filter:
+#: with more, the weights take the registers of other wavefronts.
+_LOAD_BYTES = 8
 #: Work-items of a CPU's compute unit, which divide the work evenly.
 _BANDS = 16
 #: Weights of a result that stay in registers.
@@ -152,11 +155,20 @@ def _layout(
     across = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
     V = _STRIP if axes[across].target > 1 else 1
     if by_channels:
-        return _Layout(across, V, 1, ("n", "at0", "at1", "block", "channel"))
+        wide = _adjacent(p) if p.depthwise and t_channel == s_channel == 1 else 1
+        return _Layout(across, V, wide, ("n", "at0", "at1", "block", "channel"))
     others = [c for c in range(3) if c != across]
     fast = f"at{others.index(along)}" if along in others else "at1"
     slow = "at0" if fast == "at1" else "at1"
     return _Layout(across, V, 1, ("n", "channel", slow, "block", fast))
+
+
+def _adjacent(p: ConvProblem) -> int:
+    """Return the channels of a work-item of a GPU: those of one aligned load."""
+    strides = p.channels, *(step for array in (p.x, p.y) for step in (array.outer, *array.space))
+    wide = max(1, _LOAD_BYTES // p.elem.itemsize)
+    aligned = min(p.x.aligned, p.y.aligned) >= wide * p.elem.itemsize
+    return wide if aligned and all(step % wide == 0 for step in strides) else 1
 
 
 def _lines_of_item(rows: int, others: int, target: Target) -> int:
