@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.layout import Shape
@@ -55,12 +56,23 @@ class KernelReport:
         """
         self.values: Any = array
         self.check_values = check_values
+        self._on_host: tuple[np.ndarray[Any, Any], cl.Event] | None = None
+
+    def begin_copy(self) -> None:
+        """Enqueue the copy of the report, so that :meth:`check` waits for no later command."""
+        if self._on_host is None and not isinstance(self.values, np.ndarray):
+            self._on_host = self.values.get_async()
 
     def check(self) -> None:
         """Wait for the report, and raise an error if it reports one."""
         values = self.values
         if not isinstance(values, np.ndarray):
-            values = self.values = values.get()
+            if self._on_host is None:
+                values = values.get()
+            else:
+                values, event = self._on_host
+                event.wait()
+            self.values = values
         self.check_values(values)
 
 

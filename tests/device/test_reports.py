@@ -47,3 +47,13 @@ def test_a_part_that_is_written_leaves_the_report_of_the_whole() -> None:
         with pytest.raises(NotPositiveDefiniteError):
             bad.get()
         pg.asnumpy(good)
+
+
+def test_a_copy_that_has_begun_is_what_a_check_reads() -> None:
+    """Commands that are enqueued after the copy of a report do not count."""
+    bad, _ = _arrays()
+    (report,) = bad.reports
+    report.begin_copy()
+    report.values.fill(-1)  # no column has failed
+    with pytest.raises(NotPositiveDefiniteError):
+        report.check()

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.arguments import flag
 from portable_gpu.errors import (
@@ -79,10 +80,17 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
             m: below if m is column.member else transfers.move(column.member, below, m)
             for m in owners
         }
-        _update(columns[k + 1], column.stop, copies, precision, k)
-        panel = _panel(columns[k + 1], precision)
-        for other in columns[k + 2 :]:
-            _update(other, column.stop, copies, precision, k)
+        # The next panel, whose end the host waits for, is enqueued before the other updates of its
+        # device, and after those of the other devices, which work meanwhile.
+        following, others = columns[k + 1], columns[k + 2 :]
+        _update(following, column.stop, copies, precision, k)
+        for other in others:
+            if other.member is not following.member:
+                _update(other, column.stop, copies, precision, k)
+        panel = _panel(following, precision)
+        for other in others:
+            if other.member is following.member:
+                _update(other, column.stop, copies, precision, k)
     return _result(group, a, columns, lower)
 
 
@@ -106,6 +114,11 @@ def _panel(column: _BlockColumn, precision: str | None) -> _BlockPanel:
                 diagonal, rest, "C", True, side="right", precision=precision, engine=engine
             )
             rest[...] = below
+            # What waits for these events waits for no later update.
+            below.events = [cl.enqueue_marker(engine.queue)]
+        for report in diagonal.reports if below is None else below.reports:
+            report.begin_copy()
+        engine.queue.flush()
     return _BlockPanel(diagonal, below)
 
 
