@@ -2,13 +2,17 @@
 ##
 ##   for each tap of axis 0 | for each tap of axis 1 | ... | take source[base + offset 0 + offset 1 + ...]
 ##
-## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).
+## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).  Of unrolled taps that an index names, all are
+## loaded, place 0 in place of -1, so that their loads are in flight together.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare the offsets and weights of the unrolled taps of axis k, whose output is at o{k}.
 <%def name="declare(k)">\
 % for t in range(taps[k]):
-    const int p${k}_${t} = places${k}[o${k}${f" + {t} * size{k}" if t else ""}];
+    const int ${"place" if routed else "p"}${k}_${t} = places${k}[o${k}${f" + {t} * size{k}" if t else ""}];
+% if routed:
+    const int p${k}_${t} = max(place${k}_${t}, 0);
+% endif
 % if kind == "sum":
     const ${e.real} w${k}_${t} = weights${k}[o${k}${f" + {t} * size{k}" if t else ""}];
 % endif
@@ -25,16 +29,11 @@ ${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
 % endif
 </%def>
 
-## Take all taps of the axes from k on.  at: the offsets so far, by source; flat: the index so far.
-<%def name="nest(k, at, flat)">\
+## Take all taps of the axes from k on.  at: the offsets so far, by source; flat: the index so far; places: those that
+## may be -1.
+<%def name="nest(k, at, flat, places=())">\
 % for t in range(taps[k]):
-% if routed:
-    if (p${k}_${t} >= 0) {
-% endif
-${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat)}\
-% if routed:
-    }
-% endif
+${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat, (*places, f"place{k}_{t}"))}\
 % endfor
 % if taps[k] == 0:
     for (${index} t${k} = 0; t${k} < most${k}; t${k}++) {
@@ -44,34 +43,39 @@ ${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat)}\
         const ${e.real} w${k} = weights${k}[t${k} * size${k} + o${k}];
 % endif
 ${offsets(k, f"p{k}", f"{k}_")}\
-${inner(k, f"{k}_", f"w{k}", at, flat)}\
+${inner(k, f"{k}_", f"w{k}", at, flat, places)}\
     }
 % endif
 </%def>
 
-<%def name="inner(k, suffix, weight, at, flat)">\
+<%def name="inner(k, suffix, weight, at, flat, places)">\
 <%
     at = {n: f"{at[n]}{' + ' if at[n] else ''}{n}{suffix}" for n in sources}
     flat = f"{flat}{' + ' if flat else ''}f{suffix}"
     last = k == len(taps) - 1
 %>\
 % if last:
-    ${leaf(at, flat, weight, f"sum{k}" if kind == "sum" else "acc")}
+    ${leaf(at, flat, weight, f"sum{k}" if kind == "sum" else "acc", places)}
 % elif kind == "sum":
     {
         ${parts.type_of()} sum${k + 1} = 0;
-${nest(k + 1, at, flat)}\
+${nest(k + 1, at, flat, places)}\
         sum${k} += ${weight} * sum${k + 1};
     }
 % else:
-${nest(k + 1, at, flat)}\
+${nest(k + 1, at, flat, places)}\
 % endif
 </%def>
 
-<%def name="leaf(at, flat, weight, acc)">\
-<% value = f"{e.name}_load{V if V > 1 else ''}(x + ({at['x']}))" %>\
+<%def name="leaf(at, flat, weight, acc, places)">\
+<%
+    value = f"{e.name}_load{V if V > 1 else ''}(x + ({at['x']}))"
+    named = f"which[{at['which']}] == own" if routed else ""
+    inside = f"({' | '.join(places)}) >= 0" if routed and places else ""
+%>\
 % if routed:
-if (which[${at["which"]}] == own) acc ${"=" if kind == "placed" else "+="} ${value};\
+{ const ${parts.type_of()} v = ${value}; const bool is_own = ${named}${f" & {inside}" if inside else ""}; \
+acc = ${"is_own ? v : acc" if kind == "placed" else "acc + (is_own ? v : 0)"}; }\
 % elif kind == "picked":
 if (${flat} == *which) acc = ${value};\
 % else:
