@@ -1,16 +1,20 @@
-## Report the first index that is not the number of a row.  The last work-group checks all indices.
+## Report the first index that is not the number of a row.  The first work-group checks all indices, during the others'
+## work; loads of its work-items are in flight together.
 ##
 ## idx: the element type of indices.  G: work-items of a group.
 <%def name="report_first()">
 % if G > 1:
     __local long first[${G}];
 % endif
-    if (get_group_id(0) == get_num_groups(0) - 1) {
+    if (get_group_id(0) == 0) {
         const long lane = ${"get_local_id(0)" if G > 1 else "0"};
         long mine = count;
-        for (long i = lane; i < count && mine == count; i += ${G}) {
+% if G > 1:
+        #pragma unroll 8
+% endif
+        for (long i = lane; i < count; i += ${G}) {
             const long row = (long)${idx.name}_load(indices + i);
-            if (row < 0 || row >= rows) mine = i;
+            mine = row >= 0 && row < rows ? mine : min(mine, i);
         }
 % if G > 1:
         first[lane] = mine;

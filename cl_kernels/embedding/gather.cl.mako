@@ -1,15 +1,15 @@
 ## gather: out[i, :] = weight[indices[i], :], and which index is no row (of zeros then).
 ##
-##   item   | row 0: V V V | row 1: V V V | ...      a work-item of a GPU copies one vector of a row,
-##   item   | rows_each whole rows        | ...      one of a CPU copies rows
+##   GPU   | row 0: V V V | row 1: V V V | ...      a work-item copies U vectors, G apart, that are loaded before
+##                                                  the first of them is stored
+##   CPU   | pieces_each vectors | ...              a work-item copies adjacent vectors
 ##
 ## elem: the element type.  idx: that of indices.  V: elements of a vector.  step: whether the columns of weight have a
-## stride.  G: work-items of a group.
+## stride.  index: C type of numbers of vectors.  G: work-items of a group.  U: see above; 0 on a CPU.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="check" file="/embedding/_check.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% at = "column * weight_column" if step else "column" %>
 % for e in {elem.name: elem, idx.name: idx}.values():
 ${element.scalar(e)}
 % endfor
@@ -22,12 +22,34 @@ void ${kernel("gather")}
 ${check.report_first()}
     __global const ${elem.name}_t *weight = weight_in + weight_in_offset;
     __global ${elem.name}_t *out = out_in + out_in_offset;
-    const long begin = (long)get_global_id(0) * pieces_each, end = min(pieces, begin + pieces_each);
-    for (long piece = begin; piece < end; piece++) {
-        const long i = piece / row_pieces, column = piece % row_pieces * ${V};
-        const long row = (long)${idx.name}_load(indices + i);
-        piece_t value = (piece_t)(0);
-        if (row >= 0 && row < rows) value = *(__global const piece_t *)(weight + (row * weight_row + ${at}));
-        *(__global piece_t *)(out + (i * columns + column)) = value;
+    const ${index} block = get_group_id(0) - 1;
+% if U:
+    const ${index} begin = block * ${U * G} + get_local_id(0);
+% for u in range(U):
+${loaded(u, f"begin + {u * G}")}\
+% endfor
+% for u in range(U):
+    if (piece${u} < pieces) ${stored(u)}
+% endfor
+% else:
+    const ${index} begin = block * pieces_each, end = min(pieces, begin + pieces_each);
+    for (${index} piece = begin; piece < end; piece++) {
+${loaded(0, "piece")}\
+        ${stored(0)}
     }
+% endif
 }
+
+## Declare vector u: its number, its row and column in out, and its value.
+<%def name="loaded(u, number)">\
+<% at = f"column{u} * weight_column" if step else f"column{u}" %>\
+    const ${index} piece${u} = ${number}, i${u} = piece${u} / row_pieces, column${u} = piece${u} % row_pieces * ${V};
+    const long row${u} = piece${u} < pieces ? (long)${idx.name}_load(indices + i${u}) : -1;
+    piece_t value${u} = (piece_t)(0);
+    if (row${u} >= 0 && row${u} < rows)
+        value${u} = *(__global const piece_t *)(weight + (row${u} * weight_row + ${at}));
+</%def>
+
+<%def name="stored(u)">\
+*(__global piece_t *)(out + ((long)i${u} * columns + column${u})) = value${u};\
+</%def>

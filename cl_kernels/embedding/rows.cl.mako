@@ -3,10 +3,10 @@
 ##   item   | row 0: V V V | row 1: V V V | ...      a work-item sums one vector of a row over all positions;
 ##                                                   on a CPU it sums pieces_each vectors
 ##
-## head and next: see lists.  Rows without positions are 0.  Sums of 16-bit elements are in float.
+## head and next: see joined.  Rows without positions are 0.  Sums of 16-bit elements are in float.
 ##
 ## elem: the element type.  V: elements of a vector.  by_count: whether a sum is divided by the number of its positions.
-## G: work-items of a group.
+## index: C type of numbers of vectors.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -22,17 +22,18 @@ void ${kernel("rows")}
 {
     __global const ${elem.name}_t *grad = grad_in + grad_in_offset;
     __global ${elem.name}_t *out = out_in + out_in_offset;
-    __global const int *next = positions + chunks * row_count;
-    const long begin = (long)get_global_id(0) * pieces_each, end = min(pieces, begin + pieces_each);
-    for (long piece = begin; piece < end; piece++) {
+    __global const int *next = positions + 2 * chunks * row_count;
+    const ${index} begin = (${index})get_global_id(0) * pieces_each, end = min(pieces, begin + pieces_each);
+    for (${index} piece = begin; piece < end; piece++) {
         const long row = piece / row_pieces, column = piece % row_pieces * ${V};
         ${vector(elem.real, V)} total = 0;
 % if by_count:
         uint found = 0;
 % endif
-        for (long chunk = 0; chunk < chunks; chunk++)
-            for (long i = positions[chunk * row_count + row]; i >= 0; i = next[i])
-                ${"found++, " if by_count else ""}total += ${elem.name}_load${suffix}(grad + (i * columns + column));
+        for (long i = positions[row], behind; i >= 0; i = behind) {
+            behind = next[i];  // in flight together with the elements
+            ${"found++, " if by_count else ""}total += ${elem.name}_load${suffix}(grad + (i * columns + column));
+        }
 % if by_count:
         if (found > 1) total /= (${elem.real})found;
 % endif

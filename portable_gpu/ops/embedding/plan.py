@@ -29,6 +29,9 @@ Norm: TypeAlias = Literal["one", "two", "infinite", "power"]
 _CHUNK, _MOST_CHUNKS = 256, 32
 #: Work-items that fill a compute unit of a GPU.
 _RESIDENT = 1024
+#: Vectors that a work-item of a GPU copies, where there is enough work for all units.
+_COPIED = 4
+_MAX_UINT = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,9 @@ class EmbeddingPartition:
             items = target.compute_units * _RESIDENT
         chunk_size = max(1, -(-p.count // chunks))
         rows_each = max(1, -(-p.rows * chunks // items))
-        return cls(-(-p.count // chunk_size), chunk_size, -(-p.rows // rows_each), rows_each)
+        return cls(
+            max(1, -(-p.count // chunk_size)), chunk_size, -(-p.rows // rows_each), rows_each
+        )
 
 
 def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
@@ -109,7 +114,7 @@ def variants(problem: EmbeddingProblem, target: Target) -> list[Variant]:
             name=name,
             kind=name,
             estimate=problem.nbytes / (costs.bandwidth * units),
-            launches=1 if make is GatherPlan else 2,
+            launches=1 if make is GatherPlan else 2 + _joins(problem, target),
             why=why,
             texts=lambda: texts(problem, target),
             bind=partial(make, problem=problem),
@@ -122,7 +127,8 @@ def texts(problem: EmbeddingProblem, target: Target) -> list[Specialization]:
     if problem.norm is not None:
         return [_lists(problem, target), _limit(problem, target)]
     if problem.backward:
-        return [_lists(problem, target), _rows(problem, target)]
+        joined = [_joined(target)] * _joins(problem, target)
+        return [_lists(problem, target), *joined, _rows(problem, target)]
     return [_gather(problem, target)]
 
 
@@ -134,13 +140,27 @@ def _indices(p: EmbeddingProblem) -> list[Parameter]:
     ]
 
 
+def _index(p: EmbeddingProblem, rows: int) -> str:
+    """The C type of numbers of vectors; divisions of 32 bits are much cheaper on GPUs."""
+    return "uint" if 2 * rows * p.columns // p.vector < _MAX_UINT else "long"
+
+
+def _copied(p: EmbeddingProblem, target: Target) -> int:
+    """Vectors that a work-item copies; 0 on a CPU."""
+    if target.is_cpu:
+        return 0
+    pieces = p.count * p.columns // p.vector
+    return _COPIED if pieces >= _COPIED * _RESIDENT * target.compute_units else 1
+
+
 def _gather(p: EmbeddingProblem, target: Target) -> Specialization:
-    name = f"{p.elem.name}_t"
+    name, index = f"{p.elem.name}_t", _index(p, p.count)
     parameters = [
         *_indices(p),
         *operand(name, "weight_in", "weight_row", "weight_column"),
         *operand(name, "out_in", writes=True),
-        *scalars("long", "columns", "pieces", "pieces_each", "row_pieces"),
+        *scalars("long", "columns"),
+        *scalars(index, "pieces", "pieces_each", "row_pieces"),
     ]
     return specialize(
         "embedding/gather",
@@ -150,7 +170,9 @@ def _gather(p: EmbeddingProblem, target: Target) -> Specialization:
         idx=p.index,
         V=p.vector,
         step=p.strides[1] != 1,
+        index=index,
         G=group_size(target),
+        U=_copied(p, target),
     )
 
 
@@ -164,18 +186,32 @@ def _lists(p: EmbeddingProblem, target: Target) -> Specialization:
     return specialize("embedding/lists", target, parts, idx=p.index, G=group_size(target))
 
 
+def _joins(p: EmbeddingProblem, target: Target) -> bool:
+    """Whether lists of several chunks become one list for each row."""
+    return p.backward and EmbeddingPartition.of(p, target).chunks > 1
+
+
+def _joined(target: Target) -> Specialization:
+    parameters = [
+        buffer("int", "positions", writes=True),
+        *scalars("long", "rows", "chunks"),
+    ]
+    return specialize("embedding/joined", target, {"joined": parameters}, G=group_size(target))
+
+
 def _rows(p: EmbeddingProblem, target: Target) -> Specialization:
-    name = f"{p.elem.name}_t"
+    name, index = f"{p.elem.name}_t", _index(p, p.rows)
     parameters = [
         *operand(name, "grad_in"),
         *operand(name, "out_in", writes=True),
         buffer("int", "positions"),
-        *scalars("long", "columns", "pieces", "pieces_each", "row_pieces", "chunks", "row_count"),
+        *scalars("long", "columns", "chunks", "row_count"),
+        *scalars(index, "pieces", "pieces_each", "row_pieces"),
     ]
     parts = {"rows": parameters}
     return specialize(
         "embedding/rows", target, parts, elem=p.elem, V=p.vector, by_count=p.by_count,
-        G=group_size(target),
+        index=index, G=group_size(target),
     )  # fmt: skip
 
 
@@ -221,6 +257,7 @@ class GatherPlan(OneLaunch):
         p, target = problem, engine.target
         self.bytes = p.nbytes
         constants, items = _pieces(p, target, p.count)
+        items = -(-items // max(1, _copied(p, target)))
         row, column = p.strides
         constants |= {
             "count": p.count, "rows": p.rows, "weight_row": row, "weight_column": column,
@@ -233,19 +270,25 @@ class GatherPlan(OneLaunch):
         )
 
 
+def _positions(p: EmbeddingProblem, part: EmbeddingPartition) -> int:
+    """The number of integers of the lists: heads and tails of each chunk, and what follows each."""
+    return 2 * part.chunks * p.rows + p.count
+
+
 def _lists_launch(engine: Engine, p: EmbeddingProblem, part: EmbeddingPartition) -> Launch:
     """The lists of positions; varying scalars: the row of padding, the offsets of the operands."""
     constants: dict[str, int] = {
         "count": p.count, "rows": p.rows, "chunks": part.chunks,
         "chunk_size": part.chunk_size, "ranges": part.ranges, "rows_each": part.rows_each,
     }  # fmt: skip
+    group = group_size(engine.target)
     return engine.programs.launch(
         _lists(p, engine.target),
         "lists",
         constants,
         ["indices_in", "report_in", "positions"],
         ["padding", "indices_in_offset", "report_in_offset"],
-        *_grid(part.chunks * part.ranges, group_size(engine.target), 1),
+        *_grid(part.chunks * -(-part.ranges // group) * group, group, 1),
     )
 
 
@@ -261,8 +304,18 @@ class SumPlan(Plan):
         p, target = problem, engine.target
         part, group = EmbeddingPartition.of(p, target), group_size(target)
         self.flop, self.bytes = p.count * p.columns, p.nbytes
-        self.workspace_bytes = 4 * (part.chunks * p.rows + p.count)
+        self.workspace_bytes = 4 * _positions(p, part)
         self._lists = _lists_launch(engine, p, part)
+        self._joined = None
+        if part.chunks > 1:
+            self._joined = engine.programs.launch(
+                _joined(target),
+                "joined",
+                {"rows": p.rows, "chunks": part.chunks},
+                ["positions"],
+                [],
+                *_grid(p.rows, group),
+            )
         constants, items = _pieces(p, target, p.rows)
         self._rows = engine.programs.launch(
             _rows(p, target),
@@ -286,6 +339,8 @@ class SumPlan(Plan):
         positions = state.workspace(self.workspace_bytes)
         numbers = (*scalars, offsets[0], offsets[3])
         event = self._lists(state, (indices, report, positions), numbers, wait_for)
+        if self._joined:
+            event = self._joined(state, (positions,), (), state.after(event))
         after = state.after(event)
         return self._rows(state, (grad, out, positions), (offsets[1], offsets[2]), after)
 
@@ -303,7 +358,7 @@ class LimitPlan(Plan):
         part, group = EmbeddingPartition.of(p, target), group_size(target)
         self.flop, self.bytes = 4 * p.rows * p.columns, p.nbytes
         # The report of the lists is behind them: two long integers.
-        self._report = -(-(part.chunks * p.rows + p.count) // 2)
+        self._report = -(-_positions(p, part) // 2)
         self.workspace_bytes = 8 * (self._report + 2)
         self._lists = _lists_launch(engine, p, part)
         each = max(1, -(-p.rows // target.compute_units)) if target.is_cpu else 1

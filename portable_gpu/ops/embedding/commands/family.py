@@ -113,6 +113,12 @@ EMBEDDING = Family(
     benchmarks={"embedding": _BENCHMARK, "embedding_backward": _BENCHMARK},
     kernels={
         name: Compiled(strided=True)
-        for name in ("embedding/gather", "embedding/lists", "embedding/rows", "embedding/limit")
+        for name in (
+            "embedding/gather",
+            "embedding/lists",
+            "embedding/joined",
+            "embedding/rows",
+            "embedding/limit",
+        )
     },
 )
