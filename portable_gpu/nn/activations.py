@@ -11,11 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, real_number
 from portable_gpu.errors import ArgumentError
 from portable_gpu.nn.operands import computed, gradient
+from portable_gpu.ops.floats import floating
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.typing import of_one, of_two
 
@@ -27,6 +29,14 @@ _NEAR = "clip(x, -100, 100)"
 #: The exponent 2 u of the tanh form, whose tanh(u) is 2 sigmoid(2 u) - 1, divided by x.
 _SLOPE = "(1.5957691216057307117 + 0.07135481627260024877 * c * c)"
 _D_SLOPE = "(1.5957691216057307117 + 0.21406444881780074632 * c * c)"
+#: Mills' ratio of the normal distribution, (1 - Phi(a)) / Phi'(a), divided by sqrt(2 pi), is
+#: P(q) / (a + 4) with q = (a - 4) / (a + 4), |q| <= 1 (the variable of Shepherd and Laframboise,
+#: 1981).  P from its highest power on was fitted to relative errors below 2^-24 for a <= 15, where
+#: float32's results are not 0.
+_MILLS = (
+    -0.00013419751, 0.00017465712, 0.0015684082, -0.0035102095, -0.0075240037,
+    0.060403489, -0.18652366, 0.38713691, -0.60789657, 0.75528514,
+)  # fmt: skip
 
 
 @of_one
@@ -443,7 +453,7 @@ def gelu(
         small results of negative x lose no digits by cancellation.
     """
     forms = {
-        "none": "0.5 * max(x, -100) * erfc(-0.70710678118654752440 * max(x, -100))",
+        "none": _with_c(f"c * {_normal(input)}", "max(x, -100)", ""),
         "tanh": _with_c("c * (c < 0 ? E : 1) / (1 + E)", "max(x, -100)", f"c * {_SLOPE}"),
     }
     return computed(
@@ -467,9 +477,7 @@ def gelu_backward(
     Arguments, result, errors, cost: see :func:`gelu` and :func:`relu_backward`.
     """
     tangent = f"g * ((c < 0 ? E : 1) + c * {_D_SLOPE} * E / (1 + E)) / (1 + E)"
-    normal = (
-        "0.5 * erfc(-0.70710678118654752440 * c) + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
-    )
+    normal = f"{_normal(input)} + c * 0.39894228040143267794 * exp(-0.5 * c * c)"
     forms = {
         "none": _with_c(f"g * ({normal})", _NEAR, ""),
         "tanh": _with_c(tangent, _NEAR, f"c * {_SLOPE}"),
@@ -570,6 +578,17 @@ def _with_c(expression: str, c: str, exponent: str) -> str:
     """
     text = re.sub(r"\bE\b", f"exp(-abs({exponent}))", expression)
     return re.sub(r"\bc\b", c, text)
+
+
+def _normal(input: Any) -> str:
+    """Return the text of Phi(c): in float64 by erfc, else by a polynomial for Mills' ratio."""
+    if floating(input, "input").dtype == np.float64:
+        return "(0.5 * erfc(-0.70710678118654752440 * c))"
+    ratio = str(_MILLS[0])
+    for coefficient in _MILLS[1:]:
+        ratio = f"({ratio} * (1 - 8 / (abs(c) + 4)) + {coefficient})"
+    tail = f"exp(-0.5 * c * c) * ({ratio} / (abs(c) + 4))"
+    return f"(c < 0 ? {tail} : 1 - {tail})"
 
 
 def ends(min_val: Any, max_val: Any) -> dict[str, Any]:
