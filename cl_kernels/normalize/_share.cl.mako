@@ -14,12 +14,12 @@ ${fold.step(phase, [e], V, 1)}\
     uint j = first + lane * ${V}u;
     for (; j + ${(U - 1) * each}u < end; j += ${U * each}u) {
 % for u in range(U):
-${fold.loaded(p.inputs, u, f"j + {u * each}u", V)}\
+${fold.loaded(p.early, u, f"j + {u * each}u", V)}\
 % endfor
 ${fold.step(phase, range(U), V, 1)}\
     }
     for (; j < end; j += ${each}u) {
-${fold.loaded(p.inputs, 0, "j", V)}\
+${fold.loaded(p.early, 0, "j", V)}\
 ${fold.step(phase, [0], V, 1)}\
     }
 % endif
@@ -36,6 +36,9 @@ ${fold.step(phase, [0], V, 1)}\
 <% each = L * V %>\
 % for e in range(E):
     if (j${e} < end && number < rows) {
+% if p.late:
+${fold.loaded(p.late, e, f"j{e}", V)}\
+% endif
 ${fold.map(e, f"j{e}", V, 1)}\
     }
 % endfor

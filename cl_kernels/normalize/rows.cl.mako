@@ -38,12 +38,12 @@ ${program.begin_row("row")}\
 ${values.row_values(1)}\
 % for e in range(E):
     const uint j${e} = first + (${e * L}u + lane) * ${V}u;
-% for name in p.inputs:
+% for name in p.early:
     ${vector(real, V)} ${name}${e} = 0;
 % endfor
     if (j${e} < end) {
     ${program.place(f"j{e}")}\
-% for name in p.inputs:
+% for name in p.early:
         ${name}${e} = ${program.load(name, V)};
 % endfor
     }

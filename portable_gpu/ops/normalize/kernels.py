@@ -188,7 +188,7 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     p, policy, units = problem.program, row.policy, target.compute_units
     across, count = _is_across(problem), problem.count
     vector = 1 if across else _aligned_vector(problem, policy)
-    keep = max(1, policy.kept // (vector * max(1, len(p.inputs))))
+    keep = max(1, policy.kept // (vector * max(1, len(p.early))))
     max_size = min(policy.long_group_size, target.max_work_group_size)
     small = min(policy.group_size, max_size)
     if across:

@@ -115,6 +115,22 @@ class RowProgram:
         return (*self.inputs, *(name for name, _ in self.outputs), *self.tables)
 
     @property
+    def late(self) -> tuple[str, ...]:
+        """The inputs that only outputs read: a GPU's kernel reads them last, and keeps none.
+
+        They are weights and biases, the same ones for many rows, which caches hold.
+        """
+        phases = (*self.phases, *((self.stream,) if self.stream else ()))
+        marked = {name: f"{{{name}}}" for name in self.inputs}
+        folded = " ".join(phase.step([marked]) for phase in phases)
+        return tuple(name for name in self.inputs if phases and f"{{{name}}}" not in folded)
+
+    @property
+    def early(self) -> tuple[str, ...]:
+        """The inputs that are not late."""
+        return tuple(name for name in self.inputs if name not in self.late)
+
+    @property
     def row_names(self) -> tuple[str, ...]:
         """The operands with one value for a row."""
         index = (self.index,) if self.index else ()
