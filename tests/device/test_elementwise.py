@@ -30,6 +30,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.ops.elementwise.commands.catalogue import problem as problem_of
 from portable_gpu.ops.elementwise.kernels import kernel_of
+from portable_gpu.ops.elementwise.transposed import transposed_copy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
@@ -470,6 +471,40 @@ def test_forced_classes(name: str, engine: Engine) -> None:
         flat = values(9001, np.int16)
         check(forced, "x * y - x", flat * flat - flat, x=flat, y=flat)
         check(forced, "x * y - x", flat[3:] * flat[:-3] - flat[3:], x=flat[3:], y=flat[:-3])
+
+
+def test_copies_between_layouts(engine: Engine) -> None:
+    """Extents around the edges of squares, odd ones, images, steps, and bits of 16-bit floats."""
+    with pg.Engine(engine.device, device_class="nvidia") as forced:
+        for shape, order in (((64, 49), (1, 0)), ((2, 3, 66, 34), (0, 2, 3, 1))):
+            for dtype in (np.uint16, np.float32):
+                source = RNG.integers(0, 1 << 16, shape).astype(dtype)
+                check(forced, "x", source.transpose(order), x=source.transpose(order))
+        bits = RNG.integers(0, 1 << 16, (130, 65)).astype(np.uint16)[::-1]
+        out = np.zeros((65, 200), np.float16)[:, 30:160]
+        assert pg.elementwise("x", x=bits.view(np.float16).T, out=out, engine=forced) is out
+        assert np.array_equal(out.view(np.uint16), bits.T)
+        assert not out.base[:, :30].any()
+        assert not out.base[:, 160:].any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "vectors"),
+    [
+        ((64, 4096, 256), (4096 * 256, 1, 4096), (2, 2)),
+        ((64, 49, 256), (49 * 256, 1, 49), (1, 2)),
+        ((64, 256, 49), (49 * 256, 1, 256), (2, 1)),
+        ((64, 256, 8), (8 * 256, 1, 256), None),  # few columns
+        ((64, 256, 64), (256 * 64, 64, 1), None),  # the same axis
+    ],
+)
+def test_which_copies_are_by_squares(shape: Any, strides: Any, vectors: Any) -> None:
+    problem = problem_of("x", np.dtype(np.float16), shape, {"x": strides})
+    copy = transposed_copy(problem, example_target("nvidia-sm90"))
+    assert (copy and copy.vectors) == vectors
+    assert transposed_copy(problem, example_target("cpu")) is None
+    doubled = problem_of("x + x", np.dtype(np.float16), shape, {"x": strides})
+    assert transposed_copy(doubled, example_target("nvidia-sm90")) is None
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.runtime.views import Shape
 
 
-def moved(elem: Element, extents: Shape, source: Shape, to: Shape) -> ElementwiseProblem:
-    """The problem of a copy."""
+def moved(
+    elem: Element, extents: Shape, source: Shape, to: Shape, alignment: int = 1
+) -> ElementwiseProblem:
+    """The problem of a copy; the alignment is a power of two that divides both addresses."""
     return ElementwiseProblem(
-        "x", ("x",), (elem,), (), (), computed(elem), elem, extents, (source, to), 1
+        "x", ("x",), (elem,), (), (), computed(elem), elem, extents, (source, to), alignment
     )
 
 

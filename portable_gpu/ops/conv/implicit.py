@@ -90,10 +90,10 @@ def _image_copies(
         if ours == theirs:
             continue
         extents = p.batch, *size, channels
-        strides = [(array.outer, *array.space, array.channel) for array in (ours, theirs)]
+        source, to = ((array.outer, *array.space, array.channel) for array in (ours, theirs))
         if place == last:
-            strides.reverse()
-        copy = moved(p.elem, extents, *strides)
+            source, to = to, source
+        copy = moved(p.elem, extents, source, to, min(ours.aligned, theirs.aligned))
         itemsize = p.elem.itemsize
         candidates.append(
             (copy, Temporary(f"images {place}", prod(extents) * itemsize, itemsize), place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -9,7 +10,8 @@ from portable_gpu.errors import BuildError
 from portable_gpu.ops.elementwise.kernels import ElementwiseKernel, kernel_of, render
 from portable_gpu.ops.elementwise.plan import ElementwisePlan
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
-from portable_gpu.ops.variant import Variant, bind_best
+from portable_gpu.ops.elementwise.transposed import TransposedPlan, transposed_copy
+from portable_gpu.ops.variant import Variant, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import of_expression
@@ -32,13 +34,17 @@ def make_plan(engine: Engine, problem: ElementwiseProblem) -> Plan:
 
 
 def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) -> list[Variant]:
-    """The only variant of the device: runs of elements on a CPU, tiles on other devices."""
+    """The variants of a problem: runs of elements on a CPU, tiles on other devices.
+
+    A rule prefers squares for copies on a GPU between arrays that are contiguous along different
+    axes: there each line of one array is spread over many of the other.
+    """
     kernel = kernel_of(problem, target, table)
     form, partition = kernel.form, kernel.partition
     costs, units = DeviceCosts.of("device", target), target.compute_units
     computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
     name = "runs" if target.is_cpu else "tiles"
-    return [
+    by_elements = [
         Variant(
             path=name,
             name=name,
@@ -60,6 +66,24 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
             },
         )
     ]
+
+    copy = transposed_copy(problem, target)
+    if copy is None:
+        return by_elements
+    by_squares = replace(
+        by_elements[0],
+        path="transposed",
+        name="transposed",
+        kind="transposed",
+        why="the arrays are contiguous along different axes: each group has a square of both",
+        texts=lambda: [copy.specialization(target)],
+        bind=partial(TransposedPlan, problem=problem, copy=copy),
+        policy=None,
+        origin="",
+        evidence={},
+        details={"groups": copy.groups, "vectors": copy.vectors},
+    )
+    return by_rule("copies", [by_squares], by_elements, costs)
 
 
 def _why(target: Target, kernel: ElementwiseKernel) -> str:

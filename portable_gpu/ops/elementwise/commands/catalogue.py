@@ -43,7 +43,8 @@ def problem(
 def specializations(target: Target, dtype: DType) -> list[Specialization]:
     """The kernels of three typical expressions, under the shipped table.
 
-    They are a sum of two vectors, a matrix with two columns, and a matrix times a row.
+    They are a sum of two vectors, a matrix with two columns, a matrix times a row, and the copy of
+    a transposed matrix.
     """
     table, n = TuningTable.shipped(), 4096
     text = "exp(x - m) / s" if element(dtype).floating else "(x - m) * s"
@@ -51,6 +52,7 @@ def specializations(target: Target, dtype: DType) -> list[Specialization]:
         problem("x + y", dtype, (1 << 24,), {}),
         problem(text, dtype, (n, n), {"m": (1, 0), "s": (0, 1)}),
         problem("x * y", dtype, (n, n), {"y": (1, n)}),
+        problem("x", dtype, (n, n), {"x": (1, n)}),
     ]
     best = [spec for p in problems for spec in best_of(variants(p, target, table), target).texts()]
     return list({spec.key: spec for spec in best}.values())

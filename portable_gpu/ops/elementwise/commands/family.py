@@ -73,5 +73,8 @@ ELEMENTWISE = Family(
     checks=checks.checks,
     benchmarks={"elementwise": _BENCHMARK},
     tuning=_TUNING,
-    kernels={"elementwise/tiles": Compiled(shown="elementwise")},
+    kernels={
+        "elementwise/tiles": Compiled(shown="elementwise"),
+        "elementwise/transposed": Compiled(strided=True),
+    },
 )

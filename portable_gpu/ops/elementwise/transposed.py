@@ -1,0 +1,156 @@
+"""Copies on GPUs between arrays whose adjacent elements are along different axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from portable_gpu.codegen.axes import Axis, merged, parameters
+from portable_gpu.codegen.parameters import buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+
+#: Elements of a square along each axis, by bytes of an element: within 17 KiB of local memory.
+_SQUARE = {1: 64, 2: 64, 4: 64, 8: 32, 16: 32}
+_WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
+#: Bytes of a vector of smaller elements.
+_VECTOR_BYTES = 4
+#: The least extents of both axes: along shorter ones the work-items of a sub-group read whole
+#: sectors, and write them, without a detour.
+_LEAST = 16
+_GROUP = 256
+_MAX_INT = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class TransposedCopy:
+    """A copy by squares; it needs no device.
+
+    Attributes:
+        rows: The axis along which the source is contiguous.
+        columns: The axis along which the result is contiguous.
+        outer: The other axes.
+        itemsize: Bytes of an element.
+        vectors: Elements of a vector that is read, and of one that is written.
+    """
+
+    rows: Axis
+    columns: Axis
+    outer: tuple[Axis, ...]
+    itemsize: int
+    vectors: tuple[int, int]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """The numbers of squares along the rows and along the columns."""
+        size = _SQUARE[self.itemsize]
+        return -(-self.rows.size // size), -(-self.columns.size // size)
+
+    @property
+    def groups(self) -> int:
+        """The number of work-groups."""
+        return prod(self.tiles) * prod(axis.size for axis in self.outer)
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The integers of every launch."""
+        row_tiles, column_tiles = self.tiles
+        result = {
+            "row_tiles": row_tiles, "column_tiles": column_tiles, "rows": self.rows.size,
+            "columns": self.columns.size, "a0_column": self.columns.strides[0],
+            "out_row": self.rows.strides[1],
+        }  # fmt: skip
+        for k, axis in enumerate(self.outer):
+            result[f"outer{k}_size"] = axis.size
+            result[f"a0_outer{k}"], result[f"out_outer{k}"] = axis.strides
+        return result
+
+    def specialization(self, target: Target) -> Specialization:
+        """The OpenCL text."""
+        size, word = _SQUARE[self.itemsize], _WORDS[self.itemsize]
+        every = (*self.outer, self.rows, self.columns)
+        extents = [sum(abs(axis.strides[k]) * (axis.size + size) for axis in every) for k in (0, 1)]
+        index = "long" if max(*extents, self.groups) > _MAX_INT else "int"
+        arguments = [
+            buffer(word, "a0_in"),
+            *scalars("long", "a0_offset"),
+            buffer(word, "out_in", writes=True),
+            *scalars("long", "out_offset"),
+            *scalars(index, "row_tiles", "column_tiles", "rows", "columns", "a0_column", "out_row"),
+            *parameters("outer", len(self.outer), ("a0", "out"), index),
+        ]
+        read, written = self.vectors
+        return specialize(
+            "elementwise/transposed",
+            target,
+            {"elementwise": arguments},
+            word=word,
+            T=size,
+            R=read,
+            C=written,
+            P=size + written,
+            G=_GROUP,
+            outer=len(self.outer),
+            index=index,
+        )
+
+
+def transposed_copy(problem: ElementwiseProblem, target: Target) -> TransposedCopy | None:
+    """Return the copy by squares that a problem is, or ``None``.
+
+    It is one if the expression is the name of its only array, of the result's element type, and
+    arrays are contiguous along different axes that are long enough.
+    """
+    p = problem
+    plain = p.expression.strip() in p.names and p.inputs == (p.result,) and not p.updated
+    if not plain or target.is_cpu or target.max_work_group_size < _GROUP or 0 in p.shape:
+        return None
+    unmerged = [Axis(n, (s, t)) for n, s, t in zip(p.shape, *p.strides, strict=True)]
+    unmerged.sort(key=lambda axis: -abs(axis.strides[1]))
+    axes = merged(unmerged)
+    rows = next((axis for axis in axes if axis.strides[0] == 1), None)
+    columns = next((axis for axis in axes if axis.strides[1] == 1), None)
+    if rows is None or columns is None or rows is columns:
+        return None
+    if min(rows.size, columns.size) < _LEAST:
+        return None
+    outer = tuple(axis for axis in axes if axis is not rows and axis is not columns)
+    itemsize = p.result.itemsize
+    read = _vector(p, rows.size, [a.strides[0] for a in (*outer, columns)])
+    written = _vector(p, columns.size, [a.strides[1] for a in (*outer, rows)])
+    return TransposedCopy(rows, columns, outer, itemsize, (read, written))
+
+
+def _vector(p: ElementwiseProblem, extent: int, steps: list[int]) -> int:
+    """The number of elements of a vector along an axis, given the steps along the other axes."""
+    itemsize = p.result.itemsize
+    vector = max(1, _VECTOR_BYTES // itemsize)
+    while vector > 1 and (
+        p.alignment < vector * itemsize or any(step % vector for step in (extent, *steps))
+    ):
+        vector //= 2
+    return vector
+
+
+class TransposedPlan(OneLaunch):
+    """A copy by squares, bound to shapes and strides; the operands are source and result."""
+
+    def __init__(self, engine: Engine, problem: ElementwiseProblem, copy: TransposedCopy) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused it.
+        """
+        self.bytes = problem.nbytes
+        self._launch = engine.programs.launch(
+            copy.specialization(engine.target),
+            "elementwise",
+            copy.constants,
+            ["a0_in", "out_in"],
+            ["a0_offset", "out_offset"],
+            (copy.groups * _GROUP,),
+            (_GROUP,),
+        )
