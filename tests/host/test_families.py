@@ -25,7 +25,7 @@ MAY_NAME = {
     "bench/clblast.py": {"sum", "dot", "nrm2", "argmax", "gemv", "gemm"},
     "bench/first_calls_process.py": {"sum", "elementwise", "gemv", "matmul"},
     "bench/frameworks.py": {"gemm"},
-    "bench/multi.py": {"sum", "elementwise", "gemm"},  # calls that take a group of devices
+    "bench/multi_calls.py": {"cholesky"},  # the name of a row
     "bench/plot.py": {"pad"},  # an option of pictures
     "bench/transforms.py": {"fft", "rfft"},
     "bench/vkfft.py": {"fft", "rfft"},
