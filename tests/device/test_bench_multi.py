@@ -22,7 +22,7 @@ def test_rows_a_file_and_a_picture(
         pytest.skip("the device has no two sub-devices")
     report, picture = tmp_path / "r.json", tmp_path / "r.png"
     monkeypatch.setattr(links, "_HOST", 1 << 20)
-    calls = ["sum", "copies", "host gemm", "streamed gemm"]
+    calls = ["sum", "streamed gemm"]
     options = ["--rows", ",".join(calls), "--sizes", "96", "--turns", "9"]
     options += ["--threads", "each", "--json", str(report)]
     assert main(["bench", "multi", *options, "--plot", str(picture)]) == 0

@@ -42,6 +42,7 @@ WRONG = {
     "--sizes": ["0x0x0", "nope", "", "4x4", "-3"],
     "--spill-dir": ["/no/such/folder", "README.md"],
     "--target": ["nope"],
+    "--threads": ["nope"],
     "--trans": ["X", "NX"],
     "--triangle": ["nope", ""],
     "--turns": ["0", "x", "-5"],
@@ -57,6 +58,7 @@ NEEDS = {
     "bench --seed": ["dispatch"],
     "bench --budget": ["dispatch"],
     "bench --rows": ["hunt"],
+    "bench --threads": ["multi"],
     "explain --axis": ["sum", "8x8"],
 }
 

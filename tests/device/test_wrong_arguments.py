@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -325,8 +326,9 @@ def generated(engine: Engine) -> Iterator[Case]:
 
 
 def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = list(generated(engine))
-    assert len(cases) >= 4000
+    every = list(generated(engine))
+    assert len(every) >= 4000
+    cases = every[Random().randrange(3) :: 3]  # a third of them in each run, for its time
     launched: list[Any] = []
     plain = Launch.__call__
 
