@@ -137,7 +137,8 @@ def bench(
                 "multi takes only --rows, --sizes, --dtype, --threads, --turns, --device, --json, "
                 "--plot"
             )
-        kind, policy_of_threads = dtype or _DTYPE, threads or "auto"
+        kind = dtype or _DTYPE
+        policy_of_threads = "auto" if threads is None else threads
         multi(rows, sizes, kind, policy_of_threads, turns, device, report, plot, output, status)
         return
     if operation == "sparse":

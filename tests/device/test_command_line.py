@@ -42,7 +42,7 @@ WRONG = {
     "--sizes": ["0x0x0", "nope", "", "4x4", "-3"],
     "--spill-dir": ["/no/such/folder", "README.md"],
     "--target": ["nope"],
-    "--threads": ["nope"],
+    "--threads": ["nope", ""],
     "--trans": ["X", "NX"],
     "--triangle": ["nope", ""],
     "--turns": ["0", "x", "-5"],
