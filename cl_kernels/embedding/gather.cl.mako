@@ -46,8 +46,9 @@ ${loaded(0, "piece")}\
     const ${index} piece${u} = ${number}, i${u} = piece${u} / row_pieces, column${u} = piece${u} % row_pieces * ${V};
     const long row${u} = piece${u} < pieces ? (long)${idx.name}_load(indices + i${u}) : -1;
     piece_t value${u} = (piece_t)(0);
-    if (row${u} >= 0 && row${u} < rows)
+    if (row${u} >= 0 && row${u} < rows) {
         value${u} = *(__global const piece_t *)(weight + (row${u} * weight_row + ${at}));
+    }
 </%def>
 
 <%def name="stored(u)">\
