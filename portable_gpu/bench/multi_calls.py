@@ -238,8 +238,9 @@ class HostGemmCall(GemmCall):
 
     def work(self, devices: int) -> CallWork:
         """See :class:`MultiCall`."""
-        one, result = self.x.nbytes, self.size**2 * result_dtype(self.dtype, self.dtype).itemsize
-        up = one / devices + one
+        operand = self.x.nbytes
+        result = self.size**2 * result_dtype(self.dtype, self.dtype).itemsize
+        up = operand / devices + operand
         return CallWork(2.0 * self.size**3, up, result / devices, devices * up + result)
 
 
@@ -292,15 +293,15 @@ class CholeskyCall(MultiCall):
 
     def on_engine(self, engine: Engine) -> Callable[[], Any]:
         """See :class:`MultiCall`; the group of one device, as an engine has no buffers so large."""
-        one = DeviceGroup([engine.device])
-        return lambda: cholesky(self.a, lower=True, engine=one)
+        alone = DeviceGroup([engine.device])
+        return lambda: cholesky(self.a, lower=True, engine=alone)
 
     def error(self, result: _Values, engine: Engine) -> float:
         """See :class:`MultiCall`: ``L (L^T v)`` is compared with ``A v``, for a random ``v``."""
         v = np.random.default_rng(2).choice([-1.0, 1.0], self.size)
-        found = times_vector(result, times_vector(result.T, v))
+        product = times_vector(result, times_vector(result.T, v))
         usual = rounding(self.dtype) * sqrt(self.size) * float(self._line[self.size - 1])
-        return float(np.max(np.abs(found - times_vector(self.a, v))) / (_MANY * usual))
+        return float(np.max(np.abs(product - times_vector(self.a, v))) / (_MANY * usual))
 
     def work(self, devices: int) -> CallWork:
         """See :class:`MultiCall`."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from datetime import date
 from decimal import Decimal
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -328,7 +328,7 @@ def generated(engine: Engine) -> Iterator[Case]:
 def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     every = list(generated(engine))
     assert len(every) >= 4000
-    cases = every[Random().randrange(3) :: 3]  # a third of them in each run, for its time
+    cases = every[date.today().toordinal() % 3 :: 3]  # a third of them each day, for their time
     launched: list[Any] = []
     plain = Launch.__call__
 

@@ -119,6 +119,9 @@ def transposed_copy(problem: ElementwiseProblem, target: Target) -> TransposedCo
         return None
     outer = tuple(axis for axis in axes if axis is not rows and axis is not columns)
     itemsize = p.result.itemsize
+    size = _SQUARE[itemsize]
+    if size * (size + _VECTOR_BYTES) * itemsize > target.static_local_mem:
+        return None
     read = _vector(p, rows.size, [a.strides[0] for a in (*outer, columns)])
     written = _vector(p, columns.size, [a.strides[1] for a in (*outer, rows)])
     return TransposedCopy(rows, columns, outer, itemsize, (read, written))
