@@ -100,14 +100,14 @@ class Partition:
         return sorted(result)
 
     def owners(self, shares: Sequence[float], element_work: float) -> list[int]:
-        """Assign each part to a device, so that all are computed early.
+        """Assign each part to a device, so that the factorisation ends early.
 
         It begins with the better of proportional mapping and of one device for all parts.  Then
         subtrees of parts, and single parts, are assigned to other devices as long as that shortens
         the estimated time.
 
         Args:
-            shares: The part of the work that each device gets; their sum is 1.
+            shares: The fraction of the work that each device gets; their sum is 1.
             element_work: The multiplications and additions of a device in the time in which an
                 element of an update matrix is moved to another device.
         """
@@ -134,11 +134,12 @@ class Partition:
         done = [0.0] * len(self)
         ready = [0.0] * len(self)  # when the update matrices of a part's sources have come
         clock = [0.0] * len(shares)
+        busy = sum(share > 0 for share in shares)
         for level in self.levels:
             for number in level:
                 device = owners[number]
                 begin = max(clock[device], ready[number])
-                done[number] = begin + self.work[number] / (shares[device] * len(shares))
+                done[number] = begin + self.work[number] / (shares[device] * busy)
                 clock[device] = done[number]
                 for target in self.targets[number]:
                     moves = owners[target] != device
@@ -176,10 +177,10 @@ class Partition:
             width[number] = extent * subtree[number] / whole
             used[above] += width[number]  # the last child has the end of the interval
             start[number] = begin + extent - used[above]
-        ends = list(accumulate(shares))[:-1]
+        devices = [k for k, share in enumerate(shares) if share > 0]
+        ends = list(accumulate(shares[k] for k in devices))[:-1]
         middles = [a + b / 2 for a, b in zip(start, width, strict=True)]
-        last = max(k for k, share in enumerate(shares) if share > 0)
-        return [min(bisect_left(ends, middle), last) for middle in middles]
+        return [devices[bisect_left(ends, middle)] for middle in middles]
 
 
 @compiled

@@ -101,6 +101,7 @@ def test_assignments_to_devices() -> None:
     work = np.bincount(uneven, parts.work, 2)
     assert work[0] > 2 * work[1]
     assert set(parts.owners([1.0], 1.0)) == {0}
+    assert 0 not in parts.owners([0.0, 0.4, 0.6], 1.0)
 
 
 def test_the_estimated_time() -> None:
