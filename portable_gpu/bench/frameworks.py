@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.bench.peers import Peer, calls_like_numpy
-from portable_gpu.bench.timing import LINE, NOT_HELD, TRIES, Call, Prepared
+from portable_gpu.bench.timing import Call, InLine, Prepared
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import dtype_of, is_bfloat16
-from portable_gpu.errors import PortableGPUError, UnsupportedError
+from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemv.commands.cases import transposed
 from portable_gpu.runtime.engine import Engine
@@ -24,6 +25,7 @@ def _product_into(case: Case, tensors: Sequence[Any], torch: Any) -> Call:
 
 
 _HELD = 2048  # rows of the square matrix whose products hold the device
+_HELD_SECONDS = 3e-4  # of such a product on a fast device
 #: By operation, the call of PyTorch whose result is of another dtype.
 _INTO: dict[str, Callable[[Case, Sequence[Any], Any], Call]] = {"gemm": _product_into}
 
@@ -101,51 +103,31 @@ class TorchPeer(Peer):
         return np.asarray(result.numpy())
 
 
-class _TorchInLine(Prepared):
-    """Calls of PyTorch that are enqueued behind matrix products which keep the device busy.
-
-    :class:`portable_gpu.bench.timing.InLine` times our calls in the same way.
-    """
+class _TorchInLine(InLine):
+    """Calls of PyTorch in line, behind matrix products."""
 
     def __init__(
         self, torch: Any, device: Any, calls: Sequence[Call], fetch: Callable[[Any], Array]
     ) -> None:
         super().__init__(calls, torch.accelerator.synchronize, fetch)
         self._torch, self._device = torch, device
-        self._held = torch.ones(_HELD, _HELD, device=device)
-        self._products = 1
-        self._calls = LINE
+        self._factor = torch.ones(_HELD, _HELD, device=device)
+        self._begin: Any = None
 
-    def seconds(self, first: int, count: int) -> float:
-        """The device's time of ``count`` calls, from call ``first`` on, each on the next copy.
+    def hold(self, seconds: float) -> None:
+        """See :class:`InLine`."""
+        for _ in range(ceil(seconds / _HELD_SECONDS)):
+            self._torch.mm(self._factor, self._factor)
+        self._begin = self._torch.Event(self._device, enable_timing=True)
+        self._begin.record()
 
-        Raises:
-            PortableGPUError: The device begins before all calls are there, however long it is held.
-        """
-        calls, seconds = self.in_turn(first, count), 0.0
-        while calls:
-            line, calls = calls[: self._calls], calls[self._calls :]
-            seconds += self._line(line)
-        return seconds
-
-    def _line(self, calls: Sequence[Call]) -> float:
-        begin, end = (self._torch.Event(self._device, enable_timing=True) for _ in range(2))
-        for attempt in range(TRIES):
-            if attempt == TRIES // 2 and len(calls) > 1:
-                self._calls = len(calls) // 2
-                return self._line(calls[: self._calls]) + self._line(calls[self._calls :])
-            for _ in range(self._products):
-                self._torch.mm(self._held, self._held)
-            begin.record()
-            for call in calls:
-                call()
-            end.record()
-            in_time = not begin.query()
-            end.synchronize()
-            if in_time:
-                return float(begin.elapsed_time(end)) * 1e-3
-            self._products *= 4
-        raise PortableGPUError(NOT_HELD)
+    def since_hold(self) -> float | None:
+        """See :class:`InLine`."""
+        end = self._torch.Event(self._device, enable_timing=True)
+        end.record()
+        in_time = not self._begin.query()
+        end.synchronize()
+        return float(self._begin.elapsed_time(end)) * 1e-3 if in_time else None
 
 
 class CuPyPeer(Peer):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from portable_gpu.bench.timing import Call, Hold, InLine
+from portable_gpu.bench.timing import Call, Hold, OpenCLInLine
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 
-class Queued(InLine):
+class Queued(OpenCLInLine):
     """Calls that enqueue their work on an engine's queue, timed as :class:`InLine` describes."""
 
     def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:

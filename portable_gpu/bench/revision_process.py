@@ -79,7 +79,7 @@ class Server:
         if self._on_host:
             prepared = timing.Prepared(calls)
         else:
-            prepared = timing.InLine(calls, self._engine.queue, lambda: self._hold)
+            prepared = timing.OpenCLInLine(calls, self._engine.queue, lambda: self._hold)
         result = prepared.result()
         self._count += 1
         self._prepared[self._count] = prepared

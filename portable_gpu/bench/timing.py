@@ -20,9 +20,9 @@ Call: TypeAlias = Callable[[], Any]
 
 #: Seconds that a turn lasts at least: short calls are repeated and their time divided.
 TURN = 0.005
-LINE = 256  #: calls that wait at a time: drivers keep about a thousand launches
-TRIES = 6  #: each holds the device for longer
-NOT_HELD = "the device cannot be held until all calls are enqueued; use --eager"
+_LINE = 256  # calls that wait at a time: drivers keep about a thousand launches
+_TRIES = 6  # each holds the device for longer
+_NOT_HELD = "the device cannot be held until all calls are enqueued; use --eager"
 _LEAST = 1e-3  # seconds that the device is held for at least
 _LONG = 0.5  # seconds after which we no longer wait for the process to fall silent
 
@@ -104,27 +104,35 @@ class InLine(Prepared):
     """Calls that are all enqueued before the first one starts, so that only device time counts.
 
     A device that is faster than the host would wait for the next call, and the host's time would
-    be measured.  So a special kernel keeps the device busy until all calls are enqueued (as in
-    NVIDIA's nvbench), and the measurement starts when that kernel ends.
+    be measured.  So other work keeps the device busy until all calls are enqueued (as in NVIDIA's
+    nvbench), and the measurement starts when that work ends.
 
-    If a call has many launches, the driver may make the host wait before all calls of a line are
+    If a call has many launches, the driver makes the host wait before all calls of a line are
     enqueued.  Then the lines become shorter.
     """
 
     def __init__(
-        self, calls: Sequence[Call], queue: cl.CommandQueue, hold: Callable[[], Hold]
+        self,
+        calls: Sequence[Call],
+        finish: Callable[[], Any],
+        fetch: Callable[[Any], np.ndarray[Any, Any]],
     ) -> None:
-        """Prepare calls that return device arrays, or results that are not read.
-
-        Args:
-            calls: The calls, which enqueue their work on the queue.
-            queue: The queue.
-            hold: Returns the kernel that keeps the device busy.
-        """
-        super().__init__(calls, queue.finish, lambda result: np.asarray(result.get()))
-        self._hold = hold
+        """See :class:`Prepared`."""
+        super().__init__(calls, finish, fetch)
         self._length = _LEAST
-        self._calls = LINE
+        self._calls = _LINE
+
+    @abstractmethod
+    def hold(self, seconds: float) -> None:
+        """Enqueue work that keeps the device busy for about so long."""
+
+    @abstractmethod
+    def since_hold(self) -> float | None:
+        """Wait for all calls; return the seconds since the work of :meth:`hold` ended.
+
+        Returns:
+            None if that work ended before this call.
+        """
 
     def seconds(self, first: int, count: int) -> float:
         """The device's time of ``count`` calls, from call ``first`` on, each on the next copy.
@@ -134,31 +142,68 @@ class InLine(Prepared):
         """
         calls, seconds = self.in_turn(first, count), 0.0
         while calls:
-            line, calls = calls[: self._calls], calls[self._calls :]
-            seconds += self._line(line)
+            line, rest = calls[: self._calls], calls[self._calls :]
+            tries = _TRIES if len(line) == 1 else _TRIES // 2
+            time_of_line = self._line(line, tries)
+            if time_of_line is not None:
+                seconds, calls = seconds + time_of_line, rest
+            elif len(line) > 1:
+                self._calls = len(line) // 2
+            else:
+                raise PortableGPUError(_NOT_HELD)
         return seconds
 
-    def _line(self, calls: Sequence[Call]) -> float:
-        """The time of some calls; of fewer at a time from now on, if they are too many to wait."""
-        for attempt in range(TRIES):
-            if attempt == TRIES // 2 and len(calls) > 1:
-                self._calls = len(calls) // 2
-                return self._line(calls[: self._calls]) + self._line(calls[self._calls :])
-            hold = self._hold()
+    def _line(self, calls: Sequence[Call], tries: int) -> float | None:
+        """The time of calls that all wait; None if no hold is long enough.
+
+        The driver accepts about a thousand launches, and makes the host wait before the next one.
+        Then no hold is long enough, and the next line is held no longer than this one was at first.
+        """
+        length = self._length
+        for _ in range(tries):
             begin = time.perf_counter()
-            hold_event = hold(self._length)
+            self.hold(self._length)
             for call in calls:
                 call()
             enqueued = time.perf_counter() - begin
-            in_time = hold_event.command_execution_status != cl.command_execution_status.COMPLETE
-            hold_event.wait()
-            begin = time.perf_counter()
-            self.finish()
-            seconds = time.perf_counter() - begin
-            if in_time:
+            seconds = self.since_hold()
+            if seconds is not None:
                 return seconds
             self._length = max(4 * self._length, 2 * enqueued)
-        raise PortableGPUError(NOT_HELD)
+        self._length = length
+        return None
+
+
+class OpenCLInLine(InLine):
+    """Calls of this library in line."""
+
+    def __init__(
+        self, calls: Sequence[Call], queue: cl.CommandQueue, work: Callable[[], Hold]
+    ) -> None:
+        """Prepare calls that return device arrays, or results that are not read.
+
+        Args:
+            calls: The calls, which enqueue their work on the queue.
+            queue: The queue.
+            work: Returns the kernel that keeps the device busy.
+        """
+        super().__init__(calls, queue.finish, lambda result: np.asarray(result.get()))
+        self._work = work
+        self._held: cl.Event | None = None
+
+    def hold(self, seconds: float) -> None:
+        """See :class:`InLine`."""
+        self._held = self._work()(seconds)
+
+    def since_hold(self) -> float | None:
+        """See :class:`InLine`."""
+        held, self._held = self._held, None
+        assert held is not None
+        in_time = held.command_execution_status != cl.command_execution_status.COMPLETE
+        held.wait()
+        begin = time.perf_counter()
+        self.finish()
+        return time.perf_counter() - begin if in_time else None
 
 
 class Hold:

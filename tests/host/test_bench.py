@@ -29,12 +29,12 @@ from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.statistics import Statistic
-from portable_gpu.bench.timing import Prepared, calls_a_turn
+from portable_gpu.bench.timing import InLine, Prepared, calls_a_turn
 from portable_gpu.bench.verdict import Verdict, pooled
 from portable_gpu.cli import main
 from portable_gpu.cli.bench import _ladder_table as ladder_table
 from portable_gpu.cli.bench import _table as bench_table
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError, PortableGPUError, UnsupportedError
 from portable_gpu.ops import public_call
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.fft.commands.cases import axes_of
@@ -89,6 +89,38 @@ def test_turns_last_long_enough() -> None:
     assert calls_a_turn(1.0) == 1
     for once in (1e-6, 3e-5, 1e-3, 0.9 * timing.TURN):
         assert calls_a_turn(once) * once >= timing.TURN
+
+
+class _FullDriver(InLine):
+    """A driver that accepts so many launches before the device must end its work."""
+
+    def __init__(self, accepts: int, launches: int, count: int) -> None:
+        super().__init__([self._launch] * count, lambda: None, lambda result: result)
+        self.accepts, self.launches, self.held, self.waiting = accepts, launches, 0.0, 0
+
+    def _launch(self) -> None:
+        self.waiting += self.launches
+
+    def hold(self, seconds: float) -> None:
+        self.held, self.waiting = self.held + seconds, 0
+
+    def since_hold(self) -> float | None:
+        return 1e-6 * self.waiting if self.waiting <= self.accepts else None
+
+
+@pytest.mark.parametrize("launches", [1, 5, 300, 1000])
+def test_calls_of_many_launches_wait_in_shorter_lines(launches: int) -> None:
+    # No call is timed twice, and the device is not held longer and longer.
+    line = _FullDriver(1000, launches, 256)
+    assert line.seconds(0, 256) == pytest.approx(256e-6 * launches)
+    assert line.held < 0.5
+
+
+def test_a_call_that_no_line_can_hold_is_an_error_after_few_tries() -> None:
+    line = _FullDriver(1000, 1001, 4)
+    with pytest.raises(PortableGPUError, match="--eager"):
+        line.seconds(0, 4)
+    assert line.held < 10
 
 
 @pytest.mark.parametrize(
