@@ -1,6 +1,6 @@
 ## transposed: out[...] = a0[...] on a GPU, where neighbours in a0 are not neighbours in out.
 ##
-##   a0    | R R R ... |  T rows, adjacent in a0        a group moves a square of T rows and T columns through local
+##   a0    | R R R ... |  T rows, adjacent in a0        a group moves a tile of T rows and T columns through local
 ##   out   | C C C ... |  T columns, adjacent in out    memory, so that reads and writes are both of adjacent elements
 ##
 ## A work-item reads R rows of a column, and later writes C columns of a row, as vectors.

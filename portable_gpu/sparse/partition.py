@@ -1,7 +1,8 @@
 r"""The partition of the fronts of a factorisation into parts for several devices.
 
-Below a limit of work whole subtrees are in one part.  Above it each front whose subtree branches is
-a part of its own, and a chain of fronts with its small subtrees is one::
+A subtree is small if its work is below a limit.  All fronts of a small subtree are in one part, and
+several small subtrees may share a part.  The other fronts form chains: a chain is a part, together
+with small subtrees of its fronts::
 
             t
           /   \
@@ -9,7 +10,7 @@ a part of its own, and a chain of fronts with its small subtrees is one::
         / \   / \
        a   b c  d e           d and e are small, so they share a part
 
-The fronts of a part are neighbours in postorder.  The parts follow from the fronts alone, and each
+The fronts of a part are neighbours in postorder.  The parts depend on the fronts only, and each
 part is computed by one device, so results have the same bits for any number of devices.
 """
 
@@ -32,12 +33,13 @@ _Int32 = np.ndarray[Any, np.dtype[np.int32]]
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-#: A subtree in one part has at most this share of all work.
+#: The work of a small subtree is at most this share of all work, or `_LEAST_LIMIT` if that is more.
 _SHARE = 1 / 32
-#: Multiplications and additions of the least part: some milliseconds of a core.
-_LEAST_WORK = 2e7
-#: Rounds in which assignments are improved; the last one is that with less gain than this.
-_ROUNDS, _LEAST_GAIN = 4, 0.99
+#: Multiplications and additions of some milliseconds of a core.
+_LEAST_LIMIT = 2e7
+#: Rounds in which an assignment is improved.  A round that shortens the estimated time by a smaller
+#: share than the least gain is the last one.
+_ROUNDS, _LEAST_GAIN = 4, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ class Partition:
     """Parts of the fronts, in postorder.
 
     Attributes:
-        ends: The end of each part's fronts.
+        ends: One more than the number of each part's last front.
         outer: The fronts of each part whose parent is in another part.
         targets: The parts of these parents, ascending; each is an ancestor of those before it.
         work: Multiplications and additions of each part.
@@ -65,17 +67,17 @@ class Partition:
         """Partition the fronts of a factorisation."""
         cost = costs(fronts)
         subtree, size = summed(fronts.parent, cost), summed(fronts.parent, np.ones(len(fronts)))
-        limit = max(_SHARE * float(cost.sum()), _LEAST_WORK)
-        is_above = subtree > limit
-        branches = np.zeros(len(fronts), np.int32)
-        np.add.at(branches, fronts.parent[is_above & (fronts.parent >= 0)], 1)
+        limit = max(_SHARE * float(cost.sum()), _LEAST_LIMIT)
+        is_large = subtree > limit
+        large_children = np.zeros(len(fronts), np.int32)
+        np.add.at(large_children, fronts.parent[is_large & (fronts.parent >= 0)], 1)
         first = np.arange(len(fronts)) + 1 - size.astype(np.int64)
-        ends = part_ends(fronts.parent, cost, subtree, first, branches, limit)
+        ends = part_ends(fronts.parent, cost, subtree, first, large_children, limit)
         part = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        above = np.where(fronts.parent < 0, part, part[fronts.parent])
-        leaving = np.flatnonzero(above != part)
-        outer = np.split(leaving, np.searchsorted(leaving, ends[:-1])) if len(ends) else []
-        targets = tuple(tuple(np.unique(above[which]).tolist()) for which in outer)
+        part_of_parent = np.where(fronts.parent < 0, part, part[fronts.parent])
+        all_outer = np.flatnonzero(part_of_parent != part)
+        outer = np.split(all_outer, np.searchsorted(all_outer, ends[:-1])) if len(ends) else []
+        targets = tuple(tuple(np.unique(part_of_parent[which]).tolist()) for which in outer)
         work = np.add.reduceat(cost, [0, *ends[:-1]]) if len(fronts) else np.zeros(0)
         updates = update_sizes(fronts)
         elements = tuple(float(updates[which].sum()) for which in outer)
@@ -96,15 +98,15 @@ class Partition:
         new = set(self.targets[number])
         while new:
             result |= new
-            new = {above for part in new for above in self.targets[part]} - result
+            new = {target for part in new for target in self.targets[part]} - result
         return sorted(result)
 
     def owners(self, shares: Sequence[float], element_work: float) -> list[int]:
         """Assign each part to a device, so that the factorisation ends early.
 
-        It begins with the better of proportional mapping and of one device for all parts.  Then
-        subtrees of parts, and single parts, are assigned to other devices as long as that shortens
-        the estimated time.
+        The first assignment is the better of two: proportional mapping, or one device for all
+        parts.  Then each subtree of parts, and each single part, is assigned to another device if
+        that shortens the estimated time.
 
         Args:
             shares: The fraction of the work that each device gets; their sum is 1.
@@ -117,7 +119,8 @@ class Partition:
         for _ in range(_ROUNDS):
             before = best
             for number in range(len(self) - 1, -1, -1):
-                for moved in (self._subtree(number), [number]):
+                subtree = self._subtree(number)
+                for moved in (subtree, [number]) if len(subtree) > 1 else (subtree,):
                     for device in devices:
                         trial = list(result)
                         for part in moved:
@@ -125,15 +128,15 @@ class Partition:
                         time = self._time(trial, shares, element_work)
                         if time < best:
                             best, result = time, trial
-            if best > _LEAST_GAIN * before:
+            if before - best < _LEAST_GAIN * before:
                 break
         return result
 
     def _time(self, owners: Sequence[int], shares: Sequence[float], element_work: float) -> float:
         """Estimate the time of a factorisation, level by level; the unit is that of `work`."""
         done = [0.0] * len(self)
-        ready = [0.0] * len(self)  # when the update matrices of a part's sources have come
-        clock = [0.0] * len(shares)
+        ready = [0.0] * len(self)  # the time at which a part has the update matrices of its sources
+        clock = [0.0] * len(shares)  # the time at which a device has computed its parts so far
         busy = sum(share > 0 for share in shares)
         for level in self.levels:
             for number in level:
@@ -158,9 +161,10 @@ class Partition:
     def _mapped(self, shares: Sequence[float]) -> list[int]:
         """Assign each part to a device in proportion to work.
 
-        A root has the interval from 0 to 1; children divide that of their parent in proportion to
-        the work of their subtrees.  The middle of a part's interval decides.  So a device has
-        neighbouring subtrees and the parts above them, and few update matrices are moved.
+        The interval from 0 to 1 is divided among the devices by their shares, and among the roots
+        by the work of their subtrees.  Children divide the interval of their parent in the same
+        way.  A part is assigned to the device whose interval contains the middle of its own.  So a
+        device has neighbouring subtrees and their ancestors, and few update matrices are moved.
 
         Source: Pothen and Sun, SIAM J. Sci. Comput. 14(5), 1993: proportional mapping.
         """
@@ -168,15 +172,20 @@ class Partition:
         for number, targets in enumerate(self.targets):
             if targets:
                 subtree[targets[0]] += subtree[number]
-        roots = sum(work for work, above in zip(subtree, self.targets, strict=True) if not above)
+        of_roots = sum(
+            work for work, targets in zip(subtree, self.targets, strict=True) if not targets
+        )
         start, width, used = [0.0] * len(self), [0.0] * len(self), [0.0] * (len(self) + 1)
         for number in range(len(self) - 1, -1, -1):
-            above = self.targets[number][0] if self.targets[number] else len(self)
-            begin, extent = (start[above], width[above]) if above < len(self) else (0.0, 1.0)
-            whole = subtree[above] - self.work[above] if above < len(self) else roots
-            width[number] = extent * subtree[number] / whole
-            used[above] += width[number]  # the last child has the end of the interval
-            start[number] = begin + extent - used[above]
+            if self.targets[number]:
+                parent = self.targets[number][0]
+                begin, extent = start[parent], width[parent]
+                of_children = subtree[parent] - self.work[parent]
+            else:
+                parent, begin, extent, of_children = len(self), 0.0, 1.0, of_roots
+            width[number] = extent * subtree[number] / of_children
+            used[parent] += width[number]  # the last child has the end of the interval
+            start[number] = begin + extent - used[parent]
         devices = [k for k, share in enumerate(shares) if share > 0]
         ends = list(accumulate(shares[k] for k in devices))[:-1]
         middles = [a + b / 2 for a, b in zip(start, width, strict=True)]
@@ -189,43 +198,55 @@ def part_ends(
     cost: _Floats,
     subtree: _Floats,
     first: _Int64,
-    branches: _Int32,
+    large_children: _Int32,
     limit: float,
 ) -> _Int64:
     """Compute the end of each part.
+
+    A front is large if the work of its subtree is above the limit.  A chain is a path of large
+    fronts, each the only large child of the next one.  In postorder each large front, and each
+    small subtree whose parent is large, joins the part before it or begins a new one:
+
+    * A small subtree joins other small subtrees if the part then has at most the limit of work.
+    * A small subtree joins a chain if its parent is the next front of that chain.
+    * A large front without large children begins a chain.  It joins the part of the small subtrees
+      below it if all of them are in that part, which then has at most twice the limit of work.
+    * A large front with one large child joins the chain that ends at this child.
+    * A large front with several large children begins a part.
 
     Args:
         parent: The parent of each front, or -1.
         cost, subtree: The work of each front, and of its subtree.
         first: The first front of each subtree.
-        branches: The number of children with a subtree above the limit.
-        limit: The maximum work of subtrees in a part.
+        large_children: The number of large children of each front.
+        limit: The maximum work of a small subtree.
     """
     count = len(parent)
     ends = np.empty(count, np.int64)
-    parts, begin, load, last = 0, 0, 0.0, -1  # last: of the part's fronts above the limit
+    parts, begin, load = 0, 0, 0.0  # complete parts; the first front and the work of the next one
+    chain = -1  # the last large front of that part
     for s in range(count):
         above = parent[s]
         if subtree[s] > limit:
             start, work = s, cost[s]
-            if branches[s] == 0:  # its children are small subtrees
-                joins = last == -1 and begin <= first[s] and load + work <= 2 * limit
+            if large_children[s] == 0:
+                joins = chain == -1 and begin <= first[s] and load + work <= 2 * limit
             else:
-                joins = branches[s] == 1 and last != -1 and parent[last] == s
+                joins = large_children[s] == 1 and chain != -1 and parent[chain] == s
         elif above == -1 or subtree[above] > limit:  # the root of a small subtree
             start, work = first[s], subtree[s]
-            if last == -1:
+            if chain == -1:
                 joins = load + work <= limit
             else:
-                joins = above != -1 and parent[last] == above and branches[above] == 1
+                joins = above != -1 and parent[chain] == above and large_children[above] == 1
         else:
             continue
         if not joins and start > begin:
             ends[parts] = start
-            parts, begin, load, last = parts + 1, start, 0.0, -1
+            parts, begin, load, chain = parts + 1, start, 0.0, -1
         load += work
         if subtree[s] > limit:
-            last = s
+            chain = s
     if count:
         ends[parts] = count
         parts += 1
@@ -235,10 +256,10 @@ def part_ends(
 def _levels(targets: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the parts of each level; sources of a part are in earlier ones."""
     level = [0] * len(targets)
-    for number, above in enumerate(targets):
-        for part in above:
-            level[part] = max(level[part], level[number] + 1)
+    for number, of_number in enumerate(targets):
+        for target in of_number:
+            level[target] = max(level[target], level[number] + 1)
     return tuple(
-        tuple(part for part, its in enumerate(level) if its == k)
+        tuple(part for part, level_of_part in enumerate(level) if level_of_part == k)
         for k in range(max(level, default=-1) + 1)
     )

@@ -474,7 +474,7 @@ def test_forced_classes(name: str, engine: Engine) -> None:
 
 
 def test_copies_between_layouts(engine: Engine) -> None:
-    """Extents around the edges of squares, odd ones, images, steps, and bits of 16-bit floats."""
+    """Extents around the edges of tiles, odd ones, images, steps, and bits of 16-bit floats."""
     with pg.Engine(engine.device, device_class="nvidia") as forced:
         for shape, order in (((64, 49), (1, 0)), ((2, 3, 66, 34), (0, 2, 3, 1))):
             for dtype in (np.uint16, np.float32):
@@ -498,10 +498,10 @@ def test_copies_between_layouts(engine: Engine) -> None:
         ((64, 256, 64), (256 * 64, 64, 1), None),  # the same axis
     ],
 )
-def test_which_copies_are_by_squares(shape: Any, strides: Any, vectors: Any) -> None:
+def test_which_copies_go_tile_by_tile(shape: Any, strides: Any, vectors: Any) -> None:
     problem = problem_of("x", np.dtype(np.float16), shape, {"x": strides})
     copy = transposed_copy(problem, example_target("nvidia-sm90"))
-    assert (copy and copy.vectors) == vectors
+    assert (copy and copy.vector_sizes) == vectors
     assert transposed_copy(problem, example_target("cpu")) is None
     doubled = problem_of("x + x", np.dtype(np.float16), shape, {"x": strides})
     assert transposed_copy(doubled, example_target("nvidia-sm90")) is None

@@ -60,17 +60,17 @@ def numbers(shape: Any, dtype: Any, seed: int = 0) -> Array:
 
 @dataclass(frozen=True)
 class Small:
-    """A policy: numbers of a work-item, work-items, neighbouring lanes, the longest pass, prime."""
+    """The fields of a policy for short transforms, so that few numbers take several passes."""
 
-    item: int = 16
-    group: int = 32
-    beside: int = 4
-    most: int = 4096
+    item_numbers: int = 16
+    group_size: int = 32
+    adjacent: int = 4
+    max_length: int = 4096
     prime: int = 13
     cyclic: int = 13
 
     def on(self, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> Engine:
-        """An engine whose groups are so."""
+        """Return an engine with this policy."""
         policy = GroupFftPolicy(**vars(self))
         monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: policy))
         return Engine(queue=engine.queue)
@@ -83,9 +83,9 @@ class Small:
         (8, 70, 1, C64, Small()),
         (13, 9, 0, C64, Small()),
         (60, 7, 1, C128, Small()),
-        (64, 5, 1, C64, Small(group=64)),
+        (64, 5, 1, C64, Small(group_size=64)),
         (256, 5, 0, C64, Small()),
-        (1000, 2, 1, C64, Small(item=32)),
+        (1000, 2, 1, C64, Small(item_numbers=32)),
     ],
 )
 def test_complex(
@@ -108,14 +108,14 @@ def test_complex(
     [
         (48, 1, F32, Small()),
         (15, 0, F64, Small()),
-        (96, 1, F32, Small(most=16)),  # two passes, roots and conjugates between them
-        (96, 0, F64, Small(most=16, beside=2)),
-        (280, 1, F32, Small(most=8)),
+        (96, 1, F32, Small(max_length=16)),  # two passes, roots and conjugates between them
+        (96, 0, F64, Small(max_length=16, adjacent=2)),
+        (280, 1, F32, Small(max_length=8)),
         (34, 1, F32, Small()),  # a chirp, two lines as one
         (51, 0, F64, Small()),
         (31, 1, F32, Small()),  # a cyclic convolution
-        (71, 0, F64, Small(beside=2)),
-        (136, 1, F32, Small(most=64)),  # 8 x 17
+        (71, 0, F64, Small(adjacent=2)),
+        (136, 1, F32, Small(max_length=64)),  # 8 x 17
     ],
 )
 def test_real(
@@ -132,7 +132,7 @@ def test_real(
 
 
 @pytest.mark.parametrize(
-    ("n", "most", "dtype"),
+    ("n", "max_length", "dtype"),
     [
         (120, 16, C64),
         (17, 64, C64),
@@ -145,11 +145,11 @@ def test_real(
     ],
 )
 def test_several_passes_and_chirps(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, most: int, dtype: Any
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, max_length: int, dtype: Any
 ) -> None:
     """Lines longer than a pass, lengths with other primes, and both."""
     needs(engine, dtype)
-    small_engine = Small(most=most).on(monkeypatch, engine)
+    small_engine = Small(max_length=max_length).on(monkeypatch, engine)
     x = numbers((3, n), dtype)
     chirp = not is_smooth(n)
     assert error(fft(x, engine=small_engine), np.fft.fft(x)) <= bound(dtype, n, chirp)
@@ -167,7 +167,7 @@ def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("n", "axis", "dtype", "small"),
-    [(280, 1, F32, Small(most=8)), (315, 0, F64, Small(most=9, beside=2))],
+    [(280, 1, F32, Small(max_length=8)), (315, 0, F64, Small(max_length=9, adjacent=2))],
 )
 def test_three_passes_of_real_lines(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
@@ -190,7 +190,7 @@ def test_some_of_the_results_of_three_passes(
 ) -> None:
     """A convolution by transforms of 320 to 512 numbers: from the first on, or in the middle."""
     needs(engine, dtype)
-    small_engine = Small(most=8).on(monkeypatch, engine)
+    small_engine = Small(max_length=8).on(monkeypatch, engine)
     in_three_passes(monkeypatch)
     x, h = numbers(300, dtype), numbers(210, dtype, 1)
     expected = np.convolve(x.astype(C128), h.astype(C128), mode)
@@ -200,11 +200,11 @@ def test_some_of_the_results_of_three_passes(
 @pytest.mark.parametrize(
     ("n", "axis", "dtype", "small"),
     [
-        (66, 1, C64, Small(most=128)),  # one pass, two of 6 x 11, and these at once
-        (289, 0, C64, Small(most=1024, beside=2)),  # a chirp, and 17 x 17, which are cyclic
-        (57, 0, F32, Small(most=256, beside=2)),  # two lines as one
-        (600, 1, C64, Small(most=64)),  # two passes of 24 x 25, and three
-        (211, 1, F32, Small(most=64)),  # a chirp of two passes, and of three
+        (66, 1, C64, Small(max_length=128)),  # one pass, two of 6 x 11, and these at once
+        (289, 0, C64, Small(max_length=1024, adjacent=2)),  # a chirp, and 17 x 17, which are cyclic
+        (57, 0, F32, Small(max_length=256, adjacent=2)),  # two lines as one
+        (600, 1, C64, Small(max_length=64)),  # two passes of 24 x 25, and three
+        (211, 1, F32, Small(max_length=64)),  # a chirp of two passes, and of three
     ],
 )
 def test_every_way_is_right(
@@ -270,7 +270,7 @@ def test_a_plan_without_a_scale_takes_none(engine: Engine) -> None:
 
 def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strides of any sign, offsets, four axes; nothing outside the view is written; bits repeat."""
-    small_engine = Small(beside=2).on(monkeypatch, engine)
+    small_engine = Small(adjacent=2).on(monkeypatch, engine)
     host = np.full((3, 12, 6, 13), CANARY, C64)
     view = (slice(None), slice(1, 12, 3), slice(None, None, 2), slice(10, 2, -2))
     host[view] = numbers((3, 4, 3, 4), C64)
@@ -306,7 +306,7 @@ def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(grouping, "_fused_shapes", lambda *_: None)
     monkeypatch.setattr(joined, "_BYTES_AHEAD", 256)
     monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
-    small_engine = Small(group=64).on(monkeypatch, engine)
+    small_engine = Small(group_size=64).on(monkeypatch, engine)
     small_engine.target = replace(small_engine.target, forward_progress=True, shared_cache=1 << 26)
     plane = problem("c2c", (9, 16, 16), np.dtype(C64))
     assert (
@@ -386,10 +386,10 @@ def test_primes_with_butterflies(
 @pytest.mark.tiny
 def test_tiny_groups(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass in place, and two with real numbers: every barrier and every guard."""
-    small_engine = Small(group=16, most=8).on(monkeypatch, engine)
+    small_engine = Small(group_size=16, max_length=8).on(monkeypatch, engine)
     x = numbers((2, 8), F32)
     assert error(rfft(x, 30, engine=small_engine), np.fft.rfft(x, 30)) <= bound(F32, 30)
-    small_engine = Small(group=16).on(monkeypatch, engine)
+    small_engine = Small(group_size=16).on(monkeypatch, engine)
     y = numbers((32, 3), C64)
     got = fft(cla.to_device(engine.queue, y), axis=0, overwrite_x=True, engine=small_engine)
     assert error(got.get(), np.fft.fft(y, axis=0)) <= bound(C64, 32)

@@ -726,7 +726,7 @@ def test_devices_of_the_variable(tmp_path: Path) -> None:
         "from portable_gpu import sparse\n"
         "from portable_gpu.multi import DeviceGroup\n"
         "from scipy.sparse import diags_array\n"
-        "sparse.partition._LEAST_WORK = 500.0\n"
+        "sparse.partition._LEAST_LIMIT = 500.0\n"
         "A = diags_array([4.0, -1.0, -1.0], offsets=[0, 1, 15], shape=(180, 180))\n"
         "x = np.random.default_rng(0).standard_normal((300, 40)).astype('f4')\n"
         "listed = DeviceGroup()\n"

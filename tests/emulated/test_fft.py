@@ -26,7 +26,7 @@ missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 LANES = 3
-SMALL = GroupFftPolicy(item=16, group=32, beside=4, most=4096)
+SMALL = GroupFftPolicy(item_numbers=16, group_size=32, adjacent=4, max_length=4096)
 
 
 def complex_pass(n: int, dtype: str, across: bool, whole: int = 0, inverse: bool = False) -> Pass:
@@ -92,7 +92,7 @@ def test_roots_between_two_passes(n: int, across: bool, group: int) -> None:
     run = complex_pass(n, "float32", across, whole)
     gpu = Emulator.of("sm_90", races=True)
     gpu.target = replace(gpu.target, compute_units=1)  # which has several transforms in a group
-    got = transform(run, x, gpu, replace(SMALL, group=group)).reshape(x.shape)
+    got = transform(run, x, gpu, replace(SMALL, group_size=group)).reshape(x.shape)
     roots = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(LANES)) / whole)
     close(got, np.fft.fft(x, axis=1) * roots if across else np.fft.fft(x) * roots.T)
 
@@ -142,7 +142,7 @@ def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
     """Each warp has a slot; it goes on to the next layout while another one still reads."""
     x = _numbers((2, LANES, 512), "float32")
     run = real_pass(512) if real else complex_pass(512, "float32", False)
-    gpu, warps = Emulator.of("sm_90", races=True), replace(SMALL, group=128)
+    gpu, warps = Emulator.of("sm_90", races=True), replace(SMALL, group_size=128)
     if real:
         got = transform(run, x.real.copy(), gpu, warps)
         close(got.reshape(2, LANES, 257), np.fft.rfft(x.real))
@@ -196,7 +196,7 @@ def test_lines_in_two_passes_of_one_launch(
     kind: TransformKind, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joined, "_BYTES_AHEAD", 64)
-    short = replace(SMALL, most=16)
+    short = replace(SMALL, max_length=16)
     monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: short))
     assert at_once(problem(kind, (256,), np.dtype(dtype), (3,)), "two passes") == ["fft/group"]
 

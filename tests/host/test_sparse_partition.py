@@ -19,7 +19,7 @@ from portable_gpu.sparse.schedule import costs, summed
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small matrices have several parts."""
-    monkeypatch.setattr(partition, "_LEAST_WORK", 300.0)
+    monkeypatch.setattr(partition, "_LEAST_LIMIT", 300.0)
 
 
 def fronts_of(A: Any, ordering: Any = "amd") -> Any:

@@ -13,40 +13,41 @@ from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
-#: Elements of a square along each axis, by bytes of an element: within 17 KiB of local memory.
-_SQUARE = {1: 64, 2: 64, 4: 64, 8: 32, 16: 32}
+#: Elements of a tile along each of its two axes, by bytes of an element: at most 17 KiB of local
+#: memory.
+_TILE = {1: 64, 2: 64, 4: 64, 8: 32, 16: 32}
 _WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "ulong2"}
-#: Bytes of a vector of smaller elements.
+#: Smaller elements are read and written as vectors of this many bytes.
 _VECTOR_BYTES = 4
-#: The least extents of both axes: along shorter ones the work-items of a sub-group read whole
-#: sectors, and write them, without a detour.
-_LEAST = 16
+#: The least extent of both axes.  If one is shorter, the plain kernel reads and writes whole
+#: sectors of memory, and needs no local memory.
+_LEAST_EXTENT = 16
 _GROUP = 256
 _MAX_INT = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class TransposedCopy:
-    """A copy by squares; it needs no device.
+    """A copy tile by tile.  This description needs no device.
 
     Attributes:
         rows: The axis along which the source is contiguous.
         columns: The axis along which the result is contiguous.
         outer: The other axes.
         itemsize: Bytes of an element.
-        vectors: Elements of a vector that is read, and of one that is written.
+        vector_sizes: Elements of a vector that is read, and of one that is written.
     """
 
     rows: Axis
     columns: Axis
     outer: tuple[Axis, ...]
     itemsize: int
-    vectors: tuple[int, int]
+    vector_sizes: tuple[int, int]
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """The numbers of squares along the rows and along the columns."""
-        size = _SQUARE[self.itemsize]
+        """The numbers of tiles along the rows and along the columns."""
+        size = _TILE[self.itemsize]
         return -(-self.rows.size // size), -(-self.columns.size // size)
 
     @property
@@ -70,7 +71,7 @@ class TransposedCopy:
 
     def specialization(self, target: Target) -> Specialization:
         """The OpenCL text."""
-        size, word = _SQUARE[self.itemsize], _WORDS[self.itemsize]
+        size, word = _TILE[self.itemsize], _WORDS[self.itemsize]
         every = (*self.outer, self.rows, self.columns)
         extents = [sum(abs(axis.strides[k]) * (axis.size + size) for axis in every) for k in (0, 1)]
         index = "long" if max(*extents, self.groups) > _MAX_INT else "int"
@@ -82,7 +83,7 @@ class TransposedCopy:
             *scalars(index, "row_tiles", "column_tiles", "rows", "columns", "a0_column", "out_row"),
             *parameters("outer", len(self.outer), ("a0", "out"), index),
         ]
-        read, written = self.vectors
+        read, written = self.vector_sizes
         return specialize(
             "elementwise/transposed",
             target,
@@ -99,10 +100,10 @@ class TransposedCopy:
 
 
 def transposed_copy(problem: ElementwiseProblem, target: Target) -> TransposedCopy | None:
-    """Return the copy by squares that a problem is, or ``None``.
+    """Return the copy tile by tile that solves a problem, or ``None``.
 
-    It is one if the expression is the name of its only array, of the result's element type, and
-    arrays are contiguous along different axes that are long enough.
+    The expression must be the name of its only array, whose elements have the type of the result.
+    The two arrays must be contiguous along different axes, which must be long enough.
     """
     p = problem
     plain = p.expression.strip() in p.names and p.inputs == (p.result,) and not p.updated
@@ -115,11 +116,11 @@ def transposed_copy(problem: ElementwiseProblem, target: Target) -> TransposedCo
     columns = next((axis for axis in axes if axis.strides[1] == 1), None)
     if rows is None or columns is None or rows is columns:
         return None
-    if min(rows.size, columns.size) < _LEAST:
+    if min(rows.size, columns.size) < _LEAST_EXTENT:
         return None
     outer = tuple(axis for axis in axes if axis is not rows and axis is not columns)
     itemsize = p.result.itemsize
-    size = _SQUARE[itemsize]
+    size = _TILE[itemsize]
     if size * (size + _VECTOR_BYTES) * itemsize > target.static_local_mem:
         return None
     read = _vector(p, rows.size, [a.strides[0] for a in (*outer, columns)])
@@ -139,7 +140,7 @@ def _vector(p: ElementwiseProblem, extent: int, steps: list[int]) -> int:
 
 
 class TransposedPlan(OneLaunch):
-    """A copy by squares, bound to shapes and strides; the operands are source and result."""
+    """A copy tile by tile, bound to shapes and strides; the operands are source and result."""
 
     def __init__(self, engine: Engine, problem: ElementwiseProblem, copy: TransposedCopy) -> None:
         """Build the kernel.

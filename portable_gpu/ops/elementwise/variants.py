@@ -36,8 +36,8 @@ def make_plan(engine: Engine, problem: ElementwiseProblem) -> Plan:
 def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) -> list[Variant]:
     """The variants of a problem: runs of elements on a CPU, tiles on other devices.
 
-    A rule prefers squares for copies on a GPU between arrays that are contiguous along different
-    axes: there each line of one array is spread over many of the other.
+    A rule prefers the variant ``transposed`` for copies on a GPU between arrays that are contiguous
+    along different axes: adjacent elements of one array are far apart in the other.
     """
     kernel = kernel_of(problem, target, table)
     form, partition = kernel.form, kernel.partition
@@ -70,20 +70,20 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
     copy = transposed_copy(problem, target)
     if copy is None:
         return by_elements
-    by_squares = replace(
+    transposed = replace(
         by_elements[0],
         path="transposed",
         name="transposed",
         kind="transposed",
-        why="the arrays are contiguous along different axes: each group has a square of both",
+        why="the arrays are contiguous along different axes: tiles go through local memory",
         texts=lambda: [copy.specialization(target)],
         bind=partial(TransposedPlan, problem=problem, copy=copy),
         policy=None,
         origin="",
         evidence={},
-        details={"groups": copy.groups, "vectors": copy.vectors},
+        details={"groups": copy.groups, "vectors": copy.vector_sizes},
     )
-    return by_rule("copies", [by_squares], by_elements, costs)
+    return by_rule("copies", [transposed], by_elements, costs)
 
 
 def _why(target: Target, kernel: ElementwiseKernel) -> str:

@@ -105,7 +105,7 @@ def group_shape(
     length = _stage_length(pass_, policy, target)
     items = _radices(pass_, length, *options[0], target)[1]
     if group or any(across):
-        slots_for_access = max(1, (group or policy.group) // items)
+        slots_for_access = max(1, (group or policy.group_size) // items)
     else:
         slots_for_access = _transforms_per_group(items, policy, target)
     sides = zip((pass_.source, pass_.target), across, strict=True)
@@ -141,8 +141,8 @@ def _transforms_per_group(items: int, policy: GroupFftPolicy, target: Target) ->
     policy, such that few lanes idle and the group is small.
     """
     figures = _figures(target)
-    if 2 * items >= policy.group:
-        return max(1, policy.group // items)
+    if 2 * items >= policy.group_size:
+        return max(1, policy.group_size // items)
     lanes = target.subgroup_size
 
     def worth(slots: int) -> float:
@@ -150,8 +150,11 @@ def _transforms_per_group(items: int, policy: GroupFftPolicy, target: Target) ->
         idle = -(-group // lanes) * lanes / group
         return idle * (1 + figures.doubled_group * log2(group / lanes))
 
-    powers = (1 << bit for bit in range(policy.group.bit_length() + 1))
-    return min((s for s in powers if policy.group <= 2 * s * items <= 4 * policy.group), key=worth)
+    powers = (1 << bit for bit in range(policy.group_size.bit_length() + 1))
+    return min(
+        (s for s in powers if policy.group_size <= 2 * s * items <= 4 * policy.group_size),
+        key=worth,
+    )
 
 
 def group_shapes(
@@ -165,7 +168,7 @@ def group_shapes(
         limits_unit_to_one_group(shape, pass_, target)
         for shape, pass_ in zip(shapes, passes, strict=True)
     ):
-        policy = replace(policy, beside=max(1, policy.beside // 2))
+        policy = replace(policy, adjacent=max(1, policy.adjacent // 2))
         shapes = tuple(group_shape(pass_, policy, target) for pass_ in passes)
     for group in sorted({shape.group for shape in shapes}, reverse=True):
         same_size = tuple(group_shape(pass_, policy, target, group) for pass_ in passes)
@@ -237,7 +240,7 @@ def _register_options(
     """List the numbers of a work-item and the largest radix: the best first, then fallbacks."""
     figures = _figures(target)
     length = _stage_length(pass_, policy, target)
-    options = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
+    options = [(policy.item_numbers, _RADIX), (2 * policy.item_numbers, _RADIX)]
     group = target.max_work_group_size
     if figures.short_above < length < figures.short_below and length == pass_.n and not across:
         return [(_SMALL_ITEM, _SMALL_RADIX), *options]
@@ -252,7 +255,7 @@ def _register_options(
     ):
         options.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
     elif len(spread(length, *options[0], group)[0]) >= _MANY_STAGES and not pass_.real.needs_fp64:
-        options.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
+        options.insert(0, (max(policy.item_numbers, _LARGE_RADIX), _LARGE_RADIX))
     return options
 
 
@@ -301,7 +304,7 @@ def _slots_for_sectors(
     figures = _figures(target)
     if not across:
         return 1
-    slots = max(1, policy.beside * 2 // (side.rendered.components * pass_.planes))
+    slots = max(1, policy.adjacent * 2 // (side.rendered.components * pass_.planes))
     unaligned = side.row * side.rendered.components * pass_.real.itemsize % target.sector_bytes
     fits = 2 * slots * items <= figures.unaligned_group * target.max_work_group_size
     return 2 * slots if unaligned and fits else slots
@@ -467,7 +470,7 @@ def real_as_complex(pass_: Pass, policy: GroupFftPolicy, target: Target) -> Pass
     few = few and (shape.items == 1 or n >= figures.packed_length)
     is_better = few or shape.items * 2 * pass_.real.itemsize >= figures.packed_bytes
     short = _accesses_short_runs(half, shape.items, target)
-    if not is_better or short or shape.numbers_per_item > policy.item:
+    if not is_better or short or shape.numbers_per_item > policy.item_numbers:
         return pass_
     return half if _fits(shape, half, target) else pass_
 

@@ -46,7 +46,7 @@ def fused_passes(
     """
     result = []
     fitting = [
-        d for d in listed if all(pass_.n <= policy.most for pass_ in passes_of(d.pass_steps))
+        d for d in listed if all(pass_.n <= policy.max_length for pass_ in passes_of(d.pass_steps))
     ]
     for decomposition in fitting or listed:
         steps = decomposition.pass_steps

@@ -27,11 +27,11 @@ class CpuFftPolicy(Policy):
 
     Attributes:
         vector: Lanes of a vector, 2 to 8.
-        most: The longest transform of one pass.
+        max_length: The longest transform of one pass.
     """
 
     vector: Annotated[int, Range(2, 8)]
-    most: Annotated[int, Range(16, 65536)]
+    max_length: Annotated[int, Range(16, 65536)]
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> CpuFftPolicy:
@@ -43,12 +43,12 @@ class CpuFftPolicy(Policy):
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
         """See :meth:`Policy.search_space`."""
-        return {"vector": (2, 4, 8), "most": (1024, 2048, 4096, 8192)}
+        return {"vector": (2, 4, 8), "max_length": (1024, 2048, 4096, 8192)}
 
     @property
     def pass_limits(self) -> PassLimits:
         """The limits of one pass; the number of lanes does not depend on the length."""
-        return PassLimits(self.most, self.vector, self.most, 4 * self.vector)
+        return PassLimits(self.max_length, self.vector, self.max_length, 4 * self.vector)
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
@@ -64,19 +64,20 @@ class GroupFftPolicy(Policy):
     """The registers of a work-group hold transforms; see ``cl_kernels/fft/group``.
 
     Attributes:
-        item: The maximum of complex numbers of a work-item.
-        group: Work-items of a group, if a transform does not take more; some lengths take half or
-            twice of it.
-        beside: Transforms of a group if transforms are adjacent in memory (coalesced access).
-        most: The longest transform of one pass.
+        item_numbers: The maximum number of complex numbers in a work-item's registers.
+        group_size: Work-items of a group.  A long transform takes more, and for some lengths half
+            or twice as many are better.
+        adjacent: Transforms of a group if the elements of several transforms are adjacent in
+            memory, so that accesses are coalesced.
+        max_length: The longest transform of one pass.
         prime: The largest prime that has a butterfly.
         cyclic: The largest prime that has a butterfly in a cyclic convolution.
     """
 
-    item: Annotated[int, Range(13, 32)]
-    group: Annotated[int, Range(16, 1024)]
-    beside: Annotated[int, Range(1, 16)]
-    most: Annotated[int, Range(16, 65536)]
+    item_numbers: Annotated[int, Range(13, 32)]
+    group_size: Annotated[int, Range(16, 1024)]
+    adjacent: Annotated[int, Range(1, 16)]
+    max_length: Annotated[int, Range(16, 65536)]
     prime: Annotated[int, Range(13, 37)] = 13
     cyclic: Annotated[int, Range(13, 37)] = 13
 
@@ -96,19 +97,19 @@ class GroupFftPolicy(Policy):
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
         """See :meth:`Policy.search_space`."""
         return {
-            "item": (16, 32),
-            "group": (64, 128, 256),
-            "beside": (2, 4, 8, 16),
-            "most": (2048, 4096, 8192, 16384),
+            "item_numbers": (16, 32),
+            "group_size": (64, 128, 256),
+            "adjacent": (2, 4, 8, 16),
+            "max_length": (2048, 4096, 8192, 16384),
         }
 
     @property
     def pass_limits(self) -> PassLimits:
         """The limits of one pass: a group holds adjacent transforms, or a single one."""
         return PassLimits(
-            self.most,
-            self.beside,
-            max(16, self.most // self.beside),
+            self.max_length,
+            self.adjacent,
+            max(16, self.max_length // self.adjacent),
             _MIN_SPLIT_LENGTH,
             chirps=True,
             max_prime=self.prime,
@@ -118,14 +119,14 @@ class GroupFftPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
-        nbytes = self.most * elem.itemsize
+        nbytes = self.max_length * elem.itemsize
         return {
-            f"{self.most} numbers are in {target.max_work_group_size} work-items": (
-                self.most <= self.item * target.max_work_group_size
+            f"{self.max_length} numbers are in {target.max_work_group_size} work-items": (
+                self.max_length <= self.item_numbers * target.max_work_group_size
             ),
             f"{nbytes} bytes are in local memory": nbytes <= target.static_local_mem,
         }
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
         """See :meth:`Policy.edges`."""
-        return self.beside, self.beside, self.beside
+        return self.adjacent, self.adjacent, self.adjacent
