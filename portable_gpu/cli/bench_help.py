@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
         "The command exits with 1 if the library's own choice takes twice the time of the best.",
         {
             "rows": "gemm, fft, conv, or one of conv's directions: conv2d_input (gemm).",
-            "dtype": "Comma list of NumPy names (float32).",
+            "dtype": "A name of NumPy, of a floating-point type (float32).",
             "shapes": "Random cases (500).",
             "seed": "Seed of the random sizes (1).",
             "budget": _BUDGET,
