@@ -241,7 +241,7 @@ class HostGemmCall(GemmCall):
         operand = self.x.nbytes
         result = self.size**2 * result_dtype(self.dtype, self.dtype).itemsize
         up = operand / devices + operand
-        return CallWork(2.0 * self.size**3, up, result / devices, devices * up + result)
+        return CallWork(2.0 * self.size**3, up, result / devices, 2 * operand + result)
 
 
 class StreamedGemmCall(HostGemmCall):

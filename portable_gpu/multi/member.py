@@ -32,6 +32,9 @@ class SpanRecorder(Protocol):
     ) -> AbstractContextManager[None]:
         """See :meth:`Member.recorded`."""
 
+    def copied(self, name: str, begin: float, nbytes: int) -> None:
+        """Record a copy that began at a time of ``time.perf_counter`` and ends now."""
+
 
 #: What :meth:`Member.recorded` returns where no timeline is recorded.
 _NOT_RECORDED = nullcontext()

@@ -161,6 +161,11 @@ class Recorder:
                 self._markers.put((name, before, cl.enqueue_marker(queue)))
                 queue.flush()
 
+    def copied(self, name: str, begin: float, nbytes: int) -> None:
+        """See :class:`portable_gpu.multi.member.SpanRecorder`."""
+        times = begin, time.perf_counter()
+        self._timeline.add(self._member.index, COPIES, name, times, nbytes)
+
     def close(self) -> None:
         """Record no more, and wait for the markers."""
         self._member.recorder = None

@@ -6,6 +6,7 @@ import gc
 import inspect
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from device_groups import one_and_two
+from failing_devices import failing
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
@@ -32,7 +34,7 @@ from portable_gpu.errors import (
     UnsupportedError,
 )
 from portable_gpu.multi import DeviceGroup, GroupArray, Timeline, partition, shares, transfers
-from portable_gpu.multi.operations import expressions, products
+from portable_gpu.multi.operations import expressions, host_products, products
 from portable_gpu.multi.partition import block_bounds, owners
 
 _KINDS = ("one", "two")
@@ -350,6 +352,9 @@ def test_products_into_an_array(groups: dict[str, DeviceGroup]) -> None:
     host = c.copy()
     pg.gemm(a, b, alpha=2, beta=0.5, c=host, engine=groups["two"])
     assert np.allclose(host, exact, rtol=1e-4, atol=1e-4)
+    for array in (a, groups["two"].asarray(a), groups["two"].asarray(a, 1)):
+        with pytest.raises(ArgumentError, match=r"beta is 0\.5 and there is no out"):
+            pg.gemm(array, b, beta=0.5, engine=groups["two"])
 
 
 @pytest.mark.parametrize("cut", [0, 1, None])
@@ -538,6 +543,87 @@ def test_arrays_of_numpy_are_streamed(
     assert np.allclose(result, np.fft.fftn(a), rtol=1e-3, atol=1e-2)
     gc.collect()
     assert [member.used for member in group.members] == before
+
+
+@pytest.fixture
+def small_tiles(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> list[bool]:
+    """Small products of NumPy's arrays have tiles; the list has an entry for each that had."""
+    made: list[bool] = []
+
+    def counted(product: Any) -> bool:
+        made.append(host_products.compute_in_tiles(product))
+        return made[-1]
+
+    for engine in (engine for group in groups.values() for engine in group.engines):
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+    monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 12)
+    monkeypatch.setattr(host_products, "_LEAST_PANEL", 1 << 12)
+    monkeypatch.setattr(products, "compute_in_tiles", counted)
+    return made
+
+
+@pytest.mark.parametrize("pays", [False, True], ids=["pageable", "pinned"])
+def test_tiles_of_products_of_numpy(
+    groups: dict[str, DeviceGroup],
+    small_tiles: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    pays: bool,
+) -> None:
+    """The tiles have the same bits on one device and on two, also in an array with strides."""
+    for engine in (engine for group in groups.values() for engine in group.engines):
+        monkeypatch.setattr(engine.staging, "pays", pays)
+    for dtype, trans_a, trans_b, (m, n) in (
+        (np.float32, "N", "N", (700, 300)),
+        (np.float32, "T", "T", (200, 900)),
+        (np.float64, "N", "T", (300, 300)),
+    ):
+        a, b = normal(m, 90, dtype=dtype), normal(90, n, dtype=dtype, seed=1)
+        left = a if trans_a == "N" else a.T.copy()
+        right = b if trans_b == "N" else b.T.copy()
+        outs = {kind: np.empty((m, 2 * n), dtype)[:, ::2] for kind in _KINDS}
+        for kind, out in outs.items():
+            group = groups[kind]
+            pg.gemm(left, right, trans_a=trans_a, trans_b=trans_b, out=out, engine=group)
+        assert np.array_equal(*outs.values())
+        bound = 90 * np.finfo(dtype).eps * (np.abs(a.astype(float)) @ np.abs(b.astype(float)))
+        assert np.all(np.abs(outs["one"] - a.astype(float) @ b.astype(float)) <= bound)
+    assert len(small_tiles) == 6
+    assert all(small_tiles)
+    for group in groups.values():
+        assert not any(member.used for member in group.members)
+
+
+def test_tiles_of_products_on_devices_that_fail(
+    groups: dict[str, DeviceGroup], small_tiles: list[bool]
+) -> None:
+    """An error ends all threads of the call, and memory is as before; so does an interrupt."""
+    group, draw = groups["two"], random.Random(7)
+    a, b = normal(300, 90), normal(90, 300, seed=1)
+    expected = pg.matmul(a, b, engine=group)
+    for number in (0, 1):
+        with failing(group.engines[number], "copies", 10**9, lasts=False) as left:
+            pg.matmul(a, b, engine=group)
+        copies = 10**9 - left[0]
+        for lasts in (False, True):
+            at = draw.randrange(copies)
+            with (
+                failing(group.engines[number], "copies", at, lasts=lasts),
+                pytest.raises(DeviceFailedError, match=rf"device {number} \("),
+            ):
+                pg.matmul(a, b, engine=group)
+            gc.collect()
+            assert [member.used for member in group.members] == [0, 0]
+    with handler(stop):
+        for _ in range(6):
+            interrupted(lambda: pg.matmul(a, b, engine=group), draw.uniform(1e-5, 2e-2))
+    gc.collect()
+    assert [member.used for member in group.members] == [0, 0]
+    with failing(group.engines[1], "allocations", 3, lasts=False):  # then in blocks
+        assert np.allclose(pg.matmul(a, b, engine=group), expected, rtol=1e-4, atol=1e-4)
+    assert small_tiles[-1] is False
+    assert np.array_equal(pg.matmul(a, b, engine=group), expected)
 
 
 @pytest.mark.parametrize("threads", ["one", "each"])

@@ -32,7 +32,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.multi import DeviceGroup, Member, streaming
-from portable_gpu.multi.streaming import storage
+from portable_gpu.multi.streaming import pipeline, storage
 from portable_gpu.multi.streaming.pipeline import Job, _DeviceMemory
 from portable_gpu.multi.streaming.storage import TiledOperand, TiledResult
 from portable_gpu.runtime.events import QueueEvents
@@ -405,12 +405,15 @@ def groups() -> Iterator[list[DeviceGroup]]:
         yield list(pair)
 
 
-@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("copies", ["none", "one by one", "by threads"])
 def test_one_and_two_devices_give_the_same_bits(
-    tmp_path: Path, groups: list[DeviceGroup], copied: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, groups: list[DeviceGroup], copies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    copied = copies != "none"
     if not copied and not groups[0].engines[0].maps_host_memory:
         pytest.skip("the device has memory of its own")
+    if copies == "by threads":
+        monkeypatch.setattr(pipeline, "_LEAST_BYTES_FOR_THREADS", 0)
     for engine in (engine for group in groups for engine in group.engines):
         monkeypatch.setattr(engine, "maps_host_memory", not copied)
         monkeypatch.setattr(engine, "takes_host_pointers", not copied)
@@ -563,7 +566,7 @@ def test_copies_wait_for_kernels_that_use_the_buffer_and_for_no_others(engine: p
 
     job = Job("copy", [TiledOperand(x, "x")], [(2,)], [], call, TiledResult(y), ((2,), y.dtype))
     member = Member(0, engine, 1 << 20)
-    memory = _DeviceMemory(job, member)
+    memory = _DeviceMemory(job, member, None)
     blocked = cl.UserEvent(engine.context)
     opened: list[bool] = []
 

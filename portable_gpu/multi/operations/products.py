@@ -23,6 +23,7 @@ from portable_gpu.multi import collectives
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.host_arrays import as_whole, compute_on_host, in_parts
+from portable_gpu.multi.operations.host_products import HostProduct, compute_in_tiles, fits
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
@@ -137,6 +138,8 @@ def _product(
     out = arguments["out"]
     on_host = not any(isinstance(x, GroupArray) for x in (a, b, out))
     check_kind(group, out, on_host)
+    if out is None and arguments.get("beta"):
+        raise ArgumentError(f"beta is {arguments['beta']} and there is no out; pass out=")
     extents = _extents((a, of_a), (b, of_b))
     if extents is None or (on_host and (0 in extents.values() or not of_result)):
         return product(_values(a), _values(b), out if on_host else None, group.engines[0])
@@ -154,6 +157,11 @@ def _product(
     if on_host:
         result: Any = np.empty(shape, dtype) if out is None else out
         cut = cut._replace(axis=of_result.index(letter))
+        reads_out = out is not None and arguments.get("beta", 0) != 0
+        if sorted(of_a + of_b) == ["k", "k", "m", "n"] and not reads_out:
+            tiled = _in_tiles(product, (a, of_a), (b, of_b), result, letter, cut)
+            if fits(group, tiled) and compute_in_tiles(tiled):
+                return result
         reads = []
         for x, its in ((a, of_a), (b, of_b)):
             axis = _axis_in(x, its, letter, extents)
@@ -162,13 +170,10 @@ def _product(
         def enqueue(blocks: Sequence[Any], target: Any, engine: Any) -> None:
             product(blocks[0], blocks[1], target, engine)
 
-        reads_out = out is not None and arguments.get("beta", 0) != 0
         compute_on_host(group, cut, reads, result, enqueue, reads_result=reads_out)
         return result
     operands = [_blocks(group, x, its, letter, cut, extents) for x, its in ((a, of_a), (b, of_b))]
     if letter == "k":
-        if arguments.get("beta"):
-            raise ArgumentError(f"beta is {arguments['beta']} and there is no out; pass out=")
         return _sum_of_products(group, product, operands, cut, shape, dtype)
     axis = of_result.index(letter)
     outs = None if out is None else blocks_of(out, cut._replace(axis=axis))
@@ -188,6 +193,21 @@ def _product(
     if out is not None:
         return out
     return GroupArray(group, shape, blocks[0].array.dtype, axis, blocks)
+
+
+def _in_tiles(
+    product: _Product, a: tuple[Any, str], b: tuple[Any, str], result: Any, letter: str, cut: Cut
+) -> HostProduct:
+    """Return a product of matrices, of which the operand that has the letter is cut."""
+    (blocks, its), (panels, others) = (a, b) if letter in a[1] else (b, a)
+
+    def compute(block: Any, panel: Any, tile: Any, engine: Any) -> None:
+        left, right = (block, panel) if letter in a[1] else (panel, block)
+        product(left, right, tile, engine)
+
+    return HostProduct(
+        blocks, its.index(letter), panels, 1 - others.index("k"), result, cut, compute
+    )
 
 
 def _sum_of_products(

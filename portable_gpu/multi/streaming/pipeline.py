@@ -7,7 +7,8 @@ before the first block.  One thread enqueues everything that an engine does::
     queue of kernels                   | kernel 1         | kernel 2          | kernel 3 |
 
 A kernel is enqueued and not waited for.  While it runs, the next tiles are read and copied to the
-other buffers by a second queue, and the previous block is copied back and written.
+other buffers by a second queue, and the previous block is copied back and written.  Large copies
+are made by the threads of :mod:`portable_gpu.multi.copying`.
 
 On a CPU, kernels work on the host's memory.  A tile of a NumPy array or of a memmap is a view, and
 so is a block of a result that is one; the operating system reads the pages of the next tiles while
@@ -20,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
@@ -27,6 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.multi.copying import Copies, Copy, copies
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, Values
 from portable_gpu.multi.transfers import download, upload
@@ -35,6 +38,10 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import marker
 from portable_gpu.side_by_side import Task, work_off
+
+#: The least bytes that devices read for which copies have threads of their own: to start them takes
+#: about 2 ms.
+_LEAST_BYTES_FOR_THREADS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,34 @@ def run(job: Job, members: Sequence[Member], progress: ProgressCallback | None) 
         members: The devices.
         progress: Called with the work done and all work.
     """
+    apart = [member for member in members if not member.engine.maps_host_memory]
+    if apart and _bytes_read(job) >= _LEAST_BYTES_FOR_THREADS:
+        with copies(apart) as running:
+            _run(job, members, progress, running)
+    else:
+        _run(job, members, progress, None)
+
+
+def _bytes_read(job: Job) -> int:
+    """Return the bytes of all tiles that are read."""
+    sizes = [each.dtype.itemsize for each in job.operands]
+    return sum(
+        prod(extents_of(index)) * size
+        for block in job.blocks
+        for step in block.steps
+        for index, size in zip(step.reads, sizes, strict=True)
+    )
+
+
+def _run(
+    job: Job,
+    members: Sequence[Member],
+    progress: ProgressCallback | None,
+    running: Copies | None,
+) -> None:
+    """See :func:`run`; ``running`` makes the copies, if they have threads of their own."""
     blocks = deque(job.blocks)
-    shared = _Shared(progress, sum(step.work for block in blocks for step in block.steps))
+    shared = _Shared(progress, sum(step.work for block in blocks for step in block.steps), running)
     runners = [_Runner(job, member, blocks, shared) for member in members]
     if len(runners) == 1:
         runners[0].run()
@@ -139,6 +172,7 @@ class _Shared:
 
     progress: ProgressCallback | None
     total: float
+    copies: Copies | None
     done: float = 0.0
     is_abandoned: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -167,7 +201,7 @@ class _Runner:
             if self._member.engine.maps_host_memory:
                 self._compute(_HostMemory(self._job))
             else:
-                self._compute(_DeviceMemory(self._job, self._member))
+                self._compute(_DeviceMemory(self._job, self._member, self._shared.copies))
         except BaseException:
             self._shared.is_abandoned = True
             raise
@@ -183,7 +217,8 @@ class _Runner:
                     return
                 tiles = [memory.load(which, index) for which, index in enumerate(step.reads)]
                 memory.prefetch(self._next_step(block, number))
-                with self._member.recorded(self._job.name, self._member.engine.queue):
+                recorded = self._member.recorded(self._job.name, self._member.engine.queue)
+                with recorded, memory.enqueue_lock:
                     array = self._job.compute(self._member.engine, step, tiles, array)
                 memory.launched()
                 if unstored is not None:
@@ -193,6 +228,7 @@ class _Runner:
             unstored = memory.storing(block.place, array)
         if unstored is not None:
             unstored()
+        memory.finish()
 
     def _next_step(self, block: StreamBlock, number: int) -> StreamStep | None:
         if number + 1 < len(block.steps):
@@ -213,6 +249,8 @@ def _until_empty(blocks: deque[StreamBlock]) -> Iterator[StreamBlock]:
 
 class _HostMemory:
     """Tiles in the memory of the host, for an engine that computes there."""
+
+    enqueue_lock = nullcontext()
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -245,6 +283,9 @@ class _HostMemory:
     def launched(self) -> None:
         """Do nothing: the call has waited."""
 
+    def finish(self) -> None:
+        """Do nothing: all blocks are stored."""
+
     def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
         if self._job.block is None or self._job.sink.in_place(place, array.dtype) is None:
             self._job.sink.write(place, array)
@@ -256,13 +297,17 @@ class _Buffer:
     memory: cl.Buffer
     index: Index | None = None
     used: cl.Event | None = None
+    stored: Copy | None = None
 
 
 class _DeviceMemory:
     """Two buffers for each operand and for the block, on a device with memory of its own."""
 
-    def __init__(self, job: Job, member: Member) -> None:
-        self._job, self._member = job, member
+    def __init__(self, job: Job, member: Member, running: Copies | None) -> None:
+        self._job, self._member, self._copies = job, member, running
+        #: Held while kernels are enqueued, if other threads enqueue copies.
+        self.enqueue_lock: AbstractContextManager[Any]
+        self.enqueue_lock = nullcontext() if running is None else member.engine.staging.enqueue_lock
         sizes = [
             prod(tile) * operand.dtype.itemsize
             for tile, operand in zip(job.tiles, job.operands, strict=True)
@@ -289,12 +334,23 @@ class _DeviceMemory:
                 buffer.used.wait()
             buffer.index = None
             array = self._array(buffer, extents_of(index), operand.dtype)
-            upload(self._member, operand.read(index), array)
+            self._upload(operand.read(index), array)
             buffer.index = index
         buffers.remove(buffer)
         buffers.append(buffer)
         self._in_use.append(buffer)
         return self._array(buffer, extents_of(index), operand.dtype)
+
+    def _upload(self, values: Values, array: Array) -> None:
+        """Copy a tile to the device; kernels that are enqueued from now on wait for the copy."""
+        if self._copies is None or not values.size:
+            upload(self._member, values, array)
+            return
+        self._copies.upload(values, [(self._member, array)]).wait()
+        with self._member.named_errors():
+            copied = cl.enqueue_marker(self._member.copies)
+            self._member.copies.flush()
+            cl.enqueue_barrier(self._member.engine.queue, wait_for=[copied])
 
     def _array(self, buffer: _Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return Array(self._member.engine.queue, shape, dtype, data=buffer.memory)
@@ -305,8 +361,12 @@ class _DeviceMemory:
     def block(self, place: Any) -> Array | None:
         if self._job.block is None:
             return None
-        self._blocks.rotate()  # the other one has been stored
-        return self._array(self._blocks[0], extents_of(place), self._job.block[1])
+        self._blocks.rotate()
+        buffer = self._blocks[0]
+        if buffer.stored is not None:
+            buffer.stored.wait()
+            buffer.stored = None
+        return self._array(buffer, extents_of(place), self._job.block[1])
 
     def launched(self) -> None:
         """Record the event after which the tiles are free, and flush the queue."""
@@ -318,21 +378,34 @@ class _DeviceMemory:
     def storing(self, place: Any, array: Any) -> Callable[[], None] | None:
         """Return a function that copies a block back and writes it, to call after a launch."""
         arrays = array if self._job.block is None else (array,)
+        buffer = None if self._job.block is None else self._blocks[0]
         for each in arrays:
             list(each.events)  # the first reading of them notes the end of all kernels so far
 
         def store() -> None:
-            if self._job.block is None:
+            if buffer is None:
                 self._job.sink.write(
                     place, tuple([each.get(self._member.copies) for each in arrays])
                 )
             else:
-                self._download(place, array)
+                self._download(place, array, buffer)
 
         return store
 
-    def _download(self, place: Any, array: Array) -> None:
+    def finish(self) -> None:
+        """Wait for the copies of blocks that are not complete."""
+        for buffer in self._blocks:
+            if buffer.stored is not None:
+                buffer.stored.wait()
+
+    def _download(self, place: Any, array: Array, buffer: _Buffer) -> None:
         tile = self._job.sink.in_place(place, array.dtype)
+        if tile is not None and self._copies is not None and tile.size:
+            with self._member.named_errors():
+                for event in array.events:
+                    event.wait()
+            buffer.stored = self._copies.download(self._member, array, tile)
+            return
         if tile is not None:
             download(self._member, array, tile)
             return

@@ -48,7 +48,7 @@ def product_tiles(
 
     Two tiles of A, of B and of C take ``2 (rows inner a + inner columns b + rows columns c)``
     bytes, where a, b and c are the itemsizes; this is at most the limit.  Tiles of C are as square
-    and as large as they can be while the inner extent is a quarter of their side, because each byte
+    and as large as they can be while the inner extent is an eighth of their side, because each byte
     that is read takes part in as many operations as C has rows or columns.
 
     Args:
@@ -62,8 +62,8 @@ def product_tiles(
     m, n, k = [max(1, extent) for extent in extents]
     a, b, c = itemsizes
     half = limit // 2
-    side = isqrt(4 * half // (4 * c + a + b))  # c side^2 + (a + b) side (side / 4) is the half
-    inner = min(k, max(_LEAST, side // 4))
+    side = isqrt(8 * half // (8 * c + a + b))  # c side^2 + (a + b) side (side / 8) is the half
+    inner = min(k, max(_LEAST, side // 8))
     while (found := _rows_and_columns(m, n, inner, itemsizes, half)) is None:
         if inner <= _LEAST:
             rows, columns = min(m, _LEAST), min(n, _LEAST)

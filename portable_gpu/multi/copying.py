@@ -1,0 +1,334 @@
+"""Copies between NumPy and the devices of a group, by threads that exist for a whole call.
+
+The threads of a single copy are started for it, which takes 1 to 2 ms.  A call with many copies
+starts its threads once, and they take pieces of all its copies.  A piece that several devices need
+is copied to pinned memory once, from where each device reads it::
+
+    thread   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
+    device 0 |               | read buffer 0   | read buffer 1   | ...
+    device 1 |               | read buffer 0   | read buffer 1   | ...
+
+Pieces for the host are copied before pieces for devices: what they are copied from is complete.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.multi.member import Member
+from portable_gpu.runtime import staging
+from portable_gpu.runtime.array import Array
+from portable_gpu.side_by_side import Task, cores, meanwhile, work_off
+
+_Values = np.ndarray[Any, Any]
+#: Threads for each device; each has two pinned buffers.
+_THREADS_OF_DEVICE = 8
+_BUFFERS_OF_THREAD = 2
+
+
+class Copy:
+    """A copy that has begun."""
+
+    def __init__(self, copies: Copies, pieces: int) -> None:
+        """Make a copy of a number of pieces."""
+        self._copies, self._pieces = copies, pieces
+        self._ended: list[None] = []
+        # A queue, because a signal handler cannot interrupt its methods.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    def end_piece(self) -> None:
+        """Count a piece that is copied."""
+        self._ended.append(None)
+        if len(self._ended) == self._pieces:
+            self.wake()
+
+    def wake(self) -> None:
+        """End the calls of :meth:`wait`."""
+        self._wakes.put(None)
+
+    def wait(self) -> None:
+        """Wait until the values are in NumPy, or their copies are in the devices' queues.
+
+        Raises:
+            BaseException: What ended the copies.
+        """
+        self._wakes.get()
+        self._wakes.put(None)  # for other threads that wait
+        self._copies.check()
+
+
+class _Piece(NamedTuple):
+    """A piece of a copy.
+
+    Attributes:
+        copy: The copy.
+        values: A part of NumPy's array.
+        arrays: The arrays of the devices, with the devices.
+        place: The first byte of the piece in each of these arrays.
+        uploads: Whether the devices' memory is written.
+    """
+
+    copy: Copy
+    values: _Values
+    arrays: Sequence[tuple[Member, Array]]
+    place: int
+    uploads: bool
+
+
+class _Moving(NamedTuple):
+    """A piece whose commands are enqueued."""
+
+    buffer: _HostBuffer
+    piece: _Piece
+    events: Sequence[cl.Event]
+    begin: float
+
+
+class _HostBuffer:
+    """A pinned buffer of an engine, or pageable memory where there is none."""
+
+    def __init__(self, member: Member) -> None:
+        self._staging = member.engine.staging
+        self._pinned = self._staging.take() if self._staging.pays else None
+        pinned = self._pinned
+        self.memory: _Values
+        self.memory = np.empty(staging.PIECE, np.uint8) if pinned is None else pinned.memory
+
+    def give_back(self) -> None:
+        """Return the buffer, which no command uses."""
+        if self._pinned is not None:
+            self._staging.give_back(self._pinned)
+
+    def give_up(self) -> None:
+        """Leave the buffer to a device that failed and may still use it."""
+        if self._pinned is not None:
+            self._staging.give_up()
+
+
+class Copies:
+    """The copies of a call, and the threads that make them; see :func:`copies`."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+        self.threads = min(_THREADS_OF_DEVICE * len(members), cores())
+        self._uploads: deque[_Piece] = deque()
+        self._downloads: deque[_Piece] = deque()
+        # A token for each piece.  A thread that gets one and finds no piece ends.
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+        self._copies: list[Copy] = []
+        self._error: BaseException | None = None
+        self._active: set[object] = set()
+        self._numbers = itertools.count()  # of the threads
+
+    def upload(self, values: _Values, arrays: Sequence[tuple[Member, Array]]) -> Copy:
+        """Begin to copy values to a C-ordered array of each of some devices.
+
+        Args:
+            values: An array of NumPy with any strides, which has elements.
+            arrays: The devices with arrays of the same shape and dtype, which no command uses.
+        """
+        return self._begin(values, arrays, self._uploads, uploads=True)
+
+    def download(self, member: Member, array: Array, values: _Values) -> Copy:
+        """Begin to copy a C-ordered array, whose values exist, to NumPy.
+
+        Args:
+            member: The device.
+            array: The array.
+            values: An array of NumPy of the same shape and dtype, with any strides.
+        """
+        return self._begin(values, [(member, array)], self._downloads, uploads=False)
+
+    def _begin(
+        self,
+        values: _Values,
+        arrays: Sequence[tuple[Member, Array]],
+        line: deque[_Piece],
+        *,
+        uploads: bool,
+    ) -> Copy:
+        parts = list(staging.chunks(values, staging.PIECE))
+        copy = Copy(self, len(parts))
+        self._copies.append(copy)
+        for start, part in parts:
+            line.append(_Piece(copy, part, arrays, start * values.dtype.itemsize, uploads))
+            self._tokens.put(None)
+        if self._error is not None:  # which may have been noted before the copy was
+            copy.wake()
+        return copy
+
+    def check(self) -> None:
+        """Raise the error that ended the copies, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    def abandon(self, error: BaseException) -> None:
+        """Copy no further piece, and end all waits with an error."""
+        if self._error is None:
+            self._error = error
+        self._uploads.clear()
+        self._downloads.clear()
+        self.close()
+        for copy in list(self._copies):
+            copy.wake()
+
+    def close(self) -> None:
+        """Let the threads end when all pieces are copied."""
+        for _ in range(self.threads):
+            self._tokens.put(None)
+
+    def side_by_side(self, tasks: Sequence[Callable[[], None]]) -> None:
+        """Run tasks in threads of their own, and wait for all of them.
+
+        An error of a task, or of a signal handler, ends the copies, and thereby the other tasks.
+        """
+
+        def run(task: Callable[[], None]) -> Sequence[Task]:
+            token = object()
+            self._active.add(token)
+            try:
+                self.check()
+                task()
+            except BaseException as error:
+                self.abandon(error)
+            finally:
+                self._active.discard(token)
+            return ()
+
+        # In the context of the calling thread, which has the name of the call.
+        work_off([partial(copy_context().run, run, task) for task in tasks], len(tasks))
+        self.check()
+
+    def wait(self) -> None:
+        """Wait until no thread uses an array."""
+        while self._active:
+            time.sleep(1e-4)
+
+    def work(self) -> Sequence[Task]:
+        """Copy pieces in one thread until there are no more."""
+        token = object()
+        self._active.add(token)
+        buffers: list[_HostBuffer] = []
+        moving: deque[_Moving] = deque()
+        try:
+            member = self._members[next(self._numbers) % len(self._members)]
+            while self._error is None:
+                try:
+                    self._tokens.get(block=not moving)
+                except Empty:
+                    self._end(moving)
+                    continue
+                piece = self._next()
+                if piece is None:
+                    break
+                if len(buffers) < _BUFFERS_OF_THREAD:
+                    buffers.append(_HostBuffer(member))
+                    buffer = buffers[-1]
+                else:
+                    used = {id(each.buffer) for each in moving}
+                    free = [each for each in buffers if id(each) not in used]
+                    buffer = free[0] if free else self._end(moving)
+                moving.append(self._enqueue(piece, buffer))
+            while moving and self._error is None:
+                self._end(moving)
+        except BaseException as error:
+            self.abandon(error)
+        finally:
+            for each in moving:
+                try:
+                    cl.wait_for_events(list(each.events))
+                except cl.Error:  # the device failed
+                    buffers.remove(each.buffer)
+                    each.buffer.give_up()
+            for buffer in buffers:
+                buffer.give_back()
+            self._active.discard(token)
+        return ()
+
+    def _next(self) -> _Piece | None:
+        for line in (self._downloads, self._uploads):
+            try:
+                return line.popleft()
+            except IndexError:
+                pass
+        return None
+
+    def _enqueue(self, piece: _Piece, buffer: _HostBuffer) -> _Moving:
+        """Enqueue the copies of a piece, for which values for devices are first copied."""
+        begin, values = time.perf_counter(), piece.values
+        host = buffer.memory[: values.nbytes]
+        if piece.uploads:
+            np.copyto(host.view(values.dtype).reshape(values.shape), values)
+        events = []
+        for member, array in piece.arrays:
+            place = array.offset + piece.place
+            with member.named_errors(), member.engine.staging.enqueue_lock:
+                if piece.uploads:
+                    queue = member.copies
+                    event = cl.enqueue_copy(
+                        queue, array.base_data, host, dst_offset=place, is_blocking=False
+                    )
+                else:
+                    queue = member.sends
+                    event = cl.enqueue_copy(
+                        queue, host, array.base_data, src_offset=place, is_blocking=False
+                    )
+                queue.flush()
+            events.append(event)
+        if piece.uploads:
+            piece.copy.end_piece()
+        return _Moving(buffer, piece, events, begin)
+
+    def _end(self, moving: deque[_Moving]) -> _HostBuffer:
+        """Wait for the oldest commands, and return their buffer."""
+        buffer, piece, events, begin = moving[0]
+        for (member, _), event in zip(piece.arrays, events, strict=True):
+            with member.named_errors():
+                event.wait()
+        values = piece.values
+        if not piece.uploads:
+            host = buffer.memory[: values.nbytes]
+            np.copyto(values, host.view(values.dtype).reshape(values.shape))
+            piece.copy.end_piece()
+        moving.popleft()
+        for member, _ in piece.arrays:
+            recorder = member.recorder
+            if recorder is not None:
+                name = "upload" if piece.uploads else "download"
+                recorder.copied(name, begin, values.nbytes)
+        return buffer
+
+
+@contextmanager
+def copies(members: Sequence[Member]) -> Iterator[Copies]:
+    """Provide copies to and from devices; the end of the block waits for all of them.
+
+    An exception of the block ends the copies.  Until the exception leaves this function, each
+    thread ends the piece that it copies.
+
+    Raises:
+        NoThreadError: The system starts no thread.
+    """
+    made = Copies(members)
+    try:
+        with meanwhile([made.work] * made.threads, made.threads):
+            try:
+                yield made
+            except BaseException as error:
+                made.abandon(error)
+                raise
+            made.close()
+        made.check()
+    finally:
+        made.wait()
