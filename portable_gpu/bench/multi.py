@@ -117,7 +117,11 @@ class MultiBench:
                 known = result
                 del result
                 if count > 1 or not call.alone_is_group:
-                    yield self._row(call, group, on_group, once, error)
+                    try:
+                        row = self._row(call, group, on_group, once, error)
+                    finally:
+                        call.close()
+                    yield row
 
     def _row(
         self,

@@ -72,6 +72,7 @@ class MultiCall(ABC):
         usual: Its sizes on CPUs, and on other devices.
         packages: Packages that it needs and that may be missing.
         most_devices: The number of devices of the largest group on which it is timed.
+        alone: The group of one device that :meth:`on_engine` made, if it did.
     """
 
     name: str
@@ -80,6 +81,7 @@ class MultiCall(ABC):
     usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
     packages: tuple[str, ...] = ()
     most_devices = 1
+    alone: DeviceGroup | None = None
 
     def __init__(self, size: int, dtype: str) -> None:
         """Make the operands in NumPy."""
@@ -92,6 +94,12 @@ class MultiCall(ABC):
     @abstractmethod
     def on_engine(self, engine: Engine) -> Callable[[], Any]:
         """Copy the operands to one device, and return the call."""
+
+    def close(self) -> None:
+        """Close the group of :meth:`on_engine`, if it made one."""
+        if self.alone is not None:
+            self.alone.close()
+            self.alone = None
 
     @abstractmethod
     def error(self, result: _Values, engine: Engine) -> float:
@@ -293,8 +301,8 @@ class CholeskyCall(MultiCall):
 
     def on_engine(self, engine: Engine) -> Callable[[], Any]:
         """See :class:`MultiCall`; the group of one device, as an engine has no buffers so large."""
-        alone = DeviceGroup([engine.device])
-        return lambda: cholesky(self.a, lower=True, engine=alone)
+        self.alone = DeviceGroup([engine.device])
+        return lambda: cholesky(self.a, lower=True, engine=self.alone)
 
     def error(self, result: _Values, engine: Engine) -> float:
         """See :class:`MultiCall`: ``L (L^T v)`` is compared with ``A v``, for a random ``v``."""

@@ -37,7 +37,7 @@ _THREADS_OF_DEVICE = 8
 _BUFFERS_OF_THREAD = 2
 
 
-class Copy:
+class BegunCopy:
     """A copy that has begun."""
 
     def __init__(self, copies: Copies, pieces: int) -> None:
@@ -68,7 +68,7 @@ class Copy:
         self._copies.check()
 
 
-class _Piece(NamedTuple):
+class _CopyPiece(NamedTuple):
     """A piece of a copy.
 
     Attributes:
@@ -79,7 +79,7 @@ class _Piece(NamedTuple):
         uploads: Whether the devices' memory is written.
     """
 
-    copy: Copy
+    copy: BegunCopy
     values: _Values
     arrays: Sequence[tuple[Member, Array]]
     place: int
@@ -90,7 +90,7 @@ class _Moving(NamedTuple):
     """A piece whose commands are enqueued."""
 
     buffer: _HostBuffer
-    piece: _Piece
+    piece: _CopyPiece
     events: Sequence[cl.Event]
     begin: float
 
@@ -122,16 +122,16 @@ class Copies:
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
         self.threads = min(_THREADS_OF_DEVICE * len(members), cores())
-        self._uploads: deque[_Piece] = deque()
-        self._downloads: deque[_Piece] = deque()
+        self._uploads: deque[_CopyPiece] = deque()
+        self._downloads: deque[_CopyPiece] = deque()
         # A token for each piece.  A thread that gets one and finds no piece ends.
         self._tokens: SimpleQueue[None] = SimpleQueue()
-        self._copies: list[Copy] = []
+        self._copies: list[BegunCopy] = []
         self._error: BaseException | None = None
         self._active: set[object] = set()
         self._numbers = itertools.count()  # of the threads
 
-    def upload(self, values: _Values, arrays: Sequence[tuple[Member, Array]]) -> Copy:
+    def upload(self, values: _Values, arrays: Sequence[tuple[Member, Array]]) -> BegunCopy:
         """Begin to copy values to a C-ordered array of each of some devices.
 
         Args:
@@ -140,7 +140,7 @@ class Copies:
         """
         return self._begin(values, arrays, self._uploads, uploads=True)
 
-    def download(self, member: Member, array: Array, values: _Values) -> Copy:
+    def download(self, member: Member, array: Array, values: _Values) -> BegunCopy:
         """Begin to copy a C-ordered array, whose values exist, to NumPy.
 
         Args:
@@ -154,15 +154,15 @@ class Copies:
         self,
         values: _Values,
         arrays: Sequence[tuple[Member, Array]],
-        line: deque[_Piece],
+        line: deque[_CopyPiece],
         *,
         uploads: bool,
-    ) -> Copy:
+    ) -> BegunCopy:
         parts = list(staging.chunks(values, staging.PIECE))
-        copy = Copy(self, len(parts))
+        copy = BegunCopy(self, len(parts))
         self._copies.append(copy)
         for start, part in parts:
-            line.append(_Piece(copy, part, arrays, start * values.dtype.itemsize, uploads))
+            line.append(_CopyPiece(copy, part, arrays, start * values.dtype.itemsize, uploads))
             self._tokens.put(None)
         if self._error is not None:  # which may have been noted before the copy was
             copy.wake()
@@ -256,7 +256,7 @@ class Copies:
             self._active.discard(token)
         return ()
 
-    def _next(self) -> _Piece | None:
+    def _next(self) -> _CopyPiece | None:
         for line in (self._downloads, self._uploads):
             try:
                 return line.popleft()
@@ -264,7 +264,7 @@ class Copies:
                 pass
         return None
 
-    def _enqueue(self, piece: _Piece, buffer: _HostBuffer) -> _Moving:
+    def _enqueue(self, piece: _CopyPiece, buffer: _HostBuffer) -> _Moving:
         """Enqueue the copies of a piece, for which values for devices are first copied."""
         begin, values = time.perf_counter(), piece.values
         host = buffer.memory[: values.nbytes]

@@ -43,7 +43,13 @@ class MergeTree(Generic[T]):
         self._insert(0, number, part, self._may_merge)
 
     def whole(self) -> T:
-        """Return the result of all parts, whose numbers begin at 0 and have no gaps."""
+        """Return the result of all parts, whose numbers begin at 0 and have no gaps.
+
+        Raises:
+            ValueError: There is no part.
+        """
+        if not self._nodes:
+            raise ValueError("a merge tree without parts has no result; add one part or more")
         for key in sorted(self._nodes):
             if key in self._nodes:
                 self._insert(*key, self._nodes[key], lambda _, __: True)

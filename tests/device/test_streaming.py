@@ -88,6 +88,26 @@ def test_products_of_memmaps(tmp_path: Path, place: pg.Engine) -> None:
     assert np.array_equal(repeated, c)
 
 
+def test_a_call_returns_its_own_file_where_another_replaces_it(
+    tmp_path: Path, place: pg.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = _matrices(tmp_path)
+    path, replace = tmp_path / "c.npy", os.replace
+
+    def replace_twice(source: Any, target: Any) -> None:
+        replace(source, target)
+        if target != path:
+            return
+        np.save(source.with_suffix(".npy"), np.zeros(3))
+        replace(source.with_suffix(".npy"), target)
+
+    monkeypatch.setattr(os, "replace", replace_twice)
+    c = streaming.gemm(a, b, out=path, memory_limit=_LIMIT, engine=place)
+    assert_within(c, *_expected(a, b))
+    assert Path(c.filename) == path
+    assert np.load(path).shape == (3,)
+
+
 def test_transposed_products_of_other_strides(tmp_path: Path, place: pg.Engine) -> None:
     a, b = _matrices(tmp_path)
     c = streaming.gemm(

@@ -18,6 +18,11 @@ def by_levels(parts: list[str]) -> str:
     return parts[0]
 
 
+def test_no_parts_have_no_result() -> None:
+    with pytest.raises(ValueError, match="one part or more"):
+        MergeTree[str](pair).whole()
+
+
 def pair(left: str, right: str) -> str:
     return f"({left} {right})"
 

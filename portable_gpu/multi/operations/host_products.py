@@ -26,7 +26,7 @@ import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.multi import failures, transfers
-from portable_gpu.multi.copying import Copies, Copy, copies
+from portable_gpu.multi.copying import BegunCopy, Copies, copies
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.operands import Cut, kernels
 from portable_gpu.runtime.array import Array
@@ -131,7 +131,7 @@ class _Upload(NamedTuple):
 
     is_panel: bool
     number: int
-    copy: Copy
+    copy: BegunCopy
 
 
 class _DevicePart:

@@ -204,8 +204,11 @@ class _NewFile(TiledResult):
         with _as_result_error(f"out ({self._path})"):
             if isinstance(self.values, np.memmap):
                 self.values.flush()
+                # Another call may replace the file after this one has.
+                self.values = np.load(self._temporary, mmap_mode="r+")
+                self.values.filename = self._path.resolve()
             os.replace(self._temporary, self._path)
-        return np.load(self._path, mmap_mode="r+") if self.values.size else self.values
+        return self.values
 
     def abandon(self) -> None:
         self._temporary.unlink(missing_ok=True)
