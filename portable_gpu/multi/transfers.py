@@ -4,7 +4,7 @@ Each device has a queue for copies and another for kernels, so that copies overl
 C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
 large copies to GPUs with memory of their own go through its pinned buffers, 4 MiB each, at most
 64 MiB a device, and so do large arrays with other strides.  Small ones of these go through two such
-buffers, and copies from one device to another through four.  An upload, for example (a download
+buffers, and copies from one device to another through eight.  An upload, for example (a download
 runs the other way)::
 
     host   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
@@ -18,8 +18,10 @@ sends arrays to other devices, so that a device sends and receives at the same t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 #: The buffers of a copy from one device to another: with two, the bus has no next piece while the
 #: host waits for one.
-_BUFFERS_OF_MOVE = 4
+_BUFFERS_OF_MOVE = 8
 #: Smaller copies use pageable memory: the first pinned buffer costs an allocation.
 _LEAST_PINNED = 1 << 16
 
@@ -99,6 +101,74 @@ def _copy(member: Member, values: _Values, array: Array, name: str) -> None:
             _copy_strided(member, values, array, wait_for, writes=writes)
 
 
+class Side(NamedTuple):
+    """Where the rows of a box are in a C-ordered array of a device.
+
+    Attributes:
+        array: The array.
+        origin: The first byte in a row, the first row in a slice, and the first slice.
+        pitches: The bytes from row to row, and from slice to slice.
+    """
+
+    array: Array
+    origin: tuple[int, int, int]
+    pitches: tuple[int, int]
+
+
+class Box(NamedTuple):
+    """Bytes that are copied from an array of a device to another array.
+
+    Attributes:
+        extents: The bytes of a row, the rows of a slice, and the number of slices.
+        source, target: Where they are in the two arrays.
+    """
+
+    extents: tuple[int, int, int]
+    source: Side
+    target: Side
+
+
+def common_box(source: Array, axis: int, start: int, target: Array, other: int, first: int) -> Box:
+    """Return the elements that two blocks of one array have in common.
+
+    Args:
+        source: A block along ``axis``, which begins at index ``start`` of the array.
+        axis, start: See above.
+        target: A block along the axis ``other``, which begins at index ``first``.
+        other, first: See above.
+    """
+    low, high = sorted((axis, other))
+    slices = prod(source.shape[:low])
+    between = prod(source.shape[low + 1 : high])
+    inner = prod(source.shape[high + 1 :]) * source.dtype.itemsize
+    rows, width = source.shape[axis], target.shape[other]
+    if axis == high:
+        rows, width = width, rows
+    # A slice is a part of the first of the two axes, and a row a part of the second.
+    sides = []
+    for array in (source, target):
+        pitch = array.shape[high] * inner
+        sides.append((array, pitch, array.shape[low] * between * pitch))
+    origins = [(first * inner, 0, 0), (0, start * between, 0)]
+    if axis == high:
+        origins = [(0, first * between, 0), (start * inner, 0, 0)]
+    ends = [
+        Side(array, origin, (pitch, whole))
+        for (array, pitch, whole), origin in zip(sides, origins, strict=True)
+    ]
+    return Box((width * inner, rows * between, slices), *ends)
+
+
+def copy_box(member: Member, box: Box) -> None:
+    """Enqueue a copy between two arrays of one device, behind its kernels."""
+    source, target = box.source, box.target
+    cl.enqueue_copy(
+        member.engine.queue, target.array.base_data, source.array.base_data,
+        src_origin=source.origin, dst_origin=target.origin, region=box.extents,
+        src_pitches=source.pitches, dst_pitches=target.pitches,
+    )  # fmt: skip
+
+
 def move(source: Member, array: Array, target: Member) -> Array:
     """Return a C-ordered copy of an array on another device, and wait for the copy.
 
@@ -108,72 +178,124 @@ def move(source: Member, array: Array, target: Member) -> Array:
     """
     array = _checked(source, array)
     fresh = target.empty(array.shape, array.dtype)
-    if not array.nbytes:
-        return fresh
+    pitches = array.nbytes, array.nbytes
+    sides = [Side(each, (each.offset, 0, 0), pitches) for each in (array, fresh)]
+    move_boxes(source, [Box((array.nbytes, 1, 1), *sides)], target)
+    return fresh
+
+
+def move_boxes(source: Member, boxes: Sequence[Box], target: Member) -> None:
+    """Copy boxes from arrays of a device to arrays of another, and wait for the copies.
+
+    The copy of a box waits for the events of its array alone.
+    """
+    nbytes = sum(prod(box.extents) for box in boxes)
+    if not nbytes:
+        return
     with (
         ExitStack() as buffers,
-        source.recorded("send", None, array.nbytes),
-        target.recorded("receive", None, array.nbytes),
+        source.recorded("send", None, nbytes),
+        target.recorded("receive", None, nbytes),
     ):
-        size = min(staging.PIECE, array.nbytes)
-        count = min(_BUFFERS_OF_MOVE, -(-array.nbytes // staging.PIECE))
+        size = min(staging.PIECE, nbytes)
+        count = min(_BUFFERS_OF_MOVE, -(-nbytes // staging.PIECE))
         queues = source.sends, target.copies
         hosts = [buffers.enter_context(_buffer(size, source, *queues)) for _ in range(count)]
         in_flight: deque[_MovingPiece] = deque()
         last_upload: dict[int, cl.Event] = {}  # of each buffer
-        wait_for = list(array.events)
-        for number, start in enumerate(range(0, array.nbytes, staging.PIECE)):
+        pieces = (piece for box in boxes for piece in _pieces(box, staging.PIECE))
+        for number, (piece, wait_for) in enumerate(pieces):
             slot = number % count
-            host = hosts[slot][: min(staging.PIECE, array.nbytes - start)]
+            host = hosts[slot][: piece.extents[0] * piece.extents[1]]
             if slot in last_upload:
                 with target.named_errors():
                     last_upload[slot].wait()
             with source.named_errors():
-                downloaded = cl.enqueue_copy(
-                    source.sends, host, array.base_data, src_offset=array.offset + start,
-                    wait_for=wait_for, is_blocking=False,
-                )  # fmt: skip
-                source.sends.flush()
-            in_flight.append(_MovingPiece(host, start, downloaded, slot))
+                downloaded = _copy_piece(
+                    source.sends, piece.source, host, piece.extents, wait_for, writes=False
+                )
+            in_flight.append(_MovingPiece(host, piece, downloaded, slot))
             if 2 * len(in_flight) > count:  # half the buffers are downloaded, the others uploaded
-                _forward(source, target, fresh, in_flight.popleft(), last_upload)
+                _forward(source, target, in_flight.popleft(), last_upload)
         while in_flight:
-            _forward(source, target, fresh, in_flight.popleft(), last_upload)
-    return fresh
+            _forward(source, target, in_flight.popleft(), last_upload)
 
 
 class _MovingPiece(NamedTuple):
-    """A piece of an array on the way from one device to another.
+    """A piece of a box on the way from one device to another.
 
     Attributes:
         host: The buffer of the host.
-        start: The first byte of the piece in the array.
+        piece: The piece.
         downloaded: The event of the download.
         slot: The number of the buffer.
     """
 
     host: _Values
-    start: int
+    piece: Box
     downloaded: cl.Event
     slot: int
 
 
 def _forward(
-    source: Member,
-    target: Member,
-    array: Array,
-    piece: _MovingPiece,
-    last_upload: dict[int, cl.Event],
+    source: Member, target: Member, moving: _MovingPiece, last_upload: dict[int, cl.Event]
 ) -> None:
     """Wait until a piece is on the host, then enqueue its upload."""
     with source.named_errors():
-        piece.downloaded.wait()
+        moving.downloaded.wait()
     with target.named_errors():
-        last_upload[piece.slot] = cl.enqueue_copy(
-            target.copies, array.base_data, piece.host, dst_offset=array.offset + piece.start,
-            is_blocking=False,
-        )  # fmt: skip
-        target.copies.flush()
+        piece = moving.piece
+        last_upload[moving.slot] = _copy_piece(
+            target.copies, piece.target, moving.host, piece.extents, [], writes=True
+        )
+
+
+def _pieces(box: Box, nbytes: int) -> Iterator[tuple[Box, list[cl.Event]]]:
+    """Cut a box into boxes of one slice, of at most ``nbytes``.
+
+    Yields:
+        The box, and the events that its download waits for; those behind it in the queue need none.
+    """
+    width, rows, slices = box.extents
+    if not width * rows * slices:
+        return
+    wait_for = list(box.source.array.events)
+    across, down = min(width, nbytes), max(1, nbytes // width)
+    for at in product(range(slices), range(0, rows, down), range(0, width, across)):
+        slice_number, row, byte = at
+        extents = min(across, width - byte), min(down, rows - row), 1
+        sides = []
+        for side in (box.source, box.target):
+            x, y, z = side.origin
+            sides.append(side._replace(origin=(x + byte, y + row, z + slice_number)))
+        yield Box(extents, *sides), wait_for
+        wait_for = []
+
+
+def _copy_piece(
+    queue: cl.CommandQueue,
+    side: Side,
+    host: _Values,
+    extents: tuple[int, int, int],
+    wait_for: Sequence[cl.Event],
+    *,
+    writes: bool,
+) -> cl.Event:
+    """Enqueue a copy between rows of an array and a buffer of the host, which has no gaps."""
+    data, (x, y, z), (row_pitch, slice_pitch) = side.array.base_data, side.origin, side.pitches
+    pair = (data, host) if writes else (host, data)
+    options: dict[str, Any]
+    if extents[1] == 1:
+        name = "dst_offset" if writes else "src_offset"
+        options = {name: x + y * row_pitch + z * slice_pitch}
+    else:
+        options = {
+            "buffer_origin": side.origin, "host_origin": (0, 0, 0), "region": extents,
+            "buffer_pitches": side.pitches, "host_pitches": (extents[0], host.nbytes),
+        }  # fmt: skip
+    event = cl.enqueue_copy(queue, *pair, **options, wait_for=list(wait_for), is_blocking=False)
+    queue.flush()
+    return event
 
 
 def asnumpy(x: GroupArray, out: _Values | None) -> _Values:

@@ -24,7 +24,16 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, collectives, training
+from portable_gpu.multi import (
+    DataParallel,
+    DeviceGroup,
+    GroupArray,
+    collectives,
+    partition,
+    training,
+    transfers,
+)
+from portable_gpu.multi.operations import transforms
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +302,12 @@ def test_training_refuses_what_does_not_fit(groups: list[DeviceGroup]) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, "all", None])
-def test_transforms_by_slabs(groups: list[DeviceGroup], cut: Any) -> None:
+def test_transforms_by_slabs(
+    groups: list[DeviceGroup], cut: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cut != 2:  # blocks of axis 2 are exchanged by kernels
+        monkeypatch.setattr(transforms, "_LEAST_ROW", 1)
+    monkeypatch.setattr(transfers.staging, "PIECE", 400)
     x = normal(6, 10, 8) + 1j * normal(6, 10, 8, seed=1)
     x = x.astype(np.complex64)
     place = {"all": lambda g: g.broadcast(x), None: lambda _: x}
@@ -314,6 +328,23 @@ def test_transforms_by_slabs(groups: list[DeviceGroup], cut: Any) -> None:
         # About 0.2 eps log2 n of the 2-norm; four times that is the bound here.
         bound = 0.8 * 2.0**-23 * np.log2(480) * np.linalg.norm(exact)
         assert np.linalg.norm(result - exact) <= bound, (axes, name)
+
+
+def test_exchanged_blocks(groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks along any axis become blocks along any other, in pieces, with the same values."""
+    monkeypatch.setattr(transforms, "_LEAST_ROW", 1)
+    monkeypatch.setattr(transfers.staging, "PIECE", 100)
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        shape = tuple(random.integers(1, 9, random.integers(2, 5)).tolist())
+        before, after = random.permutation(len(shape))[:2].tolist()
+        x = normal(*shape)
+        monkeypatch.setattr(partition, "LEAST_BLOCK", int(random.choice([16, 64, 1 << 18])))
+        for group in groups:
+            blocks = int(random.integers(1, shape[before] + 1))
+            result = transforms.exchanged(group.asarray(x, before, blocks=blocks), after)
+            assert result.axis == after
+            assert np.array_equal(result.asnumpy(), x)
 
 
 def test_transforms_refuse_one_axis(groups: list[DeviceGroup]) -> None:

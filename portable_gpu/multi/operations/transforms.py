@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.multi import transfers
@@ -34,6 +35,9 @@ from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
+
+#: The least bytes of a row that a command for copies of boxes copies fast on GPUs.
+_LEAST_ROW = 1 << 11
 
 
 def transform(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
@@ -95,6 +99,8 @@ class _SlabTransform:
             its = on_device(self.group, member, block.array)
             with kernels(member, number, False):
                 result = self.compute(its, axes, member.engine)
+                # What waits for this block waits for no later one.
+                result.events = [cl.enqueue_marker(member.engine.queue)]
             return GroupBlock(block.start, block.stop, member, member.count(result))
 
         blocks = self.group.for_blocks([block.member for block in x.blocks], work)
@@ -144,21 +150,54 @@ def exchanged(x: GroupArray, axis: int) -> GroupArray:
             extents[axis] = bounds[k + 1] - bounds[k]
             array = member.empty(extents, x.dtype)
             blocks.append(GroupBlock(bounds[k], bounds[k + 1], member, array))
-        first, end = blocks[0].start, blocks[-1].stop
-        for source in x.blocks:
-            piece = transfers.part(source.array, axis, first, end)
-            if not piece.size:
-                continue
-            if source.member is not member:
-                piece = transfers.move(source.member, piece, member)
-            for block in blocks:
-                target = transfers.part(block.array, before, source.start, source.stop)
-                target[...] = transfers.part(piece, axis, block.start - first, block.stop - first)
+        # The next device sends first, so that devices do not all receive from the same one.
+        senders = sorted(group.members, key=lambda each: (each.index - member.index) % group.size)
+        for sender in senders:
+            sources = [each for each in x.blocks if each.member is sender and each.array.size]
+            boxes = [
+                transfers.common_box(
+                    source.array, before, source.start, block.array, axis, block.start
+                )
+                for source in sources
+                for block in blocks
+            ]
+            if not all(map(_has_long_rows, boxes)):
+                for source in sources:
+                    _copy_by_kernels(source, before, blocks, axis, member)
+            elif sender is member:
+                with member.named_errors():
+                    for box in boxes:
+                        transfers.copy_box(member, box)
+                    copied = cl.enqueue_marker(member.engine.queue)
+                for block in blocks:
+                    block.array.events = [copied]
+            else:
+                transfers.move_boxes(sender, boxes, member)
         return blocks
 
     made = group.for_blocks(devices, work, waits=group.size > 1)
     blocks = [block for its in made for block in its]
     return GroupArray(group, x.shape, x.dtype, axis, blocks)
+
+
+def _has_long_rows(box: transfers.Box) -> bool:
+    """Return whether commands for copies of boxes copy a box fast; its array is in C order."""
+    array = box.source.array
+    return box.extents[0] >= _LEAST_ROW and array.flags.c_contiguous and not array.offset
+
+
+def _copy_by_kernels(
+    source: GroupBlock, before: int, blocks: Sequence[GroupBlock], axis: int, member: Member
+) -> None:
+    """Copy what blocks of a device along ``axis`` need of a block along the axis ``before``."""
+    first, end = blocks[0].start, blocks[-1].stop
+    piece = transfers.part(source.array, axis, first, end)
+    if source.member is not member:
+        piece = transfers.move(source.member, piece, member)
+    with member.named_errors():
+        for block in blocks:
+            target = transfers.part(block.array, before, source.start, source.stop)
+            target[...] = transfers.part(piece, axis, block.start - first, block.stop - first)
 
 
 def _on_host(job: _SlabTransform, x: Any, shape: tuple[int, ...], out: Any) -> Any:
