@@ -12,7 +12,7 @@ step::
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import fsum
 from operator import is_
 from typing import Any, NamedTuple
@@ -138,12 +138,12 @@ class DataParallel:
         owners = self.group.owners(count)
         state = [data.reshape(-1) for data, *_ in self._pairs] + self._parts.statistics()
         host_state = self._parts.host_state()
-        values: dict[int, np.ndarray[Any, Any]] = {}
+        of_network = _NetworkState(self._parts, state, host_state, self.group.members)
         its_loss = {}
-        for member, replica in self._replicas.items():
+        for member in self._replicas:
             with member.named_errors():
-                replica.refresh(self._parts, state, host_state, values)
                 its_loss[member] = _moved(loss, member)
+        fresh: set[Member] = set()  # whose replicas have the state of the network
         # Sums of one device are added as soon as both exist, so that few are kept.
         tree = MergeTree(added, lambda left, right: left[0] is right[0])
 
@@ -151,10 +151,13 @@ class DataParallel:
             start, stop = bounds[number : number + 2]
             weight = (stop - start) / total if reduction == "mean" else 1.0
             replica = self._replicas[member]
+            if member not in fresh:
+                replica.refresh(of_network)
+                fresh.add(member)
             replica.begin(number)
             x, wanted = (_on_device(member, each[start:stop]) for each in (examples, targets))
             result = its_loss[member].forward(replica.module(x), wanted)
-            scale = asarray(np.full(result.shape, weight, result.dtype), engine=member.engine)
+            scale = member.empty(result.shape, result.dtype).fill(weight)
             replica.module.backward(its_loss[member].backward(scale))
             tree.add(number, (member, replica.changes()))
             return _MicroBatchResult(member, result, weight, replica.parts.host_state())
@@ -220,6 +223,50 @@ class _HostState(NamedTuple):
 
     calls: list[int]
     buffers: list[np.ndarray[Any, Any]]
+
+
+class _NetworkState:
+    """The state of the network at the start of a batch.
+
+    Attributes:
+        parts: Its parts.
+        arrays: The values of its parameters and its statistics, in flat arrays.
+        on_host: Its state on the host.
+    """
+
+    def __init__(
+        self, parts: _Parts, arrays: list[Array], on_host: _HostState, members: Sequence[Member]
+    ) -> None:
+        """Note where the arrays are; those on devices of no member are copied to NumPy."""
+        self.parts, self.arrays, self.on_host = parts, arrays, on_host
+        by_queue = {member.engine.queue: member for member in members}
+        self._owners = [by_queue.get(each.queue) for each in arrays]
+        self._values: dict[int, np.ndarray[Any, Any]] = {}
+        for number, (array, owner) in enumerate(zip(arrays, self._owners, strict=True)):
+            if owner is None:
+                self._values[number] = asnumpy(array)
+            else:  # a copy waits for the kernels so far, and not for those of the batch
+                list(array.events)
+
+    def copy_to(self, member: Member, targets: Sequence[Array]) -> None:
+        """Copy the arrays to those of a device, and wait for the copies between devices."""
+        boxes: dict[Member, list[transfers.Box]] = {}
+        for number, (array, owner, target) in enumerate(
+            zip(self.arrays, self._owners, targets, strict=True)
+        ):
+            part = target[: array.size]
+            if owner is member:
+                elementwise("x", x=array, out=part)
+            elif owner is None:
+                part.set(self._values[number])
+            else:
+                boxes.setdefault(owner, []).append(transfers.all_bytes(array, part))
+        if boxes:  # the kernels so far may read the targets
+            used = cl.enqueue_marker(member.engine.queue)
+            cl.enqueue_barrier(member.copies, wait_for=[used])
+            member.engine.queue.flush()
+        for owner, its_boxes in boxes.items():
+            transfers.move_boxes(owner, its_boxes, member)
 
 
 class _Parts:
@@ -321,33 +368,12 @@ class _Replica:
         self._starts = [values.copy() for values in self.parts.statistics()]
         self._host_start = self.parts.host_state()
 
-    def refresh(
-        self,
-        parts: _Parts,
-        state: list[Array],
-        host_state: _HostState,
-        values: dict[int, np.ndarray[Any, Any]],
-    ) -> None:
-        """Take over the state of the network.
-
-        Args:
-            parts: The parts of the network.
-            state: The values of its parameters and its statistics, in flat arrays.
-            host_state: Its state on the host.
-            values: What is in NumPy of ``state``, by its number; it gets what another device needs.
-        """
-        targets = [flat.data for flat in self._flats] + self._starts
-        for number, (source, target) in enumerate(zip(state, targets, strict=True)):
-            part = target[: source.size]
-            if source.queue == self._member.engine.queue:
-                elementwise("x", x=source, out=part)
-                continue
-            if number not in values:
-                values[number] = asnumpy(source)
-            part.set(values[number])
-        for mine, its in zip(self.parts.modules, parts.modules, strict=True):
+    def refresh(self, state: _NetworkState) -> None:
+        """Take over the state of the network."""
+        state.copy_to(self._member, [flat.data for flat in self._flats] + self._starts)
+        for mine, its in zip(self.parts.modules, state.parts.modules, strict=True):
             mine.training = its.training
-        self._host_start = host_state
+        self._host_start = state.on_host
 
     def begin(self, number: int) -> None:
         """Return to the state at the start of the batch, with random masks of a micro-batch."""

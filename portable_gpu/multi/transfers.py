@@ -178,10 +178,15 @@ def move(source: Member, array: Array, target: Member) -> Array:
     """
     array = _checked(source, array)
     fresh = target.empty(array.shape, array.dtype)
-    pitches = array.nbytes, array.nbytes
-    sides = [Side(each, (each.offset, 0, 0), pitches) for each in (array, fresh)]
-    move_boxes(source, [Box((array.nbytes, 1, 1), *sides)], target)
+    move_boxes(source, [all_bytes(array, fresh)], target)
     return fresh
+
+
+def all_bytes(source: Array, target: Array) -> Box:
+    """Return the box of all bytes of two C-ordered arrays of one shape and dtype."""
+    nbytes = source.nbytes
+    sides = [Side(each, (each.offset, 0, 0), (nbytes, nbytes)) for each in (source, target)]
+    return Box((nbytes, 1, 1), *sides)
 
 
 def move_boxes(source: Member, boxes: Sequence[Box], target: Member) -> None:
