@@ -28,7 +28,7 @@ def of_kind(value: Any, kind: type[T] | tuple[type[T], ...], name: str, expected
     if not expected:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         expected = " or ".join([f"a {one.__name__}" for one in kinds])
-    raise ArgumentTypeError(f"{name} is {shown(value)}; {expected} would do")
+    raise ArgumentTypeError(f"{name} is {shown(value)}; expected {expected}")
 
 
 def one_of(value: Any, known: Iterable[str], name: str) -> str:
@@ -67,7 +67,7 @@ def whole(value: Any, name: str) -> int:
     try:
         return index(value)
     except Exception:  # raised by the value's own methods, too
-        raise ArgumentTypeError(f"{name} is {shown(value)}; an integer would do") from None
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected an integer") from None
 
 
 #: The largest integer of an axis, which kernels and tables have as an int.
@@ -87,13 +87,13 @@ def integers(value: Any, name: str, count: int, least: int | None = None) -> tup
         if len(numbers) == 1:
             numbers *= count
         if len(numbers) != count:
-            raise ArgumentError(f"{name} is {shown(value)}; an integer, or {count}, would do")
+            raise ArgumentError(f"{name} is {shown(value)}; expected an integer, or {count}")
     else:
         numbers = (whole(value, name),) * count
     if least is not None and min(numbers) < least:
-        raise ArgumentError(f"{name} is {shown(value)}; integers from {least} on would do")
+        raise ArgumentError(f"{name} is {shown(value)}; expected integers of at least {least}")
     if max(numbers) > MAX_INT:
-        raise ArgumentError(f"{name} is {shown(value)}; integers to {MAX_INT} would do")
+        raise ArgumentError(f"{name} is {shown(value)}; expected integers to {MAX_INT}")
     return numbers
 
 
@@ -110,13 +110,13 @@ def real_number(value: Any, name: str) -> float:
         ArgumentError: It is NaN, or no float can hold it.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a real number would do")
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected a real number")
     try:
         number = float(value)
     except OverflowError:
         raise ArgumentError(f"{name} is {shown(value)}, which no float can hold") from None
     if number != number:
-        raise ArgumentError(f"{name} is NaN; a number would do")
+        raise ArgumentError(f"{name} is NaN; expected a number")
     return number
 
 
@@ -129,7 +129,7 @@ def finite(value: Any, name: str) -> float:
     """
     number = real_number(value, name)
     if not isfinite(number):
-        raise ArgumentError(f"{name} is {number}; a finite number would do")
+        raise ArgumentError(f"{name} is {number}; expected a finite number")
     return number
 
 
@@ -148,7 +148,7 @@ def _truth(value: Any, name: str) -> Any:
     try:
         return index(value)
     except Exception:  # raised by the value's own methods, too
-        raise ArgumentTypeError(f"{name} is {shown(value)}; True or False would do") from None
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected True or False") from None
 
 
 def shown(value: Any) -> str:

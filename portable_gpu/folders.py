@@ -81,7 +81,9 @@ def check_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise UntrustedError(f"{path} belongs to another user (number {status.st_uid})")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UntrustedError(f"{path} may be written by other users; chmod go-w would do")
+        raise UntrustedError(
+            f"{path} may be written by other users; remove these rights (chmod go-w)"
+        )
 
 
 def open_folder(folder: Path) -> None:

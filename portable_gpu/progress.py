@@ -42,8 +42,8 @@ def progress_callback(
         yield progress
     else:
         raise ArgumentTypeError(
-            f"progress is {shown(progress)}; True, or a function of the operations done and of "
-            "all would do"
+            f"progress is {shown(progress)}; "
+            "expected True, or a function of the operations done and of all"
         )
 
 

@@ -94,7 +94,7 @@ def solve(
     if dtype is not None and dtype not in _DTYPES:
         raise ArgumentError(f"--dtype is {dtype!r}; {', '.join(_DTYPES)} are factorised")
     if refine not in (None, "auto") and not str(refine).isdigit():
-        raise ArgumentError(f"--refine is {refine!r}; a number or auto is wanted")
+        raise ArgumentError(f"--refine is {refine!r}; expected a number or auto")
     steps = corrections(int(refine) if refine is not None and refine.isdigit() else refine)
     limit = None if memory_limit is None else _bytes(memory_limit)
     if triangle is not None:
@@ -167,7 +167,7 @@ def _bytes(text: str) -> int:
     """A number with a unit: B, kB, MB, GB, KiB, MiB or GiB."""
     result = re.fullmatch(r"([0-9.]+) ?(|B|kB|MB|GB|KiB|MiB|GiB)", text)
     if result is None or result[1].count(".") > 1 or result[1] == ".":
-        raise ArgumentError(f"--memory-limit is {text!r}; a size is wanted, as 500MB or 4GiB")
+        raise ArgumentError(f"--memory-limit is {text!r}; expected a size, such as 500MB or 4GiB")
     return int(float(result[1]) * _UNITS[result[2]])
 
 
@@ -180,7 +180,7 @@ def _rows_of(matrix: Path, right_side: Path | None) -> int:
     """
     rows, columns, stored, layout, _, symmetry = _header(matrix)
     if rows != columns:
-        raise ShapeError(f"{matrix} is {rows} x {columns}; a square matrix is wanted")
+        raise ShapeError(f"{matrix} is {rows} x {columns}; expected a square matrix")
     if layout == "coordinate" and rows > stored:
         raise PortableGPUError(
             f"{matrix} has {rows:,} rows and {stored:,} elements, so elements of the diagonal are "

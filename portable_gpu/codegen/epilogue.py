@@ -64,7 +64,7 @@ class Stage:
             if _TAKEN.fullmatch(check_name(name, "the name of an array")):
                 raise ArgumentError(
                     f"the name of an array is {name!r}, which means something else in an "
-                    f"epilogue; another, such as {name}_array, would do"
+                    f"epilogue; expected another, such as {name}_array"
                 )
 
     @property
@@ -238,7 +238,7 @@ class Epilogue:
                 raise ArgumentError("array is given beside arrays by name; give all by name")
             for key, value in arrays.items():
                 if value is None:
-                    raise ArgumentTypeError(f"{key} is None; an array would do")
+                    raise ArgumentTypeError(f"{key} is None; expected an array")
             stage = Stage(name, expression, "matrix", operands=tuple(arrays))
             return self._then(stage, *arrays.values())
         if array is None:
@@ -247,7 +247,7 @@ class Epilogue:
 
     def _reads(self, expression: str, array: Any, per: Spread, what: str) -> Epilogue:
         if array is None:
-            raise ArgumentTypeError(f"{what}: array is None; an array would do")
+            raise ArgumentTypeError(f"{what}: array is None; expected an array")
         one_of(per, get_args(Spread), "per")
         name = what if per == "matrix" else f"{what} per {per}"
         return self._then(Stage(name, expression, per), array)

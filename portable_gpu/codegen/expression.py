@@ -65,13 +65,13 @@ def check_expression(text: Any, name: str, python: bool = False) -> str:
     """
     of_kind(text, str, name, "an expression in OpenCL C, as text,")
     if not text.strip():
-        raise ArgumentError(f"{name} is empty; an expression in OpenCL C would do")
+        raise ArgumentError(f"{name} is empty; expected an expression in OpenCL C")
     is_division = python and "//" in text and parsed(text) is not None
     foreign = _FOREIGN.search(text.replace("//", "/ /") if is_division else text)
     if foreign:
         raise ArgumentError(
-            f"{name} is {text!r}: {foreign[0]!r} is no part of an expression; "
-            "a single expression in OpenCL C, without comments or texts, would do"
+            f"{name} is {text!r}: {foreign[0]!r} is no part of an expression; expected "
+            "a single expression in OpenCL C, without comments or texts"
         )
     open_ones: list[str] = []
     for character in text:
@@ -92,7 +92,7 @@ def check_identifier(text: Any, name: str) -> str:
     """
     of_kind(text, str, name, "an identifier of C, as text,")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ArgumentError(f"{name} is {text!r}; letters of a to z, digits and _ would do")
+        raise ArgumentError(f"{name} is {text!r}; expected letters of a to z, digits and _")
     return str(text)
 
 
@@ -105,8 +105,8 @@ def check_name(text: Any, name: str) -> str:
     check_identifier(text, name)
     if text in RESERVED or "__" in text or PATTERNS.fullmatch(text):
         raise ArgumentError(
-            f"{name} is {text!r}, which means something else in OpenCL C; another, such as "
-            f"{text.strip('_')}_1, would do"
+            f"{name} is {text!r}, which means something else in OpenCL C; "
+            f"expected another, such as {text.strip('_')}_1"
         )
     return str(text)
 
@@ -119,5 +119,5 @@ def check_label(text: Any, name: str) -> str:
     """
     of_kind(text, str, name, "text")
     if not text.isprintable() or "\\" in text or "??" in text:
-        raise ArgumentError(f"{name} is {text!r}; one line of text without a backslash would do")
+        raise ArgumentError(f"{name} is {text!r}; expected one line of text without a backslash")
     return str(text)

@@ -1,7 +1,7 @@
 """The tree of an expression in C, of single values or of vectors, with a type for each part.
 
 A part is of the type computed in, unless a cast, a function or a floating literal says otherwise.
-Comparisons are masks: 0 and 1, of vectors 0 and -1; where numbers are wanted, they count as 0 and
+Comparisons are masks: 0 and 1, of vectors 0 and -1; as operands of arithmetic, they count as 0 and
 1.  Integers wrap around in their own width, as NumPy's do and C's do not.
 """
 
@@ -121,7 +121,7 @@ class Terms:
                 raise NoTree
             return f"({term.text} ? ({self.type(ctype)})(1) : ({self.type(ctype)})(0))"
         if term.kind == "complex":
-            raise UnsupportedError(f"{term.text} is complex where a real number is wanted")
+            raise UnsupportedError(f"{term.text} is complex; expected a real number")
         return cast_from(term.text, term.kind, ctype)
 
     def as_mask(self, term: Term) -> str:
@@ -200,7 +200,7 @@ class Terms:
         if node.kind == "imaginary":
             raise ArgumentError(
                 f"{node.text}j is complex, and the expression is computed in real numbers; "
-                "complex inputs would do"
+                "expected complex inputs"
             )
         if node.kind == "integer":
             digits = node.text.rstrip("uUlL")
@@ -370,7 +370,7 @@ class Terms:
         if right.kind == "integer":
             if t not in FLOATING and right.value < 0:
                 raise ArgumentError(
-                    f"an integer to the power {right.value} is no integer; floats would do"
+                    f"an integer to the power {right.value} is no integer; expected floats"
                 )
             if right.value == 2 and re.fullmatch(r"\w+", left.text):
                 return self.binary("*", left, left)

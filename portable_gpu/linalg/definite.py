@@ -340,8 +340,8 @@ def _factor(
     if isinstance(c_and_lower, tuple):
         if len(c_and_lower) != 2 or lower is not None:
             raise ArgumentError(
-                f"{argument} is a tuple of {len(c_and_lower)}, lower is {shown(lower)}; the two "
-                "that cho_factor returned would do, or a factor and lower="
+                f"{argument} is a tuple of {len(c_and_lower)}, lower is {shown(lower)}; "
+                "expected the two that cho_factor returned, or a factor and lower="
             )
         c_and_lower, lower = c_and_lower
     name = f"the factor of {argument}"

@@ -170,8 +170,8 @@ class GroupArray:
         cut = items[self.axis]
         if not isinstance(cut, slice) or cut.step not in (None, 1):
             raise ArrayIndexError(
-                f"axis {self.axis} is cut into blocks, and its index is {shown(cut)}; a slice of "
-                "step 1 would do (gather() brings the array to one device)"
+                f"axis {self.axis} is cut into blocks, and its index is {shown(cut)}; "
+                "expected a slice of step 1 (gather() brings the array to one device)"
             )
         low, high, _ = cut.indices(self.shape[self.axis])
         blocks, shape = [], None

@@ -24,18 +24,18 @@ def chosen_devices(devices: Any) -> list[cl.Device]:
         devices = devices_of_variable() or "all"
     if isinstance(devices, str):
         if devices != "all":
-            raise ArgumentError(f"devices is {shown(devices)}; 'all' or a list would do")
+            raise ArgumentError(f"devices is {shown(devices)}; expected 'all' or a list")
         return _all()
     if isinstance(devices, (tuple, list)):
         chosen = [_chosen_device(device) for device in devices]
     elif isinstance(devices, (float, complex)) or not hasattr(devices, "__index__"):
         raise ArgumentTypeError(
-            f"devices is {shown(devices)}; a list of devices, 'all' or a number would do"
+            f"devices is {shown(devices)}; expected a list of devices, 'all' or a number"
         )
     else:
         return _sub_devices(whole(devices, "devices"))
     if not chosen:
-        raise ArgumentError("devices is empty; one device or more would do")
+        raise ArgumentError("devices is empty; expected one device or more")
     for number, device in enumerate(chosen):
         if device in chosen[:number]:
             raise ArgumentError(
@@ -64,7 +64,7 @@ def _chosen_device(device: Any) -> cl.Device:
 def _sub_devices(count: int) -> list[cl.Device]:
     """Return equal sub-devices of the default device."""
     if count < 1:
-        raise ArgumentError(f"devices is {count}; a number of sub-devices from 1 on would do")
+        raise ArgumentError(f"devices is {count}; expected a number of sub-devices of at least 1")
     device, _ = choose_device()
     units = device.max_compute_units // count
     if not device.type & cl.device_type.CPU or not units:

@@ -80,7 +80,7 @@ def parts_of(group: DeviceGroup, parts: Any) -> list[GroupBlock]:
     """
     if isinstance(parts, GroupArray):
         if parts.group is not group:
-            raise ArgumentError("parts is an array of another group; one of this group would do")
+            raise ArgumentError("parts is an array of another group; expected one of this group")
         return list(parts.blocks)
     blocks = []
     for number, array in enumerate(parts):
@@ -93,7 +93,7 @@ def parts_of(group: DeviceGroup, parts: Any) -> list[GroupBlock]:
             )
         blocks.append(GroupBlock(number, number + 1, member, array))
     if not blocks:
-        raise ArgumentError("parts is empty; a sum of one array or more would do")
+        raise ArgumentError("parts is empty; expected a sum of one array or more")
     return blocks
 
 

@@ -93,7 +93,7 @@ class DeviceGroup(EngineGroup, Closing):
         self.on_failure = one_of(on_failure, _ON_FAILURE, "on_failure")
         self.memory_limit = memory_limit
         if memory_limit is not None and whole(memory_limit, "memory_limit") < 1:
-            raise ArgumentError(f"memory_limit is {memory_limit}; a number of bytes would do")
+            raise ArgumentError(f"memory_limit is {memory_limit}; expected a number of bytes")
         chosen = chosen_devices(devices)
         self._shares = None if shares is None else _checked_shares(shares, len(chosen))
         members: list[Member] = []
@@ -251,7 +251,7 @@ class DeviceGroup(EngineGroup, Closing):
         """
         arrays = [self._host_array(part) for part in parts]
         if not arrays:
-            raise ArgumentError("parts is empty; one array or more would do")
+            raise ArgumentError("parts is empty; expected one array or more")
         first = arrays[0]
         at = axis_of(axis, first.ndim, "axis")
         check_parts(arrays, at)
@@ -313,7 +313,7 @@ class DeviceGroup(EngineGroup, Closing):
             blocks: The number of blocks; default: see :meth:`asarray`.
         """
         if blocks is not None and not 1 <= whole(blocks, "blocks") <= max(extent, 1):
-            raise ArgumentError(f"blocks is {blocks}; 1 to {max(extent, 1)} would do")
+            raise ArgumentError(f"blocks is {blocks}; expected 1 to {max(extent, 1)}")
         return block_bounds(extent, nbytes, self.largest_block, blocks)
 
     def owners(self, blocks: int) -> list[Member]:
@@ -413,7 +413,7 @@ class DeviceGroup(EngineGroup, Closing):
             ArgumentError: It is of another.
         """
         if x.group is not self:
-            raise ArgumentError(f"{name} is an array of another group; one of this would do")
+            raise ArgumentError(f"{name} is an array of another group; expected one of this")
 
     def _host_array(self, x: Any) -> Any:
         """Return an array in NumPy."""
@@ -435,10 +435,10 @@ def _checked_shares(shares: Any, count: int) -> tuple[float, ...]:
         ArgumentError, ArgumentTypeError: They are not one positive number for each device.
     """
     if not isinstance(shares, (tuple, list, np.ndarray)):
-        raise ArgumentTypeError(f"shares is {shown(shares)}; a number for each device would do")
+        raise ArgumentTypeError(f"shares is {shown(shares)}; expected a number for each device")
     numbers = [real_number(share, "an element of shares") for share in shares]
     if len(numbers) != count or min(numbers) < 0 or not 0 < sum(numbers) < float("inf"):
         raise ArgumentError(
-            f"shares is {shown(shares)}; {count} numbers from 0 on, not all 0, would do"
+            f"shares is {shown(shares)}; expected {count} numbers of at least 0, not all 0"
         )
     return tuple(number / sum(numbers) for number in numbers)

@@ -83,7 +83,7 @@ class DataParallel:
         self.module = of_kind(module, Module, "module", "a portable_gpu.nn.Module")
         self.group = of_kind(group, DeviceGroup, "group", "a DeviceGroup")
         if whole(micro_batches, "micro_batches") < 1:
-            raise ArgumentError(f"micro_batches is {micro_batches}; 1 or more would do")
+            raise ArgumentError(f"micro_batches is {micro_batches}; expected 1 or more")
         self.micro_batches = micro_batches
         self._pairs = flattened(as_parameters(module.parameters(), "module.parameters()"))
         self._parts = _Parts(module)
@@ -129,10 +129,10 @@ class DataParallel:
             )
         total = len(examples)
         if not total:
-            raise ArgumentError("input is a batch without examples; one or more would do")
+            raise ArgumentError("input is a batch without examples; expected one or more")
         reduction = getattr(of_kind(loss, Module, "loss", "a module of a loss"), "reduction", None)
         if reduction not in ("mean", "sum"):
-            raise ArgumentError("loss has no reduction 'mean' or 'sum'; one of these would do")
+            raise ArgumentError("loss has no reduction 'mean' or 'sum'; expected one of these")
         count = min(self.micro_batches, total)
         bounds = [k * total // count for k in range(count + 1)]
         owners = self.group.owners(count)

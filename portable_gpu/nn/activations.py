@@ -146,7 +146,7 @@ def leaky_relu_backward(
     slope = real_number(negative_slope, "negative_slope")
     if flag(self_is_result, "self_is_result") and slope < 0:
         raise ArgumentError(
-            f"negative_slope is {slope} and self_is_result is true; at least 0 would do, or the "
+            f"negative_slope is {slope} and self_is_result is true; expected at least 0, or the "
             "input in place of the result"
         )
     expression, options = "x > 0 ? g : g * negative_slope", {"negative_slope": slope}
@@ -352,7 +352,7 @@ def elu_backward(
         expression = "x > 0 ? g : g * (x + alpha)"
         if factor < 0:
             raise ArgumentError(
-                f"alpha is {factor} and is_result is true; at least 0 would do, or the input in "
+                f"alpha is {factor} and is_result is true; expected at least 0, or the input in "
                 "place of the result"
             )
     return gradient(expression, grad_output, input, {"alpha": factor}, out, engine, queue, wait_for)
@@ -599,7 +599,7 @@ def ends(min_val: Any, max_val: Any) -> dict[str, Any]:
     """
     low, high = real_number(min_val, "min_val"), real_number(max_val, "max_val")
     if not low < high:
-        raise ArgumentError(f"min_val is {low} and max_val {high}; a smaller min_val would do")
+        raise ArgumentError(f"min_val is {low} and max_val {high}; expected a smaller min_val")
     return {"min_val": low, "max_val": high}
 
 
@@ -611,5 +611,5 @@ def sharpness(beta: Any, threshold: Any) -> dict[str, Any]:
     """
     options = {"beta": real_number(beta, "beta"), "threshold": real_number(threshold, "threshold")}
     if not options["beta"]:
-        raise ArgumentError("beta is 0; another number would do")
+        raise ArgumentError("beta is 0; expected another number")
     return options

@@ -31,7 +31,7 @@ def manual_seed(seed: int) -> None:
         ArgumentTypeError, ArgumentError: ``seed`` is no integer, or is negative.
     """
     if whole(seed, "seed") < 0:
-        raise ArgumentError(f"seed is {seed}; at least 0 would do")
+        raise ArgumentError(f"seed is {seed}; expected at least 0")
     _SOURCE.generator = np.random.Generator(np.random.Philox(whole(seed, "seed")))
 
 

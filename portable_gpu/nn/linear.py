@@ -67,13 +67,13 @@ def linear(
     x, w = floating(input, "input"), floating(weight, "weight")
     if w.ndim != 2 or not x.ndim or x.shape[-1] != w.shape[1]:
         raise ShapeError(
-            f"input has shape {x.shape} and weight {w.shape}; (..., n) and (m, n) would do"
+            f"input has shape {x.shape} and weight {w.shape}; expected (..., n) and (m, n)"
         )
     following = Epilogue()
     if bias is not None:
         b = floating(bias, "bias")
         if b.shape != w.shape[:1]:
-            raise ShapeError(f"bias has shape {b.shape}; {w.shape[:1]} would do")
+            raise ShapeError(f"bias has shape {b.shape}; expected {w.shape[:1]}")
         following = following.bias(b)
     whole = following
     if epilogue is not None:
@@ -135,12 +135,12 @@ def linear_backward(
     )
     if w.ndim != 2 or not x.ndim or x.shape[-1] != w.shape[1]:
         raise ShapeError(
-            f"input has shape {x.shape} and weight {w.shape}; (..., n) and (m, n) would do"
+            f"input has shape {x.shape} and weight {w.shape}; expected (..., n) and (m, n)"
         )
     if g.shape != (*x.shape[:-1], w.shape[0]):
         raise ShapeError(
-            f"grad_output has shape {g.shape}; for input {x.shape} and weight {w.shape}, "
-            f"{(*x.shape[:-1], w.shape[0])} would do"
+            f"grad_output has shape {g.shape}; expected "
+            f"{(*x.shape[:-1], w.shape[0])} for input {x.shape} and weight {w.shape}"
         )
     is_needed = [
         flag(item, "an element of output_mask") for item in _three(output_mask, "output_mask")
@@ -175,9 +175,9 @@ def _three(values: Any, name: str) -> Any:
         ArgumentTypeError, ArgumentError: It is not.
     """
     if not isinstance(values, (tuple, list)):
-        raise ArgumentTypeError(f"{name} is {shown(values)}; a tuple of three would do")
+        raise ArgumentTypeError(f"{name} is {shown(values)}; expected a tuple of three")
     if len(values) != 3:
-        raise ArgumentError(f"{name} has {len(values)} elements; three would do")
+        raise ArgumentError(f"{name} has {len(values)} elements; expected three")
     return values
 
 

@@ -51,7 +51,7 @@ class LRScheduler:
 
 def _at_least(value: Any, least: int, name: str) -> int:
     if whole(value, name) < least:
-        raise ArgumentError(f"{name} is {value}; at least {least} would do")
+        raise ArgumentError(f"{name} is {value}; expected at least {least}")
     return whole(value, name)
 
 
@@ -128,9 +128,11 @@ class LinearLR(LRScheduler):
         """
         self.start, self.end = real_number(start_factor, "start_factor"), end_factor
         if not 0 < self.start <= 1:
-            raise ArgumentError(f"start_factor is {start_factor}; above 0 and at most 1 would do")
+            raise ArgumentError(
+                f"start_factor is {start_factor}; expected a number above 0 and at most 1"
+            )
         if not 0 <= real_number(end_factor, "end_factor") <= 1:
-            raise ArgumentError(f"end_factor is {end_factor}; 0 to 1 would do")
+            raise ArgumentError(f"end_factor is {end_factor}; expected a number from 0 to 1")
         self.total_iters = _at_least(total_iters, 1, "total_iters")
         super().__init__(optimizer)
 
@@ -167,7 +169,7 @@ class OneCycleLR(LRScheduler):
         self.total_steps = _at_least(total_steps, 2, "total_steps")
         self.pct_start = real_number(pct_start, "pct_start")
         if not 0 <= self.pct_start <= 1:
-            raise ArgumentError(f"pct_start is {pct_start}; 0 to 1 would do")
+            raise ArgumentError(f"pct_start is {pct_start}; expected a number from 0 to 1")
         self.by_cosine = one_of(anneal_strategy, ("cos", "linear"), "anneal_strategy") == "cos"
         self.cycle_momentum = flag(cycle_momentum, "cycle_momentum")
         self.momenta = (
@@ -229,7 +231,7 @@ class SequentialLR(LRScheduler):
         if len(self.milestones) + 1 != len(self.schedulers):
             raise ArgumentError(
                 f"there are {len(self.schedulers)} schedulers and {len(self.milestones)} "
-                "milestones; one milestone less than schedulers would do"
+                "milestones; expected one milestone less than schedulers"
             )
         bases = self.schedulers[0].base_lrs
         for group, base in zip(optimizer.param_groups, bases, strict=True):

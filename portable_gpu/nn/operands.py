@@ -26,8 +26,8 @@ def same_shape(**arrays: Any) -> None:
     for name, array in others:
         if array.shape != expected.shape:
             raise ShapeError(
-                f"{name} has shape {array.shape} and {first} {expected.shape}; "
-                "the same shape would do"
+                f"{name} has shape {array.shape} and {first} {expected.shape}; expected "
+                "the same shape"
             )
 
 

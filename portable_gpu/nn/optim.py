@@ -88,12 +88,12 @@ class Optimizer:
             unknown = sorted(set(group) - set(defaults) - {"params"})
             if unknown or "params" not in group:
                 raise ArgumentError(
-                    f"a group has {unknown or 'no params'}; params, {', '.join(defaults)} would do"
+                    f"a group has {unknown or 'no params'}; expected params, {', '.join(defaults)}"
                 )
             group = {**defaults, **group, "params": as_parameters(group["params"], "params")}
             self._check(group)
             if any(id(one) in seen for one in group["params"]):
-                raise ArgumentError("a parameter is in two groups; one would do")
+                raise ArgumentError("a parameter is in two groups; expected one")
             seen |= {id(one) for one in group["params"]}
             self.param_groups.append(group)
         for group in self.param_groups:
@@ -286,7 +286,7 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0) ->
     """
     limit = at_least_zero(max_norm, "max_norm")
     if real_number(norm_type, "norm_type") not in _SUMS:
-        raise ArgumentError(f"norm_type is {norm_type}; 1, 2 or infinity would do")
+        raise ArgumentError(f"norm_type is {norm_type}; expected 1, 2 or infinity")
     grads = gradients(as_parameters(parameters))
     if not grads:
         return np.float32(0)

@@ -124,7 +124,7 @@ class ModuleParameter:
 
     def _on_device(self, values: Any) -> Any:
         if values.shape != self.shape:
-            raise ShapeError(f"the values have shape {values.shape}; {self.shape} would do")
+            raise ShapeError(f"the values have shape {values.shape}; expected {self.shape}")
         return asarray(values, queue=self.data.queue)
 
 
@@ -228,7 +228,7 @@ def as_parameters(values: Any, name: str = "parameters") -> list[ModuleParameter
     for parameter in listed:
         of_kind(parameter, ModuleParameter, f"an element of {name}", "a portable_gpu.nn.Parameter")
     if not listed:
-        raise ArgumentError(f"{name} is empty; one or more would do")
+        raise ArgumentError(f"{name} is empty; expected one or more")
     return list({id(parameter): parameter for parameter in listed}.values())
 
 

@@ -173,9 +173,9 @@ def _checked(value: Any, name: str, factor: Any, factor_name: str) -> tuple[Any,
     x = as_array(value, name)
     r = whole(factor, factor_name)
     if x.ndim < 3:
-        raise ShapeError(f"{name} has shape {x.shape}; (..., channels, height, width) would do")
+        raise ShapeError(f"{name} has shape {x.shape}; expected (..., channels, height, width)")
     if r < 1:
-        raise ArgumentError(f"{factor_name} is {r}; an integer from 1 on would do")
+        raise ArgumentError(f"{factor_name} is {r}; expected an integer of at least 1")
     return x, r
 
 

@@ -69,7 +69,9 @@ def _path(path: Any) -> Path:
 
 def _suffix(path: Path) -> str:
     if path.suffix not in _SUFFIXES:
-        raise ArgumentError(f"path is {str(path)!r}; a name in .npz or .safetensors would do")
+        raise ArgumentError(
+            f"path is {str(path)!r}; expected a name that ends in .npz or .safetensors"
+        )
     return path.suffix
 
 
@@ -77,7 +79,7 @@ def _write_npz(file: Any, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
     odd = [name for name, array in state.items() if array.dtype.kind == "V"]
     if odd:
         raise ArgumentError(
-            f"{odd[0]} is {state[odd[0]].dtype}, which .npz lacks; .safetensors would do"
+            f"{odd[0]} is {state[odd[0]].dtype}, which .npz lacks; use .safetensors"
         )
     arrays: dict[str, Any] = dict(state)
     np.savez(file, **arrays)
@@ -171,7 +173,7 @@ def _place(path: Path, name: str, entry: Any, data: int) -> tuple[Any, list[int]
         raise _damaged(path, f"the entry of {name} has numbers that are no sizes")
     dtype = _DTYPES.get(kind) if isinstance(kind, str) else None
     if dtype is None:
-        raise _damaged(path, f"{name} is {kind}; {', '.join(_DTYPES)} would do")
+        raise _damaged(path, f"{name} is {kind}; expected {', '.join(_DTYPES)}")
     if not begin <= end <= data or prod(shape) * dtype.itemsize != end - begin:
         raise _damaged(path, f"{name} has the shape {shape} and the bytes {begin} to {end}")
     return dtype, shape, begin, end

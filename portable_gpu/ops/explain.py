@@ -66,7 +66,7 @@ def explain(
     explainer = OPERATIONS[operation].explain
     extents = [whole(size, f"number {k} of sizes") for k, size in enumerate(sizes, 1)]
     if any(not 0 <= extent <= _MOST for extent in extents):
-        raise ArgumentError(f"sizes is {shown(sizes)}; integers from 0 on, below 2^63, would do")
+        raise ArgumentError(f"sizes is {shown(sizes)}; expected integers of at least 0, below 2^63")
     dtype = dtype_of(dtype) if isinstance(dtype, str) else as_dtype(dtype)
     elem = element(dtype)
     check_place(engine, None)

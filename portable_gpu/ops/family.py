@@ -87,7 +87,7 @@ def forward_or_backward(case: Case, variant: str, _alone: bool) -> Iterator[Case
         ArgumentError: It is neither.
     """
     if variant not in ("", BACKWARD):
-        raise ArgumentError(f"{case.operation} has no variant {variant!r}; {BACKWARD} would do")
+        raise ArgumentError(f"{case.operation} has no variant {variant!r}; expected {BACKWARD}")
     yield replace(case, trans=variant)
 
 

@@ -19,7 +19,7 @@ def floating(value: Any, name: str) -> Any:
     """
     array = as_array(value, name)
     if array.dtype.kind in "iubc":
-        raise DTypeError(f"{name} is {array.dtype}; float16, bfloat16, float32 or float64 would do")
+        raise DTypeError(f"{name} is {array.dtype}; expected float16, bfloat16, float32 or float64")
     return array
 
 

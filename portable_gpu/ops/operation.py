@@ -283,7 +283,7 @@ def _outs(invocation: Invocation, count: int) -> tuple[Any, ...]:
         names = ", ".join((invocation.out_name, *(result.name for result in invocation.more)))
         actual = f"{len(out)} arrays" if isinstance(out, tuple) else f"a {type(out).__name__}"
         error = ArgumentError if isinstance(out, tuple) else ArgumentTypeError
-        raise error(f"out is {actual}; a tuple of {count} would do, arrays or None: {names}")
+        raise error(f"out is {actual}; expected a tuple of {count}, arrays or None: {names}")
     return out
 
 

@@ -405,8 +405,8 @@ class Array:
     def __index__(self) -> int:
         if self.shape or self.dtype.kind not in "iu":
             raise DTypeError(
-                f"an array of shape {self.shape} and dtype {self.dtype} is no integer; "
-                "one integer of no axes would do"
+                f"an array of shape {self.shape} and dtype {self.dtype} is no integer; expected "
+                "one integer of no axes"
             )
         return int(self.item())
 

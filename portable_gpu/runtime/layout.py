@@ -228,7 +228,7 @@ def _axis(axis: Any, ndim: int) -> int:
     try:
         result = index(axis)
     except TypeError:
-        raise ArgumentTypeError(f"an axis is {shown(axis)}; an integer would do") from None
+        raise ArgumentTypeError(f"an axis is {shown(axis)}; expected an integer") from None
     if not -ndim <= result < ndim:
         raise AxisError(f"axis {result} is out of range for {ndim} axes")
     return result % ndim

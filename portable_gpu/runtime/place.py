@@ -64,7 +64,7 @@ def check_place(engine: Any, queue: Any) -> None:
     if isinstance(engine, EngineGroup):
         raise UnsupportedError(
             "engine is a DeviceGroup, which does not compute this function (docs/multi.md lists "
-            "those that it computes); one of its engines would do"
+            "those that it computes); expected one of its engines"
         )
     if engine is not None:
         of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None")
@@ -90,7 +90,7 @@ def events_of(wait_for: Any) -> list[cl.Event]:
         events = list(wait_for)
     except Exception:  # raised by the value's own methods, too
         raise ArgumentTypeError(
-            f"wait_for is {shown(wait_for)}; a list of events would do"
+            f"wait_for is {shown(wait_for)}; expected a list of events"
         ) from None
     for event in events:
         of_kind(event, cl.Event, "an element of wait_for", "a pyopencl.Event")

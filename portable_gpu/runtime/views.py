@@ -145,7 +145,7 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
             hint = (
                 f"; {TO_ONE_SIDE}" if value.shape and value.dtype == object else ""
             )  # a list of arrays, for instance
-            raise ArgumentTypeError(f"{name} is a {kind}; an array of numbers would do{hint}")
+            raise ArgumentTypeError(f"{name} is a {kind}; expected an array of numbers{hint}")
     _refuse_masked(value, name)
     try:
         if isinstance(value, np.ndarray) and not value.dtype.isnative:
@@ -285,13 +285,13 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
     """Raise unless ``out`` is a writable array of ``shape`` and ``dtype``, of the right kind."""
     if not isinstance(out, (np.ndarray, *DEVICE_KINDS)):
         raise ArgumentTypeError(
-            f"{name} is a {type(out).__name__}; an array of NumPy or a portable_gpu.Array would do"
+            f"{name} is a {type(out).__name__}; expected an array of NumPy or a portable_gpu.Array"
         )
     _refuse_masked(out, name)
     if host != isinstance(out, np.ndarray):
         kind = "on the device" if host else "of NumPy"
-        requested = "NumPy's; an array of NumPy" if host else "on the device; a portable_gpu.Array"
-        raise ArgumentError(f"{name} is an array {kind}, and the result {requested} would do")
+        expected = "an array of NumPy" if host else "a portable_gpu.Array"
+        raise ArgumentError(f"{name} is an array {kind}; expected {expected}, as the result is")
     if tuple(out.shape) != tuple(shape):
         raise ShapeError(f"{name} has shape {tuple(out.shape)}, the result has {tuple(shape)}")
     if out.dtype != dtype:

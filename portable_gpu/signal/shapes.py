@@ -73,7 +73,7 @@ def _axes(axes: Any, ndim: int) -> list[int]:
     try:
         listed = [index(axes)] if np.ndim(axes) == 0 else [index(axis) for axis in axes]
     except Exception:  # the methods of the argument may raise anything
-        raise ArgumentTypeError(f"axes is {shown(axes)}; whole numbers are wanted") from None
+        raise ArgumentTypeError(f"axes is {shown(axes)}; expected whole numbers") from None
     if not listed:
         raise ArgumentError("when provided, axes cannot be empty")
     for axis in listed:

@@ -111,7 +111,7 @@ class Factor(Closing):
         check_place(engine, queue)
         if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
             raise ArgumentTypeError(
-                f"spill_dir is {shown(spill_dir)}; the path of a folder would do"
+                f"spill_dir is {shown(spill_dir)}; expected the path of a folder"
             )
         state = state_for([], engine, queue)
         self.symbolic, self.dtype = of_kind(symbolic, Symbolic, "symbolic"), factor_dtype(dtype)

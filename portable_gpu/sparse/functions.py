@@ -98,7 +98,7 @@ def dtype_for(A: Any, symbolic: Any, dtype: Any) -> np.dtype[Any]:
         DTypeError, ArgumentError: `dtype` is not supported, or real and `A` is complex.
     """
     if not isinstance(symbolic, Symbolic):
-        raise ArgumentTypeError(f"symbolic is {shown(symbolic)}; a result of analyze() is wanted")
+        raise ArgumentTypeError(f"symbolic is {shown(symbolic)}; expected a result of analyze()")
     dtype_of_a = value_dtype(A)
     kind = dtype_of_a if dtype is None else factor_dtype(dtype)
     if dtype_of_a.kind == "c" and kind.kind != "c":
@@ -203,7 +203,7 @@ def factor_of_system(
     """
     kind = None if dtype is None else factor_dtype(dtype)
     if right.ndim not in (1, 2):
-        raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")
+        raise ShapeError(f"b has the shape {tuple(right.shape)}; expected one or two axes")
     symbolic = analyze(A, ordering, triangle=triangle, engine=local_engine)
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")

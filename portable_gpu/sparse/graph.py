@@ -55,7 +55,7 @@ class Graph:
         """
         rows, columns = matrix.shape
         if rows != columns:
-            raise ShapeError(f"the matrix is {rows} x {columns}; a square one would do")
+            raise ShapeError(f"the matrix is {rows} x {columns}; expected a square one")
         by_rows = matrix.tocsr()
         return cls.from_pattern(by_rows.indptr, by_rows.indices)
 
@@ -76,7 +76,7 @@ class Graph:
         """
         n = len(indptr) - 1
         if n > MAX_VERTICES:
-            raise ShapeError(f"the graph has {n} vertices; at most {MAX_VERTICES} would do")
+            raise ShapeError(f"the graph has {n} vertices; expected at most {MAX_VERTICES}")
         begins = np.array(indptr, np.int64)
         return cls(*map(_frozen, _symmetrized(begins, np.array(indices, np.int32))))
 

@@ -131,8 +131,9 @@ class Pattern:
             return A.astype(_value_dtype(A.dtype, "values have"), copy=False), ()
         if not scipy.sparse.issparse(A):
             raise ArgumentTypeError(
-                f"values is {shown(A)}; a scipy.sparse array or matrix, or an array of the values "
-                "that it stores, would do"
+                f"values is {shown(A)}; "
+                "expected a scipy.sparse array or matrix, or an array of the values "
+                "that it stores"
             )
         kind, *indices, data = _parts(A)
         if A.shape != (self.n, self.n):
@@ -307,7 +308,7 @@ def rows_of(A: Any) -> int:
     """
     value_dtype(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ShapeError(f"A has the shape {A.shape}; a square matrix is wanted")
+        raise ShapeError(f"A has the shape {A.shape}; expected a square matrix")
     n = int(A.shape[0])
     if n >= 2**31 - 1:
         raise ArgumentError(f"A has {n} rows; fewer than 2^31 - 1 are taken")
@@ -381,7 +382,7 @@ def value_dtype(A: Any) -> np.dtype[Any]:
     """
     if not scipy.sparse.issparse(A):
         raise ArgumentTypeError(
-            f"A is {type(A).__name__}; a scipy.sparse array or matrix is wanted "
+            f"A is {type(A).__name__}; expected a scipy.sparse array or matrix "
             "(scipy.sparse.csr_array(A) makes one of a dense array)"
         )
     return _value_dtype(A.dtype, "A has")

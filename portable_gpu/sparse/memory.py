@@ -121,7 +121,7 @@ def targets_of(devices: Any) -> list[Target]:
     targets = []
     if not isinstance(devices, (list, tuple)):
         raise ArgumentTypeError(
-            f"devices is {shown(devices)}; an engine, a device or a list would do"
+            f"devices is {shown(devices)}; expected an engine, a device or a list"
         )
     for item in devices:
         if isinstance(item, Engine):
@@ -131,7 +131,7 @@ def targets_of(devices: Any) -> list[Target]:
             targets.append(detect(query_facts(device)))
         else:
             raise ArgumentTypeError(
-                f"devices has {shown(item)}; engines, devices and names would do"
+                f"devices has {shown(item)}; expected engines, devices and names"
             )
     return targets
 

@@ -43,7 +43,7 @@ def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None
     """
     of_kind(symbolic, Symbolic, "symbolic", "what analyze() returned")
     if picture is not None and not isinstance(picture, (str, PathLike)):
-        raise ArgumentTypeError(f"picture is {shown(picture)}; the path of a file would do")
+        raise ArgumentTypeError(f"picture is {shown(picture)}; expected the path of a file")
     if find_spec("matplotlib") is None:
         raise UnsupportedError(f"plots need matplotlib: {how_to_install('bench')}")
     from matplotlib.figure import Figure

@@ -59,12 +59,12 @@ class FactorStack(Closing):
         """
         if not isinstance(symbolic, Symbolic):
             raise ArgumentTypeError(
-                f"symbolic is {shown(symbolic)}; a result of analyze() is wanted"
+                f"symbolic is {shown(symbolic)}; expected a result of analyze()"
             )
         self.symbolic, self.count = symbolic, whole(count, "count")
         if self.count < 1 or self.count * symbolic.n >= 2**31 - 1:
             raise ArgumentError(
-                f"count is {count}; 1 or more, and fewer than 2^31 - 1 rows in all, are wanted"
+                f"count is {count}; expected 1 or more, and fewer than 2^31 - 1 rows in all"
             )
         self._blocks = _Blocks(
             self.symbolic.n, repeated(symbolic, self.count), dtype, engine, queue
@@ -95,8 +95,8 @@ class FactorStack(Closing):
         pattern = self.symbolic.pattern
         if tuple(values.shape) != (self.count, pattern.stored):
             raise ShapeError(
-                f"values have the shape {tuple(values.shape)}; {(self.count, pattern.stored)} is "
-                "wanted"
+                f"values have the shape {tuple(values.shape)}; expected "
+                f"{(self.count, pattern.stored)}"
             )
         try:
             joined = _joined(values, "values")
@@ -141,8 +141,8 @@ class FactorStack(Closing):
         n = self.symbolic.n
         if b.ndim not in (2, 3) or tuple(b.shape[:2]) != (self.count, n):
             raise ShapeError(
-                f"b has the shape {tuple(b.shape)}; {(self.count, n)} or ({self.count}, {n}, k) is "
-                "wanted"
+                f"b has the shape {tuple(b.shape)}; expected {(self.count, n)} or "
+                f"({self.count}, {n}, k)"
             )
         joined = None
         if out is not None:

@@ -109,7 +109,7 @@ def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
     pairs = pairs.reshape(-1, 2)
     if not ((pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 1] <= 1)).all():
         raise ArgumentError(
-            f"relax is {shown(relax)}; pairs (columns, share of zeros from 0 to 1) are wanted, "
+            f"relax is {shown(relax)}; expected pairs (columns, share of zeros from 0 to 1), "
             "() for no merging"
         )
     return pairs[:, 0].copy(), pairs[:, 1].copy()

@@ -136,7 +136,9 @@ def test_numbers(engine: Engine) -> None:
         alone = pg.elementwise("a + b", a=1, b=2.5, engine=engine)
         assert (alone, alone.dtype) == (3.5, np.float64)
     for number in (128, -129, 10**30):
-        with pytest.raises(ArgumentError, match=f"a is {number}; a number from -128 to 127"):
+        with pytest.raises(
+            ArgumentError, match=f"a is {number}; expected a number from -128 to 127"
+        ):
             pg.elementwise("x + a", x=small, a=number, engine=engine)
 
 

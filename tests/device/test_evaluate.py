@@ -72,9 +72,9 @@ def test_numbers(engine: Engine) -> None:
     x = small("int8")
     got = evaluate("x + k", {"x": x, "k": np.int64(300)}, compute="int8", engine=engine)
     np.testing.assert_array_equal(got, x + np.int8(44))
-    with pytest.raises(ArgumentError, match="k is 300; a number from -128 to 127"):
+    with pytest.raises(ArgumentError, match="k is 300; expected a number from -128 to 127"):
         evaluate("x + k", {"x": x, "k": 300}, compute="int8", engine=engine)
-    with pytest.raises(ArgumentError, match="k is 2j; a number that float32"):
+    with pytest.raises(ArgumentError, match="k is 2j; expected a number that float32"):
         evaluate("x + k", {"x": x, "k": 2j}, compute="float32", engine=engine)
 
 

@@ -536,7 +536,7 @@ def test_wrong_maps(engine: Engine) -> None:
     x = np.ones((3, 4), np.float32)
     with pytest.raises(ShapeError, match=r"x has shape \(3, 4\), m has shape \(3,\)"):
         pg.reduce(x, ADD, "x - m", m=x[:, 0], engine=engine)
-    with pytest.raises(ArgumentError, match="t is 300; a number that int8"):
+    with pytest.raises(ArgumentError, match="t is 300; expected a number that int8"):
         pg.reduce(np.ones(3, np.int8), ADD, "x - t", t=300, engine=engine)
     m = np.ones(4, np.float32)
     with pytest.raises(OverlapError, match="out shares memory with m"):

@@ -121,8 +121,8 @@ def test_wrong_results(engine: Engine, where: str) -> None:
     for out, error, words in (
         ((memory[:9], memory[8:17], None), OverlapError, r"total shares memory with out \(doubled"),
         ((None, x, None), OverlapError, "total shares memory with x"),
-        ((memory[:9], memory[9:]), ArgumentError, "out is 2 arrays; a tuple of 3 would do"),
-        (memory[:9], ArgumentTypeError, "a tuple of 3 would do, arrays or None"),
+        ((memory[:9], memory[9:]), ArgumentError, "out is 2 arrays; expected a tuple of 3"),
+        (memory[:9], ArgumentTypeError, "expected a tuple of 3, arrays or None"),
         ((None, None, memory[:8]), ShapeError, r"out \(next\) has shape"),
     ):
         with pytest.raises(error, match=words):

@@ -68,7 +68,7 @@ def test_a_single_factor_refined(
     assert np.allclose(scipy.io.mmread(output), 1, atol=1e-13)
     assert "float32 factor" in capsys.readouterr().out
     assert main(["solve", str(matrix), "--refine", "much"]) == 2
-    assert "--refine is 'much'; a number or auto is wanted" in capsys.readouterr().err
+    assert "--refine is 'much'; expected a number or auto" in capsys.readouterr().err
 
 
 def test_out_of_core(tmp_path: Path) -> None:
@@ -112,12 +112,12 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ([str(tmp_path / "none.mtx")], 1, "none.mtx cannot be read"),
         ([str(tmp_path / "text.mtx")], 1, "text.mtx is no Matrix Market file"),
         ([_written(tmp_path, unsymmetric, "u.mtx")], 2, "A is not symmetric: A[1, 0] is 0.5"),
-        ([_written(tmp_path, sp.csr_array((2, 3)), "w.mtx")], 2, "a square matrix is wanted"),
+        ([_written(tmp_path, sp.csr_array((2, 3)), "w.mtx")], 2, "expected a square matrix"),
         ([_written(tmp_path, indefinite, "i.mtx")], 1, "not positive definite"),
         ([good, "--ordering", "sorted"], 2, "--ordering is 'sorted'"),
         ([good, "--dtype", "int32"], 2, "--dtype is 'int32'"),
         ([good, _written(tmp_path, np.ones((4, 1)), "b.mtx")], 2, "has 4 rows and"),
-        ([good, "--memory-limit", "much"], 2, "--memory-limit is 'much'; a size is wanted"),
+        ([good, "--memory-limit", "much"], 2, "--memory-limit is 'much'; expected a size"),
         ([good, "--memory-limit", "7B"], 1, "memory_limit is 7 bytes"),
         ([good, "--spill-dir", good], 2, "there is no folder"),
         ([good, "--output", str(tmp_path)], 2, "is a folder"),
@@ -229,7 +229,7 @@ HEADER = "%%MatrixMarket matrix coordinate real general\n"
         (HEADER + "2000000000 2000000000 1\n1 1 1\n", "2,000,000,000 rows and 1 elements, so"),
         (HEADER + "2000000000 2000000000 2000000000\n1 1 1\n", "GiB of the host's memory"),
         (HEADER.replace("coordinate", "array") + "300000000 300000000\n1\n", "GiB of the host's"),
-        (HEADER + "2 3 4\n", "is 2 x 3; a square matrix is wanted"),
+        (HEADER + "2 3 4\n", "is 2 x 3; expected a square matrix"),
         (HEADER + "9 9 9\n1 1 1\n", "is no Matrix Market file: "),
         (HEADER + "9 9\n", "is no Matrix Market file: "),
         (HEADER.replace("real", "integer") + f"1 1 1\n1 1 {10**25}\n", "is no Matrix Market"),

@@ -245,7 +245,7 @@ def test_errors_say_what_would_do() -> None:
         spsolve(A, np.ones(3))
     with pytest.raises(ArgumentError, match="dtype is float32, and A is complex64"):
         cholesky(small(np.complex64), dtype=np.float32)
-    with pytest.raises(ArgumentTypeError, match="symbolic is 3; a result of analyze"):
+    with pytest.raises(ArgumentTypeError, match="symbolic is 3; expected a result of analyze"):
         cholesky(A, symbolic=3)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"\(40, 40\); \(9, 9\) was analysed"):
         cholesky(A, symbolic=analyze(grid(3, 3)))

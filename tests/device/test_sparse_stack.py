@@ -110,7 +110,7 @@ def test_what_is_refused(engine: Engine) -> None:
     with pytest.raises(ArgumentError, match=r"matrix 2 of the stack: A\[\d+, \d+\] is nan"):
         stack.refactorize(wrong)
     stack.refactorize(values)
-    with pytest.raises(ShapeError, match=r"\(30,\); \(5, 30\) or \(5, 30, k\) is wanted"):
+    with pytest.raises(ShapeError, match=r"\(30,\); expected \(5, 30\) or \(5, 30, k\)"):
         stack.solve(np.ones(30))
     with pytest.raises(ArgumentError, match="not in C order"):
         stack.solve(on_device(engine, np.ones((N, COUNT), np.float32)).T)

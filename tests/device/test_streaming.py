@@ -232,7 +232,7 @@ def test_results_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         (c.astype(np.float64), DTypeError, "out has dtype float64; the result has float32"),
         ("c.txt", ArgumentError, "a name that ends in .npy or .zarr"),
         (tmp_path / "no" / "c.npy", ResultFileError, "cannot be written: No such file"),
-        (3, ArgumentTypeError, "out is 3; a file's name"),
+        (3, ArgumentTypeError, "out is 3; expected a file's name"),
     ):
         with pytest.raises(error, match=re.escape(text)):
             streaming.gemm(a, b, out=out)
@@ -412,7 +412,12 @@ def test_convolutions_that_do_not_fit_are_refused() -> None:
         ((x.astype(int), w), {}, DTypeError, "input is int64"),
         ((x, w, x[0, 0, 0]), {}, ShapeError, "bias has shape (9,)"),
         ((x, w), {"memory_limit": 900}, ArgumentError, "memory_limit is 900 bytes, and a row"),
-        ((x, w), {"memory_limit": 3000, "padding": 3}, ArgumentError, "and padding is 3; below"),
+        (
+            (x, w),
+            {"memory_limit": 3000, "padding": 3},
+            ArgumentError,
+            "and padding is 3; expected less",
+        ),
     ):
         with pytest.raises(error, match=re.escape(text)):
             streaming.conv2d(*arguments, **options)

@@ -163,7 +163,7 @@ def test_public_names_are_on_the_page() -> None:
         (lambda: pd.var(X, ddof="a"), ArgumentTypeError, "ddof"),
         (lambda: pd.sum(X, keepdims="a"), ArgumentTypeError, "keepdims"),
         (lambda: pd.vdot(X, SQUARE), ShapeError, "equal shapes"),
-        (lambda: pd.nearest_neighbors(X, X, 7), ArgumentError, "k is 7; 1 to 6"),
+        (lambda: pd.nearest_neighbors(X, X, 7), ArgumentError, "k is 7; expected 1 to 6"),
         (lambda: pd.nearest_neighbors(X, X[:, :3]), ShapeError, "4 coordinates"),
         (lambda: pd.nearest_neighbors(X, X.astype(float)), DTypeError, "convert one"),
         (lambda: pd.fft(X, axis=0), ArgumentError, "axis 0 of x is cut into 3 chunks"),

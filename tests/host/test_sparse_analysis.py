@@ -302,10 +302,10 @@ def bad(row: int, column: int, value: Any, dtype: Any = np.float64) -> Any:
 @pytest.mark.parametrize(
     ("A", "error", "message"),
     [
-        (np.eye(3), ArgumentTypeError, "A is ndarray; a scipy.sparse array or matrix is wanted"),
+        (np.eye(3), ArgumentTypeError, "A is ndarray; expected a scipy.sparse array or matrix"),
         (None, ArgumentTypeError, "A is NoneType"),
-        (sp.csr_array((3, 4)), ShapeError, "(3, 4); a square matrix is wanted"),
-        (sp.coo_array(np.ones(3)), ShapeError, "(3,); a square matrix is wanted"),
+        (sp.csr_array((3, 4)), ShapeError, "(3, 4); expected a square matrix"),
+        (sp.coo_array(np.ones(3)), ShapeError, "(3,); expected a square matrix"),
         (bad(4, 1, np.nan), ArgumentError, "A[4, 1] is nan; all elements must be finite"),
         (bad(2, 2, np.inf), ArgumentError, "A[2, 2] is inf"),
         (bad(5, 2, -3.0), ArgumentError, "not symmetric: A[5, 2] is -3.0, and A[2, 5] is -1.0"),

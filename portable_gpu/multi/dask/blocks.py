@@ -59,16 +59,16 @@ def map_blocks(
     result_dtype = as_dtype(dtype)
     where = [n for n, one in enumerate(arrays) if isinstance(one, da.Array)]
     if not where:
-        raise ArgumentTypeError("arrays has no Dask array; one at least would do")
+        raise ArgumentTypeError("arrays has no Dask array; expected one at least")
     inputs = [checked(arrays[n], f"arrays[{n}]") for n in where]
     if len({one.shape for one in inputs}) > 1:
-        raise ShapeError(f"shapes {[one.shape for one in inputs]} differ; equal ones would do")
+        raise ShapeError(f"shapes {[one.shape for one in inputs]} differ; expected equal ones")
     axes = list(range(inputs[0].ndim))
     _, inputs = da.core.unify_chunks(*(one for x in inputs for one in (x, axes)), warn=False)
     cut = inputs[0].chunks
     results = cut if chunks is None else tuple(tuple(one) for one in chunks)
     if [len(one) for one in results] != [len(one) for one in cut]:
-        raise ShapeError(f"chunks has {results}; as many along each axis as {cut} would do")
+        raise ShapeError(f"chunks has {results}; expected as many along each axis as {cut}")
     name = new_name("map", function, *arrays, result_dtype, results, options)
     graph: Graph = {}
     for place in np.ndindex(*inputs[0].numblocks):

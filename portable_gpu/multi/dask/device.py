@@ -222,8 +222,8 @@ def _free_device(
                 return candidate, slot
     names = ", ".join(f"{index} {one.name.strip()}" for index, one in candidates)
     raise DeviceNotFoundError(
-        f"other processes use all of the devices {names}, {workers_per_device} on each; fewer "
-        "workers on this host, or a larger workers_per_device, would do"
+        f"other processes use all of the devices {names}, {workers_per_device} on each; start "
+        "fewer workers on this host, or set a larger workers_per_device"
     )
 
 

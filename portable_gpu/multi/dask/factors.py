@@ -57,9 +57,9 @@ def qr(x: da.Array, *, precision: str | None = None) -> tuple[da.Array, da.Array
     """
     rows = tall(x)
     if x.shape[0] < x.shape[1]:
-        raise ShapeError(f"x has shape {x.shape}; at least as many rows as columns would do")
+        raise ShapeError(f"x has shape {x.shape}; expected at least as many rows as columns")
     if x.dtype.itemsize < 4:
-        raise DTypeError(f"x is {x.dtype}; float32, float64 or a complex dtype would do")
+        raise DTypeError(f"x is {x.dtype}; expected float32, float64 or a complex dtype")
     precision = precision if precision is None else check_precision(precision)
     name = new_name("qr", x, precision)
     graph: Graph = {}
@@ -96,7 +96,7 @@ def _factor(gram: Block) -> Block:
         raise NotPositiveDefiniteError(
             f"the Gram matrix of x is not positive definite at column {error.column}: columns "
             "depend on each other, or their condition is too large for two passes of Cholesky "
-            "factors; float64, or dask.array.linalg.qr, would do",
+            "factors; use float64 or dask.array.linalg.qr",
             (), error.column, error.pivot,
         ) from None  # fmt: skip
 
@@ -111,8 +111,8 @@ def _second_factor_of_sum(grams: list[Block]) -> Block:
     if not distance <= _FARTHEST:
         raise NotPositiveDefiniteError(
             f"after one pass Q^H Q differs from I by {distance:.2g}, more than {_FARTHEST:.2g}: "
-            "the condition of x is too large for two passes of Cholesky factors; float64, or "
-            "dask.array.linalg.qr, would do",
+            "the condition of x is too large for two passes of Cholesky factors; use float64 or "
+            "dask.array.linalg.qr",
             (), 0, distance,
         )  # fmt: skip
     return _factor(gram)

@@ -36,7 +36,7 @@ def checked(x: Any, name: str) -> da.Array:
     of_kind(x, da.Array, name, "a dask.array.Array (dask.array.from_array makes one)")
     if any(isnan(extent) for extent in x.shape):
         raise ArgumentError(
-            f"{name} has chunks of unknown extents; {name}.compute_chunk_sizes() would do"
+            f"{name} has chunks of unknown extents; call {name}.compute_chunk_sizes()"
         )
     element(x.dtype)
     return x
@@ -48,7 +48,7 @@ def unchunked(x: da.Array, axes: Sequence[int], name: str) -> None:
         if len(x.chunks[axis]) > 1:
             raise ArgumentError(
                 f"axis {axis} of {name} is cut into {len(x.chunks[axis])} chunks, and the call "
-                f"needs it whole; {name}.rechunk({{{axis}: -1}}) would do"
+                f"needs it in one chunk; call {name}.rechunk({{{axis}: -1}})"
             )
 
 

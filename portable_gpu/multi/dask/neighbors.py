@@ -70,20 +70,20 @@ def nearest_neighbors(
     for array, name in ((points, "points"), (queries, "queries")):
         checked(array, name)
         if array.ndim != 2:
-            raise ShapeError(f"{name} has shape {array.shape}; a matrix would do")
+            raise ShapeError(f"{name} has shape {array.shape}; expected a matrix")
         unchunked(array, [1], name)
         if array.dtype not in (np.float32, np.float64):
-            raise DTypeError(f"{name} is {array.dtype}; float32 or float64 would do")
+            raise DTypeError(f"{name} is {array.dtype}; expected float32 or float64")
     if points.shape[1] != queries.shape[1]:
         raise ShapeError(
-            f"points have {points.shape[1]} coordinates and queries {queries.shape[1]}; equal "
-            "numbers would do"
+            f"points have {points.shape[1]} coordinates and queries {queries.shape[1]}; "
+            "expected equal numbers"
         )
     if points.dtype != queries.dtype:
         raise DTypeError(f"points are {points.dtype} and queries {queries.dtype}; convert one")
     k = whole(k, "k")
     if not 1 <= k <= points.shape[0]:
-        raise ArgumentError(f"k is {k}; 1 to {points.shape[0]}, the number of points, would do")
+        raise ArgumentError(f"k is {k}; expected 1 to {points.shape[0]}, the number of points")
     precision = precision if precision is None else check_precision(precision)
     name = new_name("nearest", points, queries, k, precision)
     first = np.cumsum([0, *points.chunks[0]]).tolist()

@@ -64,7 +64,7 @@ def matmul(a: da.Array, b: da.Array, *, precision: str | None = None) -> da.Arra
     checked(a, "a")
     checked(b, "b")
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeError(f"a has shape {a.shape} and b {b.shape}; arrays with axes would do")
+        raise ShapeError(f"a has shape {a.shape} and b {b.shape}; expected arrays with axes")
     if a.ndim == 1 or b.ndim == 1 or (a.ndim == 2 and b.ndim == 2):
         return _contract("matmul", a, b, [a.ndim - 1], [max(b.ndim - 2, 0)], precision)
     return _batched(a, b, precision)
@@ -138,9 +138,9 @@ def tall(x: Any) -> da.Array:
     """Return ``x``, a matrix of floats that is cut into rows."""
     checked(x, "x")
     if x.ndim != 2:
-        raise ShapeError(f"x has shape {x.shape}; a matrix would do")
+        raise ShapeError(f"x has shape {x.shape}; expected a matrix")
     if x.dtype.kind not in "fc":
-        raise ArgumentError(f"x is {x.dtype}; floats or complex numbers would do")
+        raise ArgumentError(f"x is {x.dtype}; expected floats or complex numbers")
     unchunked(x, [1], "x")
     return x
 
@@ -152,7 +152,7 @@ def _summed_axes(a: da.Array, b: da.Array, axes: Any) -> tuple[list[int], list[i
     """Return the axes of ``a`` and of ``b`` that are summed, counted from 0."""
     if isinstance(axes, (tuple, list)):
         if len(axes) != 2:
-            raise ArgumentError(f"axes is {shown(axes)}; a number, or axes of a and of b, would do")
+            raise ArgumentError(f"axes is {shown(axes)}; expected a number, or axes of a and of b")
         listed = [
             [whole(one, "axes") for one in (side if isinstance(side, (tuple, list)) else [side])]
             for side in axes
@@ -168,7 +168,7 @@ def _summed_axes(a: da.Array, b: da.Array, axes: Any) -> tuple[list[int], list[i
                 raise AxisError(f"axis {axis} is out of range; {name} has {array.ndim} axes")
     of_a, of_b = ([axis % x.ndim for axis in side] for x, side in zip((a, b), listed, strict=True))
     if len(of_a) != len(of_b) or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
-        raise ShapeError(f"axes is {shown(axes)}; as many axes of a as of b, each once, would do")
+        raise ShapeError(f"axes is {shown(axes)}; expected as many axes of a as of b, each once")
     return of_a, of_b
 
 
@@ -180,7 +180,7 @@ def _contract(
         if a.shape[i] != b.shape[j]:
             raise ShapeError(
                 f"axis {i} of a has extent {a.shape[i]} and axis {j} of b {b.shape[j]}, for shapes "
-                f"{a.shape} and {b.shape}; equal ones would do"
+                f"{a.shape} and {b.shape}; expected equal ones"
             )
     dtype = result_dtype(a.dtype, b.dtype)
     precision = precision if precision is None else check_precision(precision)

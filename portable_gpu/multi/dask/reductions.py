@@ -170,7 +170,7 @@ def vdot(a: da.Array, b: da.Array) -> da.Array:
     checked(a, "a")
     checked(b, "b")
     if a.shape != b.shape:
-        raise ShapeError(f"a has shape {a.shape} and b {b.shape}; equal shapes would do")
+        raise ShapeError(f"a has shape {a.shape} and b {b.shape}; expected equal shapes")
     result = np.result_type(a.dtype, b.dtype)
     name = new_name("vdot", a, b)
     axes = list(range(a.ndim))
@@ -237,7 +237,7 @@ def _folded(
         result = np.dtype(np.uint64 if result.kind == "u" else np.int64)
     element(result)
     if x.dtype.kind == "c" and result.kind != "c":
-        raise DTypeError(f"dtype is {result} and x is {x.dtype}; a complex dtype would do")
+        raise DTypeError(f"dtype is {result} and x is {x.dtype}; expected a complex dtype")
     kind = ReductionTasks(
         partial(tasks.folded, name, _computed(result)), fold, partial(tasks.rounded, result)
     )  # fmt: skip
@@ -291,7 +291,7 @@ def _mean_dtype(dtype: DType, asked: Any) -> DType:
     if asked is not None:
         result = as_dtype(asked)
         if result.kind in "biu" or (dtype.kind == "c" and result.kind != "c"):
-            raise DTypeError(f"dtype is {result} for x of {dtype}; a floating one would do")
+            raise DTypeError(f"dtype is {result} for x of {dtype}; expected a floating one")
         element(result)
         return result
     return np.dtype(np.float64) if dtype.kind in "biu" else dtype

@@ -135,8 +135,8 @@ class DevicePlugin(WorkerPlugin):
         threads = int(worker.state.nthreads)
         if threads > 1:
             _logger.warning(
-                "this worker has %d threads, whose calls on its device follow one another; "
-                "threads_per_worker=1 would do", threads,
+                "this worker has %d threads, whose calls on its device follow one another; set "
+                "threads_per_worker=1", threads,
             )  # fmt: skip
         try:
             await asyncio.to_thread(self._open, str(worker.scheduler.address), threads)
@@ -156,8 +156,8 @@ class DevicePlugin(WorkerPlugin):
     def _open_first(self, scheduler: str, threads: int) -> None:
         if device.is_of_plugin():
             raise UnsupportedError(
-                "another worker of this process has opened a device; workers in processes of "
-                "their own, LocalCluster(processes=True), would do"
+                "another worker of this process has opened a device; start each worker in "
+                "its own process: LocalCluster(processes=True)"
             )
         device.close_device()
         if self.cache is not None:
@@ -274,5 +274,5 @@ def _report() -> WorkerInfo | None:
 def _positive(value: Any, name: str) -> int:
     number = whole(value, name)
     if number < 1:
-        raise ArgumentError(f"{name} is {number}; a positive integer would do")
+        raise ArgumentError(f"{name} is {number}; expected a positive integer")
     return number

@@ -75,8 +75,8 @@ def _convolution(
     for name, each in (("input", x), ("out", out)):
         if isinstance(each, GroupArray) and each.axis not in (None, 0 if extents.batched else None):
             raise ArgumentError(
-                f"{name} is cut along axis {each.axis}; blocks of images (axis 0 of {rank + 2}) "
-                f"would do, and group.broadcast({name}) copies all of it to each device"
+                f"{name} is cut along axis {each.axis}; expected blocks of images (axis 0 of "
+                f"{rank + 2}), or group.broadcast({name}), which copies all of it to each device"
             )
     if not extents.batched or x.shape[0] == 0:
         if on_host:

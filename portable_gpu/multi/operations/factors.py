@@ -64,7 +64,7 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     lower, precision = arguments["lower"], arguments["precision"]
     a = operand(group, arguments["a"], "a")
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise ShapeError(f"a has shape {a.shape}; a square matrix would do")
+        raise ShapeError(f"a has shape {a.shape}; expected a square matrix")
     check_dtype(a.dtype, "a")
     if not a.size:
         return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
@@ -252,7 +252,7 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     lower, precision = flag(bool(lower), "lower"), arguments["precision"]
     factor, b = operand(group, c, "c"), operand(group, arguments["b"], "b")
     if factor.ndim != 2 or factor.shape[0] != factor.shape[1]:
-        raise ShapeError(f"the factor has shape {factor.shape}; a square matrix would do")
+        raise ShapeError(f"the factor has shape {factor.shape}; expected a square matrix")
     if b.ndim not in (1, 2) or b.shape[0] != factor.shape[0]:
         raise ShapeError(f"b has shape {b.shape}; {factor.shape[0]} rows are needed")
     dtype = common_dtype(factor.dtype, b.dtype)

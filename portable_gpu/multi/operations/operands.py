@@ -129,7 +129,7 @@ def check_kind(group: DeviceGroup, out: Any, on_host: bool) -> None:
         group.check_own(out, "out")
     elif not on_host or not isinstance(out, np.ndarray):
         kind = "an array of NumPy" if on_host else "an array of the group"
-        raise ArgumentTypeError(f"out is {shown(out)}; {kind} would do")
+        raise ArgumentTypeError(f"out is {shown(out)}; expected {kind}")
 
 
 def check_out(out: Any, shape: Sequence[int], dtype: Any, inputs: Mapping[str, Any]) -> None:

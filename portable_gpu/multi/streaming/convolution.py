@@ -178,8 +178,8 @@ def _tile(
     if max(rows.padding[0]) >= rows.span:
         raise ArgumentError(
             f"memory_limit is {limit} bytes, less than an image takes, and padding is "
-            f"{max(rows.padding[0])}; below the dilated filter's {rows.span} rows, or a larger "
-            "limit, would do"
+            f"{max(rows.padding[0])}; "
+            f"expected less than the dilated filter's {rows.span} rows, or a larger limit"
         )
     low, high = 1, height  # nbytes(low) fits, nbytes(high) does not
     while high - low > 1:

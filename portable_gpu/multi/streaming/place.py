@@ -45,5 +45,5 @@ def place_of(engine: Any, memory_limit: Any) -> tuple[Sequence[Member], int]:
         return members, min(max_bytes, min([each.global_mem_size for each in facts]) * 3 // 4)
     limit = whole(memory_limit, "memory_limit")
     if limit < 1:
-        raise ArgumentError(f"memory_limit is {limit}; a positive number of bytes would do")
+        raise ArgumentError(f"memory_limit is {limit}; expected a positive number of bytes")
     return members, min(limit, max_bytes)

@@ -71,7 +71,7 @@ def gemm(
     m, n, k = _extents(left, right, trans_a, trans_b)
     dtype = result_dtype(left.dtype, right.dtype)
     if not element(dtype).floating:
-        raise DTypeError(f"gemm of {left.dtype} and {right.dtype}; floating dtypes would do")
+        raise DTypeError(f"gemm of {left.dtype} and {right.dtype}; expected floating dtypes")
     compute = compute_element(left.dtype, right.dtype)
     alpha = factor(plain_number(alpha, "alpha"), "alpha", compute)
     if precision is not None:

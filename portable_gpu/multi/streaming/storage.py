@@ -79,7 +79,7 @@ class TiledOperand:
         attributes = ("shape", "dtype", "__getitem__")
         if not all(hasattr(values, attribute) for attribute in attributes):
             raise ArgumentTypeError(
-                f"{name} is {shown(values)}; an array of NumPy, a memmap or a Zarr array would do"
+                f"{name} is {shown(values)}; expected an array of NumPy, a memmap or a Zarr array"
             )
         self.values, self.name = values, name
         self._lock = nullcontext() if lock is None else lock
@@ -308,14 +308,14 @@ def _storage(
             return _NewFile(path, shape, dtype)
         if path.suffix == ".zarr":
             return _NewZarr(path, shape, dtype, tile)
-        raise ArgumentError(f"out is {str(path)!r}; a name that ends in .npy or .zarr would do")
+        raise ArgumentError(f"out is {str(path)!r}; expected a name that ends in .npy or .zarr")
     attributes = ("shape", "dtype", "__setitem__")
     if isinstance(out, (*DEVICE_KINDS, GroupArray)) or not all(
         hasattr(out, each) for each in attributes
     ):
         raise ArgumentTypeError(
-            f"out is {shown(out)}; a file's name, an array of NumPy, a memmap or a Zarr array "
-            "would do"
+            f"out is {shown(out)}; "
+            "expected a file's name, an array of NumPy, a memmap or a Zarr array"
         )
     if tuple(out.shape) != shape:
         raise ShapeError(f"out has shape {tuple(out.shape)}; the result has {shape}")
@@ -337,7 +337,7 @@ def _check_writable(out: Any) -> None:
         if not out.flags.writeable:
             raise ReadOnlyError("out is read-only; open the memmap with mode 'r+'")
         if any(isinstance(base, np.memmap) and base.mode == "c" for base in _bases(out)):
-            raise ReadOnlyError("out is a memmap of mode 'c', which changes no file; 'r+' would do")
+            raise ReadOnlyError("out is a memmap of mode 'c', which changes no file; expected 'r+'")
     elif getattr(out, "read_only", False):
         raise ReadOnlyError("out is a read-only Zarr array; open it with mode 'r+'")
 

@@ -18,7 +18,7 @@ _LEAST = 64
 def too_small(limit: int, needed: int, what: str) -> ArgumentError:
     """Return the error of a limit that is too small for any tile."""
     return ArgumentError(
-        f"memory_limit is {limit} bytes, and {what} needs {needed}; a larger limit would do"
+        f"memory_limit is {limit} bytes, and {what} needs {needed}; expected a larger limit"
     )
 
 

@@ -152,7 +152,7 @@ def _passes(
         if shape[axis] > max_elements:
             raise ArgumentError(
                 f"memory_limit is {limit} bytes, of which a sixth cannot hold a line of axis "
-                f"{axis} of x, which has {shape[axis]} elements; a larger limit would do"
+                f"{axis} of x, which has {shape[axis]} elements; expected a larger limit"
             )
         if group and prod([shape[each] for each in (axis, *group)]) > max_elements:
             passes.append(group)

@@ -69,7 +69,7 @@ class MultiheadAttention(Module):
         """
         extent, heads = positive(embed_dim, "embed_dim"), positive(num_heads, "num_heads")
         if extent % heads:
-            raise ArgumentError(f"embed_dim is {extent} and num_heads {heads}; a divisor would do")
+            raise ArgumentError(f"embed_dim is {extent} and num_heads {heads}; they must divide")
         self.embed_dim, self.num_heads = extent, heads
         self.dropout = probability(dropout, "dropout")
         self.batch_first, kind = flag(batch_first, "batch_first"), as_dtype(dtype)
@@ -112,7 +112,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Any, Any]:
-        """Compute the output, and the probabilities if they are wanted.
+        """Compute the output, and the probabilities if they are requested.
 
         Args:
             query: Shape (L, N, E), with ``batch_first`` (N, L, E), or (L, E).
@@ -218,8 +218,8 @@ class MultiheadAttention(Module):
         for array, name, extent in zip(arrays, _NAMES, self._extents, strict=True):
             if rank not in (2, 3) or array.ndim != rank or array.shape[-1] != extent:
                 raise ShapeError(
-                    f"{name} has shape {array.shape}; 2 or 3 axes as query, the last of {extent}, "
-                    "would do"
+                    f"{name} has shape {array.shape}; "
+                    f"expected 2 or 3 axes as in query, the last of extent {extent}"
                 )
         if rank == 2:  # an array that is passed twice stays one object
             views = {id(x): x.reshape((*x.shape[:axis], 1, *x.shape[axis:])) for x in arrays}
@@ -227,7 +227,7 @@ class MultiheadAttention(Module):
         query, key, value = (array.shape[:2] for array in arrays)
         if key != value or key[axis] != query[axis]:
             shapes = ", ".join(f"{n} {x.shape}" for n, x in zip(_NAMES, arrays, strict=True))
-            raise ShapeError(f"{shapes}: one batch, and as many values as keys, would do")
+            raise ShapeError(f"{shapes}; expected one batch, and as many values as keys")
         return list(arrays)
 
     @property
@@ -277,8 +277,8 @@ class MultiheadAttention(Module):
             mask = self._as_mask(attn_mask, "attn_mask", query)
             if mask.shape not in ((queries, keys), (n * self.num_heads, queries, keys)):
                 raise ShapeError(
-                    f"attn_mask has shape {mask.shape}; {(queries, keys)} or "
-                    f"{(n * self.num_heads, queries, keys)} would do"
+                    f"attn_mask has shape {mask.shape}; expected {(queries, keys)} or "
+                    f"{(n * self.num_heads, queries, keys)}"
                 )
             shape = (1, 1) if mask.ndim == 2 else (n, self.num_heads)
             masks.append(mask.reshape((*shape, queries, keys)))
@@ -288,7 +288,7 @@ class MultiheadAttention(Module):
         if padding is not None:
             mask = self._as_mask(padding, "key_padding_mask", query)
             if mask.shape != (n, keys) and (n != 1 or mask.shape != (keys,)):
-                raise ShapeError(f"key_padding_mask has shape {mask.shape}; {(n, keys)} would do")
+                raise ShapeError(f"key_padding_mask has shape {mask.shape}; expected {(n, keys)}")
             masks.append(mask.reshape((n, 1, 1, keys)))
         if not masks:
             return None, is_causal
@@ -309,7 +309,7 @@ class MultiheadAttention(Module):
     def _as_mask(self, given: Any, name: str, query: Any) -> Any:
         mask = as_array(given, name)
         if mask.dtype not in (np.dtype(bool), query.dtype):
-            raise DTypeError(f"{name} is {mask.dtype}; bool or {query.dtype} would do")
+            raise DTypeError(f"{name} is {mask.dtype}; expected bool or {query.dtype}")
         return asarray(mask, queue=query.queue)
 
     def _weights(self, q: Any, k: Any, sums: Any, mask: Any, rate: float, is_mean: bool) -> Any:

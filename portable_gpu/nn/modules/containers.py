@@ -42,7 +42,7 @@ class _Composition(Module):
         if not self._is_whole:
             raise ArgumentError(
                 f"{type(self).__name__}.backward is called after a forward that one of its modules "
-                "refused; another forward would do"
+                "refused; call forward again"
             )
 
 
@@ -147,7 +147,7 @@ class Concat(_Composition):
     def __init__(self, *branches: Module, dim: int = 1) -> None:
         """Take the branches in their order, and the axis of their outputs that is joined."""
         if not branches:
-            raise ArgumentError("branches is empty; one or more would do")
+            raise ArgumentError("branches is empty; expected one or more")
         for number, branch in enumerate(branches):
             setattr(self, str(number), of_kind(branch, Module, f"branches[{number}]"))
         self.dim = whole(dim, "dim")

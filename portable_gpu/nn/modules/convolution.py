@@ -36,7 +36,7 @@ def _algorithms(algo: Any) -> tuple[str, str, str]:
     if not isinstance(algo, (list, tuple)):
         algo = (algo,) * 3
     if len(algo) != 3:
-        raise ArgumentError(f"algo is {algo}; one name or three would do")
+        raise ArgumentError(f"algo is {algo}; expected one name or three")
     forward, by_input, by_weight = (check_algorithm(name) for name in algo)
     return forward, by_input, by_weight
 
@@ -88,7 +88,7 @@ class _Convolution(Module):
         if channels[0] % parts or channels[1] % parts:
             raise ArgumentError(
                 f"groups is {groups}, in_channels {in_channels} and out_channels {out_channels}; "
-                "a divisor of both would do"
+                "expected a divisor of both"
             )
         kernel = integers(kernel_size, "kernel_size", self._axes, 1)
         first, second = channels if self._transposed else channels[::-1]

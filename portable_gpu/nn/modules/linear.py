@@ -25,7 +25,7 @@ def positive(value: Any, name: str) -> int:
     """
     number = whole(value, name)
     if not 1 <= number <= MAX_INT:
-        raise ArgumentError(f"{name} is {shown(value)}; from 1 to {MAX_INT} would do")
+        raise ArgumentError(f"{name} is {shown(value)}; expected an integer from 1 to {MAX_INT}")
     return number
 
 

@@ -143,7 +143,7 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, np.ndarray):
         value = value[()]
     if not isinstance(value, (bool, int, float, complex, np.generic)):
-        raise ArgumentTypeError(f"the value is {shown(value)}; a number or an array would do")
+        raise ArgumentTypeError(f"the value is {shown(value)}; expected a number or an array")
     if isinstance(value, np.generic):
         element(value.dtype)
     converted_value = np.empty((), dtype)

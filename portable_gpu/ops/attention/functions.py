@@ -175,7 +175,9 @@ def _mask(dropout_p: Any, seed: Any, offset: Any) -> tuple[Any, ...]:
     """The scalars of the mask of dropout; none where nothing is dropped."""
     rate = probability(dropout_p, "dropout_p")
     if rate and seed is None:
-        raise ArgumentError(f"dropout_p is {dropout_p} and seed None; a seed from 0 on would do")
+        raise ArgumentError(
+            f"dropout_p is {dropout_p} and seed None; expected a seed of at least 0"
+        )
     scalars = mask_scalars(rate, 0 if seed is None else seed, offset)
     return scalars if rate else ()
 
@@ -203,9 +205,9 @@ def _normalise(arguments: CallArguments) -> Invocation:
     causal, gqa = flag(is_causal, "is_causal"), flag(enable_gqa, "enable_gqa")
     for array, name in ((k, "key"), (v, "value")):
         if array.dtype != q.dtype:
-            raise DTypeError(f"{name} is {array.dtype} and query {q.dtype}; the same would do")
+            raise DTypeError(f"{name} is {array.dtype} and query {q.dtype}; expected the same")
     if not 2 <= q.ndim <= 4:
-        raise ShapeError(f"query has shape {q.shape}; 2 to 4 axes would do")
+        raise ShapeError(f"query has shape {q.shape}; expected 2 to 4 axes")
     batch, heads, queries, dq = _four(q.shape)
     if k.ndim != q.ndim or v.ndim != q.ndim or k.shape[:-1] != v.shape[:-1]:
         raise ShapeError(f"key has shape {k.shape}, value {v.shape} and query {q.shape}")
@@ -213,21 +215,20 @@ def _normalise(arguments: CallArguments) -> Invocation:
     fits = key_heads == heads or (gqa and key_heads and heads % key_heads == 0)
     if key_batch != batch or key_dq != dq or not fits:
         raise ShapeError(
-            f"key has shape {k.shape} and query {q.shape}: the same axes before the rows"
-            f"{', or heads that divide those of query,' if gqa else ''} and the same last extent "
-            "would do"
+            f"key has shape {k.shape} and query {q.shape}; expected the same axes before the rows"
+            f"{', or heads that divide those of query,' if gqa else ''} and the same last extent"
         )
     inputs, names = [q, k, v], list(labels)
     if len(arguments.inputs) > 3:
         mask = as_array(arguments.inputs[3], "attn_mask")
         if causal:
-            raise ArgumentError("is_causal is True and attn_mask is given; one of them would do")
+            raise ArgumentError("is_causal is True and attn_mask is given; expected one of them")
         if mask.dtype not in (np.dtype(bool), q.dtype):
-            raise DTypeError(f"attn_mask is {mask.dtype}; bool or {q.dtype} would do")
+            raise DTypeError(f"attn_mask is {mask.dtype}; expected bool or {q.dtype}")
         whole = (batch, heads, queries, keys)
         at = _four(mask.shape) if mask.ndim <= 4 else ()
         if not at or any(m not in (1, n) for m, n in zip(at, whole, strict=True)):
-            raise ShapeError(f"attn_mask has shape {mask.shape}; {whole} would do")
+            raise ShapeError(f"attn_mask has shape {mask.shape}; expected {whole}")
         inputs.append(mask)
         names.append("attn_mask")
     factor = forward_scale(scale, dq)
@@ -274,12 +275,12 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
     for array, name in ((grad, "grad_output"), (output, "output")):
         if array.shape != forward.shape or array.dtype != q.dtype:
             raise ShapeError(
-                f"{name} is {array.dtype}{list(array.shape)}; "
-                f"{q.dtype}{list(forward.shape)} would do"
+                f"{name} is {array.dtype}{list(array.shape)}; expected "
+                f"{q.dtype}{list(forward.shape)}"
             )
     if sums.shape != q.shape[:-1] or sums.dtype != wide:
         raise ShapeError(
-            f"logsumexp is {sums.dtype}{list(sums.shape)}; {wide}{list(q.shape[:-1])} would do"
+            f"logsumexp is {sums.dtype}{list(sums.shape)}; expected {wide}{list(q.shape[:-1])}"
         )
     batch, heads, queries, dq = _four(q.shape)
     _, key_heads, keys, dv = _four(v.shape)

@@ -60,7 +60,7 @@ def whole_shape(value: Any, name: str, rank: int, least: int) -> Shape:
     try:
         extents = tuple(value)
     except Exception:  # raised by the value's own methods, too
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a shape would do") from None
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected a shape") from None
     shape = tuple([whole(n, name) for n in extents])
     if not least <= len(shape) <= rank + 2 or min(shape, default=0) < 0:
         axes = " or ".join(str(n) for n in range(least, rank + 3))

@@ -61,7 +61,7 @@ def check_limit(limit: Any) -> int | None:
         return None
     nbytes = whole(limit, "workspace_limit")
     if nbytes < 0:
-        raise ArgumentError(f"workspace_limit is {limit}; bytes from 0 on would do")
+        raise ArgumentError(f"workspace_limit is {limit}; expected bytes of at least 0")
     return nbytes
 
 

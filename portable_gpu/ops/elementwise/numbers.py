@@ -40,7 +40,7 @@ class Packing:
                 bits += self._parts(value)
             except _REFUSALS:
                 raise ArgumentError(
-                    f"{self._names[k]} is {shown(value)}; a number {_range(self._dtype)}, would do"
+                    f"{self._names[k]} is {shown(value)}; expected a number {_range(self._dtype)}"
                 ) from None
         return bits
 

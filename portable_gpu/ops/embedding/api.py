@@ -139,14 +139,14 @@ def embedding_backward(
     grad, given = as_array(grad_output, "grad_output"), as_array(indices, "indices")
     if not grad.ndim or grad.shape[:-1] != given.shape:
         raise ShapeError(
-            f"grad_output has shape {grad.shape} and indices {given.shape}; "
-            f"{given.shape} and one axis more would do"
+            f"grad_output has shape {grad.shape} and indices {given.shape}; expected "
+            f"{given.shape} and one axis more"
         )
     rows = whole(num_weights, "num_weights")
     if not 0 <= rows <= _MOST or given.size > _MOST:
         raise ArgumentError(
-            f"num_weights is {shown(rows)}, and there are {given.size} indices; at least 0 and "
-            "less than 2^31 would do"
+            f"num_weights is {shown(rows)}, and there are {given.size} indices; "
+            "expected at least 0 and less than 2^31"
         )
     padding = _padding(padding_idx, rows)
     shape = rows, grad.shape[-1]
@@ -174,15 +174,15 @@ def _limits(max_norm: Any, norm_type: Any, weight: Any) -> tuple[Norm, float, fl
     """The kind of the norm of rows, its limit and its order; ``None`` without a limit."""
     order = real_number(norm_type, "norm_type")
     if order <= 0:
-        raise ArgumentError(f"norm_type is {order}; a number above 0 would do")
+        raise ArgumentError(f"norm_type is {order}; expected a number above 0")
     if max_norm is None:
         return None
     limit = real_number(max_norm, "max_norm")
     if limit < 0:
-        raise ArgumentError(f"max_norm is {limit}; a number from 0 on would do")
+        raise ArgumentError(f"max_norm is {limit}; expected a number of at least 0")
     if not isinstance(weight, (np.ndarray, *DEVICE_KINDS)):
         raise ArgumentTypeError(
-            f"weight is {shown(weight)}, and max_norm changes it in place; an array would do"
+            f"weight is {shown(weight)}, and max_norm changes it in place; expected an array"
         )
     kinds: dict[float, Norm] = {1.0: "one", 2.0: "two", inf: "infinite"}
     return kinds.get(order, "power"), limit, order
@@ -190,7 +190,7 @@ def _limits(max_norm: Any, norm_type: Any, weight: Any) -> tuple[Norm, float, fl
 
 def _integers(array: Any, name: str) -> Any:
     if array.dtype.kind not in "iu":
-        raise DTypeError(f"{name} is {array.dtype}; integers would do")
+        raise DTypeError(f"{name} is {array.dtype}; expected integers")
     return array
 
 
@@ -241,7 +241,7 @@ def _report(rows: int, name: str) -> ReportSpec:
 def _normalise_gather(arguments: CallArguments) -> Invocation:
     indices, weight = arguments.inputs
     if floating(weight, "weight").ndim != 2:
-        raise ShapeError(f"weight has shape {weight.shape}; a matrix would do")
+        raise ShapeError(f"weight has shape {weight.shape}; expected a matrix")
     rows, columns = weight.shape
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -292,9 +292,9 @@ def _normalise_sum(arguments: CallArguments) -> Invocation:
 def _normalise_limit(arguments: CallArguments) -> Invocation:
     (indices,), (norm,), weight = arguments.inputs, arguments.options, arguments.out
     if floating(weight, "weight").ndim != 2:
-        raise ShapeError(f"weight has shape {weight.shape}; a matrix would do")
+        raise ShapeError(f"weight has shape {weight.shape}; expected a matrix")
     if indices.size > _MOST:
-        raise ArgumentError(f"there are {indices.size} indices; less than 2^31 would do")
+        raise ArgumentError(f"there are {indices.size} indices; expected less than 2^31")
     rows, columns = weight.shape
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:

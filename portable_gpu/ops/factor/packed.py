@@ -53,7 +53,7 @@ def packed_size(n: int) -> int:
     """
     rows = whole(n, "n")
     if rows < 0:
-        raise ArgumentError(f"n is {rows}; 0 or more rows would do")
+        raise ArgumentError(f"n is {rows}; expected 0 or more rows")
     return rows * (rows + 1) // 2
 
 

@@ -128,7 +128,7 @@ def one_length(n: Any) -> tuple[int] | None:
     length = _whole(n, "n")
     if not 1 <= length <= LONGEST:
         raise ArgumentError(
-            f"invalid number of data points: n is {shown(n)}; from 1 to 2^50 would do"
+            f"invalid number of data points: n is {shown(n)}; expected an integer from 1 to 2^50"
         )
     return (length,)
 
@@ -144,14 +144,14 @@ def one_axis(axis: Any) -> tuple[int, ...]:
         return (axis,)
     place = _whole(axis, "axis")
     if abs(place) > LONGEST:
-        raise ArgumentError(f"axis is {shown(axis)}; an integer below the number of axes would do")
+        raise ArgumentError(f"axis is {shown(axis)}; expected an integer below the number of axes")
     return (place,)
 
 
 def _whole(value: Any, name: str) -> int:
     """Return an integer of any kind but a bool as an int."""
     if isinstance(value, bool):
-        raise ArgumentTypeError(f"{name} is {value}; an integer would do")
+        raise ArgumentTypeError(f"{name} is {value}; expected an integer")
     return whole(value, name)
 
 

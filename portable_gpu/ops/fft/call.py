@@ -158,7 +158,7 @@ def axes_and_lengths(
         if n < 1:
             raise ArgumentError(
                 f"invalid number of data points ({n}) along axis {axis}: x has shape {x.shape}, "
-                f"s is {s}; numbers from 1 on would do"
+                f"s is {s}; expected numbers of at least 1"
             )
     return places, tuple(lengths)
 
@@ -182,7 +182,7 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     except Exception:  # raised by the value's own methods, too
         integers = None
     if integers is None or any(isinstance(value, bool) for value in several):
-        raise ArgumentTypeError(f"{name} is {shown(values)}; whole numbers are wanted")
+        raise ArgumentTypeError(f"{name} is {shown(values)}; expected whole numbers")
     if any(abs(integer) > LONGEST for integer in integers):
         raise ArgumentError(f"{name} is {shown(values)}; the largest is 2^50")
     return integers

@@ -39,7 +39,7 @@ class RowPolicy(Policy):
         lanes: Work-items that share a row, at most a sub-group (``dot_rows``).
         rows: Rows that a work-item sums together, sharing each load of x.
         unroll: Vectors of a row in flight (CPU).
-        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        groups_per_unit: The least number of work-groups for each compute unit.
         grain: Bytes of A that are worth a work-group of their own.
     """
 
@@ -116,7 +116,7 @@ class ColumnPolicy(Policy):
         rows: Rows of A in flight.
         unroll: Vectors of a row that are added to together (CPU).
         block_bytes: Bytes of the sums of a block of outputs, which stay in L1 (CPU).
-        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        groups_per_unit: The least number of work-groups for each compute unit.
         grain: Bytes of A that are worth a work-group of their own.
     """
 

@@ -33,7 +33,7 @@ def like(array: Any, name: str, other: Any, other_name: str) -> None:
     """
     if array.shape != other.shape:
         raise ShapeError(
-            f"{name} has shape {array.shape} and {other_name} {other.shape}; the same would do"
+            f"{name} has shape {array.shape} and {other_name} {other.shape}; expected the same"
         )
     of_dtype(array, name, other.dtype, other_name)
 
@@ -45,7 +45,7 @@ def of_dtype(array: Any, name: str, dtype: np.dtype[Any], other_name: str) -> No
         DTypeError: It has not.
     """
     if array.dtype != dtype:
-        raise DTypeError(f"{name} is {array.dtype}; with this {other_name}, {dtype} would do")
+        raise DTypeError(f"{name} is {array.dtype}; expected {dtype}, that of {other_name}")
 
 
 def parameter(
@@ -65,8 +65,8 @@ def parameter(
     """
     array = floating(value, name)
     if array.shape != shape:
-        raise ShapeError(f"{name} has shape {array.shape}; with {decided_by}, {shape} would do")
+        raise ShapeError(f"{name} has shape {array.shape}; expected {shape} with {decided_by}")
     wide = statistics_dtype(dtype)
     if array.dtype not in (dtype, wide):
-        raise DTypeError(f"{name} is {array.dtype}; with an input of {dtype}, {wide} would do")
+        raise DTypeError(f"{name} is {array.dtype}; expected {wide} with an input of {dtype}")
     return array

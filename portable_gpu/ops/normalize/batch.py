@@ -128,7 +128,7 @@ def _with_channels(input: Any) -> Any:
 def _both(running_mean: Any, running_var: Any) -> None:
     if (running_mean is None) != (running_var is None):
         names = ["running_mean", "running_var"][:: 1 if running_mean is None else -1]
-        raise ArgumentError(f"{names[0]} is None and {names[1]} is not; both or none would do")
+        raise ArgumentError(f"{names[0]} is None and {names[1]} is not; expected both or none")
 
 
 def batch_norm(
@@ -245,7 +245,7 @@ def batch_norm_backward(
         running_mean, running_var: The statistics without ``training``.
         save_mean, save_invstd: The statistics of :func:`native_batch_norm` with ``training``.
         training, eps: As :func:`batch_norm` took them.
-        bias: Anything but ``None`` where the gradient by the bias is wanted.
+        bias: Anything but ``None`` if the gradient by the bias is requested.
         out: A tuple of three arrays for the gradients, each of them or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

@@ -110,7 +110,7 @@ def layer_norm_backward(
         grad_output: The gradient by the result; of the shape and dtype of ``input``.
         input, normalized_shape, weight: As :func:`layer_norm` took them.
         mean, rstd: The statistics that :func:`native_layer_norm` returned.
-        bias: Anything but ``None`` where the gradient by the bias is wanted.
+        bias: Anything but ``None`` if the gradient by the bias is requested.
         out: A tuple of three arrays for the gradients, each of them or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

@@ -32,10 +32,10 @@ class _Classes:
         self.reduction = one_of(reduction, REDUCTIONS, "reduction")
         self.smoothing = finite(smoothing, "label_smoothing")
         if not 0 <= self.smoothing <= 1:
-            raise ArgumentError(f"label_smoothing is {smoothing}; from 0 to 1 would do")
+            raise ArgumentError(f"label_smoothing is {smoothing}; expected a number from 0 to 1")
         self.ignore = whole(ignore, "ignore_index")
         if not -(1 << 63) <= self.ignore < 1 << 63:
-            raise ArgumentError(f"ignore_index is {ignore}; a 64-bit integer would do")
+            raise ArgumentError(f"ignore_index is {ignore}; expected a 64-bit integer")
         shape = tuple(self.x.shape)
         if not shape:
             raise ShapeError("input has no axes; one of classes is needed")
@@ -44,12 +44,12 @@ class _Classes:
         self.by_index = self.target.dtype.kind in "iu"
         if self.by_index and self.target.shape != self.places:
             raise ShapeError(
-                f"target has shape {self.target.shape}; with an input of {shape}, {self.places} "
-                "would do"
+                f"target has shape {self.target.shape}; "
+                f"expected {self.places} with an input of {shape}"
             )
         if not self.by_index:
             if self.name == "likelihood" or self.target.dtype.kind in "bc":
-                raise DTypeError(f"target is {self.target.dtype}; integers would do")
+                raise DTypeError(f"target is {self.target.dtype}; expected integers")
             like(self.target, "target", self.x, "input")
         self.wide = statistics_dtype(self.x.dtype)
         classes = (shape[self.axis],)
@@ -190,7 +190,7 @@ def _normalise_gradient(arguments: CallArguments) -> Invocation:
     expected = c.places if c.reduction == "none" else ()
     if g.shape != expected:
         raise ShapeError(
-            f"grad_output has shape {g.shape}; with this reduction {expected} would do"
+            f"grad_output has shape {g.shape}; expected {expected} with this reduction"
         )
     inputs = [g, c.x, c.target, *(() if c.weight is None else (c.weight,))]
     names = ["grad_output", "input", "target", "weight"][: len(inputs)]

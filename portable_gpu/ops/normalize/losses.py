@@ -191,7 +191,7 @@ def mse_loss_backward(
     expected = x.shape if reduction == "none" else ()
     if g.shape != expected:
         raise ShapeError(
-            f"grad_output has shape {g.shape}; with this reduction {expected} would do"
+            f"grad_output has shape {g.shape}; expected {expected} with this reduction"
         )
     scale = 2.0 / max(1, x.size) if reduction == "mean" else 2.0
     return elementwise(

@@ -56,7 +56,7 @@ def layer_geometry(shape: Shape, normalized_shape: Any) -> NormAxes:
     if not extents or shape[-k:] != extents:
         raise ShapeError(
             f"normalized_shape is {shown(normalized_shape)}, and the input has shape {shape}; "
-            "the extents of its last axes would do"
+            "expected the extents of its last axes"
         )
     return NormAxes(
         shape,
@@ -363,8 +363,9 @@ def backward(
     if out is not None and (not isinstance(out, tuple) or len(out) != 3):
         error = ArgumentError if isinstance(out, tuple) else ArgumentTypeError
         raise error(
-            f"out is {shown(out)}; a tuple of the arrays for the gradients of input, weight and "
-            "bias would do, each of them or None"
+            f"out is {shown(out)}; "
+            "expected a tuple of the arrays for the gradients of input, weight and "
+            "bias, each of them or None"
         )
     if out is not None:
         chosen = [out[0], *(out[1 + ("weight", "bias").index(name)] for name in wants)]

@@ -26,7 +26,7 @@ class RowsPolicy(Policy):
         unroll: Vectors of a step of a row that is read twice.
         side_by_side: Work-items of neighbouring rows, where neighbours have neighbouring rows.
         cached_bytes: The longest row that is read from the cache for each phase (CPUs).
-        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        groups_per_unit: The least number of work-groups for each compute unit.
         grain: Bytes that are worth a work-group of their own (CPUs).
     """
 

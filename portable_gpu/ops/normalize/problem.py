@@ -117,7 +117,7 @@ def row_problem(
     )
     if problem.rows >= _MOST or problem.count >= _MOST:
         raise ArgumentError(
-            f"{name} of {problem.rows} rows of {problem.count} elements; both below 2^31 would do"
+            f"{name} of {problem.rows} rows of {problem.count} elements; expected both below 2^31"
         )
     return problem
 

@@ -36,8 +36,8 @@ def target_report(shape: Shape, classes: int, ignore: int) -> ReportSpec:
             first, value = wrong[np.argmin(wrong[:, 0])]
             place = ", ".join(str(int(k)) for k in np.unravel_index(int(first), shape or (1,)))
             raise ArgumentError(
-                f"target[{place if shape else ''}] is {value}; there are {classes} classes: from 0 "
-                f"to {classes - 1}, or ignore_index {ignore}, would do"
+                f"target[{place if shape else ''}] is {value}; expected 0 to "
+                f"{classes - 1} for {classes} classes, or ignore_index {ignore}"
             )
 
     return ReportSpec((_groups(prod(shape)), 2), np.dtype(np.int64), check)

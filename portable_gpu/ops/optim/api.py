@@ -125,7 +125,7 @@ def adam_step(
         at_least_zero(value, name)
     beta1, beta2 = check_betas(betas)
     if whole(step, "step") < 1:
-        raise ArgumentError(f"step is {step}; 1 or more would do")
+        raise ArgumentError(f"step is {step}; expected 1 or more")
     is_decoupled = flag(decoupled, "decoupled")
     decay = lr * weight_decay if is_decoupled else weight_decay
     size, root = lr / (1 - beta1**step), 1 / sqrt(1 - beta2**step)
@@ -151,7 +151,7 @@ _NAMES = {
 def at_least_zero(value: Any, name: str) -> float:
     """``value``, if it is a finite number of at least 0."""
     if finite(value, name) < 0:
-        raise ArgumentError(f"{name} is {value}; at least 0 would do")
+        raise ArgumentError(f"{name} is {value}; expected at least 0")
     return float(value)
 
 
@@ -163,10 +163,10 @@ def check_betas(betas: Any) -> tuple[float, float]:
     """
     pair = tuple(of_kind(betas, (tuple, list), "betas", "a pair of numbers"))
     if len(pair) != 2:
-        raise ArgumentError(f"betas has {len(pair)} numbers; two would do")
+        raise ArgumentError(f"betas has {len(pair)} numbers; expected two")
     for at, value in enumerate(pair):
         if not 0 <= finite(value, f"betas[{at}]") < 1:
-            raise ArgumentError(f"betas[{at}] is {value}; at least 0 and less than 1 would do")
+            raise ArgumentError(f"betas[{at}] is {value}; expected at least 0 and less than 1")
     return float(pair[0]), float(pair[1])
 
 
@@ -174,8 +174,8 @@ def check_nesterov(nesterov: bool, momentum: float, dampening: float) -> None:
     """Raise ArgumentError if Nesterov's step lacks momentum or has dampening."""
     if nesterov and (momentum <= 0 or dampening != 0):
         raise ArgumentError(
-            f"nesterov is true, momentum {momentum} and dampening {dampening}; a momentum above 0 "
-            "and no dampening would do"
+            f"nesterov is true, momentum {momentum} and dampening {dampening}; "
+            "expected a momentum above 0 and no dampening"
         )
 
 
@@ -215,25 +215,25 @@ def _normalise(arguments: CallArguments) -> Invocation:
     param = written["param"]
     elem = element(param.dtype)
     if not elem.floating or elem.complex:
-        raise DTypeError(f"param is {param.dtype}; float16, bfloat16, float32 or float64 would do")
+        raise DTypeError(f"param is {param.dtype}; expected float16, bfloat16, float32 or float64")
     state_dtype = np.dtype(np.float32) if elem.itemsize == 2 else param.dtype
     for name, array in {"grad": grad, **written}.items():
         expected = param.dtype if name in ("grad", "param") else state_dtype
         shown_name = _NAMES.get(name, name)
         if array.dtype != expected:
             raise DTypeError(
-                f"{shown_name} is {array.dtype}; with a param of {param.dtype}, {expected} would do"
+                f"{shown_name} is {array.dtype}; expected {expected} with a param of {param.dtype}"
             )
         if array.shape != param.shape:
             raise ShapeError(
-                f"{shown_name} has shape {array.shape}; {param.shape}, that of param, would do"
+                f"{shown_name} has shape {array.shape}; expected {param.shape}, that of param"
             )
         steps = contiguous_strides(array.shape)
         if array.size and any(
             n > 1 and stride != step * array.dtype.itemsize
             for n, stride, step in zip(array.shape, array.strides, steps, strict=True)
         ):
-            raise ShapeError(f"{shown_name} has gaps or another order; a C-ordered array would do")
+            raise ShapeError(f"{shown_name} has gaps or another order; expected a C-ordered array")
     if "master" in names and elem.itemsize != 2:
         raise DTypeError(f"master is given and param is {param.dtype}; it serves 16-bit parameters")
     states = tuple(name for name in names if name != "master")

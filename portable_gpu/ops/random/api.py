@@ -114,7 +114,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
     x = as_array(arguments.out if in_place else arguments.inputs[0], name)
     elem = element(x.dtype)
     if not elem.floating or elem.complex:
-        raise DTypeError(f"{name} is {x.dtype}; float16, bfloat16, float32 or float64 would do")
+        raise DTypeError(f"{name} is {x.dtype}; expected float16, bfloat16, float32 or float64")
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         alignment = 1 if engine.target.is_cpu else min(16, *(view.alignment for view in views))

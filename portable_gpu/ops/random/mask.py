@@ -18,9 +18,9 @@ def probability(value: Any, name: str) -> float:
         ArgumentTypeError, ArgumentError: It is no number, or not from 0 to 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a number from 0 to 1 would do")
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected a number from 0 to 1")
     if not 0 <= value <= 1:
-        raise ArgumentError(f"{name} is {value}; a number from 0 to 1 would do")
+        raise ArgumentError(f"{name} is {value}; expected a number from 0 to 1")
     return float(value)
 
 
@@ -33,5 +33,5 @@ def mask_scalars(rate: float, seed: Any, offset: Any) -> tuple[int, float, int, 
     key, stream = whole(seed, "seed"), whole(offset, "offset")
     for number, its_name in ((key, "seed"), (stream, "offset")):
         if not 0 <= number < _KEYS:
-            raise ArgumentError(f"{its_name} is {shown(number)}; 0 to 2^64 - 1 would do")
+            raise ArgumentError(f"{its_name} is {shown(number)}; expected 0 to 2^64 - 1")
     return round(rate * _WORDS), 1 / (1 - rate) if rate < 1 else 0.0, stream, key

@@ -431,7 +431,7 @@ def reduce(
     names = tuple(inputs)
     for name in names:
         if check_name(name, "the name of an input") == "x":
-            raise ArgumentError("the name of an input is 'x' already; another would do")
+            raise ArgumentError("the name of an input is 'x' already; expected another")
     arrays = [x, *inputs.values()]
     if builtins.any(is_number(value) for value in arrays):
         arrays = _numbers_as_arrays(("x", *names), arrays)
@@ -462,8 +462,8 @@ def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
             result.append(np.asarray(value, dtype) if is_number(value) else value)
         except (OverflowError, TypeError):
             raise ArgumentError(
-                f"{name} is {shown(value)}; a number that {dtype}, the inputs' common dtype, holds "
-                "would do"
+                f"{name} is {shown(value)}; "
+                f"expected a number that {dtype}, the inputs' common dtype, holds"
             ) from None
     return result
 
@@ -475,9 +475,9 @@ def _number(value: Any, name: str) -> float:
     except Exception:  # raised by the value's own methods, too
         is_number = False
     if not is_number:
-        raise ArgumentTypeError(f"{name} is {shown(value)}; a number would do")
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected a number")
     if not isfinite(number):
-        raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
+        raise ArgumentError(f"{name} is {shown(value)}; expected a finite number")
     return number
 
 

@@ -118,7 +118,7 @@ def one_axis(axis: Any) -> int:
         ArgumentTypeError: It is none.
     """
     if isinstance(axis, bool):
-        raise ArgumentTypeError(f"axis is {axis}; an integer would do")
+        raise ArgumentTypeError(f"axis is {axis}; expected an integer")
     return whole(axis, "axis")
 
 
@@ -308,7 +308,7 @@ def _real(x: DType) -> DType:
 
 def _need_inexact(dtype: DType, name: str) -> None:
     if dtype.kind not in "fc" and not is_float16_like(dtype):
-        raise DTypeError(f"{name} is floating; dtype={dtype} is not, float32 or float64 would do")
+        raise DTypeError(f"{name} is floating and dtype is {dtype}; expected float32 or float64")
 
 
 def _no_complex_to_real(x: DType, result: DType) -> None:

@@ -198,7 +198,7 @@ def spatial(x: Any, name: str, axes: int) -> Any:
     """
     if x.ndim not in (axes + 1, axes + 2):
         raise ShapeError(
-            f"{name} has shape {x.shape}; {axes + 2} axes, or {axes + 1} without a batch, would do"
+            f"{name} has shape {x.shape}; expected {axes + 2} axes, or {axes + 1} without a batch"
         )
     return x
 
@@ -211,7 +211,7 @@ def floating(x: Any, name: str, complex_too: bool = False) -> Any:
     """
     if x.dtype.kind in ("fc" if complex_too else "f") or is_float16_like(x.dtype):
         return x
-    raise DTypeError(f"{name} is {x.dtype}; floating-point numbers would do")
+    raise DTypeError(f"{name} is {x.dtype}; expected floating-point numbers")
 
 
 def shape_of(value: Any, name: str, axes: int | None = None) -> Shape:
@@ -225,11 +225,11 @@ def shape_of(value: Any, name: str, axes: int | None = None) -> Shape:
     """
     shape = value if isinstance(value, (tuple, list)) else getattr(value, "shape", None)
     if not isinstance(shape, (tuple, list)):
-        raise ArgumentTypeError(f"{name} is {shown(value)}; an array or its shape would do")
+        raise ArgumentTypeError(f"{name} is {shown(value)}; expected an array or its shape")
     if axes is not None and len(shape) not in (axes + 1, axes + 2):
         raise ShapeError(
-            f"{name} has shape {shown(shape)}; {axes + 2} axes, or {axes + 1} without a batch, "
-            "would do"
+            f"{name} has shape {shown(shape)}; "
+            f"expected {axes + 2} axes, or {axes + 1} without a batch"
         )
     return integers(shape, name, len(shape), 0) if shape else ()
 

@@ -38,7 +38,7 @@ _CPU_WORK = 1 << 16
 _SEARCH = 8
 #: Results of a work-item at most: then what it computes for its taps hardly counts.
 _MAX_EACH = 32
-#: Work-items for each compute unit of a GPU that are wanted at least: four times what it holds.
+#: The least number of work-items for each compute unit of a GPU: four times as many as it holds.
 _WORK_ITEMS = 4 * 2048
 #: A work-item with this many loads or fewer for a result has those of four results in flight.
 _FEW_LOADS = 4

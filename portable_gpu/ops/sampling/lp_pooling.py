@@ -126,7 +126,7 @@ class LpPooling:
 def _norm_type(value: Any) -> float:
     number = finite(plain_number(value, "norm_type"), "norm_type")
     if number <= 0:
-        raise ArgumentError(f"norm_type is {number}; a finite number above 0 would do")
+        raise ArgumentError(f"norm_type is {number}; expected a finite number above 0")
     return number
 
 

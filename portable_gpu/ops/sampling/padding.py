@@ -107,11 +107,11 @@ def pad_backward(
 def _pairs(pad: Any, ndim: int) -> list[tuple[int, int]]:
     """The numbers of elements before and after each axis, the first axis first."""
     if not isinstance(pad, (tuple, list)):
-        raise ArgumentTypeError(f"pad is {shown(pad)}; a sequence of integers would do")
+        raise ArgumentTypeError(f"pad is {shown(pad)}; expected a sequence of integers")
     numbers = [whole(one, "pad") for one in pad]
     if len(numbers) % 2 or len(numbers) > 2 * ndim:
         raise ArgumentError(
-            f"pad has {len(numbers)} integers; pairs for at most {ndim} axes would do"
+            f"pad has {len(numbers)} integers; expected pairs for at most {ndim} axes"
         )
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
@@ -158,7 +158,7 @@ def _changed(rules: Sequence[AxisRule], pairs: Sequence[tuple[int, int]]) -> lis
 
 def _with_axes(array: Any, name: str) -> Any:
     if not array.ndim:
-        raise ShapeError(f"{name} has no axes; one axis or more would do")
+        raise ShapeError(f"{name} has no axes; expected one axis or more")
     return array
 
 

@@ -52,8 +52,8 @@ def window_rules(
         max_padding = span - 1 if is_paired else span // 2
         if not 0 <= min(before, after) <= max(before, after) <= max_padding:
             raise ArgumentError(
-                f"padding is {shown(padding)} for windows of {span} places; from 0 to "
-                f"{max_padding} would do"
+                f"padding is {shown(padding)} for windows of {span} places; "
+                f"expected integers from 0 to {max_padding}"
             )
         if size < 1 or size + before + after < span:
             raise ShapeError(
@@ -64,7 +64,7 @@ def window_rules(
         if max(size, span) > MAX_INT:
             raise ArgumentError(
                 f"kernel_size is {shown(kernel_size)} and dilation {shown(dilation)} on an axis of "
-                f"{size}: at most {MAX_INT} places would do"
+                f"{size}; expected at most {MAX_INT} places"
             )
         last_start = size + before + after - span
         outputs = (-(-last_start // step) if ceil_mode else last_start // step) + 1
@@ -94,7 +94,7 @@ def _paddings(padding: Any, axes: int) -> tuple[list[tuple[int, int]], bool]:
     """The places before and after each axis, and whether ``padding`` is a tuple of pairs."""
     if isinstance(padding, tuple) and any(isinstance(pad, tuple) for pad in padding):
         if len(padding) != axes:
-            raise ArgumentError(f"padding is {shown(padding)}; {axes} pairs would do")
+            raise ArgumentError(f"padding is {shown(padding)}; expected {axes} pairs")
         pairs = [integers(pad, "padding", 2) for pad in padding]
         return [(before, after) for before, after in pairs], True
     return [(pad, pad) for pad in integers(padding, "padding", axes)], False
@@ -108,7 +108,7 @@ def avg_rules(
         return _changing(window_rules(shape, axes, window, "padded" if include else "valid"))
     number = whole(divisor, "divisor_override")
     if not number:
-        raise ArgumentError("divisor_override is 0; another integer would do")
+        raise ArgumentError("divisor_override is 0; expected another integer")
     rules = window_rules(shape, axes, window)
     first = rules[len(shape) - axes]
     assert isinstance(first, PoolingWindow)
@@ -133,13 +133,13 @@ def adaptive_rules(
     """The rules of all axes of an input, for the extents of the result."""
     sizes = output_size if isinstance(output_size, tuple) else (output_size,) * axes
     if len(sizes) != axes:
-        raise ArgumentError(f"output_size is {shown(output_size)}; an integer, or {axes}, would do")
+        raise ArgumentError(f"output_size is {shown(output_size)}; expected an integer, or {axes}")
     extents = shape[len(shape) - axes :]
     pairs = zip(extents, sizes, strict=True)
     outputs = [n if m is None else whole(m, "output_size") for n, m in pairs]
     if not 1 <= min(outputs) <= max(outputs) <= MAX_INT:
         raise ArgumentError(
-            f"output_size is {shown(output_size)}; integers from 1 to {MAX_INT} would do"
+            f"output_size is {shown(output_size)}; expected integers from 1 to {MAX_INT}"
         )
     if min(extents) < 1:
         raise ShapeError(f"input has shape {shape}; spatial axes must not be empty")
@@ -159,7 +159,7 @@ def comparable(x: Any, name: str) -> Any:
     """
     if x.dtype.kind in "iuf" or is_float16_like(x.dtype):
         return x
-    raise DTypeError(f"{name} is {x.dtype}; real numbers would do")
+    raise DTypeError(f"{name} is {x.dtype}; expected real numbers")
 
 
 def first_input(arguments: CallArguments, axes: int, name: str = "input") -> Any:
@@ -172,7 +172,7 @@ def indices_of(arguments: CallArguments) -> Any:
     """The second input of a call, which are indices, with its axes in the caller's order."""
     indices = logical(as_array(arguments.inputs[1], "indices"), arguments.options[-1])
     if indices.dtype != np.int64:
-        raise DTypeError(f"indices is {indices.dtype}; int64 would do")
+        raise DTypeError(f"indices is {indices.dtype}; expected int64")
     return indices
 
 
@@ -210,8 +210,8 @@ def _backward(name: str, kind: str, rules_of: _Rules) -> SamplingOperation:
             sizes = tuple(grad.shape[grad.ndim - axes :])
             if len(shape) != grad.ndim or min(sizes) < 1:
                 raise ShapeError(
-                    f"grad_output has shape {grad.shape} and the input {shape}; as many axes, and "
-                    "spatial axes that are not empty, would do"
+                    f"grad_output has shape {grad.shape} and the input {shape}; "
+                    "expected as many axes, and spatial axes that are not empty"
                 )
             options = [sizes]
         rules = rules_of(shape, axes, *options)

@@ -193,7 +193,7 @@ def resize_rules(
     sizes, scales = _sizes(extents, size, scale_factor, recompute)
     widens = flag(antialias, "antialias")
     if widens and mode not in ("bilinear", "bicubic"):
-        raise ArgumentError(f"antialias is True, and mode {mode!r}; bilinear or bicubic would do")
+        raise ArgumentError(f"antialias is True, and mode {mode!r}; expected bilinear or bicubic")
     aligned = align_corners is not None and flag(align_corners, "align_corners")
     if align_corners is not None and (kind in ("nearest", "area") or coordinates is not None):
         raise ArgumentError(
@@ -207,7 +207,7 @@ def resize_rules(
         return kind, [None, None, *means]
     place, way = _coordinates(mode, aligned, coordinates, rounding)
     if widens and place not in ("half_pixel", "align_corners"):
-        raise ArgumentError(f"antialias is True, and coordinates {place!r}; half_pixel would do")
+        raise ArgumentError(f"antialias is True, and coordinates {place!r}; expected half_pixel")
     ends = _region(roi, place, axes)
     a = _real(-0.5 if widens else -0.75, cubic_coefficient, "cubic_coefficient")
     inside = flag(exclude_outside, "exclude_outside")
@@ -237,7 +237,7 @@ def _region(roi: Any, place: str, axes: int) -> list[tuple[float, float]]:
     if place != "tf_crop_and_resize":
         raise ArgumentError(f"roi is {shown(roi)}; it takes coordinates 'tf_crop_and_resize'")
     if not isinstance(roi, tuple) or len(roi) != 2 * axes:
-        raise ArgumentError(f"roi is {shown(roi)}; {axes} starts and {axes} ends would do")
+        raise ArgumentError(f"roi is {shown(roi)}; expected {axes} starts and {axes} ends")
     numbers = [_real(0.0, one, "roi") for one in roi]
     return list(zip(numbers[:axes], numbers[axes:], strict=True))
 
@@ -253,12 +253,12 @@ def _sizes(
     """The extents of the result, and the scales that coordinates take."""
     if (size is None) == (scale_factor is None):
         raise ArgumentError(
-            f"size is {shown(size)} and scale_factor {shown(scale_factor)}; one of them would do"
+            f"size is {shown(size)} and scale_factor {shown(scale_factor)}; expected one of them"
         )
     value, name = (size, "size") if scale_factor is None else (scale_factor, "scale_factor")
     values = value if isinstance(value, tuple) else (value,) * len(extents)
     if len(values) != len(extents):
-        raise ArgumentError(f"{name} is {shown(value)}; a number, or {len(extents)}, would do")
+        raise ArgumentError(f"{name} is {shown(value)}; expected a number, or {len(extents)}")
     if scale_factor is None:
         if recompute:
             raise ArgumentError("recompute_scale_factor is True; it takes scale_factor, not size")
@@ -269,14 +269,14 @@ def _sizes(
         products = [n * factor for n, factor in zip(extents, factors, strict=True)]
         if not all(1 <= one <= MAX_INT for one in products):
             raise ArgumentError(
-                f"scale_factor is {shown(scale_factor)} of extents {extents}; a result of one "
-                "element or more would do"
+                f"scale_factor is {shown(scale_factor)} of extents {extents}; "
+                "expected a result of one element or more"
             )
         sizes = [floor(one) for one in products]
         if recompute:
             factors = [m / n for m, n in zip(sizes, extents, strict=True)]
     if not 1 <= min(sizes) <= max(sizes) <= MAX_INT:
-        raise ArgumentError(f"size is {shown(size)}; integers from 1 on would do")
+        raise ArgumentError(f"size is {shown(size)}; expected integers of at least 1")
     return sizes, factors
 
 

@@ -120,13 +120,13 @@ def _unpooled(
     if output_size is not None:
         listed = output_size if isinstance(output_size, tuple) else (output_size,)
         if len(listed) not in (axes, axes + 1, axes + 2):
-            raise ArgumentError(f"output_size is {shown(output_size)}; {axes} integers would do")
+            raise ArgumentError(f"output_size is {shown(output_size)}; expected {axes} integers")
         requested = [whole(n, "output_size") for n in listed[len(listed) - axes :]]
         near = zip(requested, sizes, strides, strict=True)
         if not all(abs(m - size) < step for m, size, step in near):
             raise ArgumentError(
-                f"{given_by} {shown(output_size)}; {windows}, less than a stride from "
-                f"{tuple(sizes)} would do"
+                f"{given_by} {shown(output_size)}; expected {windows}, less than a stride from "
+                f"{tuple(sizes)}"
             )
         sizes = requested
     if not 1 <= min(sizes) <= max(sizes) <= MAX_INT or min(extents) < 1:

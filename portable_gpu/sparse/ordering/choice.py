@@ -43,7 +43,7 @@ def metis(graph: Graph) -> Int32:
         import pymetis
     except ImportError:
         raise UnsupportedError(
-            "ordering is 'metis', which needs the package pymetis; 'nd' would do without"
+            "ordering is 'metis', which needs the package pymetis; without it use 'nd'"
         ) from None
     if not len(graph.indices):
         return natural(graph)
@@ -120,7 +120,7 @@ def _checked(ordering: Any, n: int) -> Int32:
         perm = np.empty(0)
     if perm.shape != (n,) or perm.dtype.kind not in "iu":
         raise ArgumentError(
-            f"ordering is {shown(ordering)}; the name of a method or {n} integers would do"
+            f"ordering is {shown(ordering)}; expected the name of a method or {n} integers"
         )
     if n and (perm.min() < 0 or perm.max() >= n or np.bincount(perm, minlength=n).max() > 1):
         raise ArgumentError(f"ordering is no permutation of 0 .. {n - 1}")

@@ -55,10 +55,10 @@ def explain(
     """
     if not 1 <= len(sizes) <= 2 or not prod(sizes):
         raise ArgumentError(
-            f"{operation} takes rows and their extent, from 1 on; got {tuple(sizes)}"
+            f"{operation} takes rows and their extent, at least 1; got {tuple(sizes)}"
         )
     if element(dtype).complex or not element(dtype).floating:
-        raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
+        raise DTypeError(f"{operation} takes no {dtype}; expected float32 or float16")
     rows, extent = (*sizes, 64)[:2]
     ways = variants(_problem(rows, extent, dtype), target, table)
     named = f"{operation} of {rows} x {extent} {dtype} on {target.facts.name}"

@@ -198,9 +198,10 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     """
     if _VARIANT.fullmatch(variant) is None:
         raise ArgumentError(
-            f"{case.operation} has no variant {variant!r}; letters of s (stride), d (dilation), "
+            f"{case.operation} has no variant {variant!r}; "
+            "expected letters of s (stride), d (dilation), "
             "g (groups) and p (padding) with numbers, and w (depthwise), b (bias), l (channels "
-            "last) would do: s2p1wl"
+            "last): s2p1wl"
         )
     yield replace(case, trans=variant)
 

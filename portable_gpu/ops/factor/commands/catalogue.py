@@ -105,7 +105,7 @@ def explain_cholesky(
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
     if len(sizes) != 1 or sizes[0] < 1:
-        raise ArgumentError(f"{operation} takes the size n, from 1 on; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes the size n, at least 1; got {tuple(sizes)}")
     _check_dtype(operation, dtype)
     (n,), batch = sizes, _batch(batch)
     problem = cholesky_problem(
@@ -145,7 +145,7 @@ def explain_solve(
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
     if len(sizes) not in (1, 2) or min(sizes) < 1:
-        raise ArgumentError(f"{operation} takes the sizes n and m, from 1 on; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes the sizes n and m, at least 1; got {tuple(sizes)}")
     _check_dtype(operation, dtype)
     one_of(trans, _TRANS, "trans")
     one_of(side, _SIDES, "side")
@@ -230,7 +230,7 @@ def _batch(batch: Shape) -> Shape:
         [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
     )
     if min(extents, default=1) < 1:
-        raise ArgumentError(f"batch is {extents}; extents from 1 on would do")
+        raise ArgumentError(f"batch is {extents}; expected extents of at least 1")
     return extents
 
 

@@ -94,7 +94,7 @@ def explain(
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
     if not sizes or min(sizes) < 1:
-        raise ArgumentError(f"{operation} takes sizes from 1 on; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes sizes of at least 1; got {tuple(sizes)}")
     if str(dtype) not in DTYPES[operation]:
         raise DTypeError(f"{operation} takes {', '.join(DTYPES[operation])}; dtype is {dtype}")
     before, place = _batch(batch), None if axis is None else _axis(axis, len(sizes))
@@ -111,14 +111,14 @@ def explain(
 def _batch(batch: Shape) -> Shape:
     result = tuple(whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch"))
     if min(result, default=1) < 1:
-        raise ArgumentError(f"batch is {result}; extents from 1 on would do")
+        raise ArgumentError(f"batch is {result}; expected extents of at least 1")
     return result
 
 
 def _axis(axis: int, count: int) -> int:
     place = whole(axis, "axis")
     if not -count <= place < count:
-        raise ArgumentError(f"axis is {axis}; of {count} sizes, {-count} to {count - 1} would do")
+        raise ArgumentError(f"axis is {axis}; expected {-count} to {count - 1}")
     return place % count
 
 

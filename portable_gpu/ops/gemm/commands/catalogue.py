@@ -80,7 +80,7 @@ def explain(
         [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
     )
     if min(batch, default=0) < 0:
-        raise ArgumentError(f"batch is {batch}; extents from 0 on would do")
+        raise ArgumentError(f"batch is {batch}; expected extents of at least 0")
     m, k, n = sizes
     problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))

@@ -37,7 +37,7 @@ class SkinnyPolicy(Policy):
         warps: Warps of a group, which take turns along k.
         unroll: Steps of k that a warp has in flight.
         blocks: Blocks of 16 rows of a warp at most.
-        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        groups_per_unit: The least number of work-groups for each compute unit.
     """
 
     warps: Annotated[int, Range(1, 32)]

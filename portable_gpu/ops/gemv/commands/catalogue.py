@@ -37,7 +37,7 @@ def explain(
         DTypeError: ``dtype`` is bool.
     """
     if len(sizes) != 2 or min(sizes) < 1:
-        raise ArgumentError(f"{operation} takes the sizes m and n, from 1 on; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes the sizes m and n, at least 1; got {tuple(sizes)}")
     one_of(trans, TRANSPOSES, "trans")
     if np.dtype(dtype).kind == "b":
         raise DTypeError(f"{operation} takes no bool; convert it, for instance to int32")

@@ -128,9 +128,9 @@ def explainer_of_images(
 
 def _check(operation: str, shape: Shape, dtype: np.dtype[Any]) -> None:
     if not shape or not prod(shape):
-        raise ArgumentError(f"{operation} takes the sizes of an array, from 1 on; got {shape}")
+        raise ArgumentError(f"{operation} takes the sizes of an array, at least 1; got {shape}")
     if element(dtype).complex or not element(dtype).floating:
-        raise DTypeError(f"{operation} takes no {dtype}; float32 or float16 would do")
+        raise DTypeError(f"{operation} takes no {dtype}; expected float32 or float16")
 
 
 def builder(

@@ -121,10 +121,10 @@ def problem_of(operation: str, shape: Shape, dtype: np.dtype[Any]) -> SamplingPr
     typical = TYPICAL_CALLS[operation]
     if len(shape) != 4 or min(shape) < 1:
         raise ArgumentError(
-            f"{operation} takes the sizes batch, channels, height and width, from 1 on; got {shape}"
+            f"{operation} takes four sizes, batch x channels x height x width; got {shape}"
         )
     if not typical.any_dtype and dtype.kind != "f" and not is_float16_like(dtype):
-        raise DTypeError(f"{operation} takes no {dtype}; floating-point numbers would do")
+        raise DTypeError(f"{operation} takes no {dtype}; expected floating-point numbers")
     elem = element(dtype)
     if typical.kind == "copy" and elem.itemsize <= 8:
         elem = element(np.dtype(f"u{elem.itemsize}"))
