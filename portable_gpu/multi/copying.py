@@ -47,6 +47,11 @@ class BegunCopy:
         # A queue, because a signal handler cannot interrupt its methods.
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether :meth:`wait` returns at once."""
+        return len(self._ended) == self._pieces
+
     def end_piece(self) -> None:
         """Count a piece that is copied."""
         self._ended.append(None)

@@ -3,7 +3,7 @@
 Each device has a queue for copies and another for kernels, so that copies overlap with kernels.  A
 C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
 large copies to GPUs with memory of their own go through its pinned buffers, 4 MiB each, at most
-64 MiB a device, and so do large arrays with other strides.  Small ones of these go through two such
+96 MiB a device, and so do large arrays with other strides.  Small ones of these go through two such
 buffers, and copies from one device to another through eight.  An upload, for example (a download
 runs the other way)::
 

@@ -28,6 +28,7 @@ PIECE = 4 << 20  # bytes of a pinned piece, which is also the largest share
 _LEAST_SHARE = 1 << 19  # bytes of the smallest share, which is what a thread copies at a time
 _THREADS = 8
 _PIECES_OF_THREAD = 2
+_PIECES_OF_MOVES = 8  # of copies to another device, while threads have all others
 _ALIGNMENT = 4096  # bytes: each share is a multiple of it
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -35,7 +36,7 @@ _Events = Sequence[cl.Event]
 
 
 class Staging:
-    """The pinned pieces of an engine, at most 64 MiB, and the copies through them.
+    """The pinned pieces of an engine, at most 96 MiB, and the copies through them.
 
     The first large copies allocate the pieces, and they are freed with the engine.  Concurrent
     calls share them.  A call that finds no free piece lets the driver copy.
@@ -49,7 +50,7 @@ class Staging:
         self._context, self._device = engine.context, engine.device
         self._free: deque[_Piece] = deque()
         self._unmade = deque(
-            [None] * (_THREADS * _PIECES_OF_THREAD)
+            [None] * (_THREADS * _PIECES_OF_THREAD + _PIECES_OF_MOVES)
         )  # one for each piece that may be made
         #: Held by a worker thread while it enqueues, as PoCL crashes where several enqueue at
         #: once.  Signal handlers run in the main thread alone, so none can leave the lock held.

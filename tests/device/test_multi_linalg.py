@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -29,11 +30,12 @@ from portable_gpu.multi import (
     DeviceGroup,
     GroupArray,
     collectives,
+    copying,
     partition,
     training,
     transfers,
 )
-from portable_gpu.multi.operations import transforms
+from portable_gpu.multi.operations import block_columns, factors, transforms
 
 
 @pytest.fixture(scope="module")
@@ -397,6 +399,39 @@ def test_factors_by_block_columns(groups: list[DeviceGroup], dtype: Any, lower: 
     result = same_bits(groups, solved)
     magnitudes = np.abs(whole) @ (np.abs(whole.T) @ np.abs(result))
     assert (np.abs(exact @ result - b) <= 3 * (3 * n + 1) * 2.0**-53 * magnitudes).all()
+
+
+def test_factors_of_matrices_that_are_copied_meanwhile(
+    groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that come late, or lack memory for panels of others, change no bit."""
+    n, blocks = 96, 6
+    x = normal(n, n, dtype=np.float64)
+    a = x @ x.T + n * np.eye(n)
+    monkeypatch.setattr(partition, "LEAST_BLOCK", a.nbytes // blocks)
+    expected = [pg.linalg.cholesky(a, lower=True, engine=group) for group in groups]
+    monkeypatch.setattr(factors, "_LEAST_BYTES_FOR_COPIES", 0)
+    has_ended = copying.BegunCopy.has_ended
+    random = np.random.default_rng(0)
+    for group in groups:
+        for engine in group.engines:
+            monkeypatch.setattr(engine, "maps_host_memory", False)
+    for late in (0.0, 0.5, 1.0):
+        ended = property(lambda copy, late=late: has_ended.fget(copy) and random.random() >= late)
+        monkeypatch.setattr(copying.BegunCopy, "has_ended", ended)
+        for group in groups:
+            for tight in (False, True):
+                monkeypatch.setattr(block_columns, "_lacks_memory", lambda *_, tight=tight: tight)
+                factor = pg.linalg.cholesky(a, lower=True, engine=group)
+                assert np.array_equal(factor, expected[0])
+    assert np.array_equal(*expected)
+    bound = 8 * n * np.finfo(np.float64).eps * np.diag(a).max()
+    assert np.abs(factor @ factor.T - a).max() <= bound
+    a[40, 40] = -1
+    with pytest.raises(NotPositiveDefiniteError, match="column 40"):
+        pg.linalg.cholesky(a, lower=True, engine=groups[1])
+    gc.collect()
+    assert not any(member.used for group in groups for member in group.members)
 
 
 def test_factors_refuse_what_does_not_fit(groups: list[DeviceGroup]) -> None:

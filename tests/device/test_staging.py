@@ -25,7 +25,7 @@ from portable_gpu.runtime.registry import state_for
 
 #: Bytes of each of the 16 pieces, and the fewest that a thread moves at a time.
 PIECE, SHARE = 1000, 256
-MOST = staging._THREADS * staging._PIECES_OF_THREAD
+MOST = staging._THREADS * staging._PIECES_OF_THREAD + staging._PIECES_OF_MOVES
 
 
 @pytest.fixture

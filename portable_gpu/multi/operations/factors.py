@@ -1,7 +1,7 @@
 """Cholesky factors on a group, by block columns that are distributed to the devices in turns.
 
-Each panel is factorised on its device and copied to the others, which update their columns.  The
-next panel is computed first, so that it is copied under the updates of the other columns::
+Columns of a large array of NumPy are copied to devices with memory of their own while the first
+ones are factorised, and panels of L are copied back while the next ones are computed::
 
     | 0         |      device 0 has the block columns 0, 2, ...; device 1 has 1, 3, ...
     | 0 1       |
@@ -12,7 +12,10 @@ next panel is computed first, so that it is copied under the updates of the othe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -20,32 +23,29 @@ import pyopencl as cl
 from portable_gpu.arguments import flag
 from portable_gpu.errors import (
     ArgumentError,
-    NotPositiveDefiniteError,
     ShapeError,
     UnsupportedError,
 )
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
+from portable_gpu.multi.copying import copies
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.block_columns import BlockColumn, Factorisation
 from portable_gpu.multi.operations.operands import kernels, on_device, operand, refuse
 from portable_gpu.multi.operations.transforms import exchanged
-from portable_gpu.ops.factor.api import cholesky as factorise
 from portable_gpu.ops.factor.api import solve_triangular
 from portable_gpu.ops.factor.arguments import check_dtype, common_dtype
 from portable_gpu.ops.gemm import gemm
 from portable_gpu.runtime.array import Array
+from portable_gpu.side_by_side import NoThreadError
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
 
 
-class _BlockColumn(NamedTuple):
-    """A block column of L on its device: the rows from ``start`` on, of shape (n - start, w)."""
-
-    start: int
-    stop: int
-    member: Member
-    array: Array
+#: The least bytes of NumPy's matrix whose copies have threads of their own: to start them takes
+#: about 2 ms.
+_LEAST_BYTES_FOR_COPIES = 1 << 26
 
 
 def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
@@ -68,105 +68,63 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     check_dtype(a.dtype, "a")
     if not a.size:
         return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
+    if lower and _copies_under_kernels(group, a):
+        with suppress(NoThreadError):
+            return _cholesky_of_host(group, a, precision)
     columns = _columns(group, a, lower)
-    panel = _panel(columns[0], precision)
-    for k, column in enumerate(columns):
-        _check(panel, column)
-        if k + 1 == len(columns):
-            break
-        below = panel.below
-        owners = dict.fromkeys(each.member for each in columns[k + 1 :])
-        copies = {
-            m: below if m is column.member else transfers.move(column.member, below, m)
-            for m in owners
-        }
-        # The next panel, whose end the host waits for, is enqueued before the other updates of its
-        # device, and after those of the other devices, which work meanwhile.
-        following, others = columns[k + 1], columns[k + 2 :]
-        _update(following, column.stop, copies, precision, k)
-        for other in others:
-            if other.member is not following.member:
-                _update(other, column.stop, copies, precision, k)
-        panel = _panel(following, precision)
-        for other in others:
-            if other.member is following.member:
-                _update(other, column.stop, copies, precision, k)
+    Factorisation(columns, precision).run()
     return _result(group, a, columns, lower)
 
 
-class _BlockPanel(NamedTuple):
-    """A factorised block column: its block on the diagonal, and a copy of the rows below that."""
+def _copies_under_kernels(group: DeviceGroup, a: Any) -> bool:
+    """Return whether a matrix is copied while it is factorised.
 
-    diagonal: Array
-    below: Any
-
-
-def _panel(column: _BlockColumn, precision: str | None) -> _BlockPanel:
-    """Factorise a block column that has been updated by all before it."""
-    width, engine = column.stop - column.start, column.member.engine
-    with kernels(column.member, column.start, False):
-        top, rest = column.array[:width], column.array[width:]
-        diagonal = factorise(top, lower=True, precision=precision, engine=engine)
-        top[...] = diagonal
-        below = None
-        if rest.size:
-            below = solve_triangular(
-                diagonal, rest, "C", True, side="right", precision=precision, engine=engine
-            )
-            rest[...] = below
-            # What waits for these events waits for no later update.
-            below.events = [cl.enqueue_marker(engine.queue)]
-        for report in diagonal.reports if below is None else below.reports:
-            report.begin_copy()
-        engine.queue.flush()
-    return _BlockPanel(diagonal, below)
-
-
-def _update(
-    column: _BlockColumn,
-    start: int,
-    copies: Mapping[Member, Any],
-    precision: str | None,
-    number: int,
-) -> None:
-    """Subtract what a panel contributes to a later column.
-
-    Args:
-        column: The column.
-        start: The first row of the panel's copies.
-        copies: The panel on each device.
-        precision: The precision of products.
-        number: The number of the panel.
+    It is a large one of NumPy, each device has memory of its own, and columns of a device that
+    fails are not copied to another.
     """
-    panel = copies[column.member]
-    rows = panel[column.start - start :]
-    with kernels(column.member, number, False):
-        gemm(
-            rows, rows[: column.stop - column.start], trans_b="C", alpha=-1, beta=1,
-            out=column.array, precision=precision, engine=column.member.engine,
-        )  # fmt: skip
+    apart = not any(member.engine.maps_host_memory for member in group.members)
+    is_large = isinstance(a, np.ndarray) and a.nbytes >= _LEAST_BYTES_FOR_COPIES
+    return is_large and apart and group.on_failure == "raise"
 
 
-def _check(panel: _BlockPanel, column: _BlockColumn) -> None:
-    """Wait for the block on the diagonal, and check it.
+def _cholesky_of_host(group: DeviceGroup, a: Any, precision: str | None) -> Any:
+    """Return the factor L of an array of NumPy, which is copied under the kernels."""
+    bounds = group.bounds(a.shape[0], a.nbytes)
+    factor = np.zeros(a.shape, a.dtype)
+    columns = []
+    for k, (start, stop) in enumerate(pairwise(bounds)):
+        member = group.members[k % group.size]
+        array = member.empty((a.shape[0] - start, stop - start), a.dtype)
+        columns.append(BlockColumn(start, stop, member, array))
+    with copies(list(dict.fromkeys(column.member for column in columns))) as running:
+        uploads = [
+            running.upload(a[c.start :, c.start : c.stop], [(c.member, c.array)]) for c in columns
+        ]
+        panels: SimpleQueue[tuple[BlockColumn, cl.Event] | None] = SimpleQueue()
+        work = Factorisation(columns, precision, uploads, panels)
 
-    Raises:
-        NotPositiveDefiniteError: A pivot is not positive.
-    """
-    try:
-        with column.member.named_errors():
-            panel.diagonal.check()
-    except NotPositiveDefiniteError as error:
-        number = column.start + error.column
-        raise NotPositiveDefiniteError(
-            f"the pivot of column {number} is {error.pivot}; the matrix is not positive definite",
-            (),
-            number,
-            error.pivot,
-        ) from None
+        def factorised() -> None:
+            try:
+                work.run()
+            finally:
+                panels.put(None)
+
+        def store() -> None:
+            downloads = []
+            while (entry := panels.get()) is not None:
+                column, done = entry
+                with column.member.named_errors():
+                    done.wait()
+                target = factor[column.start :, column.start : column.stop]
+                downloads.append(running.download(column.member, column.array, target))
+            for download in downloads:
+                download.wait()
+
+        running.side_by_side([factorised, store])
+    return factor
 
 
-def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[_BlockColumn]:
+def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[BlockColumn]:
     """Return copies of the block columns of L's triangle, distributed to the devices."""
     axis = 1 if lower else 0
     if isinstance(a, GroupArray) and a.axis not in (None, axis):
@@ -177,14 +135,14 @@ def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[_BlockColumn]:
         bounds = group.bounds(a.shape[0], a.nbytes)
     owners = [group.members[k % group.size] for k in range(len(bounds) - 1)]
 
-    def copy(member: Member, number: int) -> _BlockColumn:
+    def copy(member: Member, number: int) -> BlockColumn:
         start, stop = bounds[number : number + 2]
         array = member.empty((a.shape[0] - start, stop - start), a.dtype)
         part: Any
         if isinstance(a, np.ndarray):
             part = a[start:, start:stop] if lower else a[start:stop, start:].conj().T
             transfers.upload(member, part, array)
-            return _BlockColumn(start, stop, member, array)
+            return BlockColumn(start, stop, member, array)
         if a.axis is None:
             part = transfers.part(a.copy_on(member), axis, start, stop)
         else:
@@ -194,12 +152,12 @@ def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[_BlockColumn]:
                 part = transfers.move(block.member, part, member)
         part = part[start:] if lower else part[:, start:]
         array[...] = part if lower else _adjoint(part)
-        return _BlockColumn(start, stop, member, array)
+        return BlockColumn(start, stop, member, array)
 
     return group.for_blocks(owners, copy, waits=True)
 
 
-def _result(group: DeviceGroup, a: Any, columns: list[_BlockColumn], lower: bool) -> Any:
+def _result(group: DeviceGroup, a: Any, columns: list[BlockColumn], lower: bool) -> Any:
     """Return the factor with zeros in its other triangle."""
     if isinstance(a, np.ndarray):
         factor = np.zeros(a.shape, a.dtype)
@@ -270,7 +228,7 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     return group.broadcast(x) if isinstance(b, GroupArray) else x
 
 
-def _substitute(column: _BlockColumn, x: Any, precision: str | None, *, back: bool) -> None:
+def _substitute(column: BlockColumn, x: Any, precision: str | None, *, back: bool) -> None:
     """Do the part of a block column in a substitution.
 
     Args:
