@@ -31,11 +31,10 @@ from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.copying import copies
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.block_columns import BlockColumn, Factorisation
-from portable_gpu.multi.operations.operands import kernels, on_device, operand, refuse
+from portable_gpu.multi.operations.operands import on_device, operand, refuse
+from portable_gpu.multi.operations.substitutions import substitute
 from portable_gpu.multi.operations.transforms import exchanged
-from portable_gpu.ops.factor.api import solve_triangular
 from portable_gpu.ops.factor.arguments import check_dtype, common_dtype
-from portable_gpu.ops.gemm import gemm
 from portable_gpu.runtime.array import Array
 from portable_gpu.side_by_side import NoThreadError
 
@@ -196,7 +195,7 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     """Solve with a factor; the arguments are those of :func:`portable_gpu.cho_solve`.
 
     The right-hand sides are moved from device to device, in the order of the block columns, forward
-    and back.
+    and back; 256 and more of them are cut into panels, so that devices work at the same time.
 
     Returns:
         A replicated :class:`GroupArray` if ``b`` is an array of the group, else one of NumPy.
@@ -219,36 +218,6 @@ def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     values = np.asarray(b.asnumpy() if isinstance(b, GroupArray) else b, dtype)
     x = values.reshape(len(values), -1).copy()
     if x.size:
-        columns = _columns(group, factor, lower)
-        for column in columns:
-            _substitute(column, x, precision, back=False)
-        for column in reversed(columns):
-            _substitute(column, x, precision, back=True)
+        substitute(_columns(group, factor, lower), x, precision)
     x = x.reshape(b.shape)
     return group.broadcast(x) if isinstance(b, GroupArray) else x
-
-
-def _substitute(column: BlockColumn, x: Any, precision: str | None, *, back: bool) -> None:
-    """Do the part of a block column in a substitution.
-
-    Args:
-        column: The column.
-        x: The right-hand sides in NumPy, which are replaced by the solution.
-        precision: The precision of products.
-        back: Whether the substitution is that by L^H, from the last column to the first.
-    """
-    width, member = column.stop - column.start, column.member
-    engine = member.engine
-    options: dict[str, Any] = {"precision": precision, "engine": engine}
-    values = member.empty(x[column.start :].shape, x.dtype)
-    transfers.upload(member, x[column.start :], values)
-    top, rest = values[:width], values[width:]
-    diagonal, below = column.array[:width], column.array[width:]
-    with kernels(member, column.start, True):
-        if back and rest.size:
-            gemm(below, rest, trans_a="C", alpha=-1, beta=1, out=top, **options)
-        top[...] = solve_triangular(diagonal, top, "C" if back else "N", True, **options)
-        if not back and rest.size:
-            gemm(below, top, alpha=-1, beta=1, out=rest, **options)
-        engine.queue.finish()
-    transfers.download(member, values, x[column.start :])
