@@ -35,7 +35,7 @@ def one_of(value: Any, known: Iterable[str], name: str) -> str:
     """``value``, if it is one of the known words.
 
     Raises:
-        ArgumentTypeError: It is no word.
+        ArgumentTypeError: It is not a word.
         ArgumentError: It is not known.
     """
     words = tuple(known)
@@ -66,7 +66,7 @@ def whole(value: Any, name: str) -> int:
     """
     try:
         return index(value)
-    except Exception:  # raised by the value's own methods, too
+    except Exception:  # methods of the value may raise any exception
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected an integer") from None
 
 
@@ -106,7 +106,7 @@ def real_number(value: Any, name: str) -> float:
     """``value`` as a float, which may be infinite.
 
     Raises:
-        ArgumentTypeError: It is no real number.
+        ArgumentTypeError: It is not a real number.
         ArgumentError: It is NaN, or no float can hold it.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
@@ -124,7 +124,7 @@ def finite(value: Any, name: str) -> float:
     """``value`` as a finite float.
 
     Raises:
-        ArgumentTypeError: It is no real number.
+        ArgumentTypeError: It is not a real number.
         ArgumentError: It is not finite.
     """
     number = real_number(value, name)
@@ -147,7 +147,7 @@ def _truth(value: Any, name: str) -> Any:
         return value  # NumPy's bool has no __index__
     try:
         return index(value)
-    except Exception:  # raised by the value's own methods, too
+    except Exception:  # methods of the value may raise any exception
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected True or False") from None
 
 

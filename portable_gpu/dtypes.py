@@ -112,7 +112,7 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except Exception as error:  # NumPy raises several types
-        raise DTypeError(f"{name} is {shown(dtype)}, which is no dtype: {error}") from error
+        raise DTypeError(f"{name} is {shown(dtype)}, which is not a dtype: {error}") from error
     return result
 
 

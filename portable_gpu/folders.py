@@ -67,7 +67,7 @@ def read_own(path: Path, max_bytes: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise UntrustedError(f"{path} is no regular file")
+            raise UntrustedError(f"{path} is not a regular file")
         if status.st_size > max_bytes:
             raise UntrustedError(f"{path} has {status.st_size} bytes, more than {max_bytes}")
         check_owner(path, status)

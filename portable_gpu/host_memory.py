@@ -20,7 +20,7 @@ def available() -> int | None:
         match = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text("ascii"))
         limits += [int(match[1]) * 1024] if match else []
     for limit in _LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+        with contextlib.suppress(OSError, ValueError):  # "max" is not a number
             limits.append(int(Path(limit).read_text("ascii")))
     if not limits:
         with contextlib.suppress(AttributeError, OSError, ValueError):

@@ -35,7 +35,7 @@ import portable_gpu as pg
 from portable_gpu.fft.backend import ScipyBackend
 from portable_gpu.fft.transforms import TRANSFORMS
 
-#: Functions that are no transforms, by the module whose tests call them.
+#: Functions that are not transforms, by the module whose tests call them.
 HELPERS = ("next_fast_len", "prev_fast_len")
 FILES = (
     "fft/tests/test_basic.py", "fft/tests/test_backend.py", "fft/tests/test_helper.py",

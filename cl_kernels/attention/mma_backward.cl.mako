@@ -8,7 +8,7 @@
 ##   side "k":   s = k q',  z = v grad'        the same                           dk = scale * e q,  dv = p grad
 ##
 ## Products, sums, p and e are float32; p and e are rounded to 16 bits as operands.  Powers are of two, and 2^shift
-## times as large where p is an operand, so that small ones are no subnormal float16.  The order of sums is fixed.
+## times as large where p is an operand, so that small ones are not subnormal float16.  The order of sums is fixed.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above

@@ -1,4 +1,4 @@
-## gather: out[i, :] = weight[indices[i], :], and which index is no row (of zeros then).
+## gather: out[i, :] = weight[indices[i], :], and which index is not a row (of zeros then).
 ##
 ##   GPU   | row 0: V V V | row 1: V V V | ...      a work-item copies U vectors, G apart, that are loaded before
 ##                                                  the first of them is stored

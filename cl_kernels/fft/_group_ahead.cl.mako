@@ -7,7 +7,7 @@
 ##   begin(p, rank)       start the copy of the group's first line
 ##   bring(plan, rank)    load the line to registers, and start the copy of the next one
 ##
-## Lines whose address is no multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
+## Lines whose address is not a multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
 ## unit; group i transforms the lines i, i + number of groups, ... of `groups` lines.
 <%!
 from portable_gpu.codegen import axes

@@ -16,7 +16,7 @@
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: the sums of a work-item
 ## split    the k of the tiles after the first `whole` is cut into `splits` parts of k_split steps (see _split_k); these
 ##          tiles are last, because short groups fill the gaps that long groups leave
-## tail     whether k (of some split) is no multiple of a panel's steps (tile_k, or twice that of pairs)
+## tail     whether k (of some split) is not a multiple of a panel's steps (tile_k, or twice that of pairs)
 ## stagger  GroupStagger: the tile along k at which a group begins and to which it wraps round; or None
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>

@@ -16,7 +16,7 @@
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never
 ## split   whether groups share the steps of k of tiles (see _wgmma_parts)
-## tail    whether k, or the k of a part, is no multiple of a step
+## tail    whether k, or the k of a part, is not a multiple of a step
 ## pair, wide, by_lines  how C is stored (see _wgmma_output)
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -7,7 +7,7 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
 <%!
-    HALVES = 8  # that one call rounds: it is no built-in that the compiler inlines
+    HALVES = 8  # that one call rounds: it is not a built-in that the compiler inlines
 %>
 <%def name="define()">\
 % if r.result.name == "f16":

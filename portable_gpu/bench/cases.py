@@ -129,7 +129,7 @@ def _variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
         fits = OPERATIONS[name].extents in (None, len(result.extents))
         if not fits or (result.batch is not None and not benchmark.batched):
             size = "x".join(map(str, case.extents))
-            raise ArgumentError(f"{size} is no size: {name} takes {benchmark.form}")
+            raise ArgumentError(f"{size} is not a size: {name} takes {benchmark.form}")
         yield result
 
 

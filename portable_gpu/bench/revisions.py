@@ -301,6 +301,6 @@ def _git(name: str, *arguments: str) -> bytes:
         return subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         raise ArgumentError(
-            f"--peers has {name!r}, which is no revision that git knows in {_HERE}; "
+            f"--peers has {name!r}, which is not a revision that git knows in {_HERE}; "
             f"{PREFIX}/FOLDER takes a folder with {_PACKAGE} and {_KERNELS}"
         ) from None

@@ -32,7 +32,7 @@ class PyVkFFTPeer(Peer):
         self._pyvkfft = import_module("pyvkfft.version")
         try:
             self._opencl = import_module("pyvkfft.opencl")
-        except OSError as error:  # built for another backend alone
+        except OSError as error:  # it was built for another backend only
             raise ImportError(str(error)) from error
         self._engine = engine
         self._pool = MemoryPool(ImmediateAllocator(engine.queue))
@@ -43,7 +43,7 @@ class PyVkFFTPeer(Peer):
         return f"{self._pyvkfft.__version__}, VkFFT {self._opencl.vkfft_version()}"
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
-        """See :class:`Peer`; real transforms go along the last axis too, or not at all."""
+        """See :class:`Peer`.  Real transforms that leave out the last axis give ``None``."""
         if case.operation not in self.operations:
             return None
         (x,) = inputs[0]
@@ -66,7 +66,7 @@ class PyVkFFTPeer(Peer):
         return out
 
     def _on_host(self, plan: Any, x: Array, real: bool) -> Array:
-        """Call it on arrays that are NumPy's memory."""
+        """Transform NumPy's memory, which the device reads and writes directly."""
         context, queue = self._engine.context, self._engine.queue
         out = np.empty(*_result(x, real))
         source, into = (
@@ -78,6 +78,6 @@ class PyVkFFTPeer(Peer):
 
 
 def _result(x: Any, real: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of a transform."""
+    """Return the shape and the dtype of a transform."""
     shape = (*x.shape[:-1], x.shape[-1] // 2 + 1) if real else x.shape
     return shape, np.result_type(x.dtype, np.complex64)

@@ -13,7 +13,7 @@ def seconds_of(budget: str) -> float:
     """The seconds of ``1h30m``.
 
     Raises:
-        ArgumentError: It is no time, or 0.
+        ArgumentError: It is not a time, or 0.
     """
     match = _BUDGET.fullmatch(budget)
     hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)

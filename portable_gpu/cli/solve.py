@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DTYPES = ("float32", "float64", "complex64", "complex128")
-#: The largest residual that is no error, in ``sqrt(n)`` units of rounding.  Backward errors of
+#: The largest residual that is not an error, in ``sqrt(n)`` units of rounding.  Backward errors of
 #: Cholesky solves grow more slowly: they are a few units on matrices of a million rows.
 _BOUND = 16
 #: Bytes of the host that reading takes for an element of a file: two indices, and a value that may
@@ -233,7 +233,7 @@ def _from_file(path: Path, read: Callable[[Path], Any]) -> Any:
         raise PortableGPUError(f"{path} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # of SciPy's readers, zlib's and bz2's, whatever they raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise PortableGPUError(f"{path} is no Matrix Market file: {reason}") from None
+        raise PortableGPUError(f"{path} is not a Matrix Market file: {reason}") from None
 
 
 def _write(path: Path, X: Any) -> None:

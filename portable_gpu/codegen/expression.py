@@ -1,7 +1,8 @@
-"""Checks of the C text of users, before it goes into a kernel.
+"""Checks of a user's expression, before it becomes a part of a kernel.
 
-A compiler reports errors inside an expression.  It cannot report that a text is not an expression:
-a text that ends the statement, the bracket or the line around it changes the rest of the kernel.
+The compiler reports errors inside an expression.  It cannot report that a text is not one
+expression: a text that ends the statement, the bracket or the line around it changes the rest of
+the kernel.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from portable_gpu.codegen.syntax import parsed
 from portable_gpu.errors import ArgumentError
 
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-# Texts that no expression needs: further statements, comments, string literals, directives, and
-# other spellings of these (a backslash that joins lines; digraphs and trigraphs).
+# What an expression never contains: the end of a statement, comments, string literals, directives,
+# and other spellings of these (a backslash that joins lines; digraphs and trigraphs).
 _FOREIGN = re.compile(r";|//|/\*|\*/|[\"'`\\#@$]|%:|\?\?|<%|%>|<:|:>|[^\t\n\r -~]")
 
 # Keywords and qualifiers, types, functions of numbers, of work-items and memory, macros.
@@ -42,7 +43,7 @@ NULL NAN INFINITY MAXFLOAT DEVICE LOCKSTEP DPP ABS CONVERT PREFETCH linux unix
 """
 #: Words that have a meaning in OpenCL C or in the text of every kernel.
 RESERVED = frozenset(_WORDS.split())
-#: Patterns of further such words; a word of capitals with an underscore may be a macro.
+#: Patterns of further such words.  A word in capitals with an underscore may be a macro.
 PATTERNS = re.compile(
     r"(?:bool|u?char|u?short|u?int|u?long|half|float|double)(?:2|3|4|8|16)"
     r"|(?:get|as|convert|native|half|atomic|atom|async|vload|vstore|vloada|vstorea|sub_group"
@@ -51,56 +52,62 @@ PATTERNS = re.compile(
 
 
 def check_expression(text: Any, name: str, python: bool = False) -> str:
-    """``text``, if it may be one expression of OpenCL C.
+    """Return ``text`` if it can be one expression of OpenCL C.
 
     Args:
         text: The user's text.
         name: The argument's name, for messages.
-        python: Whether ``//`` is Python's division, where the text has a tree.
+        python: Whether ``//`` is Python's division.  It is one only in a text that the library can
+            parse; in other texts it begins a comment, which is refused.
 
     Raises:
-        ArgumentTypeError: It is not text.
-        ArgumentError: It is empty, its brackets do not match, it contains something that ends or
-            hides an expression, or comparisons in a row.
+        ArgumentTypeError: It is not a string.
+        ArgumentError: It is empty, its brackets do not match, or it contains something that cannot
+            be in an expression, such as a semicolon or a comment.
     """
-    of_kind(text, str, name, "an expression in OpenCL C, as text,")
+    of_kind(text, str, name, "a string, an expression in OpenCL C")
     if not text.strip():
         raise ArgumentError(f"{name} is empty; expected an expression in OpenCL C")
     is_division = python and "//" in text and parsed(text) is not None
     foreign = _FOREIGN.search(text.replace("//", "/ /") if is_division else text)
     if foreign:
         raise ArgumentError(
-            f"{name} is {text!r}: {foreign[0]!r} is no part of an expression; expected "
-            "a single expression in OpenCL C, without comments or texts"
+            f"{name} is {text!r}: {foreign[0]!r} is not part of an expression; expected "
+            "a single expression in OpenCL C, without comments or string literals"
         )
-    open_ones: list[str] = []
+    open_brackets: list[str] = []
     for character in text:
         if character in "([{":
-            open_ones.append(character)
-        elif character in ")]}" and (not open_ones or open_ones.pop() != _BRACKETS[character]):
-            raise ArgumentError(f"{name} is {text!r}: {character!r} closes no bracket")
-    if open_ones:
-        raise ArgumentError(f"{name} is {text!r}: {open_ones[-1]!r} is never closed")
+            open_brackets.append(character)
+        elif character in ")]}" and (
+            not open_brackets or open_brackets.pop() != _BRACKETS[character]
+        ):
+            raise ArgumentError(
+                f"{name} is {text!r}: {character!r} closes a bracket that is not open"
+            )
+    if open_brackets:
+        raise ArgumentError(f"{name} is {text!r}: {open_brackets[-1]!r} is never closed")
     return str(text)
 
 
 def check_identifier(text: Any, name: str) -> str:
-    """``text``, if it is an identifier of C.
+    """Return ``text`` if it is an identifier of C.
 
     Raises:
         ArgumentTypeError, ArgumentError: It is not.
     """
-    of_kind(text, str, name, "an identifier of C, as text,")
+    of_kind(text, str, name, "a string, an identifier of C")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
         raise ArgumentError(f"{name} is {text!r}; expected letters of a to z, digits and _")
     return str(text)
 
 
 def check_name(text: Any, name: str) -> str:
-    """``text``, if an expression may call an array by it.
+    """Return ``text`` if it can be the name of an array in an expression.
 
     Raises:
-        ArgumentTypeError, ArgumentError: It is no identifier of C, or means something in OpenCL C.
+        ArgumentTypeError, ArgumentError: It is not an identifier of C, or it already has a meaning
+            in OpenCL C.
     """
     check_identifier(text, name)
     if text in RESERVED or "__" in text or PATTERNS.fullmatch(text):
@@ -112,12 +119,12 @@ def check_name(text: Any, name: str) -> str:
 
 
 def check_label(text: Any, name: str) -> str:
-    """``text``, if it can stand in a comment of one line.
+    """Return ``text`` if it can be a part of a comment of one line.
 
     Raises:
         ArgumentTypeError, ArgumentError: It cannot.
     """
-    of_kind(text, str, name, "text")
+    of_kind(text, str, name, "a string")
     if not text.isprintable() or "\\" in text or "??" in text:
         raise ArgumentError(f"{name} is {text!r}; expected one line of text without a backslash")
     return str(text)

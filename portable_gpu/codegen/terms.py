@@ -334,7 +334,7 @@ class Terms:
         if (b == 0 and sign in "//%") or (
             sign in ("**", "<<", ">>") and not 0 <= b <= _MAX_EXPONENT
         ):
-            raise ArgumentError(f"{a} {sign} {b} is no integer that can be computed with")
+            raise ArgumentError(f"{a} {sign} {b} is not an integer that can be computed with")
         value = _ON_LITERALS[sign](a, b)
         return Term(str(value), "integer", value)
 
@@ -370,7 +370,7 @@ class Terms:
         if right.kind == "integer":
             if t not in FLOATING and right.value < 0:
                 raise ArgumentError(
-                    f"an integer to the power {right.value} is no integer; expected floats"
+                    f"an integer to the power {right.value} is not an integer; expected floats"
                 )
             if right.value == 2 and re.fullmatch(r"\w+", left.text):
                 return self.binary("*", left, left)

@@ -417,7 +417,7 @@ def _type(kind: Any, inverse: bool) -> int:
     """Return the type that is computed: the inverse of type 2 is type 3, and vice versa.
 
     Raises:
-        ArgumentTypeError: It is no integer.
+        ArgumentTypeError: It is not an integer.
         ArgumentError: There is no such type.
     """
     of_kind(kind, (int, np.integer), "type", "1, 2, 3 or 4")

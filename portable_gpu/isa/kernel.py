@@ -20,7 +20,7 @@ class CompiledKernel:
         scratch: Bytes of private memory of a work-item, if the kernel accesses it.
         spills: Registers (AMD) or bytes (NVIDIA) that did not fit the registers.
         scalar_spills: AMD's scalar registers that did not fit.  They go to lanes of a vector
-            register, not to memory, so they are no failure.
+            register, not to memory, so they are not a failure.
         local: Bytes of local memory of a group.
         group_size: Work-items of a group.
         wave: Work-items of a wave.

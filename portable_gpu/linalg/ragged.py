@@ -374,7 +374,7 @@ def _numbers(values: Any, name: str, count: int | None) -> _Numbers:
     try:
         result = np.asarray(values)
     except Exception as error:  # raised by the value's own methods, too
-        raise ArgumentError(f"{name} is no list of integers: {error}") from error
+        raise ArgumentError(f"{name} is not a list of integers: {error}") from error
     if result.size == 0:
         result = result.astype(np.int64)
     if result.dtype.kind not in "iu" or result.ndim > 1 or (count is None and result.ndim == 0):

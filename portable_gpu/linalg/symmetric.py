@@ -262,7 +262,7 @@ def _square(a: Any, b: Any, trans: str) -> Shape:
     """Return the shape of the result.
 
     Raises:
-        ShapeError: An argument is no matrix, or the shapes differ.
+        ShapeError: An argument is not a matrix, or the shapes differ.
     """
     for name, array in (("a", a), ("b", b)):
         if array.ndim < 2:

@@ -18,7 +18,7 @@ from portable_gpu.multi.member import Member
 from portable_gpu.side_by_side import NoThreadError, Task, work_off
 
 T = TypeVar("T")
-#: The smallest copy, in bytes, for which devices have threads: to start these takes about 0.2 ms.
+#: The smallest copy, in bytes, for which each device has a thread; to start threads takes 0.2 ms.
 LEAST_BYTES_FOR_THREADS = 1 << 20
 #: The work on one block, given its device and its number.
 Work = Callable[[Member, int], T]

@@ -109,7 +109,7 @@ class DataParallel:
 
         Raises:
             ArgumentTypeError, ArgumentError, ShapeError: An argument does not fit, the batch is
-                empty, or a target is no class.  The network is as it was.
+                empty, or a target is not a class.  The network is as it was.
             DeviceMemoryError, DeviceFailedError: A device lacks memory or fails.  The network is
                 as it was, unless its own device fails while it adds the sums.
 

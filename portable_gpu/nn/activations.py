@@ -65,7 +65,7 @@ def relu(
         ShapeError: ``out`` has another shape.
         OverlapError: ``out`` shares memory with ``input`` and is not ``input`` itself.
         ReadOnlyError: ``out`` cannot be written.
-        ArgumentTypeError, ArgumentError: An option is no number, or not a finite one.
+        ArgumentTypeError, ArgumentError: An option is not a number, or not a finite one.
         UnsupportedError: float64 on a device without double precision.
 
     Cost: each element read once and written once, in one launch; another option's value builds no
@@ -595,7 +595,7 @@ def ends(min_val: Any, max_val: Any) -> dict[str, Any]:
     """The options of :func:`hardtanh`.
 
     Raises:
-        ArgumentTypeError, ArgumentError: One is no number; the first is not below the second.
+        ArgumentTypeError, ArgumentError: One is not a number; the first is not below the second.
     """
     low, high = real_number(min_val, "min_val"), real_number(max_val, "max_val")
     if not low < high:
@@ -607,7 +607,7 @@ def sharpness(beta: Any, threshold: Any) -> dict[str, Any]:
     """The options of :func:`softplus`.
 
     Raises:
-        ArgumentTypeError, ArgumentError: One is no number; ``beta`` is 0.
+        ArgumentTypeError, ArgumentError: One is not a number; ``beta`` is 0.
     """
     options = {"beta": real_number(beta, "beta"), "threshold": real_number(threshold, "threshold")}
     if not options["beta"]:

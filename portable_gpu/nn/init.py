@@ -28,7 +28,7 @@ def manual_seed(seed: int) -> None:
     after ``manual_seed(0)``.  The values differ from torch's.
 
     Raises:
-        ArgumentTypeError, ArgumentError: ``seed`` is no integer, or is negative.
+        ArgumentTypeError, ArgumentError: ``seed`` is not an integer, or is negative.
     """
     if whole(seed, "seed") < 0:
         raise ArgumentError(f"seed is {seed}; expected at least 0")

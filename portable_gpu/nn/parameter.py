@@ -41,7 +41,7 @@ class ModuleParameter:
         return f"<Parameter {self.data.dtype}{list(self.shape)}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy or a pickle, whose arrays are no views of the flat ones."""
+        """Return the state of a copy or a pickle, whose arrays are not views of the flat ones."""
         return {**vars(self), "flat": None}
 
     @property

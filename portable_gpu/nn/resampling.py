@@ -30,12 +30,12 @@ def pixel_shuffle(
 
     Args:
         input: An array of three axes or more, of any dtype and strides.
-        upscale_factor: r, from 1 on.
+        upscale_factor: r, at least 1.
         out: Where to put the result.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array of the dtype of ``input``; channels-last where that is.
+        ``out``, or a fresh array of the dtype of ``input``, which is channels-last if ``input`` is.
 
     Raises:
         ShapeError: Fewer than three axes, or r r does not divide the channels.
@@ -63,7 +63,7 @@ def pixel_unshuffle(
 
     Args:
         input: As of :func:`pixel_shuffle`, whose inverse this is.
-        downscale_factor: r, from 1 on.
+        downscale_factor: r, at least 1.
         out, engine, queue, wait_for: As of :func:`pixel_shuffle`.
 
     Returns, Cost: As :func:`pixel_shuffle`.
@@ -88,7 +88,9 @@ def pixel_shuffle_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Return the gradient of :func:`pixel_shuffle`: :func:`pixel_unshuffle` of that of its result.
+    """Return the gradient of :func:`pixel_shuffle` by its input.
+
+    It is :func:`pixel_unshuffle` of the gradient of the result.
 
     Args:
         grad_output: The gradient of the result.
@@ -110,7 +112,9 @@ def pixel_unshuffle_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Return the gradient of :func:`pixel_unshuffle`: :func:`pixel_shuffle` of that of its result.
+    """Return the gradient of :func:`pixel_unshuffle` by its input.
+
+    It is :func:`pixel_shuffle` of the gradient of the result.
 
     Args:
         grad_output: The gradient of the result.
@@ -130,7 +134,7 @@ def _shuffled(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Move channels to pixels; the array and the factor have the caller's names for them."""
+    """Move channels to pixels; the array and the factor are pairs of a value and its name."""
     x, r = _checked(*array, *factor)
     *batch, channels, height, width = x.shape
     if channels % (r * r):
@@ -138,11 +142,11 @@ def _shuffled(
             f"{array[1]} has shape {x.shape}: {r} x {r} ({factor[1]} {r}) does not divide its "
             f"{channels} channels"
         )
-    few = channels // (r * r)
-    source = x.reshape((*batch, few, r, r, height, width))
+    out_channels = channels // (r * r)
+    source = x.reshape((*batch, out_channels, r, r, height, width))
     n = len(batch)
     moved = source.transpose((*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    shape = (*batch, few, height * r, width * r)
+    shape = (*batch, out_channels, height * r, width * r)
     return _copied(x, moved, shape, (1, 2, 2), out, engine, queue, wait_for)
 
 
@@ -154,7 +158,7 @@ def _unshuffled(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Move pixels to channels; the array and the factor have the caller's names for them."""
+    """Move pixels to channels; the array and the factor are pairs of a value and its name."""
     x, r = _checked(*array, *factor)
     *batch, channels, height, width = x.shape
     if height % r or width % r:
@@ -169,7 +173,7 @@ def _unshuffled(
 
 
 def _checked(value: Any, name: str, factor: Any, factor_name: str) -> tuple[Any, int]:
-    """An array of three axes or more, whose views do not copy, and a factor from 1 on."""
+    """Return the input as an array whose views do not copy, and the factor as an integer."""
     x = as_array(value, name)
     r = whole(factor, factor_name)
     if x.ndim < 3:
@@ -192,10 +196,11 @@ def _copied(
     """Copy a view to a result of another shape.
 
     Args:
-        x: The input, whose order of axes the result has.
-        moved: The view of it, whose axes are those of the result in C order.
+        x: The input; the result has the same order of axes in memory.
+        moved: A view of the input.  Its axes, some of them joined, are those of the result.
         shape: The shape of the result.
-        split: Into how many axes each of the last three of the result is split in the view.
+        split: The numbers of axes of the view that are joined to each of the last three axes of the
+            result.
         out, engine, queue, wait_for: As of the public functions.
     """
     check_out(out, shape, x.dtype, x)

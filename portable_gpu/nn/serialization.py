@@ -142,9 +142,9 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         try:
             header = json.loads(file.read(length).decode())
         except (ValueError, RecursionError) as error:
-            raise _damaged(path, f"its header is no JSON: {error}") from error
+            raise _damaged(path, f"its header is not JSON: {error}") from error
         if not isinstance(header, dict):
-            raise _damaged(path, "its header is no object")
+            raise _damaged(path, "its header is not a JSON object")
         header.pop("__metadata__", None)
         data = size - 8 - length
         places = {name: _place(path, name, entry, data) for name, entry in header.items()}
@@ -170,7 +170,7 @@ def _place(path: Path, name: str, entry: Any, data: int) -> tuple[Any, list[int]
         raise _damaged(path, f"the entry of {name} is incomplete") from error
     numbers = [*shape, begin, end] if isinstance(shape, list) else [None]
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise _damaged(path, f"the entry of {name} has numbers that are no sizes")
+        raise _damaged(path, f"the entry of {name} has numbers that are not sizes")
     dtype = _DTYPES.get(kind) if isinstance(kind, str) else None
     if dtype is None:
         raise _damaged(path, f"{name} is {kind}; expected {', '.join(_DTYPES)}")
@@ -180,4 +180,4 @@ def _place(path: Path, name: str, entry: Any, data: int) -> tuple[Any, list[int]
 
 
 def _damaged(path: Path, why: str) -> ArgumentError:
-    return ArgumentError(f"path is {str(path)!r}, which is no safetensors file: {why}")
+    return ArgumentError(f"path is {str(path)!r}, which is not a safetensors file: {why}")

@@ -19,7 +19,7 @@ def plain_number(value: Any, name: str) -> Any:
     """Return a number of any kind, or an array of NumPy without axes, as a number of Python's.
 
     Raises:
-        ArgumentTypeError: It is no number.
+        ArgumentTypeError: It is not a number.
         ArgumentError: It has no value, or one beyond the range of float64.
     """
     if type(value) in PLAIN:
@@ -35,7 +35,7 @@ def plain_number(value: Any, name: str) -> Any:
             return int(value)
         if isinstance(value, Complex) and not isinstance(value, Real):
             return complex(value)
-        return float(value)  # type: ignore[arg-type]  # decimal.Decimal is no Real, but has it
+        return float(value)  # type: ignore[arg-type]  # decimal.Decimal is not a Real, but has it
     except TypeError as error:
         raise ArgumentTypeError(f"{name} is {shown(value)}: {error}") from None
     except (ValueError, OverflowError) as error:
@@ -48,9 +48,9 @@ def factor(value: Any, name: str, elem: Element) -> Any:
     Of integers these are the bits of their 32 or 64, of which a float may hold fewer.
 
     Raises:
-        ArgumentTypeError: It is no number.
+        ArgumentTypeError: It is not a number.
         ArgumentError: It has no value, or one beyond the range of float64.
-        DTypeError: It is no number of that kind.
+        DTypeError: It is not a number of that kind.
     """
     value = plain_number(value, name)
     try:

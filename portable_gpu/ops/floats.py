@@ -11,10 +11,10 @@ from portable_gpu.runtime.views import as_array
 
 
 def floating(value: Any, name: str) -> Any:
-    """``value`` as an array of real floating numbers.
+    """Return ``value`` as an array of real floating numbers.
 
     Raises:
-        ArgumentTypeError: It is no array.
+        ArgumentTypeError: It is not an array.
         DTypeError: Its elements are not real floating numbers.
     """
     array = as_array(value, name)
@@ -24,5 +24,5 @@ def floating(value: Any, name: str) -> Any:
 
 
 def statistics_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of statistics: float32 for 16-bit floats, else that of the input."""
+    """Return the dtype of statistics: float32 for 16-bit floats, else that of the input."""
     return np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)

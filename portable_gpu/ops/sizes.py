@@ -24,12 +24,12 @@ _SIZE = re.compile(rf"(?:({_EXTENT}):)?({_EXTENT}(?:x{_EXTENT})*|[a-z]\w+)(?:/(\
 
 @dataclass(frozen=True)
 class Size:
-    """One size as it was asked for.
+    """One size of ``--sizes``.
 
     Attributes:
         extents: The numbers between the ``x``.
-        batch: What stands before a colon.
-        variant: What follows a slash: an axis, or transposes; all of them where it is empty.
+        batch: The number before a colon.
+        variant: The text after a slash, such as an axis or transposes.  Empty means all variants.
         name: A name of several sizes, in place of extents: see :attr:`Benchmark.named`.
     """
 
@@ -40,7 +40,12 @@ class Size:
 
 
 def parse_sizes(text: str, option: str = "--sizes", *, names: bool = True) -> tuple[Size, ...]:
-    """The sizes of a comma list, which errors call ``option``; ``names`` if it may have names.
+    """Return the sizes of a comma list.
+
+    Args:
+        text: The list.
+        option: The name of the list in messages.
+        names: Whether the list may have names of several sizes.
 
     Raises:
         ArgumentError: One of them cannot be read, or is 0.
@@ -49,7 +54,7 @@ def parse_sizes(text: str, option: str = "--sizes", *, names: bool = True) -> tu
 
 
 def parse_size(text: str, option: str = "--sizes", *, names: bool = False) -> Size:
-    """One size; see :func:`parse_sizes`."""
+    """Return one size; see :func:`parse_sizes`."""
     match = _SIZE.fullmatch(text)
     if match is None or (match[2][0].isalpha() and not names):
         raise ArgumentError(f"{option} has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")
@@ -71,6 +76,6 @@ def _extent(text: str) -> int:
     return int(int(base) ** int(power or 1))
 
 
-def random_extent(rng: random.Random, most: int, least: int = 1) -> int:
-    """A whole number from ``least`` to ``most``, uniform on a logarithmic scale."""
-    return int(exp(rng.uniform(log(least), log(most + 1))))
+def random_extent(rng: random.Random, maximum: int, minimum: int = 1) -> int:
+    """Draw an integer from ``minimum`` to ``maximum``, uniformly on a logarithmic scale."""
+    return int(exp(rng.uniform(log(minimum), log(maximum + 1))))

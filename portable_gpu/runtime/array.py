@@ -405,8 +405,8 @@ class Array:
     def __index__(self) -> int:
         if self.shape or self.dtype.kind not in "iu":
             raise DTypeError(
-                f"an array of shape {self.shape} and dtype {self.dtype} is no integer; expected "
-                "one integer of no axes"
+                f"an array of shape {self.shape} and dtype {self.dtype} is not an integer; "
+                "expected one integer without axes"
             )
         return int(self.item())
 
@@ -416,7 +416,7 @@ class Array:
 
     def _real_number(self) -> Any:
         if self.dtype.kind == "c":
-            raise DTypeError(f"an array of {self.dtype} is no real number; take .real or .imag")
+            raise DTypeError(f"an array of {self.dtype} is not a real number; take .real or .imag")
         return self.item()
 
     def __format__(self, spec: str) -> str:
@@ -451,7 +451,7 @@ class Array:
         """A view with permuted axes; reversed ones by default.
 
         Raises:
-            ShapeError: ``axes`` is no permutation of the axes.
+            ShapeError: ``axes`` is not a permutation of the axes.
         """
         order: Any = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         if not axes or axes == (None,):

@@ -122,7 +122,7 @@ def _bounds_of(one: slice, extent: int) -> tuple[int, int, int]:
     try:
         return one.indices(extent)
     except (TypeError, ValueError) as error:
-        raise ArrayIndexError(f"{shown(one)} is no slice of an axis: {error}") from None
+        raise ArrayIndexError(f"{shown(one)} is not a slice of an axis: {error}") from None
 
 
 def _position(one: Any) -> int:
@@ -138,7 +138,7 @@ def as_shape(shape: Sequence[Any], size: int) -> Shape:
     """A new shape for ``size`` elements; one extent may be -1.
 
     Raises:
-        ArgumentTypeError: An extent is no integer.
+        ArgumentTypeError: An extent is not an integer.
         ShapeError: It has another number of elements.
     """
     try:
@@ -190,7 +190,7 @@ def transposed(layout: Layout, axes: Sequence[Any] | None) -> Layout:
     """The layout with permuted axes; reversed ones for ``None``.
 
     Raises:
-        ShapeError: ``axes`` is no permutation of the axes.
+        ShapeError: ``axes`` is not a permutation of the axes.
     """
     offset, shape, strides = layout
     if axes is None:

@@ -15,9 +15,9 @@ one.  It compiles a function that is not inlined only once::
 
 PoCL inlines a function that calls a work-item function, and every function that calls that one.
 So only the kernel calls work-item functions, and passes the results on.  A kernel stays unchanged
-if it has a barrier or ``__local`` memory, calls a work-item function whose argument is no digit, or
-uses a macro that has one of these.  A text stays unchanged if any code outside its kernels of one
-work-item has one of these, or calls a work-item function.
+if it has a barrier or ``__local`` memory, if it calls a work-item function whose argument is not a
+digit, or if it uses a macro that has one of these.  A text stays unchanged if any code outside its
+kernels of one work-item has one of these, or calls a work-item function.
 
 A ``static void`` function whose body begins with ``//@apart`` is not inlined either.  LLVM compiles
 two functions faster than one that contains the other, and allocates their registers separately.

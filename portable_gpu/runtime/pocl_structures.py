@@ -159,7 +159,7 @@ def _positions_of_address(context: cl.Context, queue: cl.CommandQueue) -> Iterat
 def _words(place: int) -> tuple[int, ...]:
     """Return words of this process's memory, none if no memory is mapped at this address.
 
-    They are read by the operating system, so an unmapped address is no crash.
+    They are read by the operating system, so an unmapped address is not a crash.
     """
     with contextlib.suppress(OSError, OverflowError), _MEMORY.open("rb", 0) as memory:
         content = os.pread(memory.fileno(), _STRUCTURE, place)

@@ -346,7 +346,7 @@ def parent_of(base: Any) -> Any:
 def _origin(base: Any) -> tuple[Any, int]:
     try:
         parent = parent_of(base)
-    except AttributeError:  # shared virtual memory is no memory object
+    except AttributeError:  # shared virtual memory is not a memory object
         return _HOST, base.svm_ptr
     origin = 0
     if parent is not None and base.get_info(cl.mem_info.TYPE) == cl.mem_object_type.BUFFER:

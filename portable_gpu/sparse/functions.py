@@ -94,7 +94,7 @@ def dtype_for(A: Any, symbolic: Any, dtype: Any) -> np.dtype[Any]:
     """Return the dtype of the factor of a matrix; arguments as of :func:`cholesky`.
 
     Raises:
-        ArgumentTypeError: `symbolic` is no analysis.
+        ArgumentTypeError: `symbolic` is not an analysis.
         DTypeError, ArgumentError: `dtype` is not supported, or real and `A` is complex.
     """
     if not isinstance(symbolic, Symbolic):

@@ -83,7 +83,7 @@ class Pattern:
 
         Raises:
             ShapeError: `A` has another shape, or stores another number of values.
-            DTypeError: `A` is no matrix, or its dtype is not supported.
+            DTypeError: `A` is not a matrix, or its dtype is not supported.
             ArgumentError: A nonzero element is outside the pattern; an element is not finite, or
                 differs from its mirror image; `triangle` is not valid, or the matrix stores only
                 the other one.
@@ -247,7 +247,7 @@ def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
 
     Raises:
         ShapeError: `A` is not square.
-        DTypeError: `A` is no sparse matrix, or its dtype is not supported.
+        DTypeError: `A` is not a sparse matrix, or its dtype is not supported.
         ArgumentError: An index is out of range, `A` is damaged, `n` is not below 2^31 - 1;
             `triangle` is not valid, or `A` stores only the other one.
     """
@@ -303,7 +303,7 @@ def rows_of(A: Any) -> int:
 
     Raises:
         ShapeError: It is not square.
-        DTypeError: It is no sparse matrix, or its dtype is not supported.
+        DTypeError: It is not a sparse matrix, or its dtype is not supported.
         ArgumentError: It has 2^31 - 1 or more rows.
     """
     value_dtype(A)
@@ -378,7 +378,7 @@ def value_dtype(A: Any) -> np.dtype[Any]:
     """Return the dtype in which a sparse matrix's values are factorised.
 
     Raises:
-        DTypeError: `A` is no sparse matrix, or its dtype is not supported.
+        DTypeError: `A` is not a sparse matrix, or its dtype is not supported.
     """
     if not scipy.sparse.issparse(A):
         raise ArgumentTypeError(
@@ -404,7 +404,7 @@ def factor_dtype(dtype: Any) -> np.dtype[Any]:
     """Return `dtype` as a NumPy dtype; raise if it is not supported."""
     try:
         kind: np.dtype[Any] | None = np.dtype(dtype)
-    except Exception:  # objects that are no dtype raise different types
+    except Exception:  # objects that are not dtype raise different types
         kind = None
     if kind is None or kind not in DTYPES or dtype is None:  # None equals float64 for NumPy
         accepted = ", ".join(map(str, DTYPES))

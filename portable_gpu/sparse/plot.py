@@ -36,7 +36,7 @@ def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None
         The ``matplotlib.figure.Figure``.
 
     Raises:
-        ArgumentTypeError: `symbolic` is no analysis, or `picture` no path.
+        ArgumentTypeError: `symbolic` is not an analysis, or `picture` no path.
         UnsupportedError: matplotlib is not installed.
 
     Cost: O(n + nnz + the rows of all fronts).

@@ -38,7 +38,7 @@ class Spill:
             SpillError: The disk has too little free space.
         """
         if folder is not None and not Path(folder).is_dir():
-            raise ArgumentError(f"spill_dir is {str(folder)!r}, which is no folder")
+            raise ArgumentError(f"spill_dir is {str(folder)!r}, which is not a folder")
         self._itemsize = np.dtype(dtype).itemsize
         self.nbytes = size * self._itemsize
         where = folder or tempfile.gettempdir()

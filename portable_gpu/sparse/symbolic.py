@@ -129,7 +129,7 @@ class Symbolic:
             memory_limit: As for :class:`Factor`.
 
         Raises:
-            DTypeError: `dtype` is not supported, or `devices` are no devices.
+            DTypeError: `dtype` is not supported, or `devices` are not devices.
             DeviceNotFoundError: There is no device of a given name.
             DeviceMemoryError: `memory_limit` is smaller than the largest supernode.
         """
@@ -208,8 +208,8 @@ def analyze(
 
     Raises:
         ShapeError: `A` is not square.
-        DTypeError: `A` is no sparse matrix, or its dtype is not float32, float64, complex64,
-            complex128 or an integer (which is converted to float64); `engine` is no engine.
+        DTypeError: `A` is not a sparse matrix, or its dtype is not float32, float64, complex64,
+            complex128 or an integer (which is converted to float64); `engine` is not an engine.
         ArgumentError: `A` is not symmetric, beyond rounding, or its arrays are damaged; its
             diagonal is not real; an element is NaN or infinite; `triangle` is not stored;
             `ordering`, `relax` or `triangle` is none of the above.

@@ -60,7 +60,7 @@ class Calibration:
         return self.device, self.device_class
 
     def changes(self, versions: Mapping[str, str]) -> list[str]:
-        """Say what has changed since the measurement; nothing if the figures hold."""
+        """Return what has changed since the measurement; an empty list if the figures hold."""
         now = [(name, getattr(self, name), versions[name]) for name in _VERSIONS]
         return [
             "the kernels' texts" if name == "texts" else f"the {name} (was {old}, is {new})"
@@ -122,7 +122,9 @@ def warn_ignored(error: Exception) -> None:
 
 
 def store(calibration: Calibration) -> Path:
-    """Write a calibration in place of an earlier one of the same device; under the lock.
+    """Write a calibration in place of an earlier one of the same device.
+
+    The caller has the lock of :func:`exclusive`.
 
     Raises:
         TuningFileError: The file cannot be read, or other users may write it; it stays unchanged.
@@ -133,7 +135,10 @@ def store(calibration: Calibration) -> Path:
 
 
 def clear(device: str, device_class: str) -> bool:
-    """Remove the calibration of a device; whether there was one.  Under the lock."""
+    """Remove the calibration of a device, and return whether there was one.
+
+    The caller has the lock of :func:`exclusive`.
+    """
     path = _existing_file()
     known = _present(path)
     existed = known.pop((device, device_class), None) is not None
@@ -219,7 +224,7 @@ def _read(path: Path) -> dict[tuple[str, str], Calibration]:
 
 
 def _check(calibration: Calibration) -> None:
-    """Raise ValueError if a field is no text, or a figure no number that estimates can use.
+    """Raise ValueError if a field is not a string, or a figure not a number that estimates can use.
 
     The names of the figures may be those of another version of the library.
     """
@@ -230,4 +235,4 @@ def _check(calibration: Calibration) -> None:
         for value in values.values():
             for number in value.values() if isinstance(value, dict) else (value,):
                 if not isinstance(number, (int, float)) or not 0 < number < math.inf:
-                    raise ValueError(f"{number!r} is no figure")
+                    raise ValueError(f"{number!r} is not a positive finite number")

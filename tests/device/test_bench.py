@@ -303,7 +303,7 @@ def test_roofs(engine: Engine) -> None:
 
 
 def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Emulated units are no roof; the way to measure true ones runs on them all the same."""
+    """Emulated units are not a roof; the way to measure true ones runs on them all the same."""
     case = Case("gemm", (8, 9, 10), "float16", trans="NN")
     if not engine.target.is_cpu:
         pytest.skip("on other devices their units are in the way")

@@ -73,7 +73,7 @@ class Draw:
         return rng.choice(ways)(depth - 1)
 
     def pair(self, depth: int) -> tuple[Part, Part]:
-        """Two parts; the first is no literal, for those are computed exactly."""
+        """Two parts; the first is not a literal, for those are computed exactly."""
         first = self.number(depth)
         while not np.shape(first[1]):
             first = self.number(depth)

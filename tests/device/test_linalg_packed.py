@@ -298,7 +298,7 @@ def test_empty() -> None:
 
 
 def test_wrong_arguments(engine: Any) -> None:
-    with pytest.raises(ShapeError, match=r"9 elements are no triangle's; nearest is 10, of 4"):
+    with pytest.raises(ShapeError, match=r"9 elements are not a triangle; nearest is 10, of 4"):
         packed.cholesky(np.ones(9))
     with pytest.raises(ShapeError, match="nearest is 6, of 3 rows"):
         packed.unpack(np.ones(7), lower=True)

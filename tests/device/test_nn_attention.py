@@ -39,7 +39,7 @@ def close(got: Any, want: Any, terms: int) -> None:
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 def test_attention(engine: Engine, dtype: type) -> None:
-    """Masks, shared heads, strides: heads before or after rows; extents that are no multiples."""
+    """Masks, shared heads, strides: heads before or after rows; extents that are not multiples."""
 
     def drawn(*shape: int) -> Any:
         return RNG.standard_normal(shape).astype(dtype)

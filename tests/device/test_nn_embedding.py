@@ -69,7 +69,7 @@ def test_indices_of_no_row(engine: Engine) -> None:
     indices = np.arange(600) % 37
     indices[[400, 500]] = 37, -1
     grad = np.ones((600, 24), np.float32)
-    message = r"index 37 at position 400 \(in C order\), which is no row; there are 37"
+    message = r"index 37 at position 400 \(in C order\), which is not a row; there are 37"
     with pytest.raises(ArrayIndexError, match=f"input has {message}"):
         nn.embedding(indices, weight, engine=engine)
     with pytest.raises(ArrayIndexError, match=f"indices has {message}"):
@@ -81,7 +81,7 @@ def test_indices_of_no_row(engine: Engine) -> None:
 
 @pytest.mark.parametrize("order", [2.0, float("inf")])
 def test_rows_are_limited(engine: Engine, order: float) -> None:
-    """In place, those that indices name, of any strides; not if an index is no row."""
+    """In place, those that indices name, of any strides; not if an index is not a row."""
     rng = np.random.default_rng(3)
     start = rng.standard_normal((7, 2 * 37)).astype(np.float32).T[::2]
     weight, indices = start.copy(order="A"), rng.integers(0, 30, (5, 4))

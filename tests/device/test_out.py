@@ -21,7 +21,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.linalg import packed
 
-#: Functions whose result is no array, or is a list of arrays.
+#: Functions whose result is not an array, or is a list of arrays.
 WITHOUT = {
     "portable_gpu": {"asarray", "asnumpy", "default_engine", "devices", "explain", "plan"},
     "portable_gpu.fft": {"next_fast_len", "prev_fast_len", "scipy_backend"},

@@ -110,7 +110,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "text.mtx").write_text("no matrix\n")
     for arguments, status, message in (
         ([str(tmp_path / "none.mtx")], 1, "none.mtx cannot be read"),
-        ([str(tmp_path / "text.mtx")], 1, "text.mtx is no Matrix Market file"),
+        ([str(tmp_path / "text.mtx")], 1, "text.mtx is not a Matrix Market file"),
         ([_written(tmp_path, unsymmetric, "u.mtx")], 2, "A is not symmetric: A[1, 0] is 0.5"),
         ([_written(tmp_path, sp.csr_array((2, 3)), "w.mtx")], 2, "expected a square matrix"),
         ([_written(tmp_path, indefinite, "i.mtx")], 1, "not positive definite"),
@@ -230,9 +230,9 @@ HEADER = "%%MatrixMarket matrix coordinate real general\n"
         (HEADER + "2000000000 2000000000 2000000000\n1 1 1\n", "GiB of the host's memory"),
         (HEADER.replace("coordinate", "array") + "300000000 300000000\n1\n", "GiB of the host's"),
         (HEADER + "2 3 4\n", "is 2 x 3; expected a square matrix"),
-        (HEADER + "9 9 9\n1 1 1\n", "is no Matrix Market file: "),
-        (HEADER + "9 9\n", "is no Matrix Market file: "),
-        (HEADER.replace("real", "integer") + f"1 1 1\n1 1 {10**25}\n", "is no Matrix Market"),
+        (HEADER + "9 9 9\n1 1 1\n", "is not a Matrix Market file: "),
+        (HEADER + "9 9\n", "is not a Matrix Market file: "),
+        (HEADER.replace("real", "integer") + f"1 1 1\n1 1 {10**25}\n", "is not a Matrix Market"),
     ],
 )  # fmt: skip
 def test_headers_that_promise_too_much(

@@ -107,7 +107,7 @@ def _check(fields: Any, rank: int, size: int, given: int) -> None:
     if int(fields["global_address"]) % 16:
         raise Fault("the tensor does not start at a multiple of 16 bytes")
     if any(int(x) % 16 or int(x) >= 1 << 40 for x in fields["global_stride"][: rank - 1]):
-        raise Fault("a stride is no multiple of 16 bytes, or too large")
+        raise Fault("a stride is not a multiple of 16 bytes, or too large")
     if any(not 1 <= int(x) <= 256 for x in fields["box_dim"][:rank]):
         raise Fault("a box is longer than 256 elements")
     if int(fields["box_dim"][0]) * size > 128:

@@ -176,7 +176,7 @@ def test_public_names_are_on_the_page() -> None:
         (lambda: pd.map_blocks(abs, X, dtype=float, chunks=((6,), (4,))), ShapeError, "chunks"),
         (lambda: pd.from_npy(3), ArgumentTypeError, "path is 3"),
         (lambda: pd.from_npy("/nowhere.npy"), FileNotFoundError, "nowhere"),
-        (lambda: pd.from_npy(__file__), ArgumentError, "no .npy file"),
+        (lambda: pd.from_npy(__file__), ArgumentError, "not a .npy file"),
         (lambda: pd.DevicePlugin(3), ArgumentTypeError, "device is 3"),
         (lambda: pd.DevicePlugin(cores=0), ArgumentError, "cores is 0"),
         (lambda: pd.DevicePlugin(workers_per_host="a"), ArgumentTypeError, "workers_per_host"),

@@ -320,7 +320,7 @@ def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str,
 
 @pytest.mark.parametrize("n", [2 * 3**5, 2**9, 7**3, 11**2 * 2, 13**3])
 def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
-    """A length that is no product of two lengths of a pass is transformed nonetheless."""
+    """A length that is not a product of two lengths of a pass is transformed nonetheless."""
     names = [*check(draw(random.Random(n), n, ("complex", "complex")), PassLimits(16, 2, 16, 8))]
     assert names
     assert set(names) <= {"two passes", "three passes"}

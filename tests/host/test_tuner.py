@@ -182,7 +182,7 @@ def test_spaces_hold_the_default_and_tiles_are_known(target: str) -> None:
     [
         ("lu", None, "no operation 'lu' to tune; there are: elementwise, gemm, gemv, reduce, all"),
         ("gemm", "big", "--shapes has 'big'; sizes are like"),
-        ("gemm", "300x300", "300x300 is no size: gemm takes m x k x n"),
+        ("gemm", "300x300", "300x300 is not a size: gemm takes m x k x n"),
         ("all", "300x300", "--shapes needs an operation"),
         ("gemv", "0x3", "every extent is 1 or more"),
     ],

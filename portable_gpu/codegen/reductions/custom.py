@@ -1,4 +1,4 @@
-"""A user's operator and map."""
+"""Reductions by a user's operator and map."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def custom(
     others: tuple[tuple[str, Element], ...],
     compute: Element,
 ) -> Reduction:
-    """A user's operator, of single values or vectors, and the map that comes before it."""
+    """Return the reduction by a user's operator of what the user's map gives for each element."""
     ctype = wide_type(acc)
-    inside = "int" if compute.boolean else compute.real
+    compute_type = "int" if compute.boolean else compute.real
     named = (("x", x), *others)
-    # Nothing of the library's is called by these names.
+    # The prefix keeps these names apart from the library's functions.
     fold = Function(f"user_{op.name}", op.combine, (("a", ctype), ("b", ctype)), ctype, ctype)
-    each = Function(
+    mapped = Function(
         f"user_{op.name}__map",
         mapping.expression,
         tuple((name, elem.real) for name, elem in named),
-        inside,
+        compute_type,
         ctype,
         boolean=compute.boolean,
     )
@@ -37,14 +37,14 @@ def custom(
 
     def update(width: int) -> str:
         values = ", ".join(result.names)
-        return f"a.v = {fold.called(width)}(a.v, {each.called(width)}({values}));"
+        return f"a.v = {fold.called(width)}(a.v, {mapped.called(width)}({values}));"
 
     def combine(width: int) -> str:
         return f"a.v = {fold.called(width)}(a.v, b.v);"
 
-    every = [(f, width) for f in (fold, each) for width in _WIDTHS]
-    helpers = [helper for f, width in every for helper in f.helpers(width)]
-    defined = [f.define(width) for f, width in every]
+    functions = [(f, width) for f in (fold, mapped) for width in _WIDTHS]
+    helpers = [helper for f, width in functions for helper in f.helpers(width)]
+    defined = [f.define(width) for f, width in functions]
     result = Reduction(
         f"reduce_{op.name}",
         inputs,

@@ -1,4 +1,4 @@
-"""Folds of single values: products, extremes and their places."""
+"""Reductions to a product, an extreme, or the index of an extreme."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from portable_gpu.dtypes import Element
 
 
 def prod(x: Element, acc: Element, result: Element) -> Reduction:
-    """``prod``."""
+    """Return the reduction ``prod``."""
     ctype = wide_type(acc)
     if not acc.complex:
         state = (Field("v", ctype, "1"),)
@@ -48,7 +48,7 @@ def prod(x: Element, acc: Element, result: Element) -> Reduction:
 
 
 def _lowest(ctype: str, greatest: bool) -> str:
-    """The neutral element of max (or of min, if ``greatest``)."""
+    """Return the neutral element of max, or of min if ``greatest``."""
     if ctype in ("float", "double"):
         return "INFINITY" if greatest else "-INFINITY"
     name = ctype.upper()
@@ -58,7 +58,7 @@ def _lowest(ctype: str, greatest: bool) -> str:
 
 
 def extreme(name: str, x: Element, result: Element) -> Reduction:
-    """``min`` and ``max``: NaN wins; complex numbers compare by (re, im)."""
+    """Return ``min`` or ``max``; NaN wins, and complex numbers compare by (re, im)."""
     ctype, sign = wide_type(x), ">" if name == "max" else "<"
     parts = ("re", "im") if x.complex else ("v",)
     neutral = _lowest(ctype, name == "min")
@@ -111,7 +111,7 @@ _REVERSED = str.maketrans("<>", "><")
 
 
 def arg_extreme(name: str, x: Element, result: Element) -> Reduction:
-    """``argmin`` and ``argmax``: the first of equals; the first NaN before all."""
+    """Return ``argmin`` or ``argmax``: the index of the first NaN, or else of the first extreme."""
     ctype, sign = wide_type(x), ">" if name == "argmax" else "<"
     parts = ("re", "im") if x.complex else ("v",)
     neutral = _lowest(ctype, name == "argmin")
@@ -143,12 +143,15 @@ def arg_extreme(name: str, x: Element, result: Element) -> Reduction:
             f"const {t} {n} = {convert(p, x.real, ctype, width)};"
             for n, p in zip(new, value_names(x, "x"), strict=True)
         )
-        # Once NaN is held nothing beats it; a first element equal to the neutral one counts.
+        # A NaN is never replaced.  The first element always replaces the neutral element, which may
+        # be equal to it.
         fresh = f"(a.step == ({lane_index.type(width)})(-1))"
         test = f"{beats(new, old)} | {fresh}"
         if x.floating and x.complex:
             test = f"(({test}) | {nan(new)}) & !({nan(old)})"
-        elif x.floating:  # "not ordered the other way" is one comparison, and true of NaN
+        elif (
+            x.floating
+        ):  # "not worse or equal" is one comparison, and is true if the new one is NaN
             worse = f"({new[0]} {sign.translate(_REVERSED)}= {old[0]})"
             test = f"(!{worse} | {fresh}) & ({old[0]} == {old[0]})"
         moves = " ".join(f"a.{p} = better ? {n} : a.{p};" for p, n in zip(parts, new, strict=True))

@@ -1,4 +1,4 @@
-"""Find the definition of a reduction by its name."""
+"""The definition of a reduction, by its name and options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Request:
 
 @lru_cache(maxsize=1024)
 def reduction(request: Request) -> Reduction:
-    """The :class:`Reduction` of a request."""
+    """Return the :class:`Reduction` of a request."""
     r = request
     match r.name:
         case "sum":

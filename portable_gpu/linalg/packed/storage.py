@@ -154,7 +154,7 @@ def packed_array(value: Any, overwrite: bool = False) -> tuple[Any, int]:
         below = int((np.sqrt(8.0 * size + 1) - 1) / 2)
         nearest = min((below, below + 1), key=lambda rows: abs(packed_size(rows) - size))
         raise ShapeError(
-            f"ap has shape {tuple(ap.shape)}: {size} elements are no triangle's; nearest is "
+            f"ap has shape {tuple(ap.shape)}: {size} elements are not a triangle; nearest is "
             f"{packed_size(nearest)}, of {nearest} rows"
         )
     return ap, n

@@ -1,4 +1,4 @@
-"""Functions of a user's own on each chunk, and arrays that workers read from files."""
+"""A user's function applied to each chunk, and arrays that workers read from files."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def map_blocks(
     chunks: tuple[tuple[int, ...], ...] | None = None,
     **options: Any,
 ) -> da.Array:
-    """Call a function of device arrays on each chunk: one task, one copy to the device and back.
+    """Call a function of device arrays on each chunk.
 
     Args:
-        function: Takes :class:`portable_gpu.Array` objects, the chunks, and returns one, or a NumPy
-            array.  Its calls of this library on them run on the worker's device.  It is pickled.
-        arrays: Dask arrays of one shape, which are rechunked where they are cut differently, and
-            numbers or NumPy scalars, which are passed as they are.
+        function: It is called with chunks as :class:`portable_gpu.Array` objects, and returns one,
+            or a NumPy array.  Calls of this library on these arrays run on the worker's device.
+            The function is pickled.
+        arrays: Dask arrays of one shape, and numbers or NumPy scalars, which are passed unchanged.
+            If chunks of the arrays differ, the arrays are rechunked.
         dtype: The dtype of the result.
-        chunks: The chunks of the result, as many along each axis as ``arrays`` have.  Default:
-            those of ``arrays``.
+        chunks: The chunks of the result; their number along each axis is that of ``arrays``.
+            Default: the chunks of ``arrays``.
         options: Further arguments of ``function``, as keywords.
 
     Returns:
@@ -50,40 +51,41 @@ def map_blocks(
             ``function`` returns another shape than that of the chunk.
         ArgumentError, DTypeError: As :func:`~portable_gpu.multi.dask.sum`.
 
-    Cost: that of ``function`` and of the copies.  Several steps in one function need one copy to
-        the device and one back, and not a pair for each step.
-    Order: fixed by the chunks, the kind of device and the worker's cores, if ``function`` is.
+    Cost: that of ``function``, and for each chunk one task, one copy to the device and one back.
+        So several steps in one function copy less than one call for each step.
+    Order: fixed by the chunks, the kind of device and the worker's cores, if ``function`` fixes its
+        own.
     """
     if not callable(function):
         raise ArgumentTypeError(f"function is of type {type(function).__name__}; call it with one")
     result_dtype = as_dtype(dtype)
-    where = [n for n, one in enumerate(arrays) if isinstance(one, da.Array)]
+    where = [n for n, value in enumerate(arrays) if isinstance(value, da.Array)]
     if not where:
         raise ArgumentTypeError("arrays has no Dask array; expected one at least")
     inputs = [checked(arrays[n], f"arrays[{n}]") for n in where]
-    if len({one.shape for one in inputs}) > 1:
-        raise ShapeError(f"shapes {[one.shape for one in inputs]} differ; expected equal ones")
+    if len({array.shape for array in inputs}) > 1:
+        raise ShapeError(f"shapes {[array.shape for array in inputs]} differ; expected equal ones")
     axes = list(range(inputs[0].ndim))
-    _, inputs = da.core.unify_chunks(*(one for x in inputs for one in (x, axes)), warn=False)
+    _, inputs = da.core.unify_chunks(*(item for x in inputs for item in (x, axes)), warn=False)
     cut = inputs[0].chunks
-    results = cut if chunks is None else tuple(tuple(one) for one in chunks)
-    if [len(one) for one in results] != [len(one) for one in cut]:
+    results = cut if chunks is None else tuple(tuple(extents) for extents in chunks)
+    if [len(extents) for extents in results] != [len(extents) for extents in cut]:
         raise ShapeError(f"chunks has {results}; expected as many along each axis as {cut}")
     name = new_name("map", function, *arrays, result_dtype, results, options)
     graph: Graph = {}
     for place in np.ndindex(*inputs[0].numblocks):
-        shape = tuple(one[i] for one, i in zip(results, place, strict=True))
+        shape = tuple(extents[i] for extents, i in zip(results, place, strict=True))
         values = list(arrays)
-        for n, one in zip(where, inputs, strict=True):
-            values[n] = (one.name, *place)
+        for n, array in zip(where, inputs, strict=True):
+            values[n] = (array.name, *place)
         graph[(name, *place)] = (partial(_call, function, options, result_dtype, shape), values)
     return array_of(name, graph, list(inputs), results, result_dtype)
 
 
 def from_npy(path: str | os.PathLike[str], chunks: Any = "auto") -> da.Array:
-    """Return a Dask array of a ``.npy`` file, of which each worker reads the chunks of its tasks.
+    """Return a Dask array of a ``.npy`` file; each worker reads the chunks of its tasks.
 
-    :func:`dask.array.from_array` of a memory map would send the values with the graph.
+    :func:`dask.array.from_array` of a memory map would send all values to the scheduler.
 
     Args:
         path: The file, which all workers can read by this path.
@@ -94,21 +96,21 @@ def from_npy(path: str | os.PathLike[str], chunks: Any = "auto") -> da.Array:
 
     Raises:
         OSError: The file cannot be read.
-        ArgumentError: It is no array of a dtype that devices take.
+        ArgumentError: It does not contain an array of a dtype that devices support.
     """
     of_kind(path, (str, os.PathLike), "path", "the path of a .npy file")
     file = Path(path).absolute()
     try:
         values = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
-        raise ArgumentError(f"path is {file}, which is no .npy file: {error}") from error
+        raise ArgumentError(f"path is {file}, which is not a .npy file: {error}") from error
     cut = da.core.normalize_chunks(chunks, values.shape, dtype=values.dtype)
     status = file.stat()
     name = new_name("npy", str(file), status.st_mtime_ns, status.st_size, cut)
-    starts = [np.cumsum([0, *one]).tolist() for one in cut]
+    starts = [np.cumsum([0, *extents]).tolist() for extents in cut]
     graph: Graph = {}
-    for place in np.ndindex(*(len(one) for one in cut)):
-        index = tuple(slice(one[i], one[i + 1]) for one, i in zip(starts, place, strict=True))
+    for place in np.ndindex(*(len(extents) for extents in cut)):
+        index = tuple(slice(start[i], start[i + 1]) for start, i in zip(starts, place, strict=True))
         graph[(name, *place)] = (_read, str(file), index)
     return checked(array_of(name, graph, [], cut, values.dtype), "path")
 
@@ -121,7 +123,7 @@ def _call(
     shape: tuple[int, ...], values: list[Any],
 ) -> Block:  # fmt: skip
     with device() as worker:
-        passed = [worker.upload(one) if isinstance(one, np.ndarray) else one for one in values]
+        passed = [worker.upload(x) if isinstance(x, np.ndarray) else x for x in values]
         result = function(*passed, **options)
         result = asnumpy(result) if isinstance(result, Array) else np.asarray(result)
     if result.shape != shape:

@@ -67,7 +67,7 @@ class TiledOperand:
             lock: Is held during reads of Zarr arrays, if the array is also written.
 
         Raises:
-            ArgumentTypeError: It is no array of NumPy or of Zarr.
+            ArgumentTypeError: It is not an array of NumPy or of Zarr.
             DTypeError: Its dtype is not supported.
             ArgumentError: Its file is shorter than the memmap.
         """

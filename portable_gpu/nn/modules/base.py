@@ -122,7 +122,7 @@ class Module:
                 this module.
 
         Raises:
-            ArgumentTypeError: It is no mapping, or has something else than arrays of numbers.
+            ArgumentTypeError: It is not a mapping, or has something else than arrays of numbers.
             ArgumentError: Keys are missing or unknown; the message names all.
             ShapeError: Arrays have other shapes; the message names all.  Nothing has been replaced
                 after an error.

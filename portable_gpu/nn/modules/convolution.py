@@ -80,8 +80,8 @@ class _Convolution(Module):
             engine: See :class:`portable_gpu.Engine`.
 
         Raises:
-            ArgumentTypeError, ArgumentError: A number is no integer or too small; ``groups`` does
-                not divide the channels; ``algo`` is unknown.
+            ArgumentTypeError, ArgumentError: A number is not an integer, or is too small;
+                ``groups`` does not divide the channels; ``algo`` is unknown.
         """
         channels = positive(in_channels, "in_channels"), positive(out_channels, "out_channels")
         parts = positive(groups, "groups")

@@ -135,7 +135,7 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number as NumPy assigns it to an array of a dtype.
 
     Raises:
-        ArgumentTypeError: It is no number.
+        ArgumentTypeError: It is not a number.
         DTypeError: It cannot be converted.
         IntegerRangeError: A Python integer does not fit.
         ArgumentError: It is NaN or infinite, and the dtype holds integers.

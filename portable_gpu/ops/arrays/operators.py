@@ -128,7 +128,7 @@ def _kind(value: Any) -> Any:
 
 
 def _rule(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> Rule:
-    """The rule of an operator that is no comparison, whose numbers fit.
+    """The rule of an operator that is not a comparison, whose numbers fit.
 
     Raises:
         DTypeError: It does not take the operands.

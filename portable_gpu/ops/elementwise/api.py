@@ -47,52 +47,64 @@ def elementwise(
     """Compute an expression of arrays, element by element, in one launch.
 
     Args:
-        expression: One expression of single values, by the names of ``inputs``:
-            ``"exp(x - m) / s"``, ``"x > lo ? x : lo"``, ``"where(x > lo, x, lo)"``.  It has the
-            operators of C and of Python, OpenCL's functions, and NumPy's names.
+        expression: An expression of one element of each input, such as ``"exp(x - m) / s"``,
+            ``"x > lo ? x : lo"`` or ``"where(x > lo, x, lo)"``.  It may use the operators of C and
+            of Python, OpenCL's functions, and NumPy's names.
         out: Where to put the result; must have its shape and dtype.  It may be one of the inputs
             itself, which is then updated in place.
-        dtype: Dtype of the result, to which values are converted as C does (floats to integers:
-            cut off; to bool: whether they differ from 0; complex to real: the real part).  Default:
-            the inputs' common dtype.
+        dtype: The dtype of the result, to which values are converted as in C: floats lose their
+            fraction when they become integers, a bool is true for any value but 0, and complex
+            numbers lose their imaginary part.  Default: the inputs' common dtype.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-        inputs: Arrays of any shapes that broadcast as in NumPy, of any strides and offsets, and
-            numbers.  A name is an identifier of C that means nothing else in OpenCL C.
+        inputs: Numbers, and arrays of any strides and offsets, whose shapes broadcast as in NumPy.
+            A name must be an identifier of C without another meaning in OpenCL C.
 
     Returns:
         An array of the shape that the inputs broadcast to, in C order: NumPy for NumPy inputs
         (done), ``portable_gpu.Array`` for device inputs (enqueued and not waited for).
 
-    **Dtypes.**  The expression is computed in the inputs' common dtype, NumPy's: every input is
-    converted to it first, whatever ``dtype`` is.  A number of Python's takes the dtype of the
-    arrays, if that can hold its kind (NEP 50); a NumPy scalar has its own.  Numbers are arguments
-    of the kernel: another value builds no program.  16-bit floats are computed as float32 and
-    rounded once.  Integers wrap around in their own width after each operation.  Of bool, ``+`` is
-    or, ``*`` is and; other arithmetic, and what has literals, is computed as ``int``.  A literal
-    such as ``2``, ``0.5`` or ``2j``, and a constant such as ``M_PI``, is of the type computed in,
-    so ``1 / 2`` is 0.5 of floats; a floating one with integers makes floats (float64 if the
-    result is so, else float32), and an integer that a comparison's dtype cannot hold compares
-    exactly.  Comparisons, ``and``, ``or``, ``not`` and tests such as ``isnan`` give masks, which
-    ``& | ^ ~``, ``where(c, p, q)``, ``c ? p : q`` and ``p if c else q`` take; in arithmetic a mask
-    is 0 or 1.
+    **Dtypes.**  First every input is converted to the inputs' common dtype, as in NumPy.  Then the
+    expression is computed in that dtype, whatever ``dtype`` is.
 
-    **Operators.**  The precedence is C's, where ``&`` binds less closely than ``==``; brackets make
-    it clear.  Comparisons in a row (``a < b < c``) are refused.  ``/`` of integers cuts off as C
-    does; ``//`` and ``%`` are NumPy's, floats included: they round down, and a remainder has the
-    divisor's sign (``fmod`` has the dividend's).  Integers divided by 0 give 0, the least one by -1
-    itself; shifts by the width or more give 0, or -1 of a negative number to the right.  ``x ** n``
-    of integers is 0 for negative ``n``, unless ``x`` is 1 or -1.  A complex 0 to a power is NaN,
-    unless the exponent's real part is positive (0) or the exponent is 0 (1).
+    * A Python number takes the dtype of the arrays, if that dtype has numbers of its kind (NEP 50).
+      A NumPy scalar keeps its dtype.  Numbers are arguments of the kernel, so a call with another
+      value does not build a program.
+    * 16-bit floats are computed as float32; the result is rounded once.
+    * Integers wrap around in their own width after each operation.
+    * For bool, ``+`` is "or" and ``*`` is "and".  Other arithmetic, and expressions with literals,
+      are computed as ``int``.
+    * Literals such as ``2``, ``0.5`` or ``2j`` and constants such as ``M_PI`` have the common
+      dtype; so ``1 / 2`` is 0.5 if the inputs are floats.  With integer inputs, a floating literal
+      changes the computation to float64 if the result is float64, else to float32.  A comparison
+      with an integer literal outside the range of the dtype is exact.
+    * Comparisons, ``and``, ``or``, ``not`` and tests such as ``isnan`` give masks.  A mask can be
+      an operand of ``& | ^ ~`` and the condition of ``where(c, p, q)``, ``c ? p : q`` and
+      ``p if c else q``.  In arithmetic a mask is 0 or 1.
 
-    **Functions.**  OpenCL's of floats; of integers write ``sqrt((float)x)``, or ask for a floating
-    ``dtype``.  ``min`` and ``max`` (``minimum``, ``maximum``, of two or more values) give NaN where
-    one is NaN, ``fmin`` and ``fmax`` do not.  Of any numbers: ``abs sign where clip square
-    reciprocal power floor_divide mod``, and NumPy's names of operators and functions, such as
-    ``logical_and``, ``arctan2``.  OpenCL's ``round`` (halves away from 0) and ``remainder``
-    (IEEE's, of floats) keep their meaning.  Complex numbers have ``+ - * / **``, comparisons,
-    ``abs angle real imag conj sign square reciprocal sqrt exp log sin cos tan sinh cosh tanh``,
-    ``isnan isinf isfinite``.  A text that uses more of C (``x.s0``, other functions of OpenCL) goes
-    to the compiler as it is, and has C's types.
+    **Operators.**  The precedence is that of C, where ``==`` binds closer than ``&``; parentheses
+    make it clear.  Chained comparisons (``a < b < c``) are refused.
+
+    * ``/`` of integers rounds towards 0, as in C.
+    * ``//`` and ``%`` of integers and floats round down, as in NumPy, so a remainder has the sign
+      of the divisor.  The result of ``fmod`` has the sign of the dividend.
+    * An integer divided by 0 gives 0.  The smallest integer divided by -1 gives itself.
+    * A shift by the width of the integer or more gives 0; of a negative number to the right, -1.
+    * ``x ** n`` of integers with a negative ``n`` is 0, unless ``x`` is 1 or -1.
+    * A complex 0 to a power is 0 if the real part of the exponent is positive, 1 if the exponent is
+      0, and else NaN.
+
+    **Functions.**  OpenCL's functions take floats.  For integers write ``sqrt((float)x)``, or
+    request a floating ``dtype``.
+
+    * ``min`` and ``max`` (or ``minimum`` and ``maximum``) take two or more values, and give NaN if
+      one of these is NaN; ``fmin`` and ``fmax`` ignore NaN.
+    * These take numbers of any kind: ``abs sign where clip square reciprocal power floor_divide
+      mod``, and NumPy's names of operators and functions, such as ``logical_and`` or ``arctan2``.
+    * ``round`` (halves away from 0) and ``remainder`` (of floats, IEEE's) are those of OpenCL.
+    * Complex numbers have ``+ - * / **``, comparisons, ``abs angle real imag conj sign square
+      reciprocal sqrt exp log sin cos tan sinh cosh tanh``, and ``isnan isinf isfinite``.
+    * An expression with other parts of C (``x.s0``, other functions of OpenCL) is passed to the
+      compiler unchanged, and has C's types.
 
     Example::
 
@@ -101,11 +113,11 @@ def elementwise(
         pg.elementwise("x + rate * d", x=x, d=step, rate=0.1, out=x)
 
     Raises:
-        ArgumentError: ``expression`` is no single expression, or an operator or function in it does
-            not take the dtype computed in; a name means something else; a number of Python's that
-            the common dtype cannot hold.
-        BuildError: The C text does not compile, for instance because of a name that is no input;
-            the message has the expression and the compiler's reason.
+        ArgumentError: ``expression`` is not a single expression, or one of its operators or
+            functions does not take the common dtype; the name of an input has another meaning; a
+            Python number is outside the range of the common dtype.
+        BuildError: The expression does not compile, for instance because a name in it is not that
+            of an input.  The message has the expression and the compiler's reason.
         ShapeError: The inputs do not broadcast, or ``out`` has another shape.
         DTypeError: Unsupported dtype, or no common one; ``out`` has another dtype.
         OverlapError: ``out`` shares memory with an input that is not ``out`` itself, or with
@@ -115,14 +127,14 @@ def elementwise(
             do not have here.
         DeviceMemoryError: The device lacks memory.
 
-    Cost: about one operation for each element and name; each input read once, and the result
-        written once, in one launch without workspace.  What is broadcast is read from caches.
-    Accuracy: that of OpenCL's functions in the type computed in (docs/accuracy.md), and a rounding
-        to the result's dtype.  A compiler may contract ``a * b + c`` to one rounding, also in
-        complex products.  Complex quotients are Smith's; complex powers by other than whole
-        exponents below 100 have an error that grows with ``|b log a|``.
-    Order: elements do not depend on each other; the same bits for one target, policy, shape and
-        alignment.
+    Cost: about one operation for each element and name, in one launch without workspace.  Each
+        input is read once (broadcast inputs again from caches), and the result is written once.
+    Accuracy: that of OpenCL's functions in the common dtype (docs/accuracy.md), and one rounding to
+        the result's dtype.  A compiler may compute ``a * b + c`` with one rounding, also in complex
+        products.  Complex quotients use Smith's method.  A complex power ``a ** b`` has an error
+        that grows with ``|b log a|``, unless ``b`` is an integer below 100.
+    Order: elements do not depend on each other; the bits are the same for one target, policy, shape
+        and alignment.
     """
     if engine is not None and isinstance(engine, EngineGroup):
         return engine.compute("elementwise", locals())
@@ -144,29 +156,34 @@ def evaluate(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute an expression of arrays in a given dtype: what the operators of arrays call.
+    """Compute an expression of arrays in a given dtype; the operators of arrays call this.
 
     Args:
-        expression: As of :func:`elementwise`; it is not checked again.
-        inputs: Arrays and numbers by the names that the expression has for them.
-        compute: Dtype that all inputs are converted to, as NumPy's unsafe casts do, and that the
-            expression is computed in; default: their common dtype.
-        dtype: Dtype of the result.  Default: bool of a comparison or another mask, of a complex
-            expression's ``abs``, ``real``, ``imag`` and ``angle`` the real dtype, else ``compute``.
-        out, engine, queue, wait_for: As of :func:`elementwise`: ``out`` has the result's shape and
-            dtype, and may be an input itself or a view that shows the same; other overlap is
+        expression: As for :func:`elementwise`; it is not checked again.
+        inputs: Arrays and numbers, by their names in the expression.
+        compute: The dtype in which the expression is computed.  All inputs are converted to it, as
+            by NumPy's unsafe casts.  Default: their common dtype.
+        dtype: The dtype of the result.  Default: bool for a comparison or another mask; the real
+            dtype for ``abs``, ``real``, ``imag`` and ``angle`` of complex numbers; else
+            ``compute``.
+        out, engine, queue, wait_for: As for :func:`elementwise`.  ``out`` has the result's shape
+            and dtype.  It may be an input, or a view of the same elements; other overlap is
             refused.
 
     Returns, Raises: As :func:`elementwise`.
 
-    This function converts, computes, wraps around, and repeats a call like one before at the cost
-    of a launch; ``compute`` and ``dtype`` are best given as ``numpy.dtype`` then.  Its caller
-    chooses the dtypes, and sees to what no single ``compute`` says exactly: comparisons of int64
-    with uint64; Python's integers that ``compute`` cannot hold, an ArgumentError here (NumPy 2: an
-    OverflowError of arithmetic, an exact answer of comparisons); operators that NumPy refuses
-    (``-`` of bool, ``//`` of complex); negative powers of integers, which are 0 here unless the
-    base is 1 or -1; arrays that overlap ``out``; host arrays with device arrays, which are
-    copied at each call.  NumPy's scalars are converted as arrays are.
+    A repeated call costs no more than a launch if ``compute`` and ``dtype`` are ``numpy.dtype``
+    objects.  The caller chooses the dtypes, and must itself care for the following cases:
+
+    * Comparisons of int64 with uint64, for which no ``compute`` is exact.
+    * Python integers outside the range of ``compute``, which raise ArgumentError here.  NumPy 2
+      raises OverflowError in arithmetic, and compares them exactly.
+    * Operators that NumPy refuses, such as ``-`` of bool and ``//`` of complex numbers.
+    * Negative powers of integers, which are 0 here unless the base is 1 or -1.
+    * Arrays that overlap ``out``.
+    * Host arrays together with device arrays; they are copied at each call.
+
+    NumPy scalars are converted like arrays.
     """
     arrays, kinds, numbers = _sorted(inputs, out)
     options = expression, tuple(inputs), kinds, dtype, compute, False
@@ -178,9 +195,9 @@ def _sorted(
 ) -> tuple[tuple[Any, ...], tuple[Any, ...] | None, tuple[Any, ...]]:
     """Return the inputs that are arrays, the kinds of all inputs, and the numbers.
 
-    The kinds are ``None`` where all inputs are arrays, none of which is ``out``.
-    A kind is ``_ARRAY``, ``_OUT`` of an input that is ``out`` itself, or the type of a number.
-    Numbers are Python's, NumPy's, or arrays of NumPy without axes.
+    The kinds are ``None`` if all inputs are arrays and none of them is ``out``.  Else the kind of
+    an input is ``_OUT`` if it is ``out``, ``_ARRAY`` if it is another array, and else the type
+    of the number.  Numbers are those of Python and NumPy, and NumPy arrays without axes.
     """
     values = tuple(inputs.values())
     for value in values:
@@ -288,7 +305,7 @@ def _dtype_of_outcome(
 
 @lru_cache(maxsize=1024)
 def _outcome(expression: str, names: tuple[str, ...], compute: Element) -> str | None:
-    """The kind of an expression's result: ``mask``, ``complex``, or None for other numbers."""
+    """Return the kind of a result: ``mask``, ``complex``, or ``None`` for other numbers."""
     of = "int" if compute.boolean else compute.value
     parameters = tuple((name, of) for name in names)
     return Function("f", expression, parameters, of, of, boolean=compute.boolean).kind

@@ -66,13 +66,13 @@ def embedding(
         NumPy's, on the device (enqueued) if an operand is.
 
     Raises:
-        ArrayIndexError: An index is no row; the message has the first one.  A device array raises
-            it where its values are brought to the host.
+        ArrayIndexError: An index is not a row; the message has the first one.  For device arrays
+            the error is raised when their values are copied to the host.
         DTypeError: ``input`` has no integers, or ``weight`` no real floating numbers.
-        ShapeError: ``weight`` is no matrix; ``out`` has another shape.
-        ArgumentError: ``padding_idx`` is no row; ``max_norm`` is negative; ``norm_type`` is 0 or
+        ShapeError: ``weight`` is not a matrix; ``out`` has another shape.
+        ArgumentError: ``padding_idx`` is not a row; ``max_norm`` is negative; ``norm_type`` is 0 or
             less; there are 2^31 indices or more with ``max_norm``.
-        ArgumentTypeError: With ``max_norm``, ``weight`` is no array that can be changed.
+        ArgumentTypeError: With ``max_norm``, ``weight`` is not an array that can be changed.
         ReadOnlyError: With ``max_norm``, ``weight`` cannot be written.
         OverlapError: A C-ordered ``out`` shares memory with an operand.  Nothing has been changed
             after an error.
@@ -231,8 +231,8 @@ def _report(rows: int, name: str) -> ReportSpec:
         position, index = (int(value) for value in values.reshape(-1)[:2])
         if position >= 0:
             raise ArrayIndexError(
-                f"{name} has index {index} at position {position} (in C order), which is no row; "
-                f"there are {rows}"
+                f"{name} has index {index} at position {position} (in C order), which is "
+                f"not a row; there are {rows}"
             )
 
     return ReportSpec((2,), np.dtype(np.int64), check)

@@ -49,7 +49,7 @@ def transposition(trans: Any) -> str:
     """N, T or C, of what ``trans=`` takes.
 
     Raises:
-        ArgumentTypeError: It is no word and no integer.
+        ArgumentTypeError: It is neither a word nor an integer.
         ArgumentError: It is another one.
     """
     is_known_type = isinstance(trans, (str, int)) and not isinstance(trans, bool)

@@ -1,4 +1,4 @@
-"""The deferred errors of factorisations and solves: matrices without a result."""
+"""Errors of factorisations and solves that are raised when the device has finished."""
 
 from __future__ import annotations
 

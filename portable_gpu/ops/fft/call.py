@@ -43,7 +43,7 @@ def transform(
     """Transform ``x`` along ``axes``, to lengths ``s``.
 
     Args:
-        kind: Whether input and output are complex, real, or half of a spectrum.
+        kind: ``c2c``, ``r2c`` (from real numbers to half of their spectrum) or ``c2r``.
         x: The array.
         s: The length along each axis, or -1 for the extent of ``x``; ``None`` for all extents.
         axes: The axes; ``None`` for the last ``len(s)``, or all.
@@ -111,13 +111,13 @@ _FFT = Operation("fft", _normalise)
 
 
 def dtype_of_transforms(dtype: np.dtype[Any], kind: TransformKind) -> np.dtype[Any]:
-    """Return the dtype in which an array is transformed, as SciPy chooses it.
+    """Return the dtype in which an array is transformed; it is SciPy's.
 
     Raises:
         DTypeError: Arrays of the dtype are not transformed.
     """
     if dtype.kind == "c" and kind == "r2c":
-        raise DTypeError(f"x is {dtype}; a transform of real numbers takes no complex ones")
+        raise DTypeError(f"x is {dtype}; a transform of real numbers does not take complex numbers")
     if is_bfloat16(dtype):
         dtype = np.dtype(np.float16)
     if dtype.kind not in "biufc":
@@ -167,7 +167,7 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     """Return one integer or several as a tuple, or ``None``; bools are refused."""
     if values is None:
         return None
-    # The usual arguments are checked first: this is a part of the time of short calls.
+    # The usual arguments are checked first, because short calls spend a part of their time here.
     if type(values) is int and abs(values) <= LONGEST:
         return (values,)
     if type(values) is tuple and len(values) == 1:
@@ -179,7 +179,7 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     several = values if isinstance(values, (tuple, list, range)) else (values,)
     try:
         integers = tuple([index(value) for value in several])
-    except Exception:  # raised by the value's own methods, too
+    except Exception:  # methods of the value may raise any exception
         integers = None
     if integers is None or any(isinstance(value, bool) for value in several):
         raise ArgumentTypeError(f"{name} is {shown(values)}; expected whole numbers")
@@ -201,7 +201,7 @@ def placed(
     """Return the array for the result, its name in messages, and whether it is ``x``.
 
     Args:
-        arguments: Those of the call, whose input is ``x`` before it was an array.
+        arguments: Those of the call; their input is ``x`` as the caller passed it.
         x, shape, dtype: The input, and the shape and dtype of the result.
         overwrite: Whether ``x`` may be overwritten.
     """

@@ -170,7 +170,7 @@ def _rows(end: LineOperand, lanes: Axis, batch: tuple[Axis, ...], side: int) -> 
 def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
     """Return the axis of lanes and the other axes; adjacent lanes are preferred.
 
-    Neighbouring lanes may be a pair of real lines, so axes that keep these apart are no lanes.
+    Neighbouring lanes may be a pair of real lines, so axes that keep these apart are not lanes.
     """
     possible = line.others[line.apart :] if line.paired else line.others
     if not possible:

@@ -1,4 +1,4 @@
-"""Residuals of a sparse matrix that is given by all its rows."""
+"""Residuals of systems with a sparse matrix, of which both triangles are stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rows:
 
 
 class ResidualPlan(OneLaunch):
-    """``R = B - A X``; operands: A's values, B, X and R, which is n x count by rows."""
+    """``R = B - A X``.  The operands are A's values, B, X and R; R is n x count in C order."""
 
     def __init__(self, rows: Rows, a: Element, elem: Element, count: int, b: Operand, x: Operand):
         """Build the kernel; ``a`` is the element of A's values, ``elem`` that of the others."""
@@ -54,9 +54,9 @@ class ResidualPlan(OneLaunch):
 
 
 class SumsPlan(OneLaunch):
-    """Compute the sum of absolute values of each row (``|re| + |im|`` for complex numbers).
+    """The sum of the absolute values of each row (``|re| + |im|`` of complex numbers).
 
-    Operands: A's values, and the sums, which are real.
+    The operands are A's values and the sums, which are real.
     """
 
     def __init__(self, rows: Rows, a: Element) -> None:
@@ -85,7 +85,7 @@ def _launch(
         "residual",
         {"n": rows.n, "count": count, "run": run, **strides},
         ["start", "column", "source", *operands],
-        [f"{one}_offset" for one in operands],
+        [f"{name}_offset" for name in operands],
         (groups * size,),
         (size,),
     )

@@ -1,4 +1,4 @@
-"""Tilings of products: a policy, an orientation and a partition of k."""
+"""Tilings of products: the tiles, the orientation and the partition of k."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Tiling:
         path: ``wgmma``, ``mma`` or ``mfma`` (matrix units; ``wgmma, split-k``), ``tiled``,
             ``split-k``, ``direct`` (a work-item per element), or ``packed`` (CPU).
         policy: Tile sizes; ``None`` for the direct path.
-        splits: The number of parts of k, each of which is computed by other groups; on the direct
-            path by adjacent work-items.
+        splits: The number of parts of k.  Each part is computed by another group, and on the direct
+            path by another work-item.
         whole: The number of tiles of each product whose k is not split, because they fill the
             compute units anyway; with ``shares`` the number of such tiles of all products.
         shares: The number of groups that share the steps of k of the other tiles equally, so that

@@ -58,7 +58,7 @@ def gemv(
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
-        ShapeError: ``a`` is no matrix, ``x`` no vector, or their sizes differ.
+        ShapeError: ``a`` is not a matrix, ``x`` no vector, or their sizes differ.
         DTypeError: A dtype is not supported (bool neither), or a factor is not of the kind.
         ArgumentError: An unknown ``trans``, or ``beta`` without ``out``.
         OverlapError: ``out`` shares memory with ``a`` or ``x``, or with itself.

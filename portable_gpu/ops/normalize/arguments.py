@@ -15,7 +15,7 @@ def axis_of(dim: Any, ndim: int) -> int:
     """The number of an axis, from 0.
 
     Raises:
-        ArgumentTypeError: ``dim`` is no integer.
+        ArgumentTypeError: ``dim`` is not an integer.
         ArgumentError: There is no such axis.
     """
     axis = whole(dim, "dim")
@@ -60,7 +60,7 @@ def parameter(
     The shape is ``decided_by`` other arguments.
 
     Raises:
-        ArgumentTypeError: It is no array.
+        ArgumentTypeError: It is not an array.
         ShapeError, DTypeError: It has another shape or dtype.
     """
     array = floating(value, name)

@@ -45,7 +45,7 @@ def layer_norm(
         ShapeError: ``normalized_shape`` is not the end of the shape; a parameter or ``out`` has
             another shape.
         DTypeError: An array has another dtype.
-        ArgumentError, ArgumentTypeError: ``eps`` is no finite number.
+        ArgumentError, ArgumentTypeError: ``eps`` is not a finite number.
         OverlapError: ``out`` shares memory with an input.
         ReadOnlyError: ``out`` cannot be written.
         UnsupportedError: float64 on a device without double precision.

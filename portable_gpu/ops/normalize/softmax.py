@@ -40,7 +40,7 @@ def softmax(
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
         ShapeError: ``out`` has another shape.
-        ArgumentError, ArgumentTypeError: ``dim`` is no axis of ``input``.
+        ArgumentError, ArgumentTypeError: ``dim`` is not an axis of ``input``.
         OverlapError: ``out`` shares memory with ``input``.
         ReadOnlyError: ``out`` cannot be written.
         UnsupportedError: float64 on a device without double precision.

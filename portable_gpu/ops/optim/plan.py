@@ -1,4 +1,4 @@
-"""A step of an optimiser: the problem, its only variant, and the plan."""
+"""A step of an optimiser: the problem, its single variant, and the plan."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def dropout(
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
         ShapeError: ``out`` has another shape.
-        ArgumentTypeError, ArgumentError: ``p``, ``seed`` or ``offset`` is no number, or is out of
-            its range.
+        ArgumentTypeError, ArgumentError: ``p``, ``seed`` or ``offset`` is not a number, or is
+            out of its range.
         OverlapError: ``out`` shares memory with ``input`` and is not ``input`` itself.
 
     Cost: each element read once and written once, in one launch; no memory for the mask.

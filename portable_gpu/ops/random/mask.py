@@ -15,7 +15,7 @@ def probability(value: Any, name: str) -> float:
     """The probability that an element is dropped.
 
     Raises:
-        ArgumentTypeError, ArgumentError: It is no number, or not from 0 to 1.
+        ArgumentTypeError, ArgumentError: It is not a number, or not from 0 to 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ArgumentTypeError(f"{name} is {shown(value)}; expected a number from 0 to 1")
@@ -28,7 +28,7 @@ def mask_scalars(rate: float, seed: Any, offset: Any) -> tuple[int, float, int, 
     """The scalars of kernels: words below the first drop; the factor; the stream; the key.
 
     Raises:
-        ArgumentTypeError, ArgumentError: ``seed`` or ``offset`` is no integer, or is out of range.
+        ArgumentTypeError, ArgumentError: ``seed`` or ``offset`` is not an integer, or out of range.
     """
     key, stream = whole(seed, "seed"), whole(offset, "offset")
     for number, its_name in ((key, "seed"), (stream, "offset")):

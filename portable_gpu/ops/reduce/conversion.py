@@ -1,4 +1,4 @@
-"""Conversions of arrays to other dtypes, by sums of single elements."""
+"""Conversions of arrays to other dtypes, by the kernels of sums over no axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 
-#: The bytes of an array that NumPy copies in less time than a kernel is launched for.
+#: NumPy converts an array of at most this many bytes faster than a kernel is launched.
 _COPIED_BY_NUMPY = 1 << 18
 
 
@@ -24,9 +24,10 @@ def converted(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Return a C-ordered copy of an array in another dtype: each element is a sum by itself.
+    """Return a C-ordered copy of an array in another dtype.
 
-    NumPy copies its own small floating-point arrays, which saves a first call one program.
+    The copy is a sum over no axes, so each element is a sum of one element.  NumPy itself converts
+    its small floating-point arrays, so that a first call builds one program less.
     """
     is_small = isinstance(x, np.ndarray) and x.nbytes <= _COPIED_BY_NUMPY and not wait_for
     if is_small and x.dtype.kind in "fc" and np.can_cast(x.dtype, dtype, "same_kind"):
@@ -45,7 +46,7 @@ def in_dtype(
 ) -> Any:
     """Return ``array`` itself, or a copy of it in another dtype.
 
-    The method ``astype`` of pyopencl knows neither bool nor views with gaps.
+    The method ``astype`` of pyopencl supports neither bool nor views with gaps.
     """
     if array.dtype == dtype:
         return array
@@ -55,7 +56,7 @@ def in_dtype(
 
 
 def converter(dtype: np.dtype[Any]) -> Callable[[Any, Call], Any]:
-    """Return what converts the inputs of an :class:`Invocation` to a dtype."""
+    """Return the function that converts the inputs of an :class:`Invocation` to a dtype."""
 
     def convert(array: Any, call: Call) -> Any:
         copy = in_dtype(array, dtype, call.engine, call.state.queue, call.wait_for)

@@ -172,7 +172,7 @@ def bits(value: Any, name: str, dtype: np.dtype[Any]) -> tuple[int, ...]:
     """The bits of a value of a dtype, as kernels of copies take them.
 
     Raises:
-        ArgumentTypeError: It is no number.
+        ArgumentTypeError: It is not a number.
         ArgumentError: The dtype cannot hold it.
     """
     number = plain_number(value, name)

@@ -81,7 +81,7 @@ def order(
         The permutation, int32, and the name of the method; ``"given"`` for a given permutation.
 
     Raises:
-        ArgumentError: There is no such method, or the array is no permutation of 0 .. n-1.
+        ArgumentError: There is no such method, or the array is not a permutation of 0 .. n-1.
         UnsupportedError: The ordering is ``"metis"``, and pymetis is not installed.
     """
     if not isinstance(ordering, str):
@@ -123,5 +123,5 @@ def _checked(ordering: Any, n: int) -> Int32:
             f"ordering is {shown(ordering)}; expected the name of a method or {n} integers"
         )
     if n and (perm.min() < 0 or perm.max() >= n or np.bincount(perm, minlength=n).max() > 1):
-        raise ArgumentError(f"ordering is no permutation of 0 .. {n - 1}")
+        raise ArgumentError(f"ordering is not a permutation of 0 .. {n - 1}")
     return perm.astype(np.int32)

@@ -19,7 +19,7 @@ from portable_gpu.sparse.compiled import compiled_at_once, inner
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.merged import NONE, expand
 
-# Values of `weight` for objects that are no vertices any more.
+# Values of `weight` for objects that are not vertices any more.
 _ELEMENT, _ABSORBED = -1, -2
 
 
@@ -199,7 +199,7 @@ def _count(q: Elements, v: int, stamp: int) -> int:
 
 @inner
 def _weigh(q: Elements, v: int, stamp: int) -> int:
-    """Return the weight of ``v``, or 0 if it is no vertex or was visited."""
+    """Return the weight of ``v``, or 0 if it is not a vertex, or was visited."""
     if q.weight[v] > 0 and q.mark[v] != stamp:
         q.mark[v] = stamp
         return int(q.weight[v])

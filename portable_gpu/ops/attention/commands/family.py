@@ -51,7 +51,7 @@ def explain(
 
     Raises:
         ArgumentError: A size is 0, or there are more than two.
-        DTypeError: ``dtype`` is no real floating dtype.
+        DTypeError: ``dtype`` is not a real floating dtype.
     """
     if not 1 <= len(sizes) <= 2 or not prod(sizes):
         raise ArgumentError(

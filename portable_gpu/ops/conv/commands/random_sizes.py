@@ -8,26 +8,30 @@ from math import prod
 from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.sizes import Size, random_extent
 
-#: The most multiply-adds of a size, by whether the device is a CPU.
-_MOST = {True: 1 << 30, False: 1 << 35}
+#: The limit of the multiply-adds of a size, by whether the device is a CPU.
+_MAX_PRODUCTS = {True: 1 << 30, False: 1 << 35}
 _KERNELS = (1, 3, 3, 5, 7)
 
 
 def layer(rng: random.Random, on_cpu: bool) -> Size:
-    """A layer of a network: whole, grouped or depthwise."""
+    """A layer of a network, with one group, four groups or one for each channel."""
     while True:
         n, c, k = random_extent(rng, 64), random_extent(rng, 1024), random_extent(rng, 1024)
         h, taps, stride = random_extent(rng, 224), rng.choice(_KERNELS), rng.choice((1, 1, 2))
         groups = rng.choice((1, 1, 1, 4, c))
         c, k = (max(1, m // groups) * groups for m in (c, k))
         products = n * k * (h // stride + 1) ** 2 * c // groups * taps**2
-        if h >= taps and products <= _MOST[on_cpu] and n * max(c, k) * h * h <= _MOST[on_cpu] // 8:
+        if (
+            h >= taps
+            and products <= _MAX_PRODUCTS[on_cpu]
+            and n * max(c, k) * h * h <= _MAX_PRODUCTS[on_cpu] // 8
+        ):
             return Size((n, c, h, h, k, taps, taps), variant=f"s{stride}g{groups}")
 
 
 def any_kind(rng: random.Random, on_cpu: bool) -> Size:
     """A convolution of any kind: along one to three axes, of any stride, dilation and groups."""
-    max_products = _MOST[on_cpu] >> 2
+    max_products = _MAX_PRODUCTS[on_cpu] >> 2
     while True:
         rank = rng.choice((1, 2, 2, 2, 3))
         n, c, k = random_extent(rng, 32), random_extent(rng, 512), random_extent(rng, 512)

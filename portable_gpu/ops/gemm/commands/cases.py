@@ -51,7 +51,7 @@ def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
     m, k, n = case.extents
     if case.trans == SYMMETRIC:
         if m != n:
-            raise ArgumentError(f"{case.size} is no size: {SYMMETRIC} takes m x k x m")
+            raise ArgumentError(f"{case.size} is not a size: {SYMMETRIC} takes m x k x m")
         return ((m, k) if case.batch is None else (case.batch, m, k),)
     a = (k, m) if case.trans[:1] == "T" else (m, k)
     b = (n, k) if case.trans[1:] == "T" else (k, n)

@@ -10,11 +10,11 @@ from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.gemm.commands.cases import SYMMETRIC
 from portable_gpu.ops.sizes import Size, random_extent
 
-#: The largest extents, of products of a batch too, and the most of them.
-LARGEST, LARGEST_OF_BATCH, MOST_PRODUCTS = 4096, 256, 1024
+#: The largest extent of a single product and of a product of a batch, and the largest batch.
+LARGEST, LARGEST_OF_BATCH, LARGEST_BATCH = 4096, 256, 1024
 _THIN = 16  # rows or columns
-#: By whether the device is a CPU: the most flop of a size of any shape, of a layer, and the most
-#: elements of an operand.
+#: The limits of a size, by whether the device is a CPU: flop of a size of any shape, flop of a
+#: layer, and elements of an operand.
 _MOST_FLOP = {True: 2e9, False: 2e10}
 _MOST_OF_LAYER = {True: 4e9, False: 1e12}
 _MOST_ELEMENTS = {True: 1 << 23, False: 1 << 27}
@@ -49,7 +49,7 @@ def batch(rng: random.Random, on_cpu: bool) -> Size:
 
     def draw() -> Size:
         extents = tuple(random_extent(rng, LARGEST_OF_BATCH) for _ in range(3))
-        return Size(extents, random_extent(rng, MOST_PRODUCTS, 2), _transposes(rng))
+        return Size(extents, random_extent(rng, LARGEST_BATCH, 2), _transposes(rng))
 
     return _fitting(draw, _MOST_FLOP[on_cpu], on_cpu)
 
@@ -110,7 +110,7 @@ def _transposes(rng: random.Random) -> str:
 
 
 def _fitting(draw: Callable[[], Size], most_flop: float, on_cpu: bool) -> Size:
-    """The first size that is drawn and is neither too long nor too large."""
+    """Draw sizes until one has few enough flop and elements."""
     while True:
         size = draw()
         (m, k, n), count = size.extents, size.batch or 1

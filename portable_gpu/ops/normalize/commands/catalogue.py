@@ -77,7 +77,7 @@ def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., E
 
         Raises:
             ArgumentError: There is no size, one is 0, or there is no such axis.
-            DTypeError: ``dtype`` is no real floating dtype.
+            DTypeError: ``dtype`` is not a real floating dtype.
         """
         shape = tuple(sizes)
         axis = whole(dim, "dim")
@@ -115,7 +115,7 @@ def explainer_of_images(
 
         Raises:
             ArgumentError: There is no size, or one is 0.
-            DTypeError: ``dtype`` is no real floating dtype.
+            DTypeError: ``dtype`` is not a real floating dtype.
         """
         _check(operation, tuple(sizes), dtype)
         shape, axes = layout(tuple(sizes))
