@@ -39,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = config.stash[_folder] = Path(tempfile.mkdtemp(prefix="portable_gpu-tests-"))
     os.environ.setdefault("PORTABLE_GPU_CACHE", str(folder / "programs"))
     os.environ.setdefault("PORTABLE_GPU_TUNING", str(folder / "no-tuning.json"))
+    # Workers and processes of tests share bytecode: without it each import of the package takes
+    # 0.3 s more, and each worker rewrites all assertions.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # PoCL compiles a kernel for the program's binary, and at its first launch for its grid.
     # Users run the binary's where kernels declare their group (runtime/pocl_functions.py), which
     # those of forced classes may not.  Tests run it for all, in two thirds of the time.
@@ -49,6 +52,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(_folder, None)
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the sparse tests of the host first, where one worker runs them.
+
+    From empty caches numba compiles their loops in 50 s, and all later processes load them.  Where
+    another worker needs the loops before the first one has compiled them, both compile.
+    """
+    items.sort(key=lambda item: not item.path.match("host/test_sparse_*"))
 
 
 def pytest_collection_finish() -> None:

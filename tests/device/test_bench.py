@@ -262,7 +262,7 @@ BESIDE = [
 def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
     """Every kind of call, of a copy of this library, with NumPy in the same run."""
     for part in ("portable_gpu", "cl_kernels"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.nb?"))
     with open_peers([f"portable_gpu@{tmp_path}", "numpy"], placed) as (peers, _):
         for case in BESIDE if placed.maps_host_memory else BESIDE[:1]:
             row, *others = Bench(placed, peers).run(case)

@@ -326,8 +326,8 @@ def files_to_touch(row: str, name: str = "dsp") -> set[str]:
 
 
 def copy_with(edits: Edits, folder: Path) -> Path:
-    """A copy of the tree in ``folder``, edited."""
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    """A copy of the tree in ``folder``, edited; with the bytecode of unedited files."""
+    ignored = shutil.ignore_patterns(".*", "*.nb?")
     for name in ("portable_gpu", "cl_kernels", "tests", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
