@@ -4,6 +4,9 @@ Environment:
     PORTABLE_GPU_DEVICE, PORTABLE_GPU_DEVICE_CLASS: What the device tests run on, and as what.
     PORTABLE_GPU_TEST_CALLS, PORTABLE_GPU_TEST_SEED: How many random calls of linalg, and which.
     PORTABLE_GPU_TEST_FEW: Set where fewer sizes will do, as in the jobs of tools/test_matrix.py.
+    PORTABLE_GPU_TEST_CASES: Which cases of a device test run: "all"; a "share", the default where
+        pytest gets no files and no -k or -m; or the "rest", which the job pocl-rest runs.
+    PORTABLE_GPU_TEST_TURN: The number of the share, by default that of the day.
     PORTABLE_GPU_OCLGRIND_LOG: The file that holds this process's stderr, where Oclgrind writes.
 """
 
@@ -15,7 +18,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from itertools import pairwise
+from datetime import date
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +28,8 @@ import pytest
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
 
+CASES, TURN = "PORTABLE_GPU_TEST_CASES", "PORTABLE_GPU_TEST_TURN"
+_DEVICE = Path(__file__).parent / "device"
 OCLGRIND_LOG = os.environ.get("PORTABLE_GPU_OCLGRIND_LOG")
 _REPORT = re.compile(
     rb"^(Invalid |Read-write data race|Write-write data race|Uninitialized|Work-group divergence)",
@@ -39,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = config.stash[_folder] = Path(tempfile.mkdtemp(prefix="portable_gpu-tests-"))
     os.environ.setdefault("PORTABLE_GPU_CACHE", str(folder / "programs"))
     os.environ.setdefault("PORTABLE_GPU_TUNING", str(folder / "no-tuning.json"))
+    os.environ.setdefault(CASES, "share" if _runs_the_whole_folder(config) else "all")
+    os.environ.setdefault(TURN, str(date.today().toordinal()))
     # Workers and processes of tests share bytecode: without it each import of the package takes
     # 0.3 s more, and each worker rewrites all assertions.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -54,13 +62,34 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the sparse tests of the host first, where one worker runs them.
+def _runs_the_whole_folder(config: pytest.Config) -> bool:
+    """Return whether all device tests are to run, and no choice of them."""
+    folders = [Path(config.invocation_params.dir, name.split("::")[0]) for name in config.args]
+    is_chosen = config.option.keyword or config.option.markexpr
+    return not is_chosen and any(_DEVICE.is_relative_to(folder.resolve()) for folder in folders)
 
-    From empty caches numba compiles their loops in 50 s, and all later processes load them.  Where
-    another worker needs the loops before the first one has compiled them, both compile.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the tests, and leave out cases of device tests.
+
+    The sparse tests of the host move to the front, where one worker runs them.  From empty caches
+    numba compiles their loops in 50 s, and all later processes load them.  Where another worker
+    needs the loops before the first one has compiled them, both compile.
     """
     items.sort(key=lambda item: not item.path.match("host/test_sparse_*"))
+    which = os.environ.get(CASES, "all")
+    if which == "all":
+        return
+    from sampling import share
+
+    cases: dict[str, list[str]] = {}
+    for item in items:
+        name = item.nodeid if _DEVICE not in item.path.parents else item.nodeid.partition("[")[0]
+        cases.setdefault(name, []).append(item.nodeid)
+    chosen = {name for each in cases.values() for name in share(each, int(os.environ[TURN]))}
+    runs = [(item.nodeid in chosen) == (which == "share") for item in items]
+    config.hook.pytest_deselected(items=list(compress(items, [not each for each in runs])))
+    items[:] = compress(items, runs)
 
 
 def pytest_collection_finish() -> None:
@@ -75,7 +104,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_report_header() -> list[str]:
     names = ("PORTABLE_GPU_DEVICE", "PORTABLE_GPU_DEVICE_CLASS", "PORTABLE_GPU_OCLGRIND_LOG")
-    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    divided = (CASES, TURN) if os.environ[CASES] != "all" else ()
+    return [f"{name}={os.environ[name]}" for name in (*names, *divided) if name in os.environ]
 
 
 @pytest.fixture(scope="session")

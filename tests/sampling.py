@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from hashlib import sha256
 from itertools import combinations, product
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.pocl import drivers
 
 T = TypeVar("T")
+#: Turns in which all cases of a test run.
+SHARES = 3
 
 FORCED = bool(os.environ.get("PORTABLE_GPU_DEVICE_CLASS"))
 #: A job of the matrix, which has the same code built by another compiler: fewer sizes will do.
@@ -64,6 +67,18 @@ def in_pairs(*every: Sequence[Any]) -> list[tuple[Any, ...]]:
 def dealt(every: Sequence[T], turn: int, count: int) -> list[T]:
     """``count`` of all cases, which the next turn goes on from: all of them occur as often."""
     return [every[(turn * count + i) % len(every)] for i in range(count)]
+
+
+def share(cases: Sequence[str], turn: int) -> list[str]:
+    """Return a third of the names of cases, at least one.
+
+    Three turns have each case once.  Names are shuffled, anew after three turns: else all cases of
+    one turn might have the same value of a parameter.
+    """
+    turns = min(len(cases), SHARES)
+    period, place = divmod(turn, turns)
+    shuffled = sorted(cases, key=lambda name: sha256(f"{period} {name}".encode()).digest())
+    return shuffled[place::turns]
 
 
 def computes(engine: Engine, dtype: Any) -> bool:

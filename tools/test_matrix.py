@@ -4,8 +4,9 @@
 
 A job runs the tests marked `tiny` and `path`, with --all every device test but the large ones
 (some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case; on rusticl,
-which has no double precision, the tiny and path ones.  A job is one run of pytest by two processes
-with its own environment; Oclgrind's are one process each, and run two at a time.  `offline` is
+which has no double precision, the tiny and path ones.  `pocl-rest` runs the cases that a plain run
+of pytest leaves out today.  A job is one run of pytest by two processes with its own environment;
+Oclgrind's are one process each, and run two at a time.  `offline` is
 `portable-gpu check-isa`; `emulated` runs NVIDIA's kernels from their PTX (tests/emulator), and
 `front-end` has clang look for warnings in the texts for every recorded device (tests/front_end);
 `oracle` compares layers on PoCL with PyTorch's (tests/oracle), and `dask` runs workers of clusters
@@ -221,6 +222,13 @@ def _job(
 
 
 JOBS = (
+    # README's line runs the others of today.
+    _job(
+        "pocl-rest",
+        POCL,
+        arguments=("-m", "not large"),
+        extra={"PORTABLE_GPU_TEST_CASES": "rest", "PORTABLE_GPU_TEST_FEW": ""},
+    ),
     _job("pocl-cpu", POCL, arguments=_NO_LAYERS, extra={"PORTABLE_GPU_TEST_OPTIMISED": "1"}),
     _job("pocl-gcn", POCL, "gcn", extra=_UNOPTIMISED),
     _job("pocl-gcn-gfx942", POCL, "gcn-gfx942", arguments=_MATRIX_UNITS, extra=_UNOPTIMISED),
@@ -269,10 +277,10 @@ def environment(job: Job, library: Path, folder: Path, log: Path) -> dict[str, s
         (vendors / "only.icd").write_text(f"{library}\n")
     variables = {
         **os.environ,
+        "PORTABLE_GPU_TEST_FEW": "1",
         **job.environment,
         "OCL_ICD_VENDORS": str(vendors),
         "PORTABLE_GPU_DEVICE": job.implementation.name,
-        "PORTABLE_GPU_TEST_FEW": "1",
         "PYOPENCL_NO_CACHE": "1",
         "PYTHONUNBUFFERED": "1",
     }

@@ -345,7 +345,12 @@ def copy_with(edits: Edits, folder: Path) -> Path:
 def run_tests(tree: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on the copy, whose package it imports."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), *sys.path]), **variables}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tree), *sys.path]),
+        "PORTABLE_GPU_TEST_CASES": "all",
+        **variables,
+    }
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
 
 
