@@ -1,6 +1,6 @@
-"""Where the command ``portable-gpu`` begins: it sees to Ctrl-C before anything else is imported.
+"""The entry point of ``portable-gpu``, which handles Ctrl-C before other modules are imported.
 
-Python imports the package ``portable_gpu`` before any module in it, so this one is beside it.
+Python imports the package ``portable_gpu`` before any module in it, so this module is outside it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import signal
 import sys
 from threading import Event, Thread, main_thread
 
-#: Raises KeyboardInterrupt in the main thread, also out of a wait.  Nobody else sends it, and
-#: LLVM in OpenCL implementations, which takes most signals over, leaves it alone.
+#: A signal that raises KeyboardInterrupt in the main thread, also while that waits.  Other programs
+#: do not send it.  LLVM, which OpenCL implementations use, handles most signals, but not this one.
 _RAISED = getattr(signal, "SIGURG", signal.SIGINT)
 
 
 def main() -> int:
-    """Run the command; the exit status."""
+    """Run the command, and return the exit status."""
     begun, ended = Event(), Event()
     if _obeys_interrupts():
         # A thread takes the signal.  It is blocked in all others and in the processes that they

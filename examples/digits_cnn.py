@@ -72,15 +72,15 @@ def train(epochs):
         order = rng.permutation(len(images))
         for step in range(steps):
             chosen = order[step * BATCH : (step + 1) * BATCH]
-            wanted = pg.asarray(rows[targets[chosen]])
+            labels = pg.asarray(rows[targets[chosen]])
             optimizer.zero_grad()
             scores = nn.log_softmax(net(shifted(images[chosen], rng)), 1)
             # The gradient of the mean cross entropy: (softmax - wanted) / BATCH.
-            net.backward(pg.elementwise("(exp(s) - t) / n", s=scores, t=wanted, n=float(BATCH)))
+            net.backward(pg.elementwise("(exp(s) - t) / n", s=scores, t=labels, n=float(BATCH)))
             nn.clip_grad_norm_(net.parameters(), 5.0)
             optimizer.step()
             schedule.step()
-            total -= float(pg.vdot(scores.reshape(-1), wanted.reshape(-1)).get()) / BATCH
+            total -= float(pg.vdot(scores.reshape(-1), labels.reshape(-1)).get()) / BATCH
         losses.append(total / steps)
         net.eval()
         predicted = pg.asnumpy(pg.argmax(net(test_images), axis=1))

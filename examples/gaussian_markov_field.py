@@ -30,7 +30,7 @@ laplacian = sp.csr_array(sp.kron(line, sp.eye(SIDE)) + sp.kron(sp.eye(SIDE), lin
 
 
 def precision(length: float) -> sp.csr_array:
-    """Of a field of variance 1 (away from the border) whose correlation reaches so far."""
+    """Return the precision matrix of a field of variance 1 with this correlation length."""
     kappa = np.sqrt(8) / length
     operator = kappa**2 * sp.eye(n) + laplacian
     return sp.csr_array(operator @ operator / (4 * np.pi * kappa**2)).astype(dtype)

@@ -1,7 +1,7 @@
 """Gaussian-process regression: kernels by gemm and elementwise, their factors in one call, solves.
 
-The data are scikit-learn's on diabetes, and its own regression is computed beside.  With a file's
-name (``gaussian_process.py picture.png``) predictions are drawn over the patients' values.
+The data are scikit-learn's on diabetes, and results are compared with its regression.  With the
+name of a file (``gaussian_process.py picture.png``) predictions are drawn over the values.
 
 Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, algorithm 2.1.
 """

@@ -1,6 +1,6 @@
 """Filters of a photograph, and the search for a part of it: each is one convolution.
 
-The photograph is scikit-learn's of a palace in China; SciPy computes the same beside.  With a
+The photograph is scikit-learn's of a palace in China; results are compared with SciPy's.  With a
 file's name (``image_filtering.py picture.png``) the pictures are drawn.
 """
 

@@ -26,7 +26,7 @@ def convolution(inputs, outputs, size, dtype, stride=1, groups=1):
 
 
 class InvertedResidual(nn.Module):
-    """More channels, one filter for each, and fewer channels; beside the input where it fits."""
+    """More channels, one filter for each, and fewer channels; plus the input if shapes agree."""
 
     def __init__(self, inputs, outputs, stride, factor, dtype):
         inner, parts = inputs * factor, []

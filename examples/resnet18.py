@@ -16,7 +16,7 @@ from portable_gpu import nn
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions, beside the input itself or beside one convolution of it."""
+    """Two convolutions, plus the input itself or one convolution of it."""
 
     def __init__(self, inputs, outputs, stride, dtype):
         def convolution(size, inputs, stride):

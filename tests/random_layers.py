@@ -84,12 +84,17 @@ def _made(d: Call, name: str, arguments: Sequence[Any], results: Any, **options:
     if "out" in options:
         every = options["out"] if several else [options["out"]]
         assert all(
-            one is other for one, other in zip(got if several else [got], every, strict=True)
+            item is other for item, other in zip(got if several else [got], every, strict=True)
         )
-    found = [np.asarray(values(one)) for one in (got if several else [got])]
-    for one, (shape, dtype) in zip(found, results if several else [results], strict=True):
-        assert (one.shape, one.dtype) == (tuple(shape), dtype), (one.shape, one.dtype, shape, dtype)
-    return found if several else found[0]
+    actual = [np.asarray(values(item)) for item in (got if several else [got])]
+    for item, (shape, dtype) in zip(actual, results if several else [results], strict=True):
+        assert (item.shape, item.dtype) == (tuple(shape), dtype), (
+            item.shape,
+            item.dtype,
+            shape,
+            dtype,
+        )
+    return actual if several else actual[0]
 
 
 def _sums(dtype: Any) -> Any:
@@ -172,9 +177,9 @@ def convolutions(d: Call) -> None:
     if direction == "conv":
         x, there = _operand(d, x_shape, dtype)
         exact, size = (sums.forward(f(x), f(w), kind, groups) for f in (_wide, _sizes))
-        one = d.flag(0.1) and batch == 1  # without batch
-        arrays, exact, size = [there[0] if one else there, there_w], *(
-            a[0] if one else a for a in (exact, size)
+        is_single = d.flag(0.1) and batch == 1  # without batch
+        arrays, exact, size = [there[0] if is_single else there, there_w], *(
+            a[0] if is_single else a for a in (exact, size)
         )  # fmt: skip
         _with_bias(check, name, arrays, exact, size, prod(w_shape[1:]), rank, options)
         return
@@ -248,8 +253,8 @@ def pools(d: Call) -> None:
 
 
 def _windows(d: Call, axes: int, dilated: bool = True) -> Windows:
-    most = {1: d.draw.choice((9, 60, 300)), 2: d.draw.choice((9, 15)), 3: 6}[axes]
-    return Windows(np.random.default_rng(d.draw.getrandbits(32)), axes, dilated, most)
+    max_extent = {1: d.draw.choice((9, 60, 300)), 2: d.draw.choice((9, 15)), 3: 6}[axes]
+    return Windows(np.random.default_rng(d.draw.getrandbits(32)), axes, dilated, max_extent)
 
 
 def _plane(d: Call) -> tuple[int, int]:
@@ -350,10 +355,10 @@ def _norms(d: Call) -> None:
         scaled = np.where(y == 0, 0, _wide(g) * _wide(y) ** (1 - p))
     for index, every_place, _ in w.all():
         for place in every_place:
-            one = scaled[(..., *index)] * np.sign(_wide(x[(..., *place)]))
-            one = one * _sizes(x[(..., *place)]) ** (p - 1)
-            exact[(..., *place)] += one
-            size[(..., *place)] += np.abs(one)
+            term = scaled[(..., *index)] * np.sign(_wide(x[(..., *place)]))
+            term = term * _sizes(x[(..., *place)]) ** (p - 1)
+            exact[(..., *place)] += term
+            size[(..., *place)] += np.abs(term)
     arrays = [there, _given(d, x), _given(d, y), p]
     got = _made(d, f"lp_pool{axes}d_backward", arrays, (shape, dtype), **w.options)
     assert_within(got, exact, unit * size)
@@ -469,9 +474,9 @@ def pads(d: Call) -> None:
         shape[-1] = d.draw.randint(100, 900)
     numbers: list[int] = []
     for n in shape[::-1][: d.draw.randint(1, rank)]:
-        most = {"reflect": n - 1, "circular": n}.get(mode, 7)
-        least = max(-1, -((n - 1) // 2))
-        pair = [d.draw.randint(min(least, most), min(most, 7)) for _ in range(2)]
+        max_extent = {"reflect": n - 1, "circular": n}.get(mode, 7)
+        min_pad = max(-1, -((n - 1) // 2))
+        pair = [d.draw.randint(min(min_pad, max_extent), min(max_extent, 7)) for _ in range(2)]
         if mode == "circular":  # from the other end of what negative numbers leave
             left = n + min(pair[0], 0) + min(pair[1], 0)
             pair = [min(one, left) for one in pair]
@@ -707,10 +712,10 @@ def norms(d: Call) -> None:
     B = 0.0 if b is None else _wide(b).reshape(lay)
     want = Reference(x.reshape(view), axes, W, B, name != "rms", eps)
     there = _given(d, x)
-    given = [None if p is None else d.give(p) for p in (w, b)]
+    passed = [None if p is None else d.give(p) for p in (w, b)]
     results: list[Any] = [(shape, dtype), (kept_shape, kept_dtype), (kept_shape, kept_dtype)]
     if not back:
-        _normed(d, name, first, there, given, eps, want, results, view)
+        _normed(d, name, first, there, passed, eps, want, results, view)
         return
     mean, rstd = (a.reshape(kept_shape).astype(kept_dtype) for a in (want.mean, want.rstd))
     g, there_g = _operand(d, shape, dtype)
@@ -718,38 +723,38 @@ def norms(d: Call) -> None:
     of_parameter = [(n, of_weight), (n, of_weight)]
     statistics = [d.give(mean), d.give(rstd)]
     if name == "batch":
-        arrays = [there_g, there, given[0], None, None, *statistics, True, eps, given[1]]
+        arrays = [there_g, there, passed[0], None, None, *statistics, True, eps, passed[1]]
     elif name == "rms":
-        arrays = [there_g, there, first, statistics[1], given[0]]
+        arrays = [there_g, there, first, statistics[1], passed[0]]
     else:
-        arrays = [there_g, there, first, *statistics, *given]
+        arrays = [there_g, there, first, *statistics, *passed]
     text = "group" if name == "instance" else name
-    found = _gradients(d, f"{text}_norm_backward", arrays, [(shape, dtype), *of_parameter], (w, b))
+    actual = _gradients(d, f"{text}_norm_backward", arrays, [(shape, dtype), *of_parameter], (w, b))
     lost = 1 + (np.abs(want.x).max() + 1) * want.rstd
-    _near(found[0].reshape(view), dx, size * lost, want.count + 40)
+    _near(actual[0].reshape(view), dx, size * lost, want.count + 40)
     if w is not None:
         bound = (np.abs(_wide(g).reshape(view)) * (np.abs(want.hat) + 1) * lost).sum(
             axis=tuple(k for k in range(len(view)) if k not in at)
         )
-        _near(found[1].ravel(), dw.ravel(), bound.ravel(), prod(shape) / prod(n) + want.count + 40)
+        _near(actual[1].ravel(), dw.ravel(), bound.ravel(), prod(shape) / prod(n) + want.count + 40)
     if b is not None:
         over = tuple(k for k in range(len(view)) if k not in at)
         bound = np.abs(_wide(g).reshape(view)).sum(axis=over)
-        _near(found[2].ravel(), db.ravel(), bound.ravel(), prod(shape) / prod(n) + 40)
+        _near(actual[2].ravel(), db.ravel(), bound.ravel(), prod(shape) / prod(n) + 40)
 
 
 def _gradients(d: Call, name: str, arrays: list[Any], results: list[Any], parameters: Any) -> Any:
     """The gradients of a norm: ``None`` for a parameter that there is not."""
     got = getattr(nn, name)(*arrays, **d.record(f"nn.{name}"))
-    found = []
+    actual = []
     for k, one in enumerate(got):
         if k and parameters[k - 1] is None:
             assert one is None
-            found.append(None)
+            actual.append(None)
             continue
-        found.append(np.asarray(values(one)))
-        assert (found[-1].shape, found[-1].dtype) == (tuple(results[k][0]), results[k][1])
-    return found
+        actual.append(np.asarray(values(one)))
+        assert (actual[-1].shape, actual[-1].dtype) == (tuple(results[k][0]), results[k][1])
+    return actual
 
 
 def _normed(
@@ -777,18 +782,18 @@ def _normed(
         if both:
             arrays = [there, *given, *running, True, momentum, eps]
     if both:
-        found = _made(d, f"native_{name}_norm", arrays, results)
+        actual = _made(d, f"native_{name}_norm", arrays, results)
         rstd = want.rstd.reshape(results[-1][0])
         scale = (np.abs(want.x).max() + 1) * want.rstd.max()
-        _near(found[-1], rstd, rstd * (scale + want.count), want.count + 30)
+        _near(actual[-1], rstd, rstd * (scale + want.count), want.count + 30)
         if name != "rms":
             mean = want.mean.reshape(results[1][0])
-            _near(found[1], mean, np.abs(want.x).mean() + np.abs(mean) + 1, want.count + 30)
+            _near(actual[1], mean, np.abs(want.x).mean() + np.abs(mean) + 1, want.count + 30)
     else:
-        found = [_made(d, f"{name}_norm", arrays, results[0])]
+        actual = [_made(d, f"{name}_norm", arrays, results[0])]
     lost = (np.abs(want.x).max() + 1) * want.rstd * np.abs(want.w)
     size = lost + np.abs(want.hat * want.w) + np.abs(want.b)
-    _near(found[0].reshape(view), want.y, size, want.count + 30)
+    _near(actual[0].reshape(view), want.y, size, want.count + 30)
     if more and more[1][0] is not None:
         start, running, momentum = more
         unbiased = want.var.ravel() * want.count / (want.count - 1)
@@ -824,11 +829,11 @@ def losses(d: Call) -> None:
     rows = np.moveaxis(x, 1, -1).reshape(-1, classes)
     if dense:
         target = d.rng.dirichlet(np.ones(classes), len(rows)).astype(dtype)
-        given = np.moveaxis(target.reshape(batch, *places, classes), -1, 1)
+        passed = np.moveaxis(target.reshape(batch, *places, classes), -1, 1)
     else:
         target = d.rng.integers(0, classes, len(rows))
         target[d.rng.random(len(rows)) < 0.1] = ignore
-        given = target.reshape(batch, *places).astype(d.draw.choice((np.int64, np.int32)))
+        passed = target.reshape(batch, *places).astype(d.draw.choice((np.int64, np.int32)))
     w = d.rng.uniform(0.5, 2, classes).astype(dtype) if weighted else None
     want = Classes(rows, w, smoothing, ignore)
     if name == "nll_loss":
@@ -840,7 +845,7 @@ def losses(d: Call) -> None:
     if name == "cross_entropy":
         options["label_smoothing"] = smoothing
     result = (batch, *places) if reduction == "none" else ()
-    arrays = [_given(d, x), d.give(given), None if w is None else d.give(w)]
+    arrays = [_given(d, x), d.give(passed), None if w is None else d.give(w)]
     size = (np.abs(p) * (np.abs(want.log) + np.abs(_wide(rows)).max(initial=1) + 1)).sum(1)
     if not back:
         exact = want.loss(target, reduction)
@@ -911,12 +916,12 @@ def linears(d: Call) -> None:
         (flat_g.T @ flat_x, np.abs(flat_g).T @ np.abs(flat_x), prod(leading)),
         (flat_g.sum(0), np.abs(flat_g).sum(0), prod(leading)),
     )
-    for one, wanted, (exact, size, terms) in zip(got, mask, pairs, strict=True):
-        assert (one is not None) == wanted
+    for item, wanted, (exact, size, terms) in zip(got, mask, pairs, strict=True):
+        assert (item is not None) == wanted
         if wanted:
-            found = np.asarray(values(one))
-            assert found.dtype == dtype
-            _near(found, exact, size, 2 * (terms + 3) + lost * 2**25)
+            actual = np.asarray(values(item))
+            assert actual.dtype == dtype
+            _near(actual, exact, size, 2 * (terms + 3) + lost * 2**25)
 
 
 def f_linear(x: Any, w: Any) -> tuple[Any, Any]:
@@ -1072,13 +1077,13 @@ def _attention_gradients(
     ds = p * (dp - (G * _wide(result)).sum(-1, keepdims=True))
     exact = [ds @ every_k / root * factor, ds.swapaxes(-1, -2) @ q / root]
     exact.append((p * factors).swapaxes(-1, -2) @ G)
-    reach = p * (
+    width = p * (
         np.abs(G) @ np.abs(every_w).swapaxes(-1, -2) * factors
         + (np.abs(G) * np.abs(y)).sum(-1, keepdims=True)
     )
     sizes = [
-        reach @ np.abs(every_k) / root * factor,
-        reach.swapaxes(-1, -2) @ np.abs(q) / root,
+        width @ np.abs(every_k) / root * factor,
+        width.swapaxes(-1, -2) @ np.abs(q) / root,
         (p * factors).swapaxes(-1, -2) @ np.abs(G),
     ]
     # What the rounding of p and ds as operands adds, for ds also where it is a subnormal number.
@@ -1099,11 +1104,11 @@ def _attention_gradients(
     logit = float(np.abs(s[np.isfinite(s)]).max(initial=0)) + 1
     terms = sum(there[1].shape[-2:]) + sum(q.shape[-2:]) * group + 60 + q.shape[-1] * logit
     rounding = unit_roundoff(dtype) if _rounds_probabilities(d, dtype) else 0.0
-    for one, want, of, more in zip(got, exact, sizes, rounded, strict=True):
-        found = np.asarray(values(one))
-        assert found.dtype == dtype
+    for item, want, of, more in zip(got, exact, sizes, rounded, strict=True):
+        actual = np.asarray(values(item))
+        assert actual.dtype == dtype
         bound = 4 * terms * 2 * unit_roundoff(stored) * of + rounding * more
-        assert_within(found, want, bound)
+        assert_within(actual, want, bound)
 
 
 def steps(d: Call) -> None:
@@ -1123,16 +1128,24 @@ def steps(d: Call) -> None:
     for step in (1, 2):
         g = d.filled(shape, dtype)
         if name == "sgd":
-            own = {"momentum": momentum, "nesterov": flags["nesterov"] and momentum > 0}
-            rule.sgd(_wide(g), maximize=flags["maximize"], **own, **common)
+            options_of_rule = {"momentum": momentum, "nesterov": flags["nesterov"] and momentum > 0}
+            rule.sgd(_wide(g), maximize=flags["maximize"], **options_of_rule, **common)
             arrays = [place, _plain(d, g), states[0] if momentum else None]
-            own |= {"is_first": step == 1}
+            options_of_rule |= {"is_first": step == 1}
         else:
-            own = {"decoupled": flags["decoupled"], "betas": betas, "eps": 1e-3}
-            rule.adam(_wide(g), amsgrad=flags["ams"], maximize=flags["maximize"], **own, **common)
+            options_of_rule = {"decoupled": flags["decoupled"], "betas": betas, "eps": 1e-3}
+            rule.adam(
+                _wide(g),
+                amsgrad=flags["ams"],
+                maximize=flags["maximize"],
+                **options_of_rule,
+                **common,
+            )
             arrays = [place, _plain(d, g), *states[: 3 if flags["ams"] else 2]]
-            own |= {"step": step}
-        options = d.record(f"nn.{name}_step", maximize=flags["maximize"], **own, **common, **copy)
+            options_of_rule |= {"step": step}
+        options = d.record(
+            f"nn.{name}_step", maximize=flags["maximize"], **options_of_rule, **common, **copy
+        )
         assert getattr(nn, f"{name}_step")(*arrays, **options) is place
         if narrow and not master:  # the next step begins with the rounded value
             got = np.asarray(values(place))

@@ -78,10 +78,10 @@ class _Last:
         """The output of a fresh module."""
         fresh.load_state_dict(self.state)
         fresh.train(self.training)
-        counting = [one for one in _every(fresh) if hasattr(one, "calls")]
-        for one, calls in zip(counting, self.calls, strict=True):
-            one.calls = calls
-        return fresh(*(one() for one in self.inputs))
+        counting = [module for module in _every(fresh) if hasattr(module, "calls")]
+        for module, calls in zip(counting, self.calls, strict=True):
+            module.calls = calls
+        return fresh(*(item() for item in self.inputs))
 
 
 def _every(module: Any) -> list[Any]:
@@ -127,10 +127,10 @@ def orders(d: Call) -> None:
             inputs: list[Callable[[], Any]] = [laid]
             if isinstance(module, nn.MaxUnpool2d):
                 large = d.filled((*x.shape[:2], *(2 * n for n in x.shape[2:])), np.float32)
-                found = nn.max_pool2d(large, 2, return_indices=True, engine=d.engine)[1]
-                inputs.append(partial(_laid_out, d, np.asarray(found), False))
+                indices = nn.max_pool2d(large, 2, return_indices=True, engine=d.engine)[1]
+                inputs.append(partial(_laid_out, d, np.asarray(indices), False))
             last = _Last(module, inputs)
-            output = _output(module(*(one() for one in inputs)))
+            output = _output(module(*(item() for item in inputs)))
             fresh = make(**options)
             _same(output, _output(last.repeated(fresh)))
             for name, state in fresh.state_dict().items():
@@ -142,8 +142,8 @@ def orders(d: Call) -> None:
             fresh = copy.deepcopy(fresh) if last.is_copied else fresh
             _same(got, fresh.backward(g))
             for name, parameter in fresh.named_parameters():
-                one = _host(parameter.grad)
-                grads[name] = grads[name] + one if name in grads else one
+                gradient = _host(parameter.grad)
+                grads[name] = grads[name] + gradient if name in grads else gradient
             for name, parameter in module.named_parameters():
                 _same(parameter.grad, grads[name])
         elif order == "refused":
@@ -230,10 +230,10 @@ def heads_of(d: Call) -> None:
         f"{batch_first} single {is_single} one {is_one} rate {rate} {module.training}",
         **{k: v if isinstance(v, bool) else v.shape for k, v in options.items()},
     )
-    given = [_ordered(d, a, batch_first, is_single) for a in (arrays[:1] if is_one else arrays)]
+    passed = [_ordered(d, a, batch_first, is_single) for a in (arrays[:1] if is_one else arrays)]
     calls = d.draw.choice((0, 3))
     module.calls = calls
-    got, weights = module(*given, **options)
+    got, weights = module(*passed, **options)
     factors: Any = 1.0
     if rate and module.training:
         ones = np.ones((n, heads, queries, keys), np.float32)
@@ -255,18 +255,20 @@ def heads_of(d: Call) -> None:
         assert weights is None
     g = d.filled(y.shape, dtype)
     grad = module.backward(_ordered(d, g, batch_first, is_single))
-    found = [_unordered(one, batch_first, is_single) for one in (grad if not is_one else (grad,))]
+    actual = [
+        _unordered(item, batch_first, is_single) for item in (grad if not is_one else (grad,))
+    ]
     dxs, dws = forward.gradients(g.astype(np.float64))
     if is_one:
         dxs = [sum(dxs)]
-    for one, want in zip(found, dxs, strict=True):
+    for gradient, want in zip(actual, dxs, strict=True):
         bound = 200 * unit * (1 + np.abs(want).max(initial=0)) * (e + keys)
-        assert_within(one, want, np.full(one.shape, bound))
+        assert_within(gradient, want, np.full(gradient.shape, bound))
     for name, parameter in module.named_parameters():
-        one, want = _host(parameter.grad), dws[name]
+        gradient, want = _host(parameter.grad), dws[name]
         rows = max(1, n * max(queries, keys))
         bound = 200 * unit * (1 + np.abs(want).max(initial=0)) * (e + rows)
-        assert_within(one, want, np.full(one.shape, bound))
+        assert_within(gradient, want, np.full(gradient.shape, bound))
 
 
 def _masks(d: Call, sizes: Any, dtype: Any, is_single: bool) -> Any:

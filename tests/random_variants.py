@@ -49,11 +49,11 @@ def transformed(d: Call) -> None:
     x, w, dy = (d.filled(shape, dtype) for shape in (x_shape, w_shape, y_shape))
     bad = _spoil(d, dy if direction in ("input", "transpose") else x)
     first, second = (x, w) if direction == "conv" else (dy, x if direction == "weight" else w)
-    given = [_given(d, first), _given(d, second)]
+    passed = [_given(d, first), _given(d, second)]
     if direction == "weight":
-        arrays: list[Any] = [given[1], w_shape, given[0]]
+        arrays: list[Any] = [passed[1], w_shape, passed[0]]
     else:
-        arrays = {"conv": given, "input": [x_shape, given[1], given[0]], "transpose": given}[
+        arrays = {"conv": passed, "input": [x_shape, passed[1], passed[0]], "transpose": passed}[
             direction
         ]
     X, W, DY = (np.where(np.isfinite(a), _wide(a), 0) for a in (x, w, dy))
@@ -158,8 +158,8 @@ def _limit(d: Call, name: str, arrays: list[Any], options: dict[str, Any]) -> in
     """The workspace of one image, or some more."""
     with pytest.raises(ArgumentError) as refused:
         getattr(nn, name)(*arrays, **options | {"workspace_limit": 1}, engine=d.engine)
-    least = int(re.findall(r"needs (\d+) bytes", str(refused.value))[0])
-    return least + int(d.draw.choice((0, 0, 1)) * d.draw.random() * 3 * least)
+    minimum = int(re.findall(r"needs (\d+) bytes", str(refused.value))[0])
+    return minimum + int(d.draw.choice((0, 0, 1)) * d.draw.random() * 3 * minimum)
 
 
 def timed(d: Call) -> None:

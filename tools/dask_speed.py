@@ -120,9 +120,11 @@ def main() -> None:
             p, q = dask.compute(points.astype(float), queries[:10].astype(float))
             exact = np.sqrt(np.square(q[:, None] - p).sum(-1))
             best = np.sort(exact, axis=1)[:, : distances.shape[1]]
-            found = np.take_along_axis(exact, indices, 1)
+            actual = np.take_along_axis(exact, indices, 1)
             bound = 4 * (options.coordinates + 4) * 2.0**-24 * np.maximum(best, 1)
-            return float(np.max(np.maximum(np.abs(found - best), np.abs(distances - best)) / bound))
+            return float(
+                np.max(np.maximum(np.abs(actual - best), np.abs(distances - best)) / bound)
+            )
 
         turns = options.turns
         ratios = [

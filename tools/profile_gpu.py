@@ -52,11 +52,13 @@ def record(folder: Path, operation: str, sizes: str, dtype: str) -> None:
     enqueue = Launch.__call__
     made: list[tuple[Launch, Any, Any]] = []
 
-    def noted(self: Launch, state: Any, buffers: Any, scalars: Any = (), wait: Any = None) -> Any:
+    def recorded(
+        self: Launch, state: Any, buffers: Any, scalars: Any = (), wait: Any = None
+    ) -> Any:
         made.append((self, buffers, scalars))
         return enqueue(self, state, buffers, scalars, wait)
 
-    Launch.__call__ = noted  # type: ignore[method-assign,assignment]
+    Launch.__call__ = recorded  # type: ignore[method-assign,assignment]
     for case in cases(operation, [dtype], parse_sizes(sizes), on_cpu=False):
         arrays = [cla.to_device(engine.queue, item) for item in operands(case)]
         result: Any = BENCHMARKS[case.operation].call(case, arrays, engine)()

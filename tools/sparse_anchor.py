@@ -106,13 +106,13 @@ class Timed:
         self._call = call = Launch.__call__
         launches = self._launches
 
-        def noted(launch: Launch, *args: Any, **options: Any) -> Any:
+        def recorded(launch: Launch, *args: Any, **options: Any) -> Any:
             event = call(launch, *args, **options)
             if event is not None:
                 launches.append((launch._make.args[0].name, event))  # type: ignore[attr-defined]
             return event
 
-        Launch.__call__ = noted  # type: ignore[method-assign]
+        Launch.__call__ = recorded  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 import portable_gpu as pg
 from portable_gpu.multi import streaming
 
-#: Bytes that a process takes beside the tiles: the interpreter, the compiler, the device.
+#: Bytes that a process takes in addition to the tiles: the interpreter, the compiler, the device.
 _PROCESS = 200 << 20
 _ROWS = 256
 

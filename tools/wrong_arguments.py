@@ -292,9 +292,9 @@ def _of_layer(name: str) -> dict[str, Any]:
         "clip_grad_norm_": {"parameters": [nn_parameter()], "max_norm": 1.0},
         "clip_grad_value_": {"parameters": [nn_parameter()], "clip_value": 1.0},
     }  # fmt: skip
-    found = every.get(re.sub(r"\dd", "", name).removeprefix("find_"))
-    if found is None:
-        found = elements | {
+    actual = every.get(re.sub(r"\dd", "", name).removeprefix("find_"))
+    if actual is None:
+        actual = elements | {
             "in_channels": 4, "out_channels": 4, "kernel_size": 3, "in_features": 4,
             "out_features": 4, "num_features": 4, "num_groups": 2, "num_channels": 4,
             "num_embeddings": 3, "embedding_dim": 4, "output_size": 2, "scale_factor": 2,
@@ -305,9 +305,9 @@ def _of_layer(name: str) -> dict[str, Any]:
         } | shape  # fmt: skip
         if not name[0].isupper():
             parameters = inspect.signature(getattr(pg.nn, name)).parameters
-            found = {n: v for n, v in found.items() if n in parameters}
+            actual = {n: v for n, v in actual.items() if n in parameters}
     parameters = inspect.signature(getattr(pg.nn, name)).parameters
-    return {n: v for n, v in found.items() if n in parameters}
+    return {n: v for n, v in actual.items() if n in parameters}
 
 
 def nn_parameter() -> Any:

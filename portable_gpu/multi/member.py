@@ -25,7 +25,7 @@ _HELD = "_portable_gpu_held"
 
 
 class SpanRecorder(Protocol):
-    """What records the work of a device: see :mod:`portable_gpu.multi.timeline`."""
+    """A recorder of the work of a device; see :mod:`portable_gpu.multi.timeline`."""
 
     def span(
         self, name: str, queue: cl.CommandQueue | None, nbytes: int

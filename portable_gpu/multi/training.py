@@ -198,7 +198,7 @@ class DataParallel:
 
 
 class _MicroBatchResult(NamedTuple):
-    """What a device has computed of a micro-batch, beside its gradients.
+    """The results of a device for a micro-batch, except the gradients.
 
     Attributes:
         member: The device.

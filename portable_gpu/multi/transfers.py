@@ -102,7 +102,7 @@ def _copy(member: Member, values: _Values, array: Array, name: str) -> None:
 
 
 class Side(NamedTuple):
-    """Where the rows of a box are in a C-ordered array of a device.
+    """The place of the rows of a box in a C-ordered array of a device.
 
     Attributes:
         array: The array.

@@ -71,19 +71,19 @@ def test_our_call_is_right(case: Case, unoptimised: Engine) -> None:
 
 
 def test_a_name_stands_for_the_layers_of_a_network() -> None:
-    found = cases("conv", ["float32"], parse_sizes("8:resnet50/bl"), True)
-    assert len(found) == 3 * 23
-    assert found[0].extents == (8, 3, 224, 224, 64, 7, 7)
-    assert {case.trans for case in found} == {"bl", "s2bl"}
+    selected = cases("conv", ["float32"], parse_sizes("8:resnet50/bl"), True)
+    assert len(selected) == 3 * 23
+    assert selected[0].extents == (8, 3, 224, 224, 64, 7, 7)
+    assert {case.trans for case in selected} == {"bl", "s2bl"}
     (size,) = parse_sizes("mobilenet_v2")
     assert size == Size((), name="mobilenet_v2")
     assert all(case.extents[0] == 1 for case in cases("conv2d", ["float32"], [size], True))
 
 
 def test_layers_take_the_sizes_that_fit() -> None:
-    found = {case.operation for case in cases(LAYERS, ["float32"], parse_sizes("8x4x6x6"), True)}
-    assert {"batch_norm", "max_pool2d", "softmax"} <= found
-    assert not found & {"cross_entropy", "embedding"}
+    selected = {case.operation for case in cases(LAYERS, ["float32"], parse_sizes("8x4x6x6"), True)}
+    assert {"batch_norm", "max_pool2d", "softmax"} <= selected
+    assert not selected & {"cross_entropy", "embedding"}
 
 
 def test_the_command_summarises(

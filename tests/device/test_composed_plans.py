@@ -157,10 +157,10 @@ def test_threads(engine: Engine) -> None:
 
 def test_lifetimes(engine: Engine) -> None:
     """A plan holds no array of the call that it was made of, and its memory goes with it."""
-    own = Engine(engine.device)
-    with own:
-        matrix, b = (pg.asarray(x, engine=own) for x in (definite(), vector()))
-        plan = pg.plan(pg.linalg.solve, matrix, b, assume_a="pos", engine=own)
+    other_engine = Engine(engine.device)
+    with other_engine:
+        matrix, b = (pg.asarray(x, engine=other_engine) for x in (definite(), vector()))
+        plan = pg.plan(pg.linalg.solve, matrix, b, assume_a="pos", engine=other_engine)
         for _ in range(3):
             result = plan(matrix, b)
         values = result.get()
@@ -172,7 +172,7 @@ def test_lifetimes(engine: Engine) -> None:
         gc.collect()
         assert gone[2]() is None
         np.testing.assert_array_equal(result.get(), values)
-        state = own.state()
+        state = other_engine.state()
         del result
         gc.collect()
         assert not state._pool.active_blocks
@@ -181,10 +181,10 @@ def test_lifetimes(engine: Engine) -> None:
 
 
 def test_a_closed_engine(engine: Engine) -> None:
-    own = Engine(engine.device)
-    matrix, b = (pg.asarray(x, engine=own) for x in (definite(), vector()))
-    plan = pg.plan(pg.linalg.solve, matrix, b, assume_a="pos", engine=own)
-    own.close()
+    other_engine = Engine(engine.device)
+    matrix, b = (pg.asarray(x, engine=other_engine) for x in (definite(), vector()))
+    plan = pg.plan(pg.linalg.solve, matrix, b, assume_a="pos", engine=other_engine)
+    other_engine.close()
     with pytest.raises(ArgumentError, match="closed"):
         plan(matrix, b)
 

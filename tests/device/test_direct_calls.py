@@ -112,11 +112,11 @@ def test_memory_stays_until_the_kernel_has_ended(
     finished: list[int] = []
     finish = QueueState.finish
 
-    def noted(self: QueueState) -> None:
+    def recorded(self: QueueState) -> None:
         finished.append(len(self.in_flight))
         finish(self)
 
-    monkeypatch.setattr(QueueState, "finish", noted)
+    monkeypatch.setattr(QueueState, "finish", recorded)
     run = next(run for key, run in home.direct.items() if key[0] == "matmul")
     cell = next(
         cell

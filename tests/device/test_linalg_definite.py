@@ -139,11 +139,11 @@ def test_where_refinement_fails_the_whole_dtype_is_factorised(
     needs_fp64(fast)
     n, dtypes, plain = 12, [], definite_module.cholesky
 
-    def noted(a: Any, **options: Any) -> Any:
+    def recorded(a: Any, **options: Any) -> Any:
         dtypes.append(a.dtype.name)
         return plain(a, **options)
 
-    monkeypatch.setattr(definite_module, "cholesky", noted)
+    monkeypatch.setattr(definite_module, "cholesky", recorded)
     b = numbers((n, 2), "float64")
     cases = {1e3: ["float32"], 1e12: ["float32", "float64"]}
     for cond, expected in cases.items():
@@ -323,12 +323,12 @@ def test_host_and_device_arrays_mix(fast: Engine) -> None:
 
 @pytest.mark.parametrize("kind", ["host", "device"])
 def test_bad_input_is_refused(fast: Engine, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def given(*shape: int, dtype: str = "float32") -> Any:
+    def operand(*shape: int, dtype: str = "float32") -> Any:
         return on(fast, np.ones(shape, dtype), kind)
 
-    eye, b, four = on(fast, np.eye(3, dtype="float32"), kind), given(3, 2), given(4)
-    wide, tall, whole = given(3, 4), given(4, 3), given(3, 3, dtype="int32")
-    batches = given(2, 3, 3), given(5, 3, 1)
+    eye, b, four = on(fast, np.eye(3, dtype="float32"), kind), operand(3, 2), operand(4)
+    wide, tall, whole = operand(3, 4), operand(4, 3), operand(3, 3, dtype="int32")
+    batches = operand(2, 3, 3), operand(5, 3, 1)
 
     def launched(*_: Any) -> None:
         raise AssertionError("launched")

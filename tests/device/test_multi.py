@@ -366,9 +366,9 @@ def test_out_decides_the_blocks(groups: dict[str, DeviceGroup], cut: int | None)
         return group.broadcast(x) if axis is None else group.asarray(x, axis, blocks=blocks)
 
     for group in groups.values():
-        for given in (a, place(group, a, 0, 3), place(group, a, 1, 2), place(group, a, None, 1)):
+        for passed in (a, place(group, a, 0, 3), place(group, a, 1, 2), place(group, a, None, 1)):
             out = place(group, np.full((45, 45), np.nan, np.float32), cut, 4)
-            assert pg.gemm(given, b, out=out, engine=group) is out
+            assert pg.gemm(passed, b, out=out, engine=group) is out
             for block in out.blocks:
                 part = a @ b if cut is None else np.take(
                     a @ b, range(block.start, block.stop), cut

@@ -91,9 +91,9 @@ def test_gradients(engine: Engine) -> None:
     ):
         options = {"is_causal": causal, "enable_gqa": True, "engine": engine}
         y, sums = call(q, k, v, mask, **options)
-        found = back(grad, q, k, v, y, sums, mask, **options)
+        actual = back(grad, q, k, v, y, sums, mask, **options)
         for at in range(3):
-            direction, step = RNG.standard_normal(found[at].shape), 1e-5
+            direction, step = RNG.standard_normal(actual[at].shape), 1e-5
             ends = []
             for sign in (1, -1):
                 moved = [
@@ -101,10 +101,10 @@ def test_gradients(engine: Engine) -> None:
                 ]
                 ends.append((grad * reference(*moved, mask, causal)).sum())
             want = (ends[0] - ends[1]) / (2 * step)
-            assert abs((found[at] * direction).sum() - want) <= 1e-6 * (1 + abs(want))
+            assert abs((actual[at] * direction).sum() - want) <= 1e-6 * (1 + abs(want))
         single = [x.astype(np.float32) for x in (grad, q, k, v, y, sums)]
         mask = mask.astype(np.float32) if mask is not None and mask.dtype != bool else mask
-        for got, want in zip(back(*single, mask, **options), found, strict=True):
+        for got, want in zip(back(*single, mask, **options), actual, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
 
 
@@ -122,7 +122,7 @@ def test_many_blocks(engine: Engine) -> None:
         options = {"is_causal": causal, "enable_gqa": True, "engine": engine}
         y, sums = pg.nn.native_scaled_dot_product_attention(q, k, v, **options)
         close(y, reference(q, k, v, causal=causal), m + 20)
-        found = pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, **options)
+        actual = pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, **options)
         q, k, v, grad = (x.astype(np.float64) for x in (q, k, v, grad))
         near, far = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
         scores = q @ near.swapaxes(2, 3) / np.sqrt(e)
@@ -136,7 +136,7 @@ def test_many_blocks(engine: Engine) -> None:
             (slope.swapaxes(2, 3) @ q / np.sqrt(e)).reshape(b, -1, shared, m, e).sum(2),
             (p.swapaxes(2, 3) @ grad).reshape(b, -1, shared, m, w).sum(2),
         )
-        for got, want in zip(found, expected, strict=True):
+        for got, want in zip(actual, expected, strict=True):
             close(got, want, n + m + 20)
 
 
@@ -152,8 +152,8 @@ def test_long_rows(engine: Engine) -> None:
         q = x.astype(np.float64)[0, 0]
         p = np.exp(q @ q.T / extent**0.5 - sums[0, 0][:, None])
         e = p * (q @ q.T - (q * (p @ q)).sum(1, keepdims=True)) / extent**0.5
-        found = back(x, x, x, x, y, sums, engine=engine)
-        for got, want in zip(found, (e @ q, e.T @ q, p.T @ q), strict=True):
+        actual = back(x, x, x, x, y, sums, engine=engine)
+        for got, want in zip(actual, (e @ q, e.T @ q, p.T @ q), strict=True):
             np.testing.assert_allclose(got[0, 0], want, rtol=2e-3, atol=2e-3)
     x = np.ones((1, 1, 3, 1_000_000), np.float32)
     with pytest.raises(UnsupportedError, match="rows of 1000000 elements"):
@@ -179,17 +179,17 @@ def test_dropout(engine: Engine) -> None:
     close(sums, plain[1].astype(np.float64), m + 20)  # which dropout leaves as they are
     other = pg.nn.scaled_dot_product_attention(q, k, v, mask, offset=1, **place)
     assert not np.array_equal(other, y)
-    found = pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, mask, **place)
+    actual = pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, mask, **place)
     for at in range(3):
-        direction, ends = RNG.standard_normal(found[at].shape), []
+        direction, ends = RNG.standard_normal(actual[at].shape), []
         for sign in (1, -1):
             moved = [
                 x + (sign * 1e-5 * direction if at == j else 0) for j, x in enumerate((q, k, v))
             ]
             ends.append((grad * reference(*moved, mask, factors=factors)).sum())
         want = (ends[0] - ends[1]) / 2e-5
-        size = np.abs(found[at] * direction).sum()
-        assert abs((found[at] * direction).sum() - want) <= 1e-4 * (1 + size)
+        size = np.abs(actual[at] * direction).sum()
+        assert abs((actual[at] * direction).sum() - want) <= 1e-4 * (1 + size)
     none = pg.nn.scaled_dot_product_attention(q, k, v, mask, **{**place, "dropout_p": 1.0})
     assert not none.any()
 

@@ -80,8 +80,8 @@ def test_every_direction_is_timed(engine: Engine) -> None:
         assert all(one.workspace > 0 for one in timed if one.algo == "im2col")
         expected = nn.conv2d(x, w, algo=timed[0].algo, engine=engine, **OPTIONS)
         bias = np.zeros(6, np.float32) if x is X else on_device(engine, np.zeros(6, np.float32))
-        for given in (None, bias):
-            got = nn.conv2d(x, w, given, algo="found", engine=engine, **OPTIONS)
+        for passed in (None, bias):
+            got = nn.conv2d(x, w, passed, algo="found", engine=engine, **OPTIONS)
             np.testing.assert_array_equal(host(got), host(expected))
         y = expected
         by_input = nn.find_conv2d_input(X.shape, w, y, engine=engine, **OPTIONS)
@@ -89,8 +89,8 @@ def test_every_direction_is_timed(engine: Engine) -> None:
         assert by_input
         assert by_weight
         dx = nn.conv2d_input(X.shape, w, y, algo="found", engine=engine, **OPTIONS)
-        again = nn.conv_transpose2d(y, w, algo="found", engine=engine, **OPTIONS)
-        np.testing.assert_array_equal(host(again), host(dx))
+        repeated = nn.conv_transpose2d(y, w, algo="found", engine=engine, **OPTIONS)
+        np.testing.assert_array_equal(host(repeated), host(dx))
         nn.conv2d_weight(x, W.shape, y, algo="found", engine=engine, **OPTIONS)
 
 

@@ -59,10 +59,10 @@ def drawn(rng: np.random.Generator) -> Layer:
         tuple(int(n) for n in rng.integers(low, high, rank))
         for low, high in ((1, 4), (1, 4), (1, 3), (0, 3))
     )
-    least = [
+    min_extents = [
         max(1, d * (k - 1) + 1 - 2 * p) for d, k, p in zip(dilation, kernel, padding, strict=True)
     ]
-    size = [int(rng.integers(n, n + 6)) for n in least]
+    size = [int(rng.integers(n, n + 6)) for n in min_extents]
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return Layer(
         (int(rng.integers(1, 4)), groups * channels, *size),

@@ -64,8 +64,8 @@ def test_within_the_bound(engine: Engine, case: int) -> None:
     source, filters_of_x = turned(DY, W, pads, groups)
     same = Kind((3, 3), (1, 1), (1, 1), [(0, 0), (0, 0)])
     check(got, source, filters_of_x, dx, 0, same, groups)
-    again = nn.conv_transpose2d(laid_out(dy, layout), w, back, **options)
-    np.testing.assert_array_equal(again, got + back[:, None, None])
+    repeated = nn.conv_transpose2d(laid_out(dy, layout), w, back, **options)
+    np.testing.assert_array_equal(repeated, got + back[:, None, None])
     np.testing.assert_array_equal(nn.conv2d(laid_out(x, layout), w, b, **options), y)
 
 

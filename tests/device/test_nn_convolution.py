@@ -52,12 +52,12 @@ DTYPES += [BFLOAT16] if BFLOAT16 is not None else []
 def draw(rng: Any, kind: Kind, channels: tuple[int, int, int], batch: int, dtype: Any) -> Any:
     """Random x, w and bias; extents from the smallest that the kernel fits on."""
     groups, of_group, filters = channels
-    most = 40 if len(kind.kernel) < 3 else 9
-    least = [
+    max_extent = 40 if len(kind.kernel) < 3 else 9
+    min_extents = [
         max(1, d * (k - 1) + 1 - sum(pad))
         for k, d, pad in zip(kind.kernel, kind.dilation, kind.pads, strict=True)
     ]
-    space = [int(rng.integers(n, n + most)) for n in least]
+    space = [int(rng.integers(n, n + max_extent)) for n in min_extents]
     shapes = (
         (batch, groups * of_group, *space), (groups * filters, of_group, *kind.kernel),
         (groups * filters,),
@@ -116,17 +116,17 @@ def test_against_sums(engine: Engine, name: str) -> None:
                 terms = (dy.size + w.size + 2) * 2 * unit_roundoff(dtype)
                 allowed = terms * (np.sum(bound * abs(of)) + slack)
                 assert abs(forth - np.sum(back.astype(np.float64) * of)) <= allowed
-        reach = [
+        spans = [
             (q - 1) * s - sum(p) + d * (k - 1) + 1
             for q, s, p, d, k in zip(
                 dy.shape[2:], kind.stride, kind.pads, kind.dilation, kind.kernel, strict=True
             )
         ]
-        extra = [n - least for n, least in zip(x.shape[2:], reach, strict=True)]
+        extra = [n - least for n, least in zip(x.shape[2:], spans, strict=True)]
         bias = rng.standard_normal(x.shape[1]).astype(dtype)
-        again = transposed(layout(dy), stored(w), bias, output_padding=extra, **options)
+        repeated = transposed(layout(dy), stored(w), bias, output_padding=extra, **options)
         shift = bias.astype(np.float64).reshape(-1, *[1] * rank)
-        check(again, dx + shift, dx_size + abs(shift), w[:, 0].size, dtype)
+        check(repeated, dx + shift, dx_size + abs(shift), w[:, 0].size, dtype)
         db = by_bias(layout(dy), engine=engine)
         over = (0, *range(2, rank + 2))
         check(db, DY.sum(over), abs(DY).sum(over), 16, dtype)
@@ -154,8 +154,8 @@ def test_layouts_and_outputs(engine: Engine) -> None:
     assert (canvas[..., ::2] == 7).all()
     np.testing.assert_array_equal(nn.conv2d(x[0], w, b, **options), expected[0])
     dy = rng.standard_normal(expected.shape).astype(np.float32)
-    one = nn.conv2d_input(x.shape[1:], w, dy[1], **options)
-    np.testing.assert_array_equal(one, nn.conv2d_input(x.shape, w, dy, **options)[1])
+    single = nn.conv2d_input(x.shape[1:], w, dy[1], **options)
+    np.testing.assert_array_equal(single, nn.conv2d_input(x.shape, w, dy, **options)[1])
     chunks = nn.conv2d(x, w, b, algo="im2col", workspace_limit=4 * 9 * x[0].size, **options)
     np.testing.assert_allclose(chunks, expected, rtol=1e-5, atol=1e-5)
     size = {"algo": "im2col", "workspace_limit": 4 * 9 * x[0].size + 4 * dy[0].size, **options}

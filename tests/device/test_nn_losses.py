@@ -53,8 +53,8 @@ def test_classes(engine: Engine, dtype: type) -> None:
         expected = want.loss(target, reduction)
         close(loss, expected.reshape(places) if places and reduction == "none" else expected, size)
         g = RNG.standard_normal(rows if reduction == "none" else ()).astype(dtype)
-        given = g.reshape(places) if places and reduction == "none" else g
-        grad = pg.nn.cross_entropy_backward(given, shown, aims, w, **options)
+        passed = g.reshape(places) if places and reduction == "none" else g
+        grad = pg.nn.cross_entropy_backward(passed, shown, aims, w, **options)
         grad = grad[0].T if places else grad
         close(grad, want.gradient(target, g, reduction), (classes + 60) * 30.0)
         if target.ndim == 2 or smoothing:
@@ -68,7 +68,7 @@ def test_classes(engine: Engine, dtype: type) -> None:
         loss = pg.nn.nll_loss(shown, aims, w, **options)
         expected = total[reduction]
         close(loss, expected.reshape(places) if places and reduction == "none" else expected, size)
-        grad = pg.nn.nll_loss_backward(given, shown, aims, w, **options)
+        grad = pg.nn.nll_loss_backward(passed, shown, aims, w, **options)
         scale = np.asarray(g, np.float64).reshape(-1, 1)
         scale = scale / weights.sum() if reduction == "mean" else scale
         close(grad[0].T if places else grad, -scale * p, 30.0)
@@ -131,9 +131,9 @@ def test_gradients_of_ignored_targets_are_zero(
     x[1, 3], x[2, 4], x[3], x[4, 5] = np.nan, np.inf, -np.inf, -np.inf
     target = np.arange(9)
     target[1:5] = -100
-    given, aims = (x, target) if last else (np.ascontiguousarray(x.T)[None], target[None])
+    passed, aims = (x, target) if last else (np.ascontiguousarray(x.T)[None], target[None])
     grad = pg.nn.cross_entropy_backward(
-        np.float32(1), given, aims, reduction="sum", label_smoothing=smoothing, engine=engine
+        np.float32(1), passed, aims, reduction="sum", label_smoothing=smoothing, engine=engine
     )
     grad = grad if last else grad[0].T
     assert not grad[1:5].any()

@@ -70,9 +70,9 @@ def test_outputs_and_gradients(tmp_path: Any) -> None:
     module.calls = 0
     module(x, need_weights=False, **options)
     dx = pg.asnumpy(module.backward(pg.asarray(g)))
-    found = {"x": dx, **{n: pg.asnumpy(p.grad) for n, p in module.named_parameters()}}
+    actual = {"x": dx, **{n: pg.asnumpy(p.grad) for n, p in module.named_parameters()}}
     values = {"x": x.astype(np.float64), **state}
-    for name, grad in found.items():
+    for name, grad in actual.items():
         direction, ends = rng.standard_normal(grad.shape), []
         for sign in (1, -1):
             moved = {**values, name: values[name] + sign * 1e-5 * direction}
@@ -82,8 +82,8 @@ def test_outputs_and_gradients(tmp_path: Any) -> None:
     module.save(tmp_path / "state.npz")
     other = nn.MultiheadAttention(E, HEADS, batch_first=True)
     other.load(tmp_path / "state.npz")
-    again, _ = other.eval()(x, **options)
-    assert np.array_equal(pg.asnumpy(again), pg.asnumpy(plain))
+    repeated, _ = other.eval()(x, **options)
+    assert np.array_equal(pg.asnumpy(repeated), pg.asnumpy(plain))
     with pytest.raises(ArgumentError, match="backward is called before forward"):
         other.__class__(E, HEADS).backward(pg.asarray(g))
 

@@ -223,9 +223,9 @@ def test_gradients_of_many_rows(engine: Engine, kind: str) -> None:
     close(got[1], (g * hat).sum(0), 203 * size)
     if bias:
         close(got[2], g.sum(0), 203 * size)
-    again = back(dy, x, extents, *stats, w, *bias, engine=engine)
-    for one, other in zip(got[: 2 + len(bias)], again, strict=False):
-        np.testing.assert_array_equal(one, other)
+    repeated = back(dy, x, extents, *stats, w, *bias, engine=engine)
+    for first, other in zip(got[: 2 + len(bias)], repeated, strict=False):
+        np.testing.assert_array_equal(first, other)
     out = np.zeros((87, 3), np.float32).T
     chosen = (None, out, None)[: 2 + len(bias)]
     back(dy, x, extents, *stats, w, *bias, out=chosen, engine=engine)
@@ -245,8 +245,8 @@ def test_large_means_and_long_rows(engine: Engine) -> None:
     np.testing.assert_allclose(rstd, want.rstd.ravel(), rtol=1e-3)
     np.testing.assert_allclose(mean, want.mean.ravel(), rtol=1e-6)
     on_device = cla.to_device(engine.queue, x)
-    again = pg.nn.native_batch_norm(on_device, None, None, None, None, True, 0.1, EPS)
-    np.testing.assert_array_equal(pg.asnumpy(again[0]), y)
+    repeated = pg.nn.native_batch_norm(on_device, None, None, None, None, True, 0.1, EPS)
+    np.testing.assert_array_equal(pg.asnumpy(repeated[0]), y)
     running = [cla.to_device(engine.queue, np.ones(3, np.float32)) for _ in range(2)]
     pg.nn.batch_norm(on_device, *running, training=True, momentum=0.5)
     plans = len(engine._plans)

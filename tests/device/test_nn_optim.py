@@ -66,7 +66,7 @@ def test_rules(engine: Engine, case: Any, monkeypatch: pytest.MonkeyPatch) -> No
     kind, rule, options = case
     parameters = _parameters(engine, [(7, 5), (3,), (65,), ()])
     optimizer = kind(parameters, **options)
-    exact = [Rules(pg.asnumpy(one.data)) for one in parameters]
+    exact = [Rules(pg.asnumpy(parameter.data)) for parameter in parameters]
     extra = {"decoupled": True} if kind is nn.AdamW else {}
     rng = np.random.default_rng(0)
     launches: list[str] = []
@@ -83,13 +83,13 @@ def test_rules(engine: Engine, case: Any, monkeypatch: pytest.MonkeyPatch) -> No
         with monkeypatch.context() as patch:
             patch.setattr(Launch, "__call__", counted)
             optimizer.step()
-        for one, grad in zip(exact, grads, strict=True):
+        for rules, grad in zip(exact, grads, strict=True):
             numbers = {**options, "lr": options["lr"] / (step + 1), **extra}
-            getattr(one, rule)(grad.astype(np.float64), **numbers)
+            getattr(rules, rule)(grad.astype(np.float64), **numbers)
     assert len(launches) <= 2 * 5  # a launch that compiles calls another; 20 would be one each
-    for one, parameter in zip(exact, parameters, strict=True):
-        error = np.abs(pg.asnumpy(parameter.data) - one.p)
-        assert np.all(error <= 40 * EPS * (np.abs(one.p) + 1)), error.max()
+    for rules, parameter in zip(exact, parameters, strict=True):
+        error = np.abs(pg.asnumpy(parameter.data) - rules.p)
+        assert np.all(error <= 40 * EPS * (np.abs(rules.p) + 1)), error.max()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16, np.float64])
@@ -268,7 +268,7 @@ def test_assigned_gradients_and_values_are_those_of_the_optimizer(engine: Engine
 
 def test_a_failure_moves_no_parameter(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = _parameters(engine, [(3, 2), (4,)])
-    values, copies = [pg.asnumpy(one.data) for one in parameters], []
+    values, copies = [pg.asnumpy(parameter.data) for parameter in parameters], []
 
     def failing(*arguments: Any, **options: Any) -> Any:
         copies.append(options["out"])
@@ -281,11 +281,11 @@ def test_a_failure_moves_no_parameter(engine: Engine, monkeypatch: pytest.Monkey
         with pytest.raises(DeviceMemoryError):
             nn.SGD(parameters)
     assert len(copies) == 2
-    assert all(one.flat is None for one in parameters)
+    assert all(parameter.flat is None for parameter in parameters)
     nn.SGD(parameters)
     assert parameters[0].flat is parameters[1].flat is not None
-    for one, before in zip(parameters, values, strict=True):
-        np.testing.assert_array_equal(pg.asnumpy(one.data), before)
+    for parameter, before in zip(parameters, values, strict=True):
+        np.testing.assert_array_equal(pg.asnumpy(parameter.data), before)
 
 
 def test_optimizers_of_the_same_short_parameter(engine: Engine) -> None:
@@ -306,8 +306,8 @@ def test_a_step_that_fails_for_some_parameters_is_their_first_one_later(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: Any, options: dict[str, Any]
 ) -> None:
     """Momentum and the corrections of Adam count the steps that parameters have had."""
-    one, two = (nn.Parameter(np.zeros(5, dtype), engine) for dtype in ("f4", "f8"))
-    optimizer, updated, update = kind([one, two], lr=0.001, **options), [], kind._update
+    first, second = (nn.Parameter(np.zeros(5, dtype), engine) for dtype in ("f4", "f8"))
+    optimizer, updated, update = kind([first, second], lr=0.001, **options), [], kind._update
 
     def failing(self: Any, group: Any, slot: Any) -> None:
         if updated:
@@ -315,7 +315,7 @@ def test_a_step_that_fails_for_some_parameters_is_their_first_one_later(
         updated.append(slot)
         update(self, group, slot)
 
-    one.grad, two.grad = np.ones(5, np.float32), np.ones(5)
+    first.grad, second.grad = np.ones(5, np.float32), np.ones(5)
     with monkeypatch.context() as patch:
         patch.setattr(kind, "_update", failing)
         with pytest.raises(DeviceMemoryError):
@@ -323,4 +323,4 @@ def test_a_step_that_fails_for_some_parameters_is_their_first_one_later(
     assert optimizer.steps == 0
     optimizer.step()
     assert optimizer.steps == 1
-    np.testing.assert_allclose(pg.asnumpy(two.data), -0.001, rtol=1e-6)
+    np.testing.assert_allclose(pg.asnumpy(second.data), -0.001, rtol=1e-6)

@@ -64,12 +64,12 @@ def test_largest_elements(engine: Engine, axes: int) -> None:
                 flat = np.ravel_multi_index(place, w.extents)
                 expected[at] = np.where(more, value, expected[at])
                 chosen[at] = np.where(more, flat, chosen[at])
-        given = laid(x, turn, engine)
+        passed = laid(x, turn, engine)
         pool = function("max_pool", axes)
-        values, indices = pool(given, **w.options, return_indices=True, engine=engine)
+        values, indices = pool(passed, **w.options, return_indices=True, engine=engine)
         np.testing.assert_array_equal(host(values), expected, f"{turn} {w.options}")
         np.testing.assert_array_equal(host(indices), chosen, f"{turn} {w.options}")
-        alone = pool(given, **w.options, engine=engine)
+        alone = pool(passed, **w.options, engine=engine)
         np.testing.assert_array_equal(host(alone), expected)
         assert turn % 4 != 1 or min(alone.shape) < 2 or alone.strides[1] == x.itemsize
         g = random.standard_normal(expected.shape).astype(np.float32)
@@ -78,8 +78,8 @@ def test_largest_elements(engine: Engine, axes: int) -> None:
         reference = np.zeros(x.shape)
         flat = reference.reshape(2, 3, -1)
         for b, c in product(range(2), range(3)):
-            kept = chosen[b, c] >= 0
-            np.add.at(flat[b, c], chosen[b, c][kept], g[b, c][kept].astype(float))
+            is_chosen = chosen[b, c] >= 0
+            np.add.at(flat[b, c], chosen[b, c][is_chosen], g[b, c][is_chosen].astype(float))
         bound = 2.0**-23 * len(chosen.flat) * np.abs(g).max()
         np.testing.assert_allclose(grads[0], reference, 0, bound)
         assert grads[0].tobytes() == grads[1].tobytes()
@@ -105,12 +105,12 @@ def test_means(engine: Engine, axes: int) -> None:
                 expected[(..., *index)] += wide[(..., *place)] / count
                 magnitude[(..., *index)] += np.abs(wide[(..., *place)]) / count
         options = w.options | {"count_include_pad": include, "divisor_override": divisor}
-        found = function("avg_pool", axes)(laid(x, turn, engine), **options, engine=engine)
-        assert found.dtype == dtype
+        actual = function("avg_pool", axes)(laid(x, turn, engine), **options, engine=engine)
+        assert actual.dtype == dtype
         taps = int(np.prod(w.kernel))
         unit = EPS["float64" if dtype == np.float64 else "float32"]
         bound = (taps + 5) * unit * magnitude + EPS[dtype.name] * np.abs(expected)
-        error = np.abs(host(found).astype(np.float64) - expected)
+        error = np.abs(host(actual).astype(np.float64) - expected)
         assert (error <= bound).all(), (turn, options, (error - bound).max())
         g = random.standard_normal(expected.shape).astype(np.float32).astype(dtype)
         back = function("avg_pool", axes, "backward")(g, x, **options, engine=engine)
@@ -133,13 +133,13 @@ def test_adaptive_windows(engine: Engine) -> None:
             window = x[:, :, r.start : r.stop, c.start : c.stop].astype(float)
             expected[:, :, i, j] = window.mean((2, 3))
             largest[:, :, i, j] = window.max((2, 3))
-        given = laid(x, turn, engine)
-        found = nn.adaptive_avg_pool2d(given, sizes, engine=engine)
-        np.testing.assert_allclose(host(found), expected, 0, 1e-5)
+        passed = laid(x, turn, engine)
+        actual = nn.adaptive_avg_pool2d(passed, sizes, engine=engine)
+        np.testing.assert_allclose(host(actual), expected, 0, 1e-5)
         np.testing.assert_array_equal(
-            host(nn.adaptive_max_pool2d(given, sizes, engine=engine)), largest
+            host(nn.adaptive_max_pool2d(passed, sizes, engine=engine)), largest
         )
-        values, indices = nn.adaptive_max_pool2d(given, sizes, return_indices=True, engine=engine)
+        values, indices = nn.adaptive_max_pool2d(passed, sizes, return_indices=True, engine=engine)
         flat = np.take_along_axis(x.reshape(2, 3, -1), host(indices).reshape(2, 3, -1), 2)
         np.testing.assert_array_equal(host(values), largest)
         np.testing.assert_array_equal(flat.reshape(largest.shape), largest)
@@ -168,10 +168,10 @@ def test_norms(engine: Engine) -> None:
             **options,
         )  # fmt: skip
         expected = sums.astype(float) ** (1 / p)
-        found = nn.lp_pool2d(single, p, kernel, engine=engine, **options)
-        np.testing.assert_allclose(found, expected, 1e-5)
-        g = random.standard_normal(found.shape).astype(np.float32)
-        back = nn.lp_pool2d_backward(g, single, found, p, kernel, engine=engine, **options)
+        actual = nn.lp_pool2d(single, p, kernel, engine=engine, **options)
+        np.testing.assert_allclose(actual, expected, 1e-5)
+        g = random.standard_normal(actual.shape).astype(np.float32)
+        back = nn.lp_pool2d_backward(g, single, actual, p, kernel, engine=engine, **options)
         assert np.isfinite(back).all()
         # Norms are homogeneous: <g, y> = <back, x>.
         assert abs((g * expected).sum() - (back * single).sum()) < 1e-3
@@ -190,9 +190,9 @@ def test_integers_and_empty_batches(engine: Engine) -> None:
         nn.avg_pool1d(infinite, 2, 1, engine=engine), [[np.inf, 1.5, 2.5]]
     )
     out = np.empty((1, 2), np.float32), np.empty((1, 2), np.int64)
-    given = nn.max_pool1d(infinite, 2, return_indices=True, out=out, engine=engine)
-    assert given[0] is out[0]
-    assert given[1] is out[1]
+    result = nn.max_pool1d(infinite, 2, return_indices=True, out=out, engine=engine)
+    assert result[0] is out[0]
+    assert result[1] is out[1]
     np.testing.assert_array_equal(out[1], [[0, 3]])
 
 
@@ -243,16 +243,16 @@ def test_long_rows(engine: Engine) -> None:
         options = {"kernel_size": 3, "stride": stride, "padding": [(before, after)]}
         more = np.pad(x, ((0, 0), (0, 0), (before, after)), constant_values=-np.inf)
         windows = np.lib.stride_tricks.sliding_window_view(more, 3, 2)[:, :, ::stride]
-        found = nn.max_pool1d(x, **options, engine=engine)
-        np.testing.assert_array_equal(found, windows.max(3))
+        actual = nn.max_pool1d(x, **options, engine=engine)
+        np.testing.assert_array_equal(actual, windows.max(3))
         both = nn.max_pool1d(x, **options, return_indices=True, engine=engine)
         flat = np.arange(windows.shape[2]) * stride - before + windows.argmax(3)
         np.testing.assert_array_equal(both[1], flat)
         sums = np.where(np.isinf(windows), 0, windows).astype(float).sum(3)
         means = nn.avg_pool1d(x, **options, engine=engine)
         np.testing.assert_allclose(means, sums / 3, 0, 1e-6)
-        back = nn.max_pool1d_backward(found, both[1], x, **options, engine=engine)
-        assert abs((back * x).sum() - (found.astype(float) ** 2).sum()) < 1e-3
+        back = nn.max_pool1d_backward(actual, both[1], x, **options, engine=engine)
+        assert abs((back * x).sum() - (actual.astype(float) ** 2).sum()) < 1e-3
     for mode in ("constant", "reflect", "replicate", "circular"):
         name = {"constant": "constant", "replicate": "edge", "circular": "wrap"}.get(mode, mode)
         expected = np.pad(x, ((0, 0), (0, 0), (70, 3)), name)  # type: ignore[call-overload]
@@ -269,10 +269,10 @@ def test_unpooling(engine: Engine, axes: int) -> None:
         values, indices = function("max_pool", axes)(x, **pool, return_indices=True, engine=engine)
         expected = np.zeros((2, 3, int(np.prod(extents))), np.float32)
         np.put_along_axis(expected, indices.reshape(2, 3, -1), values.reshape(2, 3, -1), 2)
-        given = laid(values, turn, engine)
+        passed = laid(values, turn, engine)
         unpool = function("max_unpool", axes)
-        found = unpool(given, indices, **pool, output_size=extents, engine=engine)
-        np.testing.assert_array_equal(host(found), expected.reshape(x.shape))
+        actual = unpool(passed, indices, **pool, output_size=extents, engine=engine)
+        np.testing.assert_array_equal(host(actual), expected.reshape(x.shape))
         g = random.standard_normal(x.shape).astype(np.float32)
         back = function("max_unpool", axes, "backward")(g, indices, **pool, engine=engine)
         picked = np.take_along_axis(g.reshape(2, 3, -1), indices.reshape(2, 3, -1), 2)
@@ -316,7 +316,7 @@ def test_indices_outside_of_windows(engine: Engine, axes: int) -> None:
         np.testing.assert_allclose(half, expected.reshape(shape), 2e-3, 2e-3 * np.abs(g).max())
     values = np.arange(1.0, 13).reshape(1, 3, 4).astype(np.float32)
     which = np.array([[[0, 0, 0, 7]] * 3])  # windows of two places: 0-1, 1-2, 2-3, 3-4
-    found = nn.max_unpool1d(values, which, 2, 1, output_size=(5,), engine=engine)
-    np.testing.assert_array_equal(found[0], [[v, 0, 0, 0, 0] for v in (1, 5, 9)])
-    found = nn.max_unpool1d(values, which % 7 + 1, 2, 1, output_size=(5,), engine=engine)
-    np.testing.assert_array_equal(found[0], [[0, v, 0, 0, 0] for v in (2, 6, 10)])
+    actual = nn.max_unpool1d(values, which, 2, 1, output_size=(5,), engine=engine)
+    np.testing.assert_array_equal(actual[0], [[v, 0, 0, 0, 0] for v in (1, 5, 9)])
+    actual = nn.max_unpool1d(values, which % 7 + 1, 2, 1, output_size=(5,), engine=engine)
+    np.testing.assert_array_equal(actual[0], [[0, v, 0, 0, 0] for v in (2, 6, 10)])

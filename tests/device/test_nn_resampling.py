@@ -29,21 +29,21 @@ def compare(
     wide, dtype = x.astype(float), x.dtype
     expected = along(wide, matrices)
     magnitude = along(np.abs(wide), [np.abs(a) for a in matrices])
-    given: Any = x
+    passed: Any = x
     if turn % 3 == 1:
-        given = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+        passed = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     if turn % 3 == 2:
-        given = pg.asarray(x, engine=engine)
-    found = nn.interpolate(given, **options, engine=engine)
-    assert found.shape == expected.shape, options
-    assert turn % 3 != 1 or 1 in x.shape or found.strides[1] == x.itemsize
+        passed = pg.asarray(x, engine=engine)
+    actual = nn.interpolate(passed, **options, engine=engine)
+    assert actual.shape == expected.shape, options
+    assert turn % 3 != 1 or 1 in x.shape or actual.strides[1] == x.itemsize
     taps = int(np.prod([max((a != 0).sum(1).max(), 1) for a in matrices]))
     unit = 2.0**-53 if dtype == np.float64 else 2.0**-24
     last = 2.0**-11 if dtype == np.float16 else unit
     bound = 2 * (taps + 5) * unit * magnitude + last * np.abs(expected)
     # Weights have errors of float64 that are not relative to the weight itself.
     bound += 64 * 2.0**-53 * along(np.abs(wide), [1.0 * (a != 0) for a in matrices])
-    error = np.abs(host(found).astype(float) - expected)
+    error = np.abs(host(actual).astype(float) - expected)
     assert (error <= bound).all(), (options, (error - bound).max())
     if dtype == np.float16:
         return

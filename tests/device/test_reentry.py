@@ -33,8 +33,8 @@ __kernel void note(__global int *out, int a, int b) { out[0] = a + 10 * b; }
 
 
 def spec(text: str = NOTE) -> Specialization:
-    taken = [buffer("int", "out", writes=True), *scalars("int", "a", "b")]
-    return Specialization("test/note", text, (), kernels={"note": taken})
+    arguments = [buffer("int", "out", writes=True), *scalars("int", "a", "b")]
+    return Specialization("test/note", text, (), kernels={"note": arguments})
 
 
 @pytest.fixture

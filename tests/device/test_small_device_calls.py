@@ -427,14 +427,14 @@ def test_an_exception_leaves_nothing_behind(
     finished: list[int] = []
     finish = caller.finish
 
-    def noted() -> None:
+    def recorded() -> None:
         finished.append(len(caller.in_flight))
         finish()
 
     def failing(*_: Any) -> Any:
         raise error("of a handler", 0, "") if error is cl.MemoryError else error
 
-    monkeypatch.setattr(caller, "finish", noted)
+    monkeypatch.setattr(caller, "finish", recorded)
     monkeypatch.setattr(small_replay, "_enqueue", failing)
     new_engine.queue.finish()
     expected = pg.errors.DeviceMemoryError if error is cl.MemoryError else error

@@ -408,17 +408,17 @@ def test_memory_does_not_grow(engine: Engine) -> None:
     values = pg.asarray(A.data, queue=factor.queue)
     b = np.ones(64)
 
-    def held() -> int:
+    def managed_bytes() -> int:
         gc.collect()
         return int(engine.state(factor.queue)._pool.managed_bytes)
 
     for _ in range(5):
         factor.refactorize(values).solve(b)
-    before = held()
+    before = managed_bytes()
     for turn in range(200):
         factor.refactorize(values if turn % 2 else A)
         factor.solve(b)
-    assert held() <= before
+    assert managed_bytes() <= before
     assert not engine.state().in_flight
 
 

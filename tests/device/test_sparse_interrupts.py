@@ -168,15 +168,15 @@ def test_calls_in_the_midst_of_calls(engine: Engine, monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(factor.inv_diag(), inverse)
     assert len(seen) > 12
 
-    for one in (factor, Factor(factor.symbolic, np.float32, engine).refactorize(A)):
+    for solver in (factor, Factor(factor.symbolic, np.float32, engine).refactorize(A)):
 
-        def tell(done: float, total: float, one: Factor = one) -> None:
+        def tell(done: float, total: float, solver: Factor = solver) -> None:
             with pytest.raises(ArgumentError, match="goes on"):
-                one.solve(B)
+                solver.solve(B)
             with pytest.raises(ArgumentError, match="in the midst"):
-                one.refactorize(OTHER)
+                solver.refactorize(OTHER)
 
-        np.testing.assert_array_equal(one.refactorize(A, progress=tell).solve(B), x)
+        np.testing.assert_array_equal(solver.refactorize(A, progress=tell).solve(B), x)
 
     def close(self: Spill, *arguments: Any) -> None:
         factor.close()

@@ -30,7 +30,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lower, "_INDICES", 37)
 
 
-def found(numeric: Numeric, given: Any, triangle: str | None = None) -> Any:
+def plain_order(numeric: Numeric, given: Any, triangle: str | None = None) -> Any:
     values = lower.lower_on_device(numeric, numeric.engine.queue, given, triangle)
     return None if values is None else values.get()
 
@@ -48,25 +48,25 @@ def test_what_a_matrix_stores(engine: Engine, kind: str, stores: str) -> None:
         other.data = (1.5 * form.data).astype(kind)
         for triangle in (None, "lower", "upper") if stores == "full" else (None,):
             expected = pattern.values(other, triangle)
-            assert found(numeric, other, triangle).tobytes() == expected.tobytes()
-            assert found(numeric, other.data, triangle).tobytes() == expected.tobytes()
+            assert plain_order(numeric, other, triangle).tobytes() == expected.tobytes()
+            assert plain_order(numeric, other.data, triangle).tobytes() == expected.tobytes()
         if stores == "lower":
             with pytest.raises(ArgumentError, match="lower one counts alone"):
-                found(numeric, other, "upper")
+                plain_order(numeric, other, "upper")
             if form.format == "csr":  # the host takes it by its own pattern
-                assert found(numeric, sp.csr_array(other.T), "upper") is None
+                assert plain_order(numeric, sp.csr_array(other.T), "upper") is None
         moved = other.copy()
         if form.format == "coo":
             moved.row = moved.row[::-1].copy()
         else:
             moved.indices = moved.indices[::-1].copy()
-        assert found(numeric, moved) is None
-        assert found(numeric, form.tocoo() if form.format == "csr" else form.tocsr()) is None
+        assert plain_order(numeric, moved) is None
+        assert plain_order(numeric, form.tocoo() if form.format == "csr" else form.tocsr()) is None
         wide = form.copy()
         wide.data[...] = 2
         if form.format == "csr":  # indices of 64 bits are the same pattern
             wide.indptr, wide.indices = (np.array(x, np.int64) for x in (A.indptr, A.indices))
-        assert found(numeric, wide).tobytes() == pattern.values(wide).tobytes()
+        assert plain_order(numeric, wide).tobytes() == pattern.values(wide).tobytes()
 
 
 @pytest.mark.parametrize("kind", ["float32", "complex64"])
@@ -91,7 +91,7 @@ def test_what_the_host_has_to_look_at(engine: Engine, kind: str) -> None:
             for factor in (1, *imaginary):
                 data = A.data.copy()
                 data[pattern.mirror[k]] += units * eps * scale * factor
-                values = found(numeric, data)
+                values = plain_order(numeric, data)
                 if values is not None:
                     selected += 1
                     assert units < ROUNDING
@@ -106,17 +106,17 @@ def test_what_the_host_has_to_look_at(engine: Engine, kind: str) -> None:
         for wrong in (np.nan, np.inf, -np.inf, *(1j * np.inf for _ in imaginary)):
             data = A.data.copy()
             data[place] = wrong
-            assert found(numeric, data) is None
-            item = "lower" if place == pattern.take[below[5]] else "upper"
+            assert plain_order(numeric, data) is None
+            triangle = "lower" if place == pattern.take[below[5]] else "upper"
             if place != pattern.take[diagonal[-1]]:  # an ignored triangle may have it
-                other = {"lower": "upper", "upper": "lower"}[item]
-                assert found(numeric, data, item) is None
-                ignored = found(numeric, data, other)
+                other = {"lower": "upper", "upper": "lower"}[triangle]
+                assert plain_order(numeric, data, triangle) is None
+                ignored = plain_order(numeric, data, other)
                 assert ignored.tobytes() == pattern.values(data, other).tobytes()
     for units in (1, ROUNDING) if imaginary else ():
         data = A.data.copy()
         data[pattern.take[diagonal[4]]] += 1j * units * eps * data[pattern.take[diagonal[4]]].real
-        values = found(numeric, data)
+        values = plain_order(numeric, data)
         assert (values is None) == (units > 1)
         if values is not None:
             assert values.tobytes() == pattern.values(data).tobytes()
@@ -176,8 +176,8 @@ def test_few_values_and_little_memory(engine: Engine, monkeypatch: pytest.Monkey
     numeric = numeric_of(engine, analyze(A, "natural"), np.float32)
     with monkeypatch.context() as patch:
         patch.setattr(lower, "_MIN_STORED", A.nnz + 1)
-        assert found(numeric, A) is None
+        assert plain_order(numeric, A) is None
     twice = sp.coo_array((np.tile(A.data, 2), (np.tile(A.tocoo().row, 2), np.tile(A.indices, 2))))
-    assert found(numeric_of(engine, analyze(twice, "natural"), numeric.dtype), twice) is None
+    assert plain_order(numeric_of(engine, analyze(twice, "natural"), numeric.dtype), twice) is None
     object.__setattr__(numeric.memory, "available", numeric.memory.total + 4 * A.nnz)
-    assert found(numeric, A) is None
+    assert plain_order(numeric, A) is None

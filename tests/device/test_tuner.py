@@ -203,13 +203,13 @@ def test_what_a_search_stores_can_be_merged_and_is_found_on_others_of_its_kind(
     table = TuningTable(merge(tmp_path / "rows.json", tmp_path / "data"))
     target = engine.target
 
-    def found(name: str) -> Policy:
+    def policy_for(name: str) -> Policy:
         there = replace(target, facts=replace(target.facts, name=name))
         kernel, shapes = job.key.kernel, job.key.shape_class
         return table.choose(kernel, type(winner), there, job.elem, shapes, job.default).policy
 
-    assert found(target.facts.name) == winner
-    assert found("another device") == (winner if target.is_cpu else job.default)
+    assert policy_for(target.facts.name) == winner
+    assert policy_for("another device") == (winner if target.is_cpu else job.default)
 
 
 @pytest.mark.parametrize("wrongly", [drops_a_term_of_odd_sums, leaves_the_result_alone])

@@ -162,8 +162,8 @@ def drawn_case(draw: random.Random) -> tuple[Case, AnyPolicy, float]:
     """A case, a policy and a factor of the scale; extents are small, for they are emulated."""
     by_warpgroups = draw.random() < 0.5
     shared, few = draw.choice((1, 1, 2, 3)), draw.choice((1, 1, 2))
-    most = 128 if by_warpgroups else draw.choice((64, 64, 128, 256))
-    dq, dv = (8 * draw.randint(1, draw.choice((4, most // 8))) for _ in range(2))
+    maximum = 128 if by_warpgroups else draw.choice((64, 64, 128, 256))
+    dq, dv = (8 * draw.randint(1, draw.choice((4, maximum // 8))) for _ in range(2))
     queries, keys = (
         draw.choice((draw.randint(1, 20), draw.randint(1, 160), draw.choice((16, 32, 64, 65, 128))))
         for _ in range(2)
@@ -239,17 +239,17 @@ WARPGROUP_BUGS = {
 @pytest.mark.parametrize("bug", WARPGROUP_BUGS)
 def test_planted_bugs_of_warpgroups_are_seen(bug: str) -> None:
     before, after, message = WARPGROUP_BUGS[bug]
-    found = []
+    actual = []
     for late in (True, False):
         gpu = Emulator.of("sm_90", late)
         gpu.edit = lambda text: re.sub(before, after, text)
         try:
             check(gpu, *WARPGROUPS["causal, several tiles"])
         except (AssertionError, Fault) as trouble:
-            found.append(
+            actual.append(
                 f"assert {trouble}" if isinstance(trouble, AssertionError) else str(trouble)
             )
-    assert any(re.search(message, item) for item in found), found
+    assert any(re.search(message, item) for item in actual), actual
 
 
 #: What is changed in the PTX, and what is found.

@@ -136,7 +136,7 @@ def check(gpu: Emulator, case: Case) -> None:
     )  # fmt: skip
     front = [q.strides, k.strides, v.strides, *[(0, 0, c.keys, 1)] * len(masks)]
     front += [grad.strides, of_sums]
-    given = [q.memory, k.memory, v.memory, *masks, grad.memory, sums]
+    passed = [q.memory, k.memory, v.memory, *masks, grad.memory, sums]
     before = {name: numbers(rows.memory, c.elem) for name, rows in results.items()}
     for side, policy, strides, arrays in (
         ("q", c.by_query, (y.strides, results["dq"].strides, of_sums),
@@ -147,7 +147,7 @@ def check(gpu: Emulator, case: Case) -> None:
         whole = replace(problem, strides=(*front, *strides))
         assert takes(whole, gpu.target, side)  # type: ignore[arg-type]
         plan = MatrixGradientPlan(gpu, whole, side, policy)  # type: ignore[arg-type]
-        buffers = [*given, *arrays]
+        buffers = [*passed, *arrays]
         plan.enqueue(gpu, buffers, (0,) * len(buffers))  # type: ignore[arg-type]
     np.testing.assert_allclose(
         of_delta, delta[..., 0], rtol=0,

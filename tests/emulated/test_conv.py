@@ -62,7 +62,7 @@ def spread(strides: ImageStrides, apart: int) -> ImageStrides:
 
 
 def whole_numbers(rng: Any, shape: tuple[int, ...], bits: int, terms: int) -> Any:
-    """Whole numbers of so many bits, or few that are not zero, which sums of ``terms`` have."""
+    """Draw integers of ``bits`` bits; with ``terms``, about 12 in ``terms`` of them are not 0."""
     values = rng.integers(-(2**bits) + 1, 2**bits, shape)
     return (values * (rng.random(shape) < 12 / terms) if terms else values).astype(np.float32)
 
@@ -172,7 +172,7 @@ def test_in_pieces(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_variants_stay_within_their_arrays(name: str) -> None:
-    """Sums are exact, but for the transforms of Winograd and Fourier."""
+    """Sums are exact, except in the transforms of Winograd and Fourier."""
     check(Emulator.of("sm_90"), PLAIN[name], all_variants, bound=1e-5)
 
 

@@ -92,7 +92,7 @@ def test_turns_last_long_enough() -> None:
 
 
 class _FullDriver(InLine):
-    """A driver that accepts so many launches before the device must end its work."""
+    """A driver that accepts a number of launches before the device must end its work."""
 
     def __init__(self, accepts: int, launches: int, count: int) -> None:
         super().__init__([self._launch] * count, lambda: None, lambda result: result)
@@ -616,10 +616,10 @@ def test_a_wrong_result_is_not_timed() -> None:
 
 
 def test_a_right_result_is_admitted() -> None:
-    found = admit(Rival(np.float32(2)), lambda found: 0.25)
-    assert (found.name, found.error) == ("rival", 0.25)
-    assert found.once == pytest.approx(1e-3)
-    assert admit(Rival(None), lambda found: 0.0) is None
+    admitted = admit(Rival(np.float32(2)), lambda admitted: 0.25)
+    assert (admitted.name, admitted.error) == ("rival", 0.25)
+    assert admitted.once == pytest.approx(1e-3)
+    assert admit(Rival(None), lambda admitted: 0.0) is None
 
 
 def test_a_slow_peer_is_left_out_of_default_runs_alone() -> None:

@@ -215,8 +215,8 @@ def samples(kind: str, start: float, factor: float, count: int) -> list[Sample]:
 
 def test_corrections_are_those_that_the_times_were_made_with() -> None:
     outliers = [Sample("tiled", 1e-4, 1, 5e-3), Sample("tiled", 1e-5, 1, 1e-3)]
-    given = [*samples("tiled", 3e-6, 1.4, 60), *outliers, *samples("direct", -1e-6, 0.8, 60)]
-    starts, factors = corrections(given, launch=2e-6)
+    passed = [*samples("tiled", 3e-6, 1.4, 60), *outliers, *samples("direct", -1e-6, 0.8, 60)]
+    starts, factors = corrections(passed, launch=2e-6)
     assert factors["tiled"] == pytest.approx(1.4, rel=0.05)
     assert starts["tiled"] == pytest.approx(3e-6, rel=0.25)
     assert "direct" not in starts

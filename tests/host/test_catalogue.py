@@ -140,7 +140,7 @@ def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
     assert unroll("var", 1 << 24, **two_passes) == 4
     assert unroll("var", 200, 20000, axis=1, **two_passes) == 4
     assert unroll("var", 4096, 4096, axis=1, **two_passes) == 2  # rows share a group
-    assert unroll("var", 1 << 16, 32, axis=1, **two_passes) == 2  # a row has so few steps
+    assert unroll("var", 1 << 16, 32, axis=1, **two_passes) == 2  # a row has few steps
     assert unroll("sum", 1 << 24, dtype="complex64") == 2  # one sum for each real number
     assert unroll("var", 1 << 24, target="generic") == 2  # four would not fit
     assert unroll("var", 1 << 24, target="cpu") == unroll("sum", 1 << 24, target="cpu")
@@ -273,8 +273,8 @@ def test_convolutions_explain_workspace_and_bytes_of_all_variants(target: str) -
     every = pg.explain("conv2d", *sizes, padding=1, target=target)
     assert {"direct", "im2col", "winograd", "fft"} <= every.estimates.keys() == every.memory.keys()
     assert every.memory["direct"]["workspace"] == 0
-    least = every.details["bytes"]
-    assert all(item["moved"] >= least for item in every.memory.values())
+    minimum = every.details["bytes"]
+    assert all(item["moved"] >= minimum for item in every.memory.values())
     text = str(every)
     for name, item in every.memory.items():
         assert f"{name}: estimate" in text

@@ -58,10 +58,10 @@ def test_a_larger_limit_has_no_larger_workspace_than_itself(name: str) -> None:
     for batch, channels, filters, places, limit in cases:
         p = problem("forward", batch, channels, filters, places)
         for of, make in ((Winograd(p, target), by_winograd), (Spectral(p, target), by_spectra)):
-            least = of.workspace(1)
-            most = max(least, limit or rng.randint(least, 2 * of.workspace(batch)))
-            (variant,) = make(p, target, TABLE, most)
-            assert variant.details["workspace"] <= most
+            min_limit = of.workspace(1)
+            max_limit = max(min_limit, limit or rng.randint(min_limit, 2 * of.workspace(batch)))
+            (variant,) = make(p, target, TABLE, max_limit)
+            assert variant.details["workspace"] <= max_limit
 
 
 def test_launches_of_a_smaller_last_chunk_count() -> None:

@@ -184,8 +184,8 @@ OTHER_NAMES = ("run", "product", "problems", "policies", "kernel", "plans")
 def test_families_have_the_same_files(name: str) -> None:
     folder = ROOT / "portable_gpu" / "ops" / name
     assert (folder / "commands" / "family.py").exists()
-    own = {path.stem for path in folder.glob("*.py")}
-    assert own & {*COMMANDS_FILES, *OTHER_NAMES} == set()
+    modules = {path.stem for path in folder.glob("*.py")}
+    assert modules & {*COMMANDS_FILES, *OTHER_NAMES} == set()
 
 
 # -- records

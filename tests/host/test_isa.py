@@ -465,11 +465,11 @@ class TestMachines:
         assert len(select([])) == len(machines())
 
     def test_targets_are_what_the_names_say(self) -> None:
-        for item in machines():
-            assert item.target.subgroup_size == item.architecture.wave
+        for machine in machines():
+            assert machine.target.subgroup_size == machine.architecture.wave
             exchange = {"dpp": "wavefront_dpp", "lds": "wavefront_lds"}
-            expected = exchange.get(item.name.partition("-")[2], "warp_shuffle")
-            assert item.target.exchange == expected
+            expected = exchange.get(machine.name.partition("-")[2], "warp_shuffle")
+            assert machine.target.exchange == expected
 
     def test_no_such_target(self) -> None:
         with pytest.raises(ArgumentError, match="no target 'gfx1'; there are: gfx803-dpp"):
@@ -505,7 +505,9 @@ class TestMachines:
 def _one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """One job of gemm on each machine, and compilers that answer with an excerpt."""
 
-    def one(wanted: tuple[Machine, ...], operations: object, full: bool) -> list[CompileJob]:
+    def job_of_machine(
+        wanted: tuple[Machine, ...], operations: object, full: bool
+    ) -> list[CompileJob]:
         spec = Specialization("gemm/gemm", "", (), LARGE)
         return [CompileJob(m, "gemm", "float32", spec) for m in wanted if m.name == "gfx900-dpp"]
 
@@ -514,7 +516,7 @@ def _one_job(monkeypatch: pytest.MonkeyPatch) -> None:
         resident = occupancy(job.machine.architecture, 117, 42, 16640, 256)
         return [CompileResult(job, kernel, resident)]
 
-    monkeypatch.setattr("portable_gpu.cli.check_isa.jobs", one)
+    monkeypatch.setattr("portable_gpu.cli.check_isa.jobs", job_of_machine)
     monkeypatch.setattr("portable_gpu.cli.check_isa.check", checked)
     monkeypatch.setattr("portable_gpu.cli.check_isa.find_compilers", lambda: Compilers(""))
 

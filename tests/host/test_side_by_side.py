@@ -94,17 +94,17 @@ def test_what_a_failed_task_holds_is_freed_with_its_error() -> None:
     class Held:
         pass
 
-    kept: list[weakref.ref[Held]] = []
+    references: list[weakref.ref[Held]] = []
 
     def fail() -> Iterable[Task]:
-        held = Held()
-        kept.append(weakref.ref(held))
+        live = Held()
+        references.append(weakref.ref(live))
         raise ZeroDivisionError
 
     gc.disable()
     try:
         with contextlib.suppress(ZeroDivisionError):
             work_off([fail], 2)
-        assert kept[0]() is None
+        assert references[0]() is None
     finally:
         gc.enable()

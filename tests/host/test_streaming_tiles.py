@@ -43,16 +43,16 @@ def test_blocks_have_at_most_the_asked_elements_and_cover_the_array() -> None:
         ndim = int(rng.integers(0, 4))
         shape = [int(n) for n in rng.integers(1, 9, ndim)]
         chunks = [int(n) for n in rng.integers(1, 5, ndim)]
-        most = int(rng.integers(1, 200))
+        maximum = int(rng.integers(1, 200))
         order = [int(axis) for axis in rng.permutation(ndim)]
-        extents = block_extents(shape, most, chunks, order)
+        extents = block_extents(shape, maximum, chunks, order)
         assert extents is not None
-        assert prod(extents) <= most
+        assert prod(extents) <= maximum
         seen = np.zeros(shape, int)
         for index in grid(shape, extents):
             seen[index] += 1
         assert np.all(seen == 1)
-        if prod(chunks) <= most:
+        if prod(chunks) <= maximum:
             whole = [n % c == 0 or n == s for n, c, s in zip(extents, chunks, shape, strict=True)]
             assert all(whole)
 

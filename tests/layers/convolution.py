@@ -122,8 +122,8 @@ def turned(dy: Any, w: Any, pads: Pads, groups: int) -> tuple[Any, Any]:
     crop = [(2 - first, 2 - last) for first, last in pads]
     whole = padded(dy, [(max(0, a), max(0, z)) for a, z in crop])
     for axis, (a, z) in enumerate(crop, 2):
-        kept = range(max(0, -a), whole.shape[axis] - max(0, -z))
-        whole = whole.take(kept, axis)
+        inside = range(max(0, -a), whole.shape[axis] - max(0, -z))
+        whole = whole.take(inside, axis)
     return whole, rotated.reshape(-1, w.shape[0] // groups, 3, 3)
 
 

@@ -57,8 +57,8 @@ def matrix(
         if kind == "nearest":
             result[o, min(max(ROUND[rounding](x), 0), n - 1)] = 1
             continue
-        reach = 2 if kind == "cubic" else 1
-        for p in range(floor(x) - reach + 1, floor(x) + reach + 1):
+        width = 2 if kind == "cubic" else 1
+        for p in range(floor(x) - width + 1, floor(x) + width + 1):
             weight = keys(x - p, a) if kind == "cubic" else max(0, 1 - abs(x - p))
             if not exclude or 0 <= p < n:
                 result[o, min(max(p, 0), n - 1)] += weight

@@ -65,9 +65,9 @@ def _of_torch(name: str) -> dict[str, Any]:
     """Torch's arguments and defaults; of functions in C++ from the first line of the docstring."""
     function = getattr(F, name)
     try:
-        found = inspect.signature(function)
-        if "args" not in found.parameters:
-            return {key: one.default for key, one in found.parameters.items()}
+        actual = inspect.signature(function)
+        if "args" not in actual.parameters:
+            return {key: one.default for key, one in actual.parameters.items()}
     except ValueError:
         pass
     line = re.search(rf"{name}\((.*?)\)\s*(->|$)", function.__doc__ or "", re.MULTILINE | re.DOTALL)
@@ -156,8 +156,8 @@ def test_linear_and_embedding(engine: Engine, rng: Any) -> None:
         y, exact = back(F.linear, g, x, w, b)
         size, sizes = back(F.linear, *(np.abs(a) for a in (g, x, w, b)))
         near(nn.linear(x, w, b, engine=engine), y, size, n + 2)
-        found = nn.linear_backward(g, x, w, engine=engine)
-        for got, one, terms in zip(found, range(3), (m, x.size // n, x.size // n), strict=True):
+        actual = nn.linear_backward(g, x, w, engine=engine)
+        for got, one, terms in zip(actual, range(3), (m, x.size // n, x.size // n), strict=True):
             near(got, exact[one], sizes[one], terms + 3)
     rows, columns = numbers(rng, 3, 20, 2)
     table, indices = drawn(rng, rows, columns), rng.integers(0, rows, (4, 6))
@@ -205,8 +205,8 @@ def check_planes(rng: Any, space: Any, ours: Any, backward: Any, theirs: Any, ta
         near(ours(x), y, on_planes(np.abs(m), np.abs(x), y.shape[2:]), taps + 5)
         g = place(drawn(rng, *y.shape))
         _, (exact,) = back(theirs, g, x)
-        most = int(np.count_nonzero(m, axis=0).max(initial=0))
-        near(backward(g, x), exact, on_planes(np.abs(m).T, np.abs(g), space), taps + most + 5)
+        maximum = int(np.count_nonzero(m, axis=0).max(initial=0))
+        near(backward(g, x), exact, on_planes(np.abs(m).T, np.abs(g), space), taps + maximum + 5)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -363,8 +363,8 @@ def test_powers(engine: Engine, rng: Any, axes: int) -> None:
         g = drawn(rng, *y.shape)
         _, (gradient,) = back(exact, g, x)
         _, (size,) = back(exact, np.abs(g), x)
-        found = getattr(nn, f"{name}_backward")(g, x, got, norm, **options, engine=engine)
-        near(found, gradient, size, 3 * int(np.prod(options["kernel_size"])) + 120)
+        actual = getattr(nn, f"{name}_backward")(g, x, got, norm, **options, engine=engine)
+        near(actual, gradient, size, 3 * int(np.prod(options["kernel_size"])) + 120)
 
 
 def test_pixels(engine: Engine, rng: Any) -> None:
@@ -464,8 +464,8 @@ def check_norm(want: Reference, dy: Any, got: Any, exact: Any) -> None:
     near(got[0], exact[0], size + np.abs(want.b).max(), 1)
     *_, size = want.gradients(dy.reshape(want.x.shape), ())
     near(got[1], exact[1], (size * (1 + lost)).reshape(dy.shape), terms)
-    most = dy.size * float(np.abs(dy).max()) * (1 + float(lost.max()))
-    near(got[2], exact[2], most, 6)
+    maximum = dy.size * float(np.abs(dy).max()) * (1 + float(lost.max()))
+    near(got[2], exact[2], maximum, 6)
     if len(got) > 3:
         near(got[3], exact[3], dy.size * float(np.abs(dy).max()), 1)
 
@@ -572,32 +572,32 @@ def test_attention(engine: Engine, rng: Any) -> None:
             options: dict[str, Any] = {"is_causal": causal, "scale": scale, "enable_gqa": True}
 
             def exact(q: Any, k: Any, v: Any) -> Any:
-                given = None if mask is None else twin(mask)
-                return F.scaled_dot_product_attention(q, k, v, given, **options)
+                passed = None if mask is None else twin(mask)
+                return F.scaled_dot_product_attention(q, k, v, passed, **options)
 
             y, gradients = back(exact, g, q, k, values)
             got, sums = nn.native_scaled_dot_product_attention(
                 q, k, values, mask, **options, engine=engine
             )
             near(got, y, 4, 20 * (m + 20))
-            again = nn.scaled_dot_product_attention(q, k, values, mask, **options, engine=engine)
-            assert np.array_equal(again, got)
-            found = nn.scaled_dot_product_attention_backward(
+            repeated = nn.scaled_dot_product_attention(q, k, values, mask, **options, engine=engine)
+            assert np.array_equal(repeated, got)
+            actual = nn.scaled_dot_product_attention_backward(
                 g, q, k, values, got, sums, mask, **options, engine=engine
             )
-            for one, other in zip(found, gradients, strict=True):
-                near(one, other, 4 * h, 20 * (max(n, m) + 20))
+            for gradient, other in zip(actual, gradients, strict=True):
+                near(gradient, other, 4 * h, 20 * (max(n, m) + 20))
 
 
 def test_dropout(engine: Engine, rng: Any) -> None:
     """The mask is the library's own; factor, rate and gradient are torch's."""
     x, g = drawn(rng, 100, 100), drawn(rng, 100, 100)
     y = nn.dropout(x, 0.3, seed=3, engine=engine)
-    kept = y != 0
-    assert abs(kept.mean() - 0.7) < 0.02
-    near(y[kept], x[kept].astype(float) / 0.7, np.abs(x[kept]), 2)
+    is_nonzero = y != 0
+    assert abs(is_nonzero.mean() - 0.7) < 0.02
+    near(y[is_nonzero], x[is_nonzero].astype(float) / 0.7, np.abs(x[is_nonzero]), 2)
     got = nn.dropout_backward(g, 0.3, seed=3, engine=engine)
-    near(got, np.where(kept, g.astype(float) / 0.7, 0), np.abs(g), 2)
+    near(got, np.where(is_nonzero, g.astype(float) / 0.7, 0), np.abs(g), 2)
     assert np.array_equal(nn.dropout(x, 0.3, False, seed=3, engine=engine), x)
 
 
@@ -619,11 +619,13 @@ def test_dropout_of_channels(engine: Engine, rng: Any, axes: int) -> None:
                 function(x, **on)
             continue
         y, whole = function(x, **on), tuple(range(1 + (theirs.ndim == axes + 2 or axes == 2), n))
-        for kept in (y != 0, theirs != 0):  # both by channels, and nothing else
-            assert np.array_equal(kept, np.broadcast_to(kept.all(whole, keepdims=True), kept.shape))
-        kept = y != 0
-        near(y, np.where(kept, x.astype(float) / 0.5, 0), np.abs(x), 2)
-        near(backward(g, **on), np.where(kept, g.astype(float) / 0.5, 0), np.abs(g), 2)
+        for is_nonzero in (y != 0, theirs != 0):  # both by channels, and nothing else
+            assert np.array_equal(
+                is_nonzero, np.broadcast_to(is_nonzero.all(whole, keepdims=True), is_nonzero.shape)
+            )
+        is_nonzero = y != 0
+        near(y, np.where(is_nonzero, x.astype(float) / 0.5, 0), np.abs(x), 2)
+        near(backward(g, **on), np.where(is_nonzero, g.astype(float) / 0.5, 0), np.abs(g), 2)
         assert np.array_equal(function(x, training=False, **on), x)
 
 

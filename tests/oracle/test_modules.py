@@ -132,10 +132,10 @@ def test_modules(case: Any) -> None:
         y.backward(twin(g))
         near(ours(x), y, "output")
         near(ours.backward(pg.asarray(g)), image.grad, "gradient", float(np.abs(g).max()))
-        found = dict(ours.named_parameters())
+        parameters = dict(ours.named_parameters())
         for key, parameter in theirs.named_parameters():
-            near(found.pop(key).grad, parameter.grad, key, float(np.abs(g).sum()) / 20)
-        assert not found
+            near(parameters.pop(key).grad, parameter.grad, key, float(np.abs(g).sum()) / 20)
+        assert not parameters
         state = ours.state_dict()
         for key, value in theirs.state_dict().items():
             near(state[key], value.double(), key)
@@ -207,8 +207,8 @@ def test_multihead_attention(kind: str) -> None:
             arrays = arrays[:1]
         tensors = [twin(x, True) for x in arrays]
         every = tensors * 3 if kind == "self" else tensors
-        given = {k: twin(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
-        y, weights = theirs(*every, **given)
+        passed = {k: twin(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+        y, weights = theirs(*every, **passed)
         g = rng.standard_normal(tuple(y.shape)).astype(np.float32)
         y.backward(twin(g))
         got, found = ours(*arrays, **options)
@@ -218,16 +218,16 @@ def test_multihead_attention(kind: str) -> None:
             near(found, weights, "weights")
         grads = ours.backward(pg.asarray(g))
         size = float(np.abs(g).sum())
-        for one, other in zip(grads if kind != "self" else [grads], tensors, strict=True):
-            near(one, other.grad, "gradient", size)
+        for tensor, other in zip(grads if kind != "self" else [grads], tensors, strict=True):
+            near(tensor, other.grad, "gradient", size)
         parameters = dict(ours.named_parameters())
         for key, parameter in theirs.named_parameters():
             near(parameters.pop(key).grad, parameter.grad, key, size)
         assert not parameters
     if kind == "extents":
         return
-    one = [x[:, 0] if x.shape[1] == n else x[0] for x in arrays]
-    y, weights = theirs(*[twin(x) for x in (one * 3)[:3]])
-    got, found = ours(*one)
+    inputs = [x[:, 0] if x.shape[1] == n else x[0] for x in arrays]
+    y, weights = theirs(*[twin(x) for x in (inputs * 3)[:3]])
+    got, found = ours(*inputs)
     near(got, y, "without a batch")
     near(found, weights, "its weights")

@@ -163,12 +163,12 @@ def test_networks(
         y.backward(twin(g))
         within(net(x), y, bound, "output")
         within(net.backward(pg.asarray(g)), image.grad, bound, "gradient of the input")
-        found = dict(net.named_parameters())
+        parameters = dict(net.named_parameters())
         # Gradients of parameters before another normalisation are 0, except for rounding errors.
         size = max(float(one.grad.abs().max()) for one in exact.parameters())
         for name, parameter in exact.named_parameters():
-            within(found.pop(name).grad, parameter.grad, bound, name, size)
-        assert not found
+            within(parameters.pop(name).grad, parameter.grad, bound, name, size)
+        assert not parameters
         state = net.state_dict()
         for name, value in exact.state_dict().items():
             within(state[name], value.double(), bound, name)
@@ -182,12 +182,12 @@ def test_networks(
     eps = float(np.finfo(np.float32).eps)
     assert error <= 8 * np.abs(other - y).max() + 64 * eps * np.abs(y).max()
     single.save(tmp_path / "state.safetensors")
-    again = build(np.float32)
-    again.load(tmp_path / "state.safetensors")
+    rebuilt = build(np.float32)
+    rebuilt.load(tmp_path / "state.safetensors")
     for (name, one), (key, value) in zip(
-        single.state_dict().items(), again.state_dict().items(), strict=True
+        single.state_dict().items(), rebuilt.state_dict().items(), strict=True
     ):
         assert name == key
         assert np.array_equal(one, value), name
     with pytest.raises(ArgumentError, match="state lacks"):
-        again.load_state_dict({})
+        rebuilt.load_state_dict({})

@@ -1,6 +1,6 @@
 """The factorisation of block columns on the devices of a group, which the host enqueues.
 
-The columns are dealt out to the devices in turns.  Each panel is factorised on its device and
+The columns are assigned to the devices in turns.  Each panel is factorised on its device and
 copied to the others, which update their columns.  The next panel is computed first, so that it is
 copied under the updates of the other columns.  A column that is still on its way to its device is
 updated by all panels so far when it is there::

@@ -287,7 +287,7 @@ class _StepsBuilder:
         columns = self._columns(of_image, self.places, 1)
         joined = self.last and self._are_joined(p.y, y_step)
         w = self._weights_at(1)
-        # Sums of 16-bit floats are rounded once, after all windows of an element are added.
+        # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem
         nbytes = chunk * of_image * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)

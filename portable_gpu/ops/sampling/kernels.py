@@ -36,11 +36,11 @@ _CPU_WORK = 1 << 16
 #: How much faster one CPU core adds sources to the places that they name than it searches, for each
 #: place, the sources that name it (October 2026, gradient of 3 x 3 max pooling: 12).
 _SEARCH = 8
-#: Results of a work-item at most: then what it computes for its taps hardly counts.
+#: The maximum of results of a work-item; then the coordinates of its taps cost little for each.
 _MAX_EACH = 32
-#: The least number of work-items for each compute unit of a GPU: four times as many as it holds.
+#: The least number of work-items for each compute unit of a GPU: four times its capacity.
 _WORK_ITEMS = 4 * 2048
-#: A work-item with this many loads or fewer for a result has those of four results in flight.
+#: If a result needs at most this many loads, a work-item has those of four results in flight.
 _FEW_LOADS = 4
 #: Bytes of a GPU's vectors.
 _VECTOR_BYTES = 16

@@ -17,8 +17,8 @@ Side: TypeAlias = Literal["a", "b"]
 SIDES: tuple[Side, Side] = ("a", "b")
 MatrixKernel: TypeAlias = Literal["wgmma", "mma", "mfma"]
 F32, F64 = element(np.float32), element(np.float64)
-#: See :attr:`MatrixFormat.products`.  The largest of the six products of bf16x6 comes last, because
-#: the matrix unit truncates relative to the sum so far.
+#: See :attr:`MatrixFormat.products`.  The largest of the six products of bf16x6 is added last,
+#: because the matrix unit truncates relative to the sum so far.
 PRODUCTS = {
     "tf32": (((0, 0),),),
     "tf32x3": (((0, 0),), ((0, 1), (1, 0))),
