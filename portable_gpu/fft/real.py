@@ -10,6 +10,7 @@ import pyopencl as cl
 from portable_gpu.ops.fft.api import check_for_scipy, one_axis, one_length
 from portable_gpu.ops.fft.call import transform
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import EngineGroup
 from portable_gpu.typing import of_one
 
 
@@ -24,7 +25,7 @@ def irfft(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -52,7 +53,7 @@ def hfft(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -78,7 +79,7 @@ def ihfft(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -104,7 +105,7 @@ def rfft2(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -130,7 +131,7 @@ def irfft2(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -156,7 +157,7 @@ def rfftn(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -182,7 +183,7 @@ def irfftn(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -208,7 +209,7 @@ def hfft2(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -234,7 +235,7 @@ def ihfft2(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -260,7 +261,7 @@ def hfftn(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -286,7 +287,7 @@ def ihfftn(
     *,
     plan: None = None,
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:

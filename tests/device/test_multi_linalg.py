@@ -332,6 +332,34 @@ def test_transforms_by_slabs(
         assert np.linalg.norm(result - exact) <= bound, (axes, name)
 
 
+@pytest.mark.parametrize("shape", [(7, 10), (5, 4, 6)])
+def test_real_transforms_by_slabs(groups: list[DeviceGroup], shape: tuple[int, ...]) -> None:
+    """Any axis is cut, and any is the one of the real lines, which get a random length."""
+    x, random = normal(*shape), np.random.default_rng(len(shape))
+    for cut in (*range(len(shape)), None):
+        axes = random.permutation(len(shape))[: random.integers(1, len(shape) + 1)].tolist()
+        if cut in axes and random.random() < 0.5:
+            axes = [axis for axis in axes if axis != cut] + [cut]
+        options = random.integers(3, 9, len(axes)).tolist(), tuple(axes), "ortho"
+        spectrum = np.fft.rfftn(x.astype(float), axes=axes)
+        for name, values in (("rfftn", x), ("irfftn", spectrum.astype(np.complex64))):
+            exact = getattr(np.fft, name)(values.astype(np.result_type(values, float)), *options)
+
+            def call(
+                group: DeviceGroup, name: str = name, values: Any = values,
+                cut: Any = cut, options: Any = options,
+            ) -> Any:  # fmt: skip
+                array = values if cut is None else group.asarray(values, cut, blocks=3)
+                return getattr(pg.fft, name)(array, *options, engine=group)
+
+            result = same_bits(groups, call)
+            assert (result.shape, result.dtype.kind) == (exact.shape, exact.dtype.kind)
+            error = np.linalg.norm(result - exact)
+            assert error <= 8 * 2.0**-23 * np.linalg.norm(values), (cut, axes, name)
+    with pytest.raises(DTypeError, match="takes no complex"):
+        pg.fft.rfftn(groups[1].asarray(spectrum), engine=groups[1])
+
+
 def test_exchanged_blocks(groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks along any axis become blocks along any other, in pieces, with the same values."""
     monkeypatch.setattr(transforms, "_LEAST_ROW", 1)
@@ -354,7 +382,7 @@ def test_transforms_refuse_one_axis(groups: list[DeviceGroup]) -> None:
     for call in [
         lambda: pg.fft.fft(group.asarray(normal(8)), engine=group),
         lambda: pg.fft.fft(normal(8), engine=group),
-        lambda: pg.fft.rfft(normal(8, 8), engine=group),
+        lambda: pg.fft.rfft(normal(8), engine=group),
         lambda: pg.fft.fftn(group.asarray(normal(8, 8)), out=normal(8, 8), engine=group),
     ]:
         with pytest.raises(UnsupportedError):

@@ -18,11 +18,11 @@ import pyopencl as cl
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moments, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import merged
-from portable_gpu.multi.merging import in_double, merged_extremes, merged_norms
+from portable_gpu.multi.merging import in_double, merged_extremes, merged_moments, merged_norms
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
@@ -35,6 +35,7 @@ from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.call import Axes, Maker, normalise_axes, run
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
+from portable_gpu.runtime.transfer import asnumpy
 from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "dot": np.add,
     "vdot": np.add,
 }
+#: Reductions that are computed of the means and variances of blocks.
+_MOMENTS = ("var", "std")
 _POSITIONS = {"argmin": (call.minimum, np.less), "argmax": (call.maximum, np.greater)}
 
 
@@ -67,7 +70,7 @@ def reduction(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         reduced, else in the same blocks.  For arrays of NumPy one of NumPy.
     """
     name, names, out = arguments["name"], arguments["names"], arguments["out"]
-    if name not in _FOLDS and name not in _POSITIONS:
+    if name not in (*_FOLDS, *_POSITIONS, *_MOMENTS):
         raise UnsupportedError(f"{name} is not computed by a DeviceGroup; sum and mean are")
     inputs = [operand(group, x, n) for x, n in zip(arguments["inputs"], names, strict=True)]
     shape = inputs[0].shape
@@ -140,6 +143,8 @@ class _Job:
             return self._apart(operands, shape, dtype, place)
         if self.name in _POSITIONS:
             return self._position(operands[0], shape, place)
+        if self.name in _MOMENTS:
+            return self._moment(operands[0], shape, dtype, place)
         request = self._of_blocks(dtype)
         parts = self._partials(operands, request, shape, place)
         with np.errstate(all="ignore"):
@@ -236,6 +241,41 @@ class _Job:
         if is_float16_like(dtype) and self.name not in ("min", "max"):
             return _in_float32(self.request)
         return self.request
+
+    def _moment(
+        self, blocks: Sequence[Any], shape: Shape, dtype: np.dtype[Any], place: Cut
+    ) -> _Values:
+        """Return the variances, or their square roots, of arrays of real numbers.
+
+        Raises:
+            UnsupportedError: The numbers are complex.
+        """
+        request = self.request(blocks[0].dtype)[0]
+        if "c" in (blocks[0].dtype.kind, dtype.kind):
+            raise UnsupportedError(
+                f"{self.name} of complex numbers by a DeviceGroup does not reduce axis "
+                f"{place.axis}, which is cut; expected real numbers or other axes"
+            )
+        wide = np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+
+        def work(member: Member, number: int) -> tuple[Any, ...]:
+            array = blocks[number]
+            if not self.on_host:
+                array = on_device(self.group, member, array)
+            with kernels(member, number, self.on_host):
+                return moments.on_device(array, self.reduced, wide, member.engine)
+
+        results = self.group.for_blocks(place.members, work, waits=self.on_host)
+        parts = []
+        for member, block, arrays in zip(place.members, blocks, results, strict=True):
+            count = prod(block.shape[at] for at in self.reduced)
+            with member.named_errors():
+                parts.append(moments.from_device(count, *[asnumpy(each) for each in arrays]))
+        with np.errstate(all="ignore"):
+            count, _, _, squares = merged(parts, merged_moments)
+            variance = squares / max(0.0, float(count) - request.ddof)
+            result = np.sqrt(variance) if request.root else variance
+        return np.asarray(result, dtype).reshape(self.result_shape(shape))
 
     def _position(self, blocks: Sequence[Any], shape: Shape, place: Cut) -> _Values:
         """Return the indices of the largest or smallest elements."""

@@ -1,4 +1,4 @@
-"""Fourier transforms on a group, by slabs.
+"""Fourier transforms of complex and real numbers on a group, by slabs.
 
 Each device transforms its blocks along the axes that are not cut.  If the axis of the blocks is
 transformed too, the blocks are exchanged for blocks of another axis, which have all of that one::
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -31,6 +31,7 @@ from portable_gpu.multi.operations.operands import (
     refuse,
 )
 from portable_gpu.ops.fft import call
+from portable_gpu.ops.fft.problem import TransformKind
 from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
@@ -45,92 +46,150 @@ def transform(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
 
     Returns:
         For an array of the group a :class:`GroupArray`: in the same blocks, if their axis is not
-        transformed, else in blocks along the longest other axis.  For one of NumPy one of NumPy.
+        transformed, else in blocks along another axis.  For one of NumPy one of NumPy.
 
     Raises:
-        UnsupportedError: The transform is of real numbers or of cosines, or the array has one axis.
+        UnsupportedError: The array has one axis, which is cut.
     """
-    if arguments["kind"] != "c2c":
-        raise UnsupportedError(
-            "engine is a DeviceGroup, which computes fft, fft2, fftn and their inverses alone"
-        )
-    x = operand(group, arguments["x"], "x")
+    x, kind = operand(group, arguments["x"], "x"), arguments["kind"]
     lengths, axes = (call.whole_numbers(arguments[name], name) for name in ("s", "axes"))
-    places, lengths = call.axes_and_lengths(x, lengths, axes, "c2c")
+    places, lengths = call.axes_and_lengths(x, lengths, axes, kind)
+    real = call.dtype_of_transforms(x.dtype, kind)
     job = _SlabTransform(
-        group, arguments["norm"], arguments["inverse"], dict(zip(places, lengths, strict=True))
-    )
-    shape = tuple(job.lengths.get(axis, extent) for axis, extent in enumerate(x.shape))
+        group, kind, arguments["norm"], arguments["inverse"],
+        dict(zip(places, lengths, strict=True)), np.result_type(real, np.complex64),
+    )  # fmt: skip
     if isinstance(x, GroupArray):
         refuse(arguments, "out")
-        return _of_group(job, x, shape)
-    return _on_host(job, x, shape, arguments["out"])
+        return _of_group(job, x)
+    return _on_host(job, x, arguments["out"])
+
+
+class _Stage(NamedTuple):
+    """A part of a transform, which each device computes of its blocks.
+
+    Attributes:
+        cut: The axis of the blocks, which is not transformed.
+        kind: Whether input and output are complex, real, or half of a spectrum.
+        axes: The axes that are transformed, the one that is halved or doubled at the end.
+    """
+
+    cut: int
+    kind: TransformKind
+    axes: tuple[int, ...]
 
 
 class _SlabTransform:
     """A transform, without its arrays.
 
     Attributes:
-        group, norm, inverse: See :func:`portable_gpu.ops.fft.call.transform`.
+        group, kind, norm, inverse: See :func:`portable_gpu.ops.fft.call.transform`.
         lengths: The length of the transform along each of its axes.
+        spectrum: The dtype of complex results.
     """
 
     def __init__(
-        self, group: DeviceGroup, norm: str | None, inverse: bool, lengths: Mapping[int, int]
+        self,
+        group: DeviceGroup,
+        kind: TransformKind,
+        norm: str | None,
+        inverse: bool,
+        lengths: Mapping[int, int],
+        spectrum: np.dtype[Any],
     ) -> None:
-        self.group, self.norm, self.inverse, self.lengths = group, norm, inverse, lengths
+        self.group, self.kind, self.norm, self.inverse = group, kind, norm, inverse
+        self.lengths, self.spectrum = lengths, spectrum
 
-    def compute(self, x: Any, axes: Sequence[int], engine: Any, out: Any = None) -> Any:
-        """Transform a part of the array along some of the axes on one device."""
-        lengths = tuple(self.lengths[axis] for axis in axes)
+    @property
+    def whole(self) -> _Stage:
+        """The whole transform, of arrays that are not cut."""
+        return _Stage(-1, self.kind, tuple(self.lengths))
+
+    def shape(self, stage: _Stage, before: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape after a stage."""
+        shape = [*before]
+        for axis in stage.axes:
+            shape[axis] = self.lengths[axis]
+        if stage.kind == "r2c":
+            shape[stage.axes[-1]] = self.lengths[stage.axes[-1]] // 2 + 1
+        return tuple(shape)
+
+    def stages(self, cut: int, shape: Sequence[int]) -> list[_Stage]:
+        """Return the stages of an array in blocks along an axis.
+
+        Real lines are transformed in the first stage that transforms, and to real ones in the last.
+
+        Args:
+            cut: The axis.
+            shape: The shape of the result, whose longest axis is cut next where there is a choice.
+
+        Raises:
+            UnsupportedError: The array has one axis.
+        """
+        axes, kind = tuple(self.lengths), self.kind
+        if cut not in axes:
+            return [_Stage(cut, kind, axes)]
+        others = [axis for axis in range(len(shape)) if axis != cut]
+        if not others:
+            raise UnsupportedError(
+                "x has one axis, which is cut; a transform by a DeviceGroup needs a second axis, "
+                "and x.gather() copies x to one device"
+            )
+
+        def longest(candidates: Sequence[int]) -> int:
+            return max(candidates, key=lambda axis: (shape[axis], -axis))
+
+        last = axes[-1]
+        if kind == "r2c" and cut == last:
+            return self.stages(longest(others), shape)
+        rest = tuple(axis for axis in axes if axis != cut and (kind != "c2r" or axis != last))
+        first = [_Stage(cut, "c2c" if kind == "c2r" else kind, rest)] if rest else []
+        if kind != "c2r":
+            return [*first, _Stage(longest(others), "c2c", (cut,))]
+        if cut == last:
+            return [*first, _Stage(longest(others), "c2r", (last,))]
+        if apart := [axis for axis in others if axis != last]:
+            return [*first, _Stage(longest(apart), "c2r", (cut, last))]
+        return [*first, _Stage(last, "c2c", (cut,)), _Stage(cut, "c2r", (last,))]
+
+    def compute(self, stage: _Stage, x: Any, engine: Any, out: Any = None) -> Any:
+        """Compute a stage of a part of the array on one device."""
+        lengths = tuple(self.lengths[axis] for axis in stage.axes)
         return call.transform(
-            "c2c", x, lengths, tuple(axes), self.norm, inverse=self.inverse, out=out, engine=engine
-        )
+            stage.kind, x, lengths, stage.axes, self.norm, inverse=self.inverse, out=out,
+            engine=engine,
+        )  # fmt: skip
 
-    def others(self, cut: int) -> list[int]:
-        """Return the axes of the transform that are not cut."""
-        return [axis for axis in self.lengths if axis != cut]
-
-    def of_blocks(self, x: GroupArray, axes: Sequence[int], shape: tuple[int, ...]) -> GroupArray:
-        """Transform the blocks of an array along axes that are not cut."""
+    def of_blocks(self, x: GroupArray, stage: _Stage) -> GroupArray:
+        """Compute a stage of the blocks of an array."""
 
         def work(member: Member, number: int) -> GroupBlock:
             block = x.blocks[number]
             its = on_device(self.group, member, block.array)
             with kernels(member, number, False):
-                result = self.compute(its, axes, member.engine)
+                result = self.compute(stage, its, member.engine)
                 # What waits for this block waits for no later one.
                 result.events = [cl.enqueue_marker(member.engine.queue)]
             return GroupBlock(block.start, block.stop, member, member.count(result))
 
         blocks = self.group.for_blocks([block.member for block in x.blocks], work)
+        shape = self.shape(stage, x.shape)
         return GroupArray(self.group, shape, blocks[0].array.dtype, x.axis, blocks)
 
 
-def _of_group(job: _SlabTransform, x: GroupArray, shape: tuple[int, ...]) -> GroupArray:
+def _of_group(job: _SlabTransform, x: GroupArray) -> GroupArray:
     """Transform an array of the group."""
     if x.axis is None:
 
         def whole(x: Any, out: Any, engine: Any) -> Any:
-            return job.compute(x, list(job.lengths), engine, out)
+            return job.compute(job.whole, x, engine, out)
 
         return compute_on_each(job.group, whole, {"x": x})
-    if x.axis not in job.lengths:
-        return job.of_blocks(x, list(job.lengths), shape)
-    others = [axis for axis in range(x.ndim) if axis != x.axis]
-    if not others:
-        raise UnsupportedError(
-            "x has one axis, which is cut; a transform by a DeviceGroup needs a second axis, and "
-            "x.gather() copies x to one device"
-        )
-    between = [*shape]
-    between[x.axis] = x.shape[x.axis]
-    first = x.axis
-    if job.others(first):
-        x = job.of_blocks(x, job.others(first), tuple(between))
-    axis = max(others, key=lambda each: (between[each], -each))
-    x = exchanged(x, axis)  # frees the blocks of the other axis, whose memory the results take
-    return job.of_blocks(x, [first], shape)
+    for stage in job.stages(x.axis, job.shape(job.whole, x.shape)):
+        if x.axis != stage.cut:
+            x = exchanged(x, stage.cut)  # frees the other blocks, whose memory the results take
+        x = job.of_blocks(x, stage)
+    return x
 
 
 def exchanged(x: GroupArray, axis: int) -> GroupArray:
@@ -200,33 +259,40 @@ def _copy_by_kernels(
             target[...] = transfers.part(piece, axis, block.start - first, block.stop - first)
 
 
-def _on_host(job: _SlabTransform, x: Any, shape: tuple[int, ...], out: Any) -> Any:
+def _on_host(job: _SlabTransform, x: Any, out: Any) -> Any:
     """Transform an array of NumPy."""
-    group = job.group
-    dtype = np.result_type(call.dtype_of_transforms(x.dtype, "c2c"), np.complex64)
+    group, shape = job.group, job.shape(job.whole, x.shape)
+    dtype = job.spectrum
+    if job.kind == "c2r":
+        dtype = np.empty(0, dtype).real.dtype
     if out is not None:
         check_output(out, shape, dtype, "out", True)
-    apart = [axis for axis in range(x.ndim) if axis not in job.lengths]
     if not prod(shape) or not x.size or not job.lengths:
-        return job.compute(x, list(job.lengths), group.engines[0], out)
+        return job.compute(job.whole, x, group.engines[0], out)
     if x.ndim == 1:
         raise UnsupportedError("x has one axis; a transform by a DeviceGroup needs a second axis")
     result: Any = np.empty(shape, dtype) if out is None else out
-
-    def in_blocks(source: Any, target: Any, cut_axis: int, axes: Sequence[int]) -> None:
-        bounds = group.bounds(source.shape[cut_axis], max(source.nbytes, target.nbytes))
-        cut = Cut(cut_axis, bounds, group.owners(len(bounds) - 1))
-
-        def enqueue(blocks: Sequence[Any], part: Any, engine: Any) -> None:
-            job.compute(blocks[0], axes, engine, part)
-
-        compute_on_host(group, cut, [in_parts(source, cut_axis)], target, enqueue)
-
-    if apart:
-        in_blocks(x, result, max(apart, key=lambda axis: x.shape[axis]), list(job.lengths))
-        return result
-    first, *others = range(x.ndim)
-    between = np.empty((x.shape[first], *shape[1:]), dtype)
-    in_blocks(x, between, first, job.others(first))
-    in_blocks(between, result, max(others, key=lambda axis: shape[axis]), [first])
+    last = job.whole.axes[-1]
+    cut = last if job.kind == "c2r" else 0 if job.kind == "c2c" or last else 1
+    if apart := [axis for axis in range(x.ndim) if axis not in job.lengths]:
+        cut = max(apart, key=lambda axis: x.shape[axis])
+    stages = job.stages(cut, shape)
+    for stage in stages:
+        target = result
+        if stage is not stages[-1]:
+            target = np.empty(job.shape(stage, x.shape), job.spectrum)
+        _stage_on_host(job, stage, x, target)
+        x = target
     return result
+
+
+def _stage_on_host(job: _SlabTransform, stage: _Stage, source: Any, target: Any) -> None:
+    """Compute a stage of an array of NumPy."""
+    group = job.group
+    bounds = group.bounds(source.shape[stage.cut], max(source.nbytes, target.nbytes))
+    cut = Cut(stage.cut, bounds, group.owners(len(bounds) - 1))
+
+    def enqueue(blocks: Sequence[Any], part: Any, engine: Any) -> None:
+        job.compute(stage, blocks[0], engine, part)
+
+    compute_on_host(group, cut, [in_parts(source, stage.cut)], target, enqueue)

@@ -127,7 +127,7 @@ def var(
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
@@ -155,7 +155,7 @@ def std(
     ddof: float = 0,
     keepdims: bool = False,
     *,
-    engine: Engine | None = None,
+    engine: Engine | EngineGroup | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
