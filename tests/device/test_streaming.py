@@ -405,6 +405,30 @@ def test_convolutions_by_images_and_by_rows(
         done.clear()
 
 
+@pytest.mark.parametrize("rank", [1, 3])
+def test_convolutions_of_signals_and_volumes(place: pg.Engine, rank: int) -> None:
+    """Parts of the first axis of space have the results of the library for whole arrays."""
+    rng = np.random.default_rng(rank)
+    x = rng.standard_normal((2, 2, 24, 5, 4)[: rank + 2], np.float32)
+    w, b = rng.standard_normal((4, 1, 3, 2, 2)[: rank + 2], np.float32), np.ones(4, np.float32)
+    options: Any = {"stride": (2, 1, 1)[:rank], "padding": 1, "groups": 2}
+    streamed = getattr(streaming, f"conv{rank}d")
+    whole = getattr(pg.nn, f"conv{rank}d")
+    for limit, least in (((1 << 20), 1), ({1: 700, 3: 7000}[rank], 4)):
+        done: list[float] = []
+
+        def note(some: float, _: float, done: list[float] = done) -> None:
+            done.append(some)
+
+        y = streamed(x, w, b, **options, memory_limit=limit, engine=place, progress=note)
+        assert len(done) >= least
+        exact = whole(x.astype(np.float64), w.astype(np.float64), b.astype(np.float64), **options)
+        size = whole(np.abs(x), np.abs(w), np.abs(b), **options)
+        assert_within(y, exact, 16 * unit_roundoff(x.dtype) * size)
+    single = streamed(x[1], w, b, **options, memory_limit=limit, engine=place)
+    assert np.array_equal(single, y[1])
+
+
 def test_convolutions_that_do_not_fit_are_refused() -> None:
     x, w = np.ones(_IMAGES, np.float32), np.ones((2, 2, 3, 3), np.float32)
     for arguments, options, error, text in (

@@ -4,7 +4,7 @@ Operands are NumPy arrays, memmaps or Zarr arrays.  They are read tile by tile, 
 written as memmaps or Zarr arrays; see docs/streaming.md.
 """
 
-from portable_gpu.multi.streaming.convolution import conv2d
+from portable_gpu.multi.streaming.convolution import conv1d, conv2d, conv3d
 from portable_gpu.multi.streaming.product import gemm
 from portable_gpu.multi.streaming.reductions import (
     argmax,
@@ -22,7 +22,9 @@ from portable_gpu.multi.streaming.transform import fftn, ifftn
 __all__ = [
     "argmax",
     "argmin",
+    "conv1d",
     "conv2d",
+    "conv3d",
     "fftn",
     "gemm",
     "ifftn",

@@ -1,7 +1,7 @@
 """Convolutions of images that are larger than the memory of the device.
 
-Tiles of the result are groups of images, or rows of one image.  Rows of the result need rows of the
-input that two tiles may both read::
+Tiles of the result are groups of images, or rows of one image: parts of its first axis of space.
+Rows of the result need rows of the input that two tiles may both read::
 
     input     |--- rows of tile 0 ---|
                              |--- rows of tile 1 ---|
@@ -10,8 +10,9 @@ input that two tiles may both read::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from portable_gpu.dtypes import check_precision, is_float16_like
@@ -20,7 +21,7 @@ from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, 
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, result_storage
 from portable_gpu.multi.streaming.tiles import aligned, even, grid, too_small
-from portable_gpu.ops.conv.functions import conv2d as conv2d_of_tiles
+from portable_gpu.ops.conv import functions
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, pads
 from portable_gpu.progress import progress_callback
 from portable_gpu.runtime.engine import Engine
@@ -70,51 +71,108 @@ def conv2d(
     Order: the tiles follow from the shapes, the dtype, the chunks and the limit.  The result has
         the same bits for any number of devices that choose the same variants.
     """
+    options = Options(2, stride, padding, dilation, groups)
     arrays = {"input": input, "weight": weight, "bias": bias}
+    return _convolve(
+        functions.conv2d, arrays, options, precision, out, memory_limit, engine, progress
+    )
+
+
+def conv1d(
+    input: Any, weight: Any, bias: Any = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[Any] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1, *,
+    precision: str | None = None, out: Any = None, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
+    """Convolve signals in tiles: several signals, or parts of one.
+
+    The arguments, errors and properties are those of :func:`conv2d`, for ``input`` of shape
+    (N, C, W) or (C, W), ``weight`` of shape (K, C / groups, S) and a result of shape (N, K, Q) or
+    (K, Q); see also :func:`portable_gpu.nn.conv1d`.
+    """
+    options = Options(1, stride, padding, dilation, groups)
+    arrays = {"input": input, "weight": weight, "bias": bias}
+    return _convolve(
+        functions.conv1d, arrays, options, precision, out, memory_limit, engine, progress
+    )
+
+
+def conv3d(
+    input: Any, weight: Any, bias: Any = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[Any] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1, *,
+    precision: str | None = None, out: Any = None, memory_limit: int | None = None,
+    engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
+    """Convolve volumes in tiles: several volumes, or slices of one.
+
+    The arguments, errors and properties are those of :func:`conv2d`, for ``input`` of shape
+    (N, C, D, H, W) or (C, D, H, W), ``weight`` of shape (K, C / groups, T, R, S) and a result of
+    shape (N, K, O, P, Q) or (K, O, P, Q); see also :func:`portable_gpu.nn.conv3d`.
+    """
+    options = Options(3, stride, padding, dilation, groups)
+    arrays = {"input": input, "weight": weight, "bias": bias}
+    return _convolve(
+        functions.conv3d, arrays, options, precision, out, memory_limit, engine, progress
+    )
+
+
+def _convolve(
+    convolution: Callable[..., Any],
+    arrays: Mapping[str, Any],
+    options: Options,
+    precision: str | None,
+    out: Any,
+    memory_limit: int | None,
+    engine: Any,
+    progress: Any,
+) -> Any:
+    """Convolve in tiles by a function of the library; the arguments are those of :func:`conv2d`."""
     operands = [TiledOperand(each, name) for name, each in arrays.items() if each is not None]
     _check_dtypes(operands)
     if precision is not None:
         check_precision(precision)
     images, weights = operands[0], operands[1]
-    options = Options(2, stride, padding, dilation, groups)
     g = geometry(options, images.shape, weights.shape, None, ("input", "weight", "the result"))
-    if bias is not None and operands[2].shape != (g.filters,):
+    if len(operands) > 2 and operands[2].shape != (g.filters,):
         raise ShapeError(
             f"bias has shape {operands[2].shape}; the {g.filters} channels of the result need "
             f"({g.filters},)"
         )
-    padded = pads(options, g.w_size[1:], g.stride[1:], g.dilation[1:])
+    first = 3 - options.rank
+    padded = pads(options, g.w_size[first:], g.stride[first:], g.dilation[first:])
     members, limit = place_of(engine, memory_limit)
-    rows = _RowsOfImages(g, padded)
+    rows = _RowsOfImages(g, first, padded)
     count, height = _tile(rows, images, operands[1:], limit)
     small = tuple([tuple([slice(0, n) for n in each.shape]) for each in operands[1:]])
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
         x, w, b = tiles if len(tiles) == 3 else (*tiles, None)
-        return conv2d_of_tiles(
-            x, w, b, stride=stride, padding=step.options, dilation=dilation, groups=groups,
-            precision=precision, workspace_limit=limit // _WORKSPACE, out=block, engine=engine,
+        return convolution(
+            x, w, b, stride=options.stride, padding=step.options, dilation=options.dilation,
+            groups=options.groups, precision=precision, workspace_limit=limit // _WORKSPACE,
+            out=block, engine=engine,
         )  # fmt: skip
 
-    shape = (g.filters, *g.y_size[1:])
-    flop = 2.0 * shape[0] * shape[2] * g.channels // g.groups * g.w_size[1] * g.w_size[2]
+    shape, row_of_input = (g.filters, *g.y_size[first:]), g.x_size[first + 1 :]
+    flop = 2.0 * prod(shape) / max(1, shape[1]) * g.channels // g.groups * prod(g.w_size[first:])
     blocks = []
     for batch, part in grid((g.batch, shape[1]), (count, height)):
         read, pairs = rows.of_input(part)
-        index = _index(g.batched, batch, g.channels, read, g.x_size[2])
+        index = _index(g.batched, batch, g.channels, read, row_of_input)
         work = flop * (batch.stop - batch.start) * (part.stop - part.start)
         step = StreamStep((index, *small), work, pairs)
-        blocks.append(StreamBlock(_index(g.batched, batch, shape[0], part, shape[2]), [step]))
+        blocks.append(StreamBlock(_index(g.batched, batch, shape[0], part, shape[2:]), [step]))
     front = (count,) if g.batched else ()
-    input_tile = (*front, g.channels, rows.height_of_input(height), g.x_size[2])
-    block = (*front, shape[0], height, shape[2])
+    input_tile = (*front, g.channels, rows.height_of_input(height), *row_of_input)
+    block = (*front, shape[0], height, *shape[2:])
     whole = (g.batch, *shape) if g.batched else shape
+    name = f"conv{options.rank}d"
     with (
-        progress_callback(progress, "conv2d") as callback,
+        progress_callback(progress, name) as callback,
         result_storage(out, whole, images.dtype, block, operands) as result,
     ):
         tiles = (input_tile, *[each.shape for each in operands[1:]])
-        job = Job("conv2d", operands, tiles, blocks, call, result, (block, images.dtype))
+        job = Job(name, operands, tiles, blocks, call, result, (block, images.dtype))
         run(job, members, callback)
         return result.finish()
 
@@ -125,32 +183,35 @@ class _RowsOfImages:
 
     Attributes:
         g: The extents of the convolution.
-        padding: The padding before and after each axis.
+        axis: The number of the rows' axis among those of space.
+        padding: The padding before and after the axes from that one on.
     """
 
     g: ConvExtents
+    axis: int
     padding: Sequence[tuple[int, int]]
 
     def height_of_input(self, height: int) -> int:
         """Return the most rows that ``height`` rows of the result need."""
-        if height >= self.g.y_size[1]:
-            return self.g.x_size[1]
-        return max(1, min(self.g.x_size[1], (height - 1) * self.g.stride[1] + self.span))
+        rows = self.g.x_size[self.axis]
+        if height >= self.g.y_size[self.axis]:
+            return rows
+        return max(1, min(rows, (height - 1) * self.g.stride[self.axis] + self.span))
 
     @property
     def span(self) -> int:
         """The rows that one row of the result needs."""
-        return self.g.dilation[1] * (self.g.w_size[1] - 1) + 1
+        return self.g.dilation[self.axis] * (self.g.w_size[self.axis] - 1) + 1
 
-    def of_input(self, part: slice) -> tuple[slice, tuple[tuple[int, int], tuple[int, int]]]:
+    def of_input(self, part: slice) -> tuple[slice, tuple[tuple[int, int], ...]]:
         """Return the rows of the input for rows of the result, and the padding of this tile."""
-        height, (top, bottom) = self.g.x_size[1], self.padding[0]
-        if part.stop - part.start == self.g.y_size[1]:
-            return slice(0, height), ((top, bottom), self.padding[1])
-        first = part.start * self.g.stride[1] - top
-        end = (part.stop - 1) * self.g.stride[1] - top + self.span
+        height, (top, bottom) = self.g.x_size[self.axis], self.padding[0]
+        if part.stop - part.start == self.g.y_size[self.axis]:
+            return slice(0, height), ((top, bottom), *self.padding[1:])
+        first = part.start * self.g.stride[self.axis] - top
+        end = (part.stop - 1) * self.g.stride[self.axis] - top + self.span
         rows = slice(max(0, first), min(height, end))
-        return rows, ((max(0, -first), max(0, end - height)), self.padding[1])
+        return rows, ((max(0, -first), max(0, end - height)), *self.padding[1:])
 
 
 def _tile(
@@ -166,10 +227,11 @@ def _tile(
     budget = limit - limit // _WORKSPACE - fixed
 
     def nbytes(height: int) -> int:
-        read = g.channels * rows.height_of_input(height) * g.x_size[2]
-        return 2 * itemsize * (read + g.filters * height * g.y_size[2])
+        read = g.channels * rows.height_of_input(height) * prod(g.x_size[rows.axis + 1 :])
+        written = g.filters * height * prod(g.y_size[rows.axis + 1 :])
+        return 2 * itemsize * (read + written)
 
-    height = max(1, g.y_size[1])
+    height = max(1, g.y_size[rows.axis])
     if nbytes(height) <= budget:
         count = even(g.batch, budget // max(1, nbytes(height)), 1)
         return aligned(count, images.chunks[0] if g.batched else 1), height
@@ -188,9 +250,11 @@ def _tile(
     return 1, even(height, low, 1)
 
 
-def _index(batched: bool, batch: slice, channels: int, rows: slice, columns: int) -> Index:
+def _index(
+    batched: bool, batch: slice, channels: int, rows: slice, extents_of_row: Sequence[int]
+) -> Index:
     front = (batch,) if batched else ()
-    return (*front, slice(0, channels), rows, slice(0, columns))
+    return (*front, slice(0, channels), rows, *[slice(0, n) for n in extents_of_row])
 
 
 def _check_dtypes(operands: Sequence[TiledOperand]) -> None:
