@@ -158,7 +158,8 @@ def cho_solve(
         x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, place), refine, place)
         if is_good or c.dtype == dtype:
             return x
-        return _solved(cholesky(a, lower=lower, **place.of_products), lower, b, False, place)
+        factor = cholesky(a, lower=lower, **place.of_products)
+        return _solved(factor, lower, b, False, place, looks_for_zeros=False)
 
     x = on_common_device(work, (c, a, b), place, check)
     return stored(x, out, engine, queue)
@@ -238,7 +239,7 @@ def solve(
 
     def plain(a: Any, b: Any) -> Any:
         factor = cholesky(a, lower=lower, overwrite_a=over_a, **place.of_products)
-        return _solved(factor, lower, b, False, place)
+        return _solved(factor, lower, b, False, place, looks_for_zeros=False)
 
     def work(a: Any, b: Any) -> Any:
         a, b = _in(dtype, place, a, b)
@@ -317,9 +318,11 @@ def _solved(
     place: Place,
     check: str = "late",
     out: Any = None,
+    looks_for_zeros: bool = True,
 ) -> Any:
+    """See :func:`solve_with_factor`; a factor that this library has computed has no zeros."""
     where = place.precision, place.engine, place.queue, place.wait_for
-    return solve_with_factor(c, b, lower, overwrite, out, check, *where)
+    return solve_with_factor(c, b, lower, overwrite, out, check, *where, looks_for_zeros)
 
 
 def _with_factor(c: Any, lower: bool, b: Any, place: Place) -> Any:

@@ -11,11 +11,11 @@ import pyopencl as cl
 from portable_gpu.arguments import one_of
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import NotPositiveDefiniteError, ShapeError
-from portable_gpu.linalg.definite import cho_solve
 from portable_gpu.linalg.place import Place, on_common_device
 from portable_gpu.linalg.views import columns, diagonal, parts, spread, vectors
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor import cholesky
+from portable_gpu.ops.factor.api import solve_with_factor
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, common_dtype
 from portable_gpu.ops.factor.reports import matrix_at
 from portable_gpu.ops.reduce.conversion import converted
@@ -118,7 +118,8 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
 
     def corrections(residual: Any) -> Any:
         projected = place.product(a, residual, "C")
-        return cho_solve((factor, True), projected, True, **place.of_products)
+        where = place.precision, place.engine, place.queue, place.wait_for
+        return solve_with_factor(factor, projected, True, True, None, "late", *where, False)
 
     x = corrections(b)
     if not x.size:

@@ -34,6 +34,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.linalg import cho_factor, cho_solve, cholesky, logdet, lstsq, solve
 from portable_gpu.linalg import definite as definite_module
+from portable_gpu.ops.factor import variants
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
 
@@ -284,6 +285,22 @@ def test_reports_travel(fast: Engine, refine: Any) -> None:
             call()
     with pytest.raises(NotPositiveDefiniteError):
         solve(np.diag([1.0, -1.0]), np.ones(2), assume_a="pos", refine=refine, engine=fast)
+
+
+def test_no_zeros_are_looked_for_in_a_fresh_factor(
+    fast: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel that finds zeros on a diagonal is neither built nor launched for it."""
+    looked = []
+    plan = variants.ZerosPlan
+    monkeypatch.setattr(variants, "ZerosPlan", lambda *rest: looked.append(0) or plan(*rest))
+    a, b = definite(61, np.dtype("float32")), np.ones(61, np.float32)
+    x = solve(a, b, assume_a="pos", engine=fast)
+    y = lstsq(a, b, engine=fast)
+    assert not looked
+    np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
+    cho_solve((np.zeros_like(a), True), on_device(fast, b), engine=fast)
+    assert looked
 
 
 @pytest.mark.parametrize("kind", ["host", "device"])

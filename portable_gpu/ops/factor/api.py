@@ -188,7 +188,7 @@ def solve_triangular(
     one_of(check, CHECKS, "check")
     return _solve(
         a, b, (trans,), lower, unit, side, overwrite, out, check, precision, engine, queue,
-        wait_for,
+        wait_for, not unit,
     )  # fmt: skip
 
 
@@ -203,15 +203,17 @@ def solve_with_factor(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
+    looks_for_zeros: bool = True,
 ) -> Any:
     """Solve ``A X = B``, given A's Cholesky factor: two solves in one plan.
 
-    Arguments as :func:`solve_triangular` takes them, checked; ``overwrite``: of ``b``.
+    Arguments as :func:`solve_triangular` takes them, checked; ``overwrite``: of ``b``;
+    ``looks_for_zeros``: whether the diagonal may have zeros, which are reported.
     """
     solves = ("N", "C") if lower else ("C", "N")
     return _solve(
         c, b, solves, lower, False, "left", overwrite, out, check, precision, engine, queue,
-        wait_for,
+        wait_for, looks_for_zeros,
     )  # fmt: skip
 
 
@@ -229,19 +231,20 @@ def _solve(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
+    looks_for_zeros: bool,
 ) -> Any:
     """Solves by one triangle, one after the other, each with another ``op``."""
     inputs: tuple[Any, ...] = (a, b)
     if overwrite:
         _, out = in_its_place(b, out, "overwrite_b")
         inputs = (a,)
-    options = solves, lower, unit, side, check, precision
+    options = solves, lower, unit, looks_for_zeros, side, check, precision
     return _SOLVE.call(inputs, options, out, (), engine, queue, wait_for)
 
 
 def _normalise_solve(arguments: CallArguments) -> Invocation:
     out = arguments.out
-    solves, lower, unit, side, check, precision = arguments.options
+    solves, lower, unit, looks_for_zeros, side, check, precision = arguments.options
     overwrite = len(arguments.inputs) == 1
     a = square(as_array(arguments.inputs[0], "a"), "a")
     b = as_array(out if overwrite else arguments.inputs[1], "b", overwrite)
@@ -253,10 +256,9 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        key = ("solve", solves, lower, unit, side, products, is_vector, *layout_key(*views))
-        return engine.plan(
-            key, lambda: _solve_plan(engine, views, solves, lower, unit, side, products, is_vector)
-        )
+        how = solves, lower, unit, looks_for_zeros, side, products, is_vector
+        key = ("solve", *how, *layout_key(*views))
+        return engine.plan(key, lambda: _solve_plan(engine, views, *how))
 
     batch = shape[:-1] if is_vector else shape[:-2]
     return Invocation(
@@ -270,7 +272,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
         out_name="b" if overwrite else "out",
         reads_out=overwrite,
         convert=None if a.dtype == b.dtype else converter(dtype),
-        report=None if unit else report_spec(batch, singular(batch)),
+        report=report_spec(batch, singular(batch)) if looks_for_zeros else None,
         check=check,
     )
 
@@ -379,6 +381,7 @@ def _solve_plan(
     solves: Sequence[str],
     lower: bool,
     unit: bool,
+    looks_for_zeros: bool,
     side: str,
     precision: str,
     is_vector: bool,
@@ -392,7 +395,7 @@ def _solve_plan(
     for trans in solves:
         problem, source = _solve_problem(engine, a, others, trans, lower, unit, side, precision)
         operands = (0, x) if source is None else (0, 1, x)
-        if not steps and not unit:
+        if not steps and looks_for_zeros:
             problem, operands = replace(problem, reports="forwards"), (*operands, report)
         steps.append(Step(make_solve(engine, problem, source), operands))
         others = others[-1:]
