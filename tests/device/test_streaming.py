@@ -362,6 +362,29 @@ def test_transforms_in_several_passes(tmp_path: Path, place: pg.Engine, inverse:
         function(x, memory_limit=6 * 8 * 15)
 
 
+def test_real_transforms_in_several_passes(tmp_path: Path, place: pg.Engine) -> None:
+    """The axis of the real lines is any, and its files and arrays are those of other transforms."""
+    x = _file(tmp_path, "x", np.random.default_rng(6).standard_normal((8, 9, 16), np.float32))
+    for axes, elements, out in (
+        ((0, 1, 2), 160, tmp_path / "y.npy"), ((2, 0, 1), 150, None), ((1,), 200, None),
+        ((2, 0), 20, None),
+    ):  # fmt: skip
+        options: Any = {"memory_limit": 6 * 8 * elements, "engine": place}
+        exact = np.fft.rfftn(x.astype(np.float64), axes=axes, norm="ortho")
+        y = streaming.rfftn(x, axes, "ortho", out=out, **options)
+        n = x.shape[axes[-1]]
+        back = streaming.irfftn(y, axes, "ortho", n=n, out=out and tmp_path / "z.npy", **options)
+        assert (y.dtype, back.dtype, back.shape) == (np.complex64, np.float32, x.shape)
+        for actual, expected in ((y, exact), (back, x)):
+            off = np.linalg.norm(actual - expected) / np.linalg.norm(expected)
+            assert off < 4 * unit_roundoff(np.float32) * np.log2(x.size)
+    assert _names(tmp_path) == ["x.npy", "y.npy", "z.npy"]
+    even = streaming.irfftn(y, axes, "ortho", engine=place)
+    assert even.shape[axes[-1]] == 2 * (y.shape[axes[-1]] - 1)
+    with pytest.raises(DTypeError, match="does not take complex"):
+        streaming.rfftn(y, engine=place)
+
+
 def _convolved(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     """A convolution in float64, by the sum over the filter's elements."""
     (s, t), (d, e) = ((n, n) if isinstance(n, int) else n for n in (stride, dilation))

@@ -17,7 +17,7 @@ from portable_gpu.multi.streaming.reductions import (
     sum,
     var,
 )
-from portable_gpu.multi.streaming.transform import fftn, ifftn
+from portable_gpu.multi.streaming.transform import fftn, ifftn, irfftn, rfftn
 
 __all__ = [
     "argmax",
@@ -28,10 +28,12 @@ __all__ = [
     "fftn",
     "gemm",
     "ifftn",
+    "irfftn",
     "max",
     "mean",
     "min",
     "nrm2",
+    "rfftn",
     "std",
     "sum",
     "var",

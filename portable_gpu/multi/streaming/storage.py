@@ -289,6 +289,30 @@ def result_storage(
         raise
 
 
+@contextmanager
+def scratch_storage(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Iterator[TiledResult]:
+    """Provide the storage of an array that exists as long as the block of the ``with`` statement.
+
+    Args:
+    XX
+        shape, dtype: Those of the array.
+
+    Raises:
+        HostMemoryError, ResultFileError: There is too little memory, or space on the disk.
+    """
+    if isinstance(out, (str, os.PathLike)):
+        scratch: TiledResult = _NewFile(Path(out), shape, dtype)
+    else:
+        scratch = _storage(None, shape, dtype, (), ())
+    try:
+        scratch.create()
+        yield scratch
+    finally:
+        scratch.abandon()
+
+
 def _storage(
     out: Any,
     shape: tuple[int, ...],

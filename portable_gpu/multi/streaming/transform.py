@@ -6,20 +6,22 @@ whole, and cuts others.  The first reads ``x``; each further one reads and write
     axes 1 and 2    | tile 0 |          axis 0    | t | t | t |
     of (8, 4, 4)    |  ...   |                    | i | i | i |
                     | tile 3 |                    | l | l | l |
+
+Real lines are transformed in the first pass.  The inverse makes them in the last pass, from an
+array for the spectrum that exists as long as the call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from portable_gpu.arguments import one_of
+from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.fft import fftn as fftn_of_tiles
-from portable_gpu.fft import ifftn as ifftn_of_tiles
 from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import (
@@ -28,9 +30,17 @@ from portable_gpu.multi.streaming.storage import (
     TiledResult,
     Values,
     result_storage,
+    scratch_storage,
 )
 from portable_gpu.multi.streaming.tiles import block_extents, grid
-from portable_gpu.ops.fft.call import NORMS, axes_and_lengths, dtype_of_transforms, whole_numbers
+from portable_gpu.ops.fft.call import (
+    NORMS,
+    axes_and_lengths,
+    dtype_of_transforms,
+    transform,
+    whole_numbers,
+)
+from portable_gpu.ops.fft.problem import TransformKind
 from portable_gpu.progress import progress_callback
 from portable_gpu.runtime.engine import Engine
 
@@ -76,7 +86,8 @@ def fftn(
     Order: passes and tiles follow from the shape, the axes, the dtype, the chunks and the limit.
         The result has the same bits for any number of devices that choose the same variants.
     """
-    return _transform(x, axes, norm, False, out, memory_limit, engine, progress)
+    storage = out, memory_limit, engine, progress
+    return _transform("c2c", x, axes, norm, None, storage, inverse=False)
 
 
 def ifftn(
@@ -84,81 +95,175 @@ def ifftn(
     memory_limit: int | None = None, engine: Any = None, progress: Any = None,
 ) -> Any:  # fmt: skip
     """The inverse of :func:`fftn`, with its arguments."""
-    return _transform(x, axes, norm, True, out, memory_limit, engine, progress)
+    storage = out, memory_limit, engine, progress
+    return _transform("c2c", x, axes, norm, None, storage, inverse=True)
+
+
+def rfftn(
+    x: Any, axes: Sequence[int] | None = None, norm: str | None = None, *, out: Any = None,
+    memory_limit: int | None = None, engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
+    """Transform real ``x`` along several axes, in tiles.
+
+    The arguments, errors and properties are those of :func:`fftn`.  The result has ``n // 2 + 1``
+    elements along the last of ``axes``, whose extent is n.
+    """
+    storage = out, memory_limit, engine, progress
+    return _transform("r2c", x, axes, norm, None, storage, inverse=False)
+
+
+def irfftn(
+    x: Any, axes: Sequence[int] | None = None, norm: str | None = None, *, n: int | None = None,
+    out: Any = None, memory_limit: int | None = None, engine: Any = None, progress: Any = None,
+) -> Any:  # fmt: skip
+    """The inverse of :func:`rfftn`, with a real result.
+
+    The arguments, errors and properties are those of :func:`fftn`, and:
+
+    Args:
+        n: The extent of the result along the last of ``axes``, for which ``x`` has m elements.
+            Default: ``2 (m - 1)``.
+
+    Memory: if the axes need several passes, an array of the shape and the complex dtype of ``x`` in
+        addition: a file without a name in the folder of ``out``, if that is the name of a file,
+        else an array of NumPy.
+    """
+    storage = out, memory_limit, engine, progress
+    return _transform("c2r", x, axes, norm, n, storage, inverse=True)
+
+
+class _ArrayPass(NamedTuple):
+    """A pass over the array.
+
+    Attributes:
+        kind: Whether input and output are complex, real, or half of a spectrum.
+        axes: The axes that are transformed, in the order of the arguments.
+        lengths: The length of each.
+        reads, writes: The shapes of the arrays that are read and written.
+        tile: The extents of the tiles that are read.
+    """
+
+    kind: TransformKind
+    axes: tuple[int, ...]
+    lengths: tuple[int, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    tile: tuple[int, ...]
+
+    def written(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """Return the extents of the tile that is written for one that is read."""
+        return tuple(
+            whole if axis in self.axes else extent
+            for axis, (extent, whole) in enumerate(zip(extents, self.writes, strict=True))
+        )
 
 
 def _transform(
-    x: Any, axes: Any, norm: str | None, inverse: bool, out: Any, memory_limit: int | None,
-    engine: Any, progress: Any,
+    kind: TransformKind, x: Any, axes: Any, norm: str | None, n: int | None,
+    storage: tuple[Any, ...], *, inverse: bool,
 ) -> Any:  # fmt: skip
+    out, memory_limit, engine, progress = storage
     operand = TiledOperand(x, "x")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
-    real = dtype_of_transforms(operand.dtype, "c2c")
-    dtype = np.result_type(real, np.complex64)
-    places, _ = axes_and_lengths(operand, None, whole_numbers(axes, "axes"), "c2c")
+    spectrum = np.result_type(dtype_of_transforms(operand.dtype, kind), np.complex64)
+    dtype = np.empty(0, spectrum).real.dtype if kind == "c2r" else spectrum
+    places, lengths = axes_and_lengths(operand, None, whole_numbers(axes, "axes"), kind)
+    if n is not None:
+        lengths = (*lengths[:-1], whole(n, "n"))
+        axes_and_lengths(operand, lengths, places, kind)
     members, limit = place_of(engine, memory_limit)
-    passes = _passes(operand.shape, places, limit // (_TILES * dtype.itemsize), limit)
-    chunks = [operand.chunks] + [(1,) * operand.ndim] * (len(passes) - 1)
-    max_elements = limit // (_TILES * dtype.itemsize)
-    extents = []
-    for transformed, whole in zip(passes, chunks, strict=True):
-        cut = [axis for axis in operand.axes if axis not in transformed]
-        tile = block_extents(operand.shape, max_elements, whole, cut)
-        assert tile is not None  # by the choice of passes
-        extents.append(tile)
-    smallest = [min(each) for each in zip(*extents, strict=True)]
+    passes = _passes(kind, operand, places, lengths, limit, spectrum)
+    smallest = [min(each) for each in zip(*[p.written(p.tile) for p in passes], strict=True)]
+    several = kind == "c2r" and len(passes) > 1
+    name = {"c2c": "fftn", "r2c": "rfftn", "c2r": "irfftn"}[kind]
     with (
-        progress_callback(progress, "fftn", "bytes") as callback,
-        result_storage(out, operand.shape, dtype, smallest, (operand,)) as result,
+        progress_callback(progress, name, "bytes") as callback,
+        result_storage(out, passes[-1].writes, dtype, smallest, (operand,)) as result,
+        scratch_storage(out, operand.shape, spectrum) if several else nullcontext(result) as middle,
     ):
-        total = float(prod(operand.shape) * dtype.itemsize * len(passes))
-        for number, (transformed, tile) in enumerate(zip(passes, extents, strict=True)):
-            source = result.as_operand("out") if number else operand
-            sink = _Rewritten(result) if number else result
+        sizes = [float(prod(each.reads) * spectrum.itemsize) for each in passes]
+        source = operand
+        for number, each in enumerate(passes):
+            target = result if number + 1 == len(passes) else middle
+            is_rewritten = number > 0 and target is middle
 
             def call(
                 engine: Engine,
                 _: StreamStep,
                 tiles: Sequence[Any],
                 block: Any,
-                axes: tuple[int, ...] = transformed,
+                each: _ArrayPass = each,
             ) -> Any:
-                function = ifftn_of_tiles if inverse else fftn_of_tiles
-                return function(tiles[0], axes=axes, norm=mode, out=block, engine=engine)
+                return transform(
+                    each.kind, tiles[0], each.lengths, each.axes, mode, inverse=inverse, out=block,
+                    engine=engine,
+                )  # fmt: skip
 
-            blocks = [
-                StreamBlock(
-                    index, [StreamStep((index,), float(prod(extents_of(index)) * dtype.itemsize))]
+            blocks = []
+            for index in grid(each.reads, each.tile):
+                place = tuple(
+                    slice(0, end) if axis in each.axes else part
+                    for axis, (part, end) in enumerate(zip(index, each.writes, strict=True))
                 )
-                for index in grid(operand.shape, tile)
-            ]
-            before = total / len(passes) * number
-            job = Job("fftn", (source,), (tile,), blocks, call, sink, (tile, dtype))
+                work = float(prod(extents_of(index)) * spectrum.itemsize)
+                blocks.append(StreamBlock(place, [StreamStep((index,), work)]))
+            block = each.written(each.tile), dtype if target is result else spectrum
+            sink = _Rewritten(target) if is_rewritten else target
+            job = Job(name, (source,), (each.tile,), blocks, call, sink, block)
+            before, total = sum(sizes[:number]), sum(sizes)
             run(job, members, callback and _Offset(callback, before, total))
+            source = target.as_operand("out")
         return result.finish()
 
 
 def _passes(
-    shape: Sequence[int], axes: Sequence[int], max_elements: int, limit: int
-) -> list[tuple[int, ...]]:
-    """Return the axes of each pass: the last ones first, up to the elements of a tile.
+    kind: TransformKind,
+    x: TiledOperand,
+    axes: Sequence[int],
+    lengths: Sequence[int],
+    limit: int,
+    spectrum: np.dtype[Any],
+) -> list[_ArrayPass]:
+    """Return the passes: as many axes at a time as the elements of a tile allow.
 
     Raises:
         ArgumentError: A line of an axis has more elements than a tile.
     """
-    passes: list[tuple[int, ...]] = []
-    group: tuple[int, ...] = ()
-    for axis in sorted(axes, reverse=True):
-        if shape[axis] > max_elements:
+    max_elements = limit // (_TILES * spectrum.itemsize)
+    by_axis = dict(zip(axes, lengths, strict=True))
+    longest = {axis: max(x.shape[axis], by_axis[axis]) for axis in axes}
+    order = sorted(axes, reverse=True)
+    if kind != "c2c":  # real lines are read first, or written last
+        order.remove(axes[-1])
+        order.insert(0 if kind == "r2c" else len(order), axes[-1])
+    groups: list[list[int]] = [[]]
+    for axis in order:
+        if longest[axis] > max_elements:
             raise ArgumentError(
                 f"memory_limit is {limit} bytes, of which a sixth cannot hold a line of axis "
-                f"{axis} of x, which has {shape[axis]} elements; expected a larger limit"
+                f"{axis} of x, which has {longest[axis]} elements; a larger limit would do"
             )
-        if group and prod([shape[each] for each in (axis, *group)]) > max_elements:
-            passes.append(group)
-            group = ()
-        group = (axis, *group)
-    return [*passes, group]
+        if groups[-1] and prod([longest[each] for each in (axis, *groups[-1])]) > max_elements:
+            groups.append([])
+        groups[-1].append(axis)
+    passes, shape = [], x.shape
+    for number, group in enumerate(groups):
+        last = axes[-1] if axes and axes[-1] in group and kind != "c2c" else None
+        transformed = tuple(sorted(group, key=lambda axis: (axis == last, axis)))
+        its_kind = "c2c" if last is None else kind
+        writes = [by_axis[axis] if axis in group else n for axis, n in enumerate(shape)]
+        if its_kind == "r2c":
+            writes[transformed[-1]] = by_axis[transformed[-1]] // 2 + 1
+        chunks = (1,) * x.ndim if number else x.chunks
+        cut = [axis for axis in x.axes if axis not in group]
+        larger = [max(pair) for pair in zip(shape, writes, strict=True)]
+        tile = block_extents(larger, max_elements, chunks, cut)
+        assert tile is not None  # by the choice of passes
+        tile = tuple(min(pair) for pair in zip(tile, shape, strict=True))
+        part = tuple(by_axis[axis] for axis in transformed)
+        passes.append(_ArrayPass(its_kind, transformed, part, shape, tuple(writes), tile))
+        shape = tuple(writes)
+    return passes
 
 
 class _Rewritten:
