@@ -4,8 +4,9 @@ Environment:
     PORTABLE_GPU_DEVICE, PORTABLE_GPU_DEVICE_CLASS: What the device tests run on, and as what.
     PORTABLE_GPU_TEST_CALLS, PORTABLE_GPU_TEST_SEED: How many random calls of linalg, and which.
     PORTABLE_GPU_TEST_FEW: Set where fewer sizes will do, as in the jobs of tools/test_matrix.py.
-    PORTABLE_GPU_TEST_CASES: Which cases of a device test run: "all"; a "share", the default where
-        pytest gets no files and no -k or -m; or the "rest", which the job pocl-rest runs.
+    PORTABLE_GPU_TEST_CASES: Which cases of a test run, if it is a device test or marked "divided":
+        "all"; a "share", the default where pytest gets no files and no -k or -m; or the "rest",
+        which the job pocl-rest runs.
     PORTABLE_GPU_TEST_TURN: The number of the share, by default that of the day.
     PORTABLE_GPU_OCLGRIND_LOG: The file that holds this process's stderr, where Oclgrind writes.
 """
@@ -70,7 +71,7 @@ def _runs_the_whole_folder(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests, and leave out cases of device tests.
+    """Order the tests, and leave out cases of device tests and of those marked "divided".
 
     The sparse tests of the host move to the front, where one worker runs them.  From empty caches
     numba compiles their loops in 50 s, and all later processes load them.  Where another worker
@@ -84,7 +85,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     cases: dict[str, list[str]] = {}
     for item in items:
-        name = item.nodeid if _DEVICE not in item.path.parents else item.nodeid.partition("[")[0]
+        marker = item.get_closest_marker("divided")
+        is_divided = _DEVICE in item.path.parents or marker
+        name = item.nodeid.partition("[")[0] if is_divided else item.nodeid
+        if marker and marker.args:
+            (name,) = marker.args
         cases.setdefault(name, []).append(item.nodeid)
     chosen = {name for each in cases.values() for name in share(each, int(os.environ[TURN]))}
     runs = [(item.nodeid in chosen) == (which == "share") for item in items]

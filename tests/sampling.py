@@ -17,7 +17,7 @@ from portable_gpu.runtime.pocl import drivers
 
 T = TypeVar("T")
 #: Turns in which all cases of a test run.
-SHARES = 3
+SHARES = 4
 
 FORCED = bool(os.environ.get("PORTABLE_GPU_DEVICE_CLASS"))
 #: A job of the matrix, which has the same code built by another compiler: fewer sizes will do.
@@ -70,9 +70,9 @@ def dealt(every: Sequence[T], turn: int, count: int) -> list[T]:
 
 
 def share(cases: Sequence[str], turn: int) -> list[str]:
-    """Return a third of the names of cases, at least one.
+    """Return a quarter of the names of cases, at least one.
 
-    Three turns have each case once.  Names are shuffled, anew after three turns: else all cases of
+    Four turns have each case once.  Names are shuffled, anew after four turns: else all cases of
     one turn might have the same value of a parameter.
     """
     turns = min(len(cases), SHARES)

@@ -15,6 +15,8 @@ from portable_gpu.bench.first_calls_layers import CALLS
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 
+pytestmark = pytest.mark.divided("bench first-calls")
+
 
 def test_a_second_process_compiles_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,8 @@ import pytest
 
 from portable_gpu.isa import find_compilers
 
+pytestmark = pytest.mark.divided("the files of CONTRIBUTING")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 Edits = dict[str, list[tuple[str, str]]]  # of each file: what stands there once, and what instead

@@ -27,6 +27,8 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.pocl_bodies import wrapped
 from portable_gpu.runtime.program import ProgramCache
 
+pytestmark = pytest.mark.divided("functions of PoCL")
+
 _SUM = """
 import numpy as np
 import portable_gpu as pg

@@ -73,6 +73,7 @@ def test_arguments_that_do_not_fit(
         arguments(SPEC, "work", constants, buffers, scalars)
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("turn", range(4))
 def test_texts_declare_what_a_host_can_pass(turn: int) -> None:
     """A quarter of the operations on a device, in a dtype; ``front-end`` does it for all."""

@@ -543,6 +543,7 @@ def test_every_point_of_a_roofline_is_named_and_no_name_covers_another(tmp_path:
 BUSY = Noise(cores=2, taken=1.7, spread=0.05, host_counts=True)
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("noise", [None, replace(BUSY, taken=0.0), BUSY])
 def test_throughput_draws_policies_too_and_says_if_the_machine_was_busy(
     tmp_path: Path, noise: Noise | None
@@ -559,6 +560,7 @@ def test_throughput_draws_policies_too_and_says_if_the_machine_was_busy(
     assert title.get_color() == ("C3" if noise is BUSY else "black")
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("rows", [1, 3, 5])
 def test_a_hunt_has_no_empty_panel(tmp_path: Path, rows: int) -> None:
     pytest.importorskip("matplotlib")

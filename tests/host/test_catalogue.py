@@ -54,6 +54,7 @@ def texts(operation: str, target: str, dtype: str) -> list[Specialization]:
 FLOATING = ("attention", "conv", "embedding", "normalize", "optim", "random", "sampling")
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize(("target", "dtype"), CASES)
 def test_every_operation_renders(target: str, dtype: str) -> None:
     for name in CATALOGUE:
@@ -83,6 +84,7 @@ def test_every_kernel_is_in_the_catalogue() -> None:
     assert shown == set(kernel_names())
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_operation_explains_itself(target: str) -> None:
     for name in OPERATIONS:

@@ -270,6 +270,7 @@ def check(drawn: Drawn, limits: PassLimits) -> Iterator[str]:
         yield variant.name
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("seed", range(12))
 def test_random_lines(seed: int) -> None:
     rng, seen = random.Random(seed), Counter[str]()
@@ -293,6 +294,7 @@ def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
     assert set(names) == {"two passes"}
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("by_batch", [False, True])
 @pytest.mark.parametrize("forms", FORMS, ids="-".join)
 @pytest.mark.parametrize("n", [120, 210, 231, 256, 315])

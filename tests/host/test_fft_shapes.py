@@ -197,6 +197,7 @@ def test_few_lines_have_no_large_primes_in_convolutions(n: int, lines: int, leng
     assert group_shape(pass_, POLICY, H200).length == length
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("name", ["complex64", "complex128", "float32", "float64"])
 @pytest.mark.parametrize("device", ["nvidia", "nvidia-sm20", "gcn", "rdna", "intel_gpu", "generic"])
 def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None:

@@ -158,6 +158,7 @@ def test_few_tokens_are_the_columns_of_narrow_tiles(tokens: int, way: str) -> No
     assert chosen(f"{tokens}x4096x6144/NT", "bfloat16").name == way
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize(("m", "n", "k", "pitch"), [(1024, 32, 4096, -32), (2048, 24, 8192, 0)])
 def test_rows_upside_down_or_all_the_same_have_texts(m: int, n: int, k: int, pitch: int) -> None:
     """The copy engine cannot bring them, work-items can: narrow tiles take neither across k."""

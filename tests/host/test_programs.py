@@ -61,6 +61,7 @@ def as_view(x: Any) -> View:
     return View(None, 0, x.shape, tuple(s // x.itemsize for s in x.strides), x.dtype)
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("device", ["PoCL", "PoCL on a Zen 4"])
 @pytest.mark.parametrize(
     ("operation", "sizes", "most"),
@@ -90,6 +91,7 @@ def test_random_sizes_share_programs(
     assert len(texts) <= most
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize(
     ("sizes", "most"), [("product", 33), ("batch", 11), ("small products", 24)]
 )
