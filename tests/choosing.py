@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from portable_gpu.ops.gemm.tiling import Tiling
-from portable_gpu.ops.gemv.kernels import GemvKernel, kernels
+from portable_gpu.ops.gemv.kernels import GemvKernel
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.gemv.variants import kernels
 from portable_gpu.ops.gemv.variants import variants as gemv_variants
 from portable_gpu.ops.reduce.plan import ReduceKernel
 from portable_gpu.ops.reduce.problem import Problem

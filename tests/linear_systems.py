@@ -9,7 +9,7 @@ from reference import unit_roundoff, wider
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
 LAYOUTS = ("plain", "transposed", "negative", "stepped")
-#: What lies around and between the elements of a stepped array.
+#: The values around and between the elements of a stepped array.
 CANARY = 77
 
 

@@ -99,7 +99,7 @@ class Drawn:
             a[(*at, at[-1])] = -1
         return a
 
-    # -- where it lies
+    # -- its place in memory
 
     def give(self, x: Any, writes: bool = False, in_line: bool = False) -> Any:
         """``x`` somewhere in memory with any strides; ``in_line``: the last axis without gaps."""

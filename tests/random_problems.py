@@ -310,7 +310,7 @@ def _draw_packed(draws: Draws, target: Target) -> dict[str, Any]:
 
 
 def _packed(engine: Any, data: Data) -> Taken:
-    """Work on packed triangles that lie one after the other."""
+    """Work on adjacent packed triangles."""
     elem, n, m = element(dtype_of(data["dtype"])), data["n"], data["m"]
     batch, size = tuple(data["batch"]), packed_size(data["n"])
 
@@ -346,7 +346,7 @@ def _draw_ragged(draws: Draws, target: Target) -> dict[str, Any]:
 
 
 def _ragged(engine: Any, data: Data) -> Taken:
-    """Matrices of different sizes that lie one after the other."""
+    """Adjacent matrices of different sizes."""
     elem, rows = element(dtype_of(data["dtype"])), np.array(data["sizes"], np.int64)
 
     def matrices(columns: Any) -> RaggedMatrices:

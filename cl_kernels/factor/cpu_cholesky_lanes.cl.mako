@@ -61,7 +61,7 @@ void ${kernel("cholesky")}
     ${E} *t = scratch + item * size;
     __global real_t *x = (__global real_t *)t;
     const long end = (item + 1) * run * ${W} < count ? (item + 1) * run * ${W} : count;
-    // Columns of scratch lie one after the other where those of L do.
+    // Columns of scratch are adjacent if those of L are.
     const bool by_rows = l_row != 1;
     const long x_row = by_rows ? n : 1, x_col = by_rows ? 1 : n;
     for (long product = item * run * ${W}; product < end; product += ${W}) {

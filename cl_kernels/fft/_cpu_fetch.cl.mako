@@ -5,11 +5,11 @@
 ##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ## more: the parameters from `factors` on that the function has
 ##
-## Forms and factors as of _cpu_bring.
+## Forms and factors as in _cpu_bring.
 ## turned: rows of two transforms of real sequences; their real parts are stored after multiplication by factors.
 ## times: the numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored.
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
-## has that of the strip's first lane, fine what lies between it and the others.
+## has that of the strip's first lane, fine those from it to the others.
 <%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
 <%def name="define(target, planes, V, twisted, number, more)">
 <% form, sides = target.form, range(planes) %>\

@@ -19,7 +19,7 @@ def swizzle(form, line):
     return f"((({line}) & 2) << 1)" if form == "along" else f"(({line}) & 6)"
 
 def lane(form):
-    """Where a lane's first element lies in a square of 16 rows, in bytes."""
+    """The offset in bytes of a lane's first element in a square of 16 rows."""
     line, chunk = {"across": ("2 * q", "g"), "along": ("2 * g", "q"), "apart": ("2 * g", "q / 2")}[form]
     return f"128 * ({line}) + (({chunk} ^ {swizzle(form, line)}) << 4)" + (" + q % 2 * 8" if form == "apart" else "")
 %>

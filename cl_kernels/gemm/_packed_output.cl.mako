@@ -1,7 +1,7 @@
 ## The stores of the sums of a packed register tile to C: by vectors where C is contiguous along them and has no
 ## epilogue, else one by one.
 ##
-## triangle: "lower", "upper" or "", as of the problem; or "any": of row r, the columns from r - under to r + over are
+## triangle: "lower", "upper" or "", as in the problem; or "any": of row r, the columns from r - under to r + over are
 ## stored, where over and under are arguments.
 ## accumulators: names of the sums, in the order of _packed_tile, which names the variables in scope.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

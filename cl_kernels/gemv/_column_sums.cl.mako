@@ -36,7 +36,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 % endfor
 </%def>
 
-## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
+## The address of component c of the sums of this work-item's outputs, for a part and a vector.
 <%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${fix_up.module.words(real)}</%def>
 
 ## The last group of a block to finish adds the parts of each output in order.

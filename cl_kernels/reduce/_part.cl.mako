@@ -9,7 +9,7 @@
 ## r: Reduction.  kept, outer: numbers of axes.  Strides count elements.
 <%!
 def place(kept, name, row="row"):
-    """C expression of where the element of an array for result `row` lies."""
+    """The C expression for the offset of an array's element for result `row`."""
     return f"{name}_offset + {axes.offset('kept', name, axes.digits('kept', kept, row))}"
 %>
 

@@ -18,7 +18,7 @@ def operands(case: Case, seed: int = 1) -> Operands:
     """Random inputs, uniform in [-1, 1), or what the operation makes of them.
 
     Zeros and small integers would flatter some devices.
-    Matrices lie C-ordered as they are stored: for a transposed one that is (columns, rows).
+    Matrices are stored in C order; a transposed one has the shape (columns, rows).
     """
     rng = np.random.default_rng(seed)
     dtype = dtype_of(case.dtype)

@@ -80,7 +80,7 @@ class DeviceGroup(EngineGroup, Closing):
                 thread; ``"auto"``: each has its own for work that waits, such as copies.
             on_failure: What becomes of a block whose device fails or lacks memory: ``"raise"`` an
                 error; ``"retry"`` it on the other devices, then of NumPy's arrays in halves.
-            precision: As of :class:`portable_gpu.Engine`.
+            precision: As in :class:`portable_gpu.Engine`.
 
         Raises:
             DeviceNotFoundError: There is no such device.
@@ -199,7 +199,7 @@ class DeviceGroup(EngineGroup, Closing):
 
         Args:
             shape, dtype: Those of the array.
-            axis, blocks: As of :meth:`asarray`.
+            axis, blocks: As in :meth:`asarray`.
 
         Raises:
             AxisError, DeviceMemoryError: As :meth:`asarray`.

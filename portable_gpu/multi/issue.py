@@ -52,7 +52,7 @@ def side_by_side(members: Sequence[Member], work: Work[T]) -> list[T]:
     works on.  A second one ends this wait.
 
     Args:
-        members, work: As of :func:`in_turns`.
+        members, work: As in :func:`in_turns`.
     """
     queues = _by_member(members)
     results: dict[int, T] = {}

@@ -136,7 +136,7 @@ def leaky_relu_backward(
     Args:
         grad_output: The gradient of the output.
         input: The input of :func:`leaky_relu`, or its result if ``self_is_result`` is true.
-        negative_slope: As of :func:`leaky_relu`; not negative if ``self_is_result`` is true,
+        negative_slope: As in :func:`leaky_relu`; not negative if ``self_is_result`` is true,
             because the sign of the result would not be that of the input.
         self_is_result: Whether ``input`` is the result, as after a call in place.
         out, engine, queue, wait_for: See :func:`relu_backward`.
@@ -340,7 +340,7 @@ def elu_backward(
     Args:
         grad_output: The gradient of the output.
         input: The input of :func:`elu`, or its result if ``is_result`` is true.
-        alpha: As of :func:`elu`; not negative if ``is_result`` is true, because the sign of the
+        alpha: As in :func:`elu`; not negative if ``is_result`` is true, because the sign of the
             result would not be that of the input.
         is_result: Whether ``input`` is the result, as after a call in place.
         out, engine, queue, wait_for: See :func:`relu_backward`.

@@ -62,9 +62,9 @@ def pixel_unshuffle(
     """Move pixels to channels: (..., C, H r, W r) becomes (..., C r r, H, W).
 
     Args:
-        input: As of :func:`pixel_shuffle`, whose inverse this is.
+        input: As in :func:`pixel_shuffle`, whose inverse this is.
         downscale_factor: r, at least 1.
-        out, engine, queue, wait_for: As of :func:`pixel_shuffle`.
+        out, engine, queue, wait_for: As in :func:`pixel_shuffle`.
 
     Returns, Cost: As :func:`pixel_shuffle`.
 
@@ -94,7 +94,7 @@ def pixel_shuffle_backward(
 
     Args:
         grad_output: The gradient of the result.
-        upscale_factor, out, engine, queue, wait_for: As of :func:`pixel_shuffle`.
+        upscale_factor, out, engine, queue, wait_for: As in :func:`pixel_shuffle`.
 
     Returns, Raises, Cost: As :func:`pixel_unshuffle`.
     """
@@ -118,7 +118,7 @@ def pixel_unshuffle_backward(
 
     Args:
         grad_output: The gradient of the result.
-        downscale_factor, out, engine, queue, wait_for: As of :func:`pixel_unshuffle`.
+        downscale_factor, out, engine, queue, wait_for: As in :func:`pixel_unshuffle`.
 
     Returns, Raises, Cost: As :func:`pixel_shuffle`.
     """
@@ -201,7 +201,7 @@ def _copied(
         shape: The shape of the result.
         split: The numbers of axes of the view that are joined to each of the last three axes of the
             result.
-        out, engine, queue, wait_for: As of the public functions.
+        out, engine, queue, wait_for: As in the public functions.
     """
     check_out(out, shape, x.dtype, x)
     parts = [1] * (len(shape) - 3) + list(split)

@@ -537,7 +537,7 @@ class Array:
 
     #: Arguments: the name of an operator ("add"), and its operands.
     _binary: ClassVar[Callable[[str, Any, Any], Any]]
-    #: Arguments as of ``_binary``; the result is stored in the left operand.
+    #: Arguments as in ``_binary``; the result is stored in the left operand.
     _in_place: ClassVar[Callable[[str, Any, Any], Any]]
     #: Arguments: the name of an operator, and an array.
     _unary: ClassVar[Callable[[str, Any], Any]]

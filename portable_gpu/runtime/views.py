@@ -176,7 +176,7 @@ def _from_dlpack(value: Any) -> np.ndarray[Any, Any]:
     kind = value.__dlpack_device__()[0]
     if kind not in _HOST_MEMORY:
         raise BufferError(
-            f"it lies on a device (of DLPack's kind {int(kind)}); copy it to the CPU first"
+            f"it is on a device (of DLPack's kind {int(kind)}); copy it to the CPU first"
         )
     return np.from_dlpack(value)
 

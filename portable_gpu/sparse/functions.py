@@ -91,7 +91,7 @@ def cholesky(
 
 
 def dtype_for(A: Any, symbolic: Any, dtype: Any) -> np.dtype[Any]:
-    """Return the dtype of the factor of a matrix; arguments as of :func:`cholesky`.
+    """Return the dtype of the factor of a matrix; arguments as in :func:`cholesky`.
 
     Raises:
         ArgumentTypeError: `symbolic` is not an analysis.

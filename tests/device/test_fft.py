@@ -3,7 +3,7 @@
 Environment:
     PORTABLE_GPU_EVERY_LENGTH: If set, all lengths to 1024 in place of some.  It takes minutes.
 
-A program is decided by the dtype, what numbers are and how they lie, and the set of radices: tests
+A program is decided by the dtype, the kind and the layout of numbers, and the set of radices: tests
 share them, and those on the fixture ``unoptimised`` build theirs in a quarter of the time.
 """
 

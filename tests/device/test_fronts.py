@@ -68,7 +68,7 @@ def on(engine: Engine, problem: Problem) -> tuple[DeviceFronts, Schedule]:
 
 
 def enqueue(engine: Engine, steps: list[Step], *arrays: Array) -> list[Array]:
-    """The arrays, which lie between canaries, once the steps are done."""
+    """Return the arrays, which are between canaries, when the steps are done."""
     framed = [np.pad(array.ravel(), RIM, constant_values=CANARY) for array in arrays]
     memory = [cla.to_device(engine.queue, array) for array in framed]
     plan = Steps(steps)

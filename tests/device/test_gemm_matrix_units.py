@@ -62,7 +62,7 @@ SHAPES = [
     (300, 520, 200), (264, 392, 1001), (40, 48, 20000),
     (123, 2100, 65), (4100, 65, 40), (2056, 2056, 72),
 ]  # fmt: skip
-#: For units that are emulated, which is slow: each of them meets each way to lie once.
+#: For units that are emulated, which is slow: each of them has each layout once.
 FEW_SHAPES = [(65, 1, 72), (136, 72, 328), (123, 77, 65), (300, 520, 200)]
 TRANSPOSES = ("NN", "NT", "TN", "TT")
 

@@ -1,4 +1,4 @@
-"""Kernels whose integers are one struct: what a call changes, what stays, how it lies."""
+"""Kernels whose integers are one struct: values that a call changes, others, and layouts."""
 
 from __future__ import annotations
 

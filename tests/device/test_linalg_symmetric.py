@@ -289,7 +289,7 @@ def test_of_device_arrays_and_by_columns(engine: Engine, problems: list[GemmProb
     assert problems.pop().symmetric
     np.testing.assert_array_equal(got, got.T)
     assert_within(got, wider(x) @ wider(x.T), product_bound(x, x.T, np.float32))
-    x = x[:50]  # of another size: copied to a device, C lies as it did before
+    x = x[:50]  # of another size: copied to a device, C has its layout of before
     c = np.zeros((50, 50), np.float32, order="F")
     gemm(x, x, trans_b="T", c=c, engine=engine)
     assert problems.pop().symmetric

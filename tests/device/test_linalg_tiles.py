@@ -36,7 +36,7 @@ pytestmark = [
     ),
 ]
 Array = Any
-#: Lines of a matrix lie this many elements further apart than they are long.
+#: Lines of a matrix have gaps of this many elements between them.
 GAP = 3
 CANARY = 7
 SIZES = (1, 63, 64, 65, 130, 200)
@@ -53,7 +53,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Solve:
-    """A program that solves: how L and B lie (C or F), and whether X is elsewhere than B."""
+    """A program that solves: the layouts of L and B (C or F), and whether X is elsewhere than B."""
 
     dtype: Any
     l: str  # noqa: E741
@@ -82,7 +82,7 @@ def waiting(engine: Engine) -> Iterator[Engine]:
 
 
 class Stack:
-    """Matrices on the device; canaries lie between their lines, and between them."""
+    """Matrices on the device, with canaries between their lines and between matrices."""
 
     def __init__(self, values: Array, order: str = "C") -> None:
         count, rows, cols = values.shape

@@ -38,7 +38,7 @@ def staggered(engine: Engine) -> Iterator[Engine]:
 
 
 def rows(count: int, length: int, seed: int = 0, dtype: Any = np.float32) -> Any:
-    """Rows of whole numbers, PITCH elements apart; what lies between them is NaN."""
+    """Rows of whole numbers, PITCH elements apart; elements between them are NaN."""
     whole = np.full((count, PITCH), np.nan, dtype)
     numbers = np.random.default_rng(seed).integers(-8, 9, (count, length))
     whole[:, :length] = numbers

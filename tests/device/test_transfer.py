@@ -123,7 +123,7 @@ def test_dlpack_in(engine: pg.Engine) -> None:
 
 
 def test_dlpack_in_from_elsewhere(engine: pg.Engine) -> None:
-    with pytest.raises(ArgumentTypeError, match=r"x is a Exported, .*lies on a device .* the CPU"):
+    with pytest.raises(ArgumentTypeError, match=r"x is a Exported, .*is on a device .* the CPU"):
         pg.sum(Exported(X, (2, 0)), engine=engine)
 
 

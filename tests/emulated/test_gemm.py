@@ -96,7 +96,7 @@ def narrowed(values: Any, elem: Element) -> Any:
 
 
 def check(path: Plan, gpu: Emulator, p: GemmProblem, trans: str) -> None:
-    """A product of small whole numbers, exact whatever the order; C lies between canaries.
+    """A product of small whole numbers, exact whatever the order; C is between canaries.
 
     Of a triangle, the rest stays as it was.
     """

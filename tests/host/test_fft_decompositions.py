@@ -381,7 +381,7 @@ def test_planes_lie_where_both_passes_write() -> None:
 
 
 def test_planes_of_a_strided_array_are_found_or_left() -> None:
-    """The middle axis of three lies apart from the others, and planes need not be close."""
+    """The middle axis of three is far from the others, and planes need not be close."""
     policy, target = GroupFftPolicy(16, 128, 16, 16384), example_target("nvidia")
 
     def line(count: int, step: int, *others: Axis) -> Line:

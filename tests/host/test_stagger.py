@@ -54,7 +54,7 @@ def test_only_where_channels_are_known(name: str) -> None:
         ("NN", 2048, "first_row / 32"),
         ("NT", 2048, "first_row / 32 + first_col / 32"),
         ("TT", 2048, "first_col / 32"),
-        ("TN", 2048, ""),  # panels lie across: neighbours in C read neighbours in memory
+        ("TN", 2048, ""),  # panels are across: neighbours in C read neighbours in memory
         ("NN", 2052, ""),
     ],
 )

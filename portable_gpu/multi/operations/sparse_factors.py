@@ -72,7 +72,7 @@ class GroupFactor(Factor):
             symbolic, dtype: As for :class:`portable_gpu.sparse.Factor`.
 
         Raises:
-            DTypeError, UnsupportedError, DeviceMemoryError: As of
+            DTypeError, UnsupportedError, DeviceMemoryError: As in
                 :class:`portable_gpu.sparse.Factor`.
         """
         self.group = group

@@ -72,7 +72,7 @@ class _Convolution(Module):
 
         Args:
             in_channels, out_channels, kernel_size: The extents of the weight.
-            stride, padding, dilation, groups, workspace_limit: As of :func:`nn.conv2d`.
+            stride, padding, dilation, groups, workspace_limit: As in :func:`nn.conv2d`.
             bias: Whether there is one.
             algo: ``algo`` of :func:`nn.conv2d` for all calls; or three names, for ``forward``, the
                 gradient by the input and that by the weights.

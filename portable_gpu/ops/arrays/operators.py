@@ -57,7 +57,7 @@ def in_place(name: str, left: Array, right: Any) -> Any:
     """``left <operator>= right``.
 
     Raises:
-        DTypeError, ShapeError, IntegerRangeError, UnsupportedError: As of :func:`binary`; the
+        DTypeError, ShapeError, IntegerRangeError, UnsupportedError: As in :func:`binary`; the
             result's dtype cannot be cast to the array's, or its shape is another.
     """
     y = _operand(right)

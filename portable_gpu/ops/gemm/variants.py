@@ -64,13 +64,16 @@ def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
 
 
 def variants(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
-    """Every way to compute a product whose C has elements.
+    """Return all variants of a product whose C is not empty.
 
-    On a CPU that is the packed product either way round, by whole products, strips or shared ones,
-    with each operand packed or read where it lies; elsewhere one work-item for each element, and
-    the tiles of each shape class on SIMD and matrix units, with k whole or cut; on both, what
-    serves few rows or columns.  A product of a matrix and its own transpose may also be computed
-    for its lower triangle, and mirrored.
+    * On a CPU: the packed product, in the order A B or B' A', by whole products, by strips or by
+      shared ones, with each operand packed or read where it is stored.
+    * On other devices: one work-item for each element, and the tiles of each shape class on SIMD
+      units and matrix units, with k whole or split.
+    * On both: the kernels for few rows or columns.
+
+    A product of a matrix and its own transpose has variants that compute the lower triangle and
+    mirror it.
     """
     if problem.fills:
         part = replace(problem, fills="")

@@ -1,4 +1,4 @@
-"""Matrix-vector products: the work split is chosen by shape and by how the matrix lies."""
+"""Matrix-vector products: the partition depends on the shape and on the strides of the matrix."""
 
 from portable_gpu.ops.gemv.api import gemv, normalise_gemv
 from portable_gpu.ops.gemv.problem import TRANSPOSES

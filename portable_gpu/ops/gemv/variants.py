@@ -1,12 +1,13 @@
-"""Every way to compute a matrix-vector product."""
+"""The variants of a matrix-vector product."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portable_gpu.ops.gemv.kernels import GemvKernel, kernels
+from portable_gpu.ops.gemv import cpu_kernels, gpu_kernels
+from portable_gpu.ops.gemv.kernels import GemvKernel
 from portable_gpu.ops.gemv.plan import GemvPlan
-from portable_gpu.ops.gemv.policy import real_bytes
+from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy, real_bytes
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.variant import Variant, by_rule
 from portable_gpu.targets import Target
@@ -55,6 +56,23 @@ def variants(problem: GemvProblem, target: Target, table: TuningTable) -> list[V
     return by_rule("the axis along which A is read", along, across, costs)
 
 
+def kernels(problem: GemvProblem, target: Target, table: TuningTable) -> list[GemvKernel]:
+    """Return every kernel of a product that is not empty; the problem runs forwards."""
+    p = problem
+    kind = "eight" if p.padded_vectors == 8 else "any"  # eight vectors need more registers for sums
+    rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
+    columns = table.choose("gemv_columns", ColumnPolicy, target, p.elem, kind)
+    if target.is_cpu:
+        return [
+            cpu_kernels.cpu_rows(p, target, rows), cpu_kernels.cpu_columns(p, target, columns)
+        ]  # fmt: skip
+    return [
+        gpu_kernels.dot_rows(p, target, rows),
+        gpu_kernels.axpy_columns(p, target, columns),
+        *gpu_kernels.long_rows(p, target, rows),
+    ]
+
+
 def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
     # A group alone moves the bytes of two of those that fill the device.
     units = target.compute_units
@@ -63,13 +81,13 @@ def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
     products = p.m * p.n * p.padded_vectors * multiply_adds(p.elem)
     computing = products / (units * device.multiply_adds * costs.efficiency)
     moving = p.bytes / (device.bandwidth * busy) * kernel.slowdown
-    waiting = kernel.loads * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
+    waiting = kernel.load_waits * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
     summing = overlapped(overlapped(computing, moving), waiting)
     return Variant(
         path=kernel.template,
         name=kernel.template,
         kind=kernel.template,
-        estimate=summing + costs.start + kernel.folds * costs.fold,
+        estimate=summing + costs.start + kernel.folded_values * costs.fold,
         launches=1,
         why=kernel.why,
         texts=lambda: [kernel.specialization(target)],

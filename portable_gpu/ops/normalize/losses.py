@@ -85,7 +85,7 @@ def cross_entropy_backward(
 
     Args:
         grad_output: The gradient by the result, of its shape and the dtype of ``input``.
-        input, target, weight, ignore_index, reduction, label_smoothing: As of the function.
+        input, target, weight, ignore_index, reduction, label_smoothing: As in the function.
         out: The array for the result, of the shape and dtype of ``input``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

@@ -48,7 +48,7 @@ def sgd_step(
         grad: Its gradient, of the same shape and dtype.
         momentum_buffer: The state, of the same shape; float32 for 16-bit parameters.  Needed with
             ``momentum``.
-        lr, momentum, dampening, weight_decay, nesterov, maximize: As of ``torch.optim.SGD``.
+        lr, momentum, dampening, weight_decay, nesterov, maximize: As in ``torch.optim.SGD``.
         is_first: Whether this is the first step, which takes the gradient as the buffer.
         master: The parameter in float32, for 16-bit parameters: it is updated, and ``param`` is
             this value rounded.
@@ -114,10 +114,10 @@ def adam_step(
             shape; float32 for 16-bit parameters.
         max_exp_avg_sq: The largest mean of squares so far, for AMSGrad.
         step: The number of this step, from 1 on.
-        lr, betas, eps, weight_decay, maximize: As of ``torch.optim.Adam``.
+        lr, betas, eps, weight_decay, maximize: As in ``torch.optim.Adam``.
         decoupled: Whether the parameter itself decays (AdamW), and not by its gradient.
 
-    Returns, Raises, Cost, Accuracy, Order: As of :func:`sgd_step`.
+    Returns, Raises, Cost, Accuracy, Order: As in :func:`sgd_step`.
     Source: Kingma & Ba, arXiv:1412.6980; Loshchilov & Hutter, arXiv:1711.05101 (AdamW); Reddi, Kale
         & Kumar, ICLR 2018 (AMSGrad).
     """

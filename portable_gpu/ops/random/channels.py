@@ -45,7 +45,7 @@ class ChannelDropout:
             input: The axes batch, channels and those of space, of any strides: one, two or three as
                 the name says.  As torch's, ``dropout1d`` and ``dropout3d`` also take an array
                 without a batch, and ``dropout2d`` a batch with one axis of space.
-            p, training, seed, offset: As of :func:`nn.dropout`.
+            p, training, seed, offset: As in :func:`nn.dropout`.
             out, engine, queue, wait_for: See :func:`portable_gpu.elementwise`.
 
         Returns:

@@ -63,7 +63,7 @@ def _with_spread(
 
 
 def is_unit(strides: tuple[int, ...]) -> bool:
-    """Whether vectors of elements lie along an axis, or one element is all of a vector."""
+    """Return whether vectors are along an axis, or have one element."""
     return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 

@@ -42,7 +42,7 @@ class ReduceKernel:
 
     @property
     def unit(self) -> bool:
-        """Whether vectors of what is streamed lie along the inner folded axis."""
+        """Whether vectors of the streamed inputs are along the inner reduced axis."""
         return is_unit(self.geometry.inner.strides[: len(self.reduction.streamed)])
 
     @property

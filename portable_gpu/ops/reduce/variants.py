@@ -162,7 +162,7 @@ def _slowdown(kernel: ReduceKernel) -> float:
 def _why(kernel: ReduceKernel, target: Target) -> str:
     form, partition, rows = kernel.form, kernel.partition, kernel.geometry.rows
     if form.kind == "columns":
-        why = "results lie next to each other and the folded axis does not"
+        why = "the axes of results are contiguous, and the reduced axis is not"
         why += ", so work-items go side by side along the results"
     else:
         why = "work-items stream along the folded axis"

@@ -293,7 +293,7 @@ def _regular(places: np.ndarray[Any, Any]) -> tuple[int, int, int]:
 
 
 def _tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
-    """Partition for a GPU: columns are positions, or the axis along which results lie."""
+    """Partition for a GPU: columns are positions, or the contiguous axis of results."""
     size = max(target.subgroup_size, min(256, target.max_work_group_size))
     outer, ruled, line = list(axes.plain), axes.ruled, axes.line
     repeated = max(outer, key=lambda axis: axis.size, default=None)

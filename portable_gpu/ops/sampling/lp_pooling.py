@@ -47,11 +47,11 @@ class LpPooling:
         """Return the p-norm of each window: ``(sum |x|^p)^(1/p)``.
 
         Args:
-            input: As of :func:`avg_pool2d`.
+            input: As in :func:`avg_pool2d`.
             norm_type: p, above 0.
-            kernel_size, stride, ceil_mode: As of :func:`max_pool2d`.
-            padding, dilation: As of :func:`max_pool2d`; padded places are 0.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            kernel_size, stride, ceil_mode: As in :func:`max_pool2d`.
+            padding, dilation: As in :func:`max_pool2d`; padded places are 0.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
             ``out``, or a fresh array of the dtype of ``input``.
@@ -98,8 +98,8 @@ class LpPooling:
         Args:
             grad_output: The gradient of the result.
             input, output: The input and the result of the forward call.
-            norm_type, kernel_size, stride, ceil_mode, padding, dilation: As of the forward call.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            norm_type, kernel_size, stride, ceil_mode, padding, dilation: As in the forward call.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns, Raises, Accuracy: As :func:`lp_pool2d`.
 

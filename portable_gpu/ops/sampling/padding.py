@@ -88,8 +88,8 @@ def pad_backward(
 
     Args:
         grad_output: The gradient of the result, of its shape; floating or complex numbers.
-        pad, mode: As of the forward call.
-        out, engine, queue, wait_for: As of :func:`pad`.
+        pad, mode: As in the forward call.
+        out, engine, queue, wait_for: As in :func:`pad`.
 
     Returns:
         The gradient, of the shape that the input had.

@@ -115,8 +115,8 @@ class Pooling:
             grad_output: The gradient of the result; floating-point numbers.
             indices: The indices that the forward call returned, of the same shape; int64.
             input: The input of the forward call, or its shape: nothing else of it is read.
-            kernel_size, stride, padding, dilation, ceil_mode: As of the forward call.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            kernel_size, stride, padding, dilation, ceil_mode: As in the forward call.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
             The gradient, with the shape of the input and the order of axes of ``grad_output``.
@@ -151,13 +151,13 @@ class Pooling:
         """Return the mean of each window.
 
         Args:
-            input: As of :func:`max_pool2d`, of floating-point numbers.
-            kernel_size, stride, padding, ceil_mode: As of :func:`max_pool2d`.
-            count_include_pad: Whether padded places count as elements that are 0.  What lies behind
+            input: As in :func:`max_pool2d`, of floating-point numbers.
+            kernel_size, stride, padding, ceil_mode: As in :func:`max_pool2d`.
+            count_include_pad: Whether padded places count as elements that are 0.  What is behind
                 the padding, where ``ceil_mode`` reaches, never does.
             divisor_override: What sums are divided by, instead of the number of elements.
             dilation: The distance of the elements of a window.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
             ``out``, or a fresh array with the dtype and the order of axes of ``input``.
@@ -195,8 +195,8 @@ class Pooling:
             grad_output: The gradient of the result; floating-point numbers.
             input: The input of the forward call, or its shape: nothing else of it is read.
             kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, dilation:
-                As of the forward call.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+                As in the forward call.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
             The gradient, with the shape of the input and the order of axes of ``grad_output``.
@@ -230,11 +230,11 @@ class Pooling:
         """Return the means of windows that cover the input, for a given extent of the result.
 
         Args:
-            input: As of :func:`avg_pool2d`.
+            input: As in :func:`avg_pool2d`.
             output_size: The extents of the result: an integer, or one for each spatial axis;
                 ``None`` stands for that of the input.  Output o of m has the elements from
                 ``floor(o n / m)`` to ``ceil((o + 1) n / m)``.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns, Accuracy: As :func:`avg_pool2d`.
 
@@ -261,7 +261,7 @@ class Pooling:
         Args:
             grad_output: The gradient of the result, whose extents are the ``output_size``.
             input: The input of the forward call, or its shape: nothing else of it is read.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns, Raises, Cost, Accuracy: As :func:`avg_pool2d_backward`.
         """
@@ -282,9 +282,9 @@ class Pooling:
         """Return the largest elements of windows that cover the input, for extents of the result.
 
         Args:
-            input: As of :func:`max_pool2d`.
-            output_size: As of :func:`adaptive_avg_pool2d`.
-            return_indices, out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            input: As in :func:`max_pool2d`.
+            output_size: As in :func:`adaptive_avg_pool2d`.
+            return_indices, out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns, Accuracy: As :func:`max_pool2d`.
 
@@ -314,8 +314,8 @@ class Pooling:
         """Return the gradient of :func:`adaptive_max_pool2d` with respect to its input.
 
         Args:
-            grad_output, indices, input: As of :func:`max_pool2d_backward`.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            grad_output, indices, input: As in :func:`max_pool2d_backward`.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns, Raises, Cost, Accuracy: As :func:`max_pool2d_backward`.
         """

@@ -140,7 +140,7 @@ def interpolate_backward(
     Args:
         grad_output: The gradient of the result; floating-point numbers.
         input: The input of the forward call, or its shape: nothing else of it is read.
-        size, scale_factor, mode, align_corners, recompute_scale_factor, antialias: As of the
+        size, scale_factor, mode, align_corners, recompute_scale_factor, antialias: As in the
             forward call.
         coordinates, rounding, roi, cubic_coefficient, exclude_outside: Likewise.
         out, engine, queue, wait_for: See :func:`portable_gpu.nn.pad`.

@@ -119,7 +119,7 @@ class PoolingWindow(AxisRule):
     """Windows of a kernel at equal distances.
 
     Attributes:
-        kernel, stride, dilation: As of the public functions.
+        kernel, stride, dilation: As in the public functions.
         before, after: The padding on each side.
         mean: What weights add up to 1: ``padded``, those of the places within the padded axis;
             ``valid``, those within the axis; empty: all weights are equal.

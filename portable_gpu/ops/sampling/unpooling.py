@@ -52,10 +52,10 @@ class Unpooling:
             input: The values, of the shape of the result of pooling; real numbers.
             indices: The int64 indices that :func:`max_pool2d` returned with them, in planes of the
                 extents of the result.
-            kernel_size, stride, padding: As of the pooling; the padding is the same on both sides.
+            kernel_size, stride, padding: As in the pooling; the padding is the same on both sides.
             output_size: The extents of the result, or its whole shape: less than a stride from
                 ``(n - 1) * stride - 2 * padding + kernel_size``, which is the default.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
             ``out``, or a fresh array with the dtype and the order of axes of ``input``.  Of values
@@ -87,9 +87,9 @@ class Unpooling:
 
         Args:
             grad_output: The gradient of the result; floating-point numbers.
-            indices: As of the forward call.
-            kernel_size, stride, padding: As of the forward call.
-            out, engine, queue, wait_for: As of :func:`max_pool2d`.
+            indices: As in the forward call.
+            kernel_size, stride, padding: As in the forward call.
+            out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
             The gradient, of the shape of ``indices``; 0 for an index outside of its window.  Of

@@ -150,7 +150,7 @@ class Slab:
 
 @dataclass(frozen=True)
 class PackedLaunch:
-    """One launch: of packing or of tiles, and how far its slab lies from A's and B's start."""
+    """One launch, of packing or of tiles, and the offsets of its slab in A and B."""
 
     launch: Launch
     packs: bool

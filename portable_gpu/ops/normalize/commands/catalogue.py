@@ -57,7 +57,7 @@ def contiguous(
 
 
 def strides_along(shape: Shape, axis: int) -> Shape:
-    """Strides of a vector that lies along one axis."""
+    """Return the strides of a vector along one axis."""
     return tuple(int(k == axis) for k in range(len(shape)))
 
 
@@ -97,7 +97,7 @@ def explainer_of_images(
     layout: Callable[[Shape], tuple[Shape, frozenset[int]]],
     flags: frozenset[str] = frozenset(),
 ) -> Callable[..., Explanation]:
-    """The explainer of a function whose rows lie along several axes.
+    """Return the explainer of a function whose rows extend over several axes.
 
     Args:
         name, flags: Those of the program.
