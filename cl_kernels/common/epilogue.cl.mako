@@ -10,6 +10,7 @@
 ##   parameters e0, e0_offset, e0_row, e0_col ...        stored_operands of portable_gpu.codegen.epilogue
 ##   e0 += e0_offset + batch offset                     in the kernel (see gemm/_operands)
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
+##   v = EPILOGUE_OF_VALUES(v, row, col, x0, ...)       the same, given the elements of e0, ... (of_values)
 ## EPILOGUE is v itself where there are no stages.  Functions that call it have the parameters that `typed` declares and
 ## are called with the arguments that `passed` names.  The defs of scalar arithmetic are here as well:
 ## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
@@ -55,7 +56,7 @@ convert_${compute.value}(${text})\
 </%def>
 <%def name="passed(problem)">${"".join(f", e{j}, e{j}_row, e{j}_col" for j in range(len(problem.extras)))}</%def>
 
-<%def name="define(problem)"><% i = -1 %>
+<%def name="define(problem, of_values=False)">
 % if not problem.epilogue:
 #define EPILOGUE(v, row, col) (v)
 % else:
@@ -67,19 +68,37 @@ ${getattr(local.get_namespace(f"/common/{file}.cl.mako"), name)(ctype, width)}
 #define EPILOGUE(v, row, col) epilogue(v, ${"col, row" if problem.transposed else "row, col"}${passed(problem)})
 static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
 {
+${stages(problem, written, lambda i: element(problem, i))}\
+    return v;
+}
+% if of_values:
+#define EPILOGUE_OF_VALUES(v, row, col, ...) \
+    epilogue_of_values(v, ${"col, row" if problem.transposed else "row, col"}, __VA_ARGS__)
+static inline value_t epilogue_of_values(value_t v, long row, long col${"".join(f", value_t x{i}"
+    for i in range(len(problem.extras)))})
+{
+${stages(problem, written, lambda i: f"x{i}")}\
+    return v;
+}
+% endif
+% endif
+</%def>
+
+## The element of e0, e1, ... at (row, col) of C.
+<%def name="element(problem, i)">${convert(problem.compute, problem.extras[i].elem,
+    f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")}</%def>
+
+## All stages; `value` returns the text of an array's element.
+<%def name="stages(problem, written, value)"><% i = -1 %>\
 % for stage, (text, _) in zip(problem.epilogue, written):
     {   // ${stage.name}
 % for name in stage.reads:
 <% i += 1 %>\
-        const value_t ${name} = ${convert(problem.compute, problem.extras[i].elem,
-            f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
+        const value_t ${name} = ${value(i)};
 % endfor
         v = (${text});
     }
 % endfor
-    return v;
-}
-% endif
 </%def>
 
 ## UPDATED(acc, p): alpha times the sum `acc` of products, plus beta times the element of C at p.

@@ -5,9 +5,10 @@ unit / (${"whole + cut * splits" if some else triangle.area(problem)})${"" if so
 </%def>
 
 ## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
-<%def name="results(problem)">
+## of_values: also define EPILOGUE_OF_VALUES (see common/epilogue)
+<%def name="results(problem, of_values=False)">
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-${epilogue.define(problem)}
+${epilogue.define(problem, of_values)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
 </%def>
@@ -16,8 +17,8 @@ ${epilogue.result(problem)}
 ## (row, col), to which p points; `columns` columns exist.  The code is short, because code that runs once
 ## a tile has to be fetched for it.  pair: the two are adjacent and aligned in C's rows, whose length is
 ## even.  With "columns" that holds for C's columns, and v and w are at rows row and row + 1.
-<%def name="define(problem, pair)">
-${results(problem)}
+<%def name="define(problem, pair, of_values=False)">
+${results(problem, of_values)}
 % if not pair:
 #define STORE_PAIR(p, x, row, col, v, w) do { \
         if ((x) < columns) STORE(p + (x) * c_col, RESULT(v, row, (col) + (x))); \

@@ -1,5 +1,6 @@
 ## Exchange of values between the lanes of a warp, so that each lane stores adjacent elements.
 ##
+## exchanged(mine, distance): the value of the lane at `distance`, a power of two.  of_lane(mine, lane): that of a lane.
 ## share_pieces(x, y, upper, distance): two lanes at `distance` hold pieces x and y; afterwards the lower lane has both
 ## x, and the upper lane both y, that of the lower lane first.
 ## WARP_BARRIER(): after it, all lanes of the warp see what they have written to local memory.
@@ -9,6 +10,12 @@ static inline uint exchanged(uint mine, uint distance)
 {
     uint theirs;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
+    return theirs;
+}
+static inline float of_lane(float mine, int lane)
+{
+    float theirs;
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(theirs) : "f"(mine), "r"(lane));
     return theirs;
 }
 static inline void share_pieces(uint4 *x, uint4 *y, int upper, uint distance)

@@ -50,10 +50,16 @@ of_row = lambda row: f"({capture(gather.offset, 'c', reader, f'(int)({row})').st
             const long left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % endif
+% if done and problem.extras:
+${pieces.load_columns(8 * done)}\
+% endif
 % for r in range(policy.blocks):
 % for h in range(2):
             {
                 const long row = top + ${64 * r + apart * h};
+% if done and problem.extras:
+${pieces.load_row()}\
+% endif
 % if rest:
                 __global ${type} *wide_line = c + ${of_row(f"(row - {twice}upper)")} + at;
 % if reader:

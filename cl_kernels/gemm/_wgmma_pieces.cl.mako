@@ -1,10 +1,38 @@
 ## 16 bytes of a row of C, combined from the sums of adjacent lanes (see _wgmma_output).
 ##
 ##   exchange()     the C functions; whole_lines, piece: 16 bytes of two rows, and of one
+##   load_columns(count), load_row(): elements of the epilogue's vectors; outside of C, the last ones.  Lane l has those
+##             of columns l, l + 32, ...
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%def name="two(sums, r, h, j)"><%
-column = "first_col + lane % 4 * 2"
-return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, {column} + {8 * j + e})" for e in range(2))
+pairs = [(f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}", e) for e in range(2)]
+if not problem.extras:
+    return ", ".join(f"RESULT({acc}, {at})" for acc, at, _ in pairs)
+value = lambda i, e: f"x{i}" if by_rows(i) else f"of_lane(x{i}_{j // 4 * 32}, lane % 4 * 2 + {j % 4 * 8 + e})"
+return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, "
+    + ", ".join(value(i, e) for i in range(len(problem.extras))) + ")" for acc, at, e in pairs)
+%></%def>
+
+<%def name="by_rows(i)"><%
+extra = problem.extras[i]
+return not (extra.row if problem.transposed else extra.col)
+%></%def>
+<%def name="load_columns(count)">
+% if not all(map(by_rows, range(len(problem.extras)))):
+            const int last_col = (int)min(n - first_col, ${count}l) - 1;
+% endif
+% for i, first in ((i, first) for i in range(len(problem.extras)) for first in range(0, count, 32) if not by_rows(i)):
+            const float x${i}_${first} = (float)${element(i, f"(first_col + min(lane + {first}, last_col))")};
+% endfor
+</%def>
+<%def name="load_row()">
+% for i in filter(by_rows, range(len(problem.extras))):
+                const float x${i} = (float)${element(i, "min(row, m - 1)")};
+% endfor
+</%def>
+<%def name="element(i, at)"><%
+stride = "row" if by_rows(i) != problem.transposed else "col"
+return f"{problem.extras[i].elem.name}_load(e{i} + {at} * e{i}_{stride})"
 %></%def>
 
 ## 16 bytes of a row, of a quad's 32 halves or a pair's 8 floats from the j-th eight columns on.

@@ -41,7 +41,7 @@ stages = policy.stages
 ${element.scalar(e)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
-${units.define(problem, pair)}
+${units.define(problem, pair, bool(wide and problem.extras))}
 ${barriers.define()}
 ${pieces.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}

@@ -334,6 +334,34 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
 
 
 @pytest.mark.parametrize(
+    ("name", "size", "transposed", "bulk"),
+    [("large", (140, 280, 72), False, True), ("128x208", (136, 216, 40), True, False),
+     ("narrow", (70, 40, 24), False, False)],
+)  # fmt: skip
+def test_wgmma_stores_16_bytes_after_a_bias_and_factors_of_rows(
+    gpu: Emulator, name: str, size: Any, transposed: bool, bulk: bool
+) -> None:
+    """The vectors are read once a tile, and end where C ends."""
+    m, n, k = size
+    bias, factors = whole_numbers((n,), 3).astype("f2"), whole_numbers((m,), 4).astype("f4")
+    p = problem(m, n, k, F16, "NT")
+    p = replace(
+        p, epilogue=Epilogue().bias(bias).scale(factors, per="row").apply("v + row - col").stages,
+        c=operand(F16, m, n, "T" if transposed else "N", 0),
+        extras=(Operand(F16, 0, 1, (), False, 2), Operand(F32, 1, 0, (), False, 4)),
+    )  # fmt: skip
+    a, b = (whole_numbers(x, i) for i, x in enumerate([(m, k), (k, n)]))
+    memory = np.full(m * n, np.nan, np.float16)
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    path = MatrixPlan(gpu, p, Tiling("", policy, transposed=transposed))  # type: ignore[arg-type]
+    buffers = [stored(a, F16, "N"), stored(b, F16, "T"), bias, factors, memory]
+    path.enqueue(gpu, buffers, (0,) * 5, (2.0, 0.0))  # type: ignore[arg-type]
+    expected = (2 * (a @ b) + bias) * factors[:, None] + np.subtract.outer(range(m), range(n))
+    result = memory.reshape(n, m).T if transposed else memory.reshape(m, n)
+    np.testing.assert_array_equal(result, expected.astype(np.float16))
+
+
+@pytest.mark.parametrize(
     ("elem", "consumers", "tile_n", "size", "bulk"),
     [(F16, 1, 64, (75, 38, 20), True), (BF16, 2, 96, (140, 100, 66), False),
      (F16, 2, 128, (20, 131, 9), True)],

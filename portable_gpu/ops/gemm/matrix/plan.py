@@ -213,7 +213,9 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
     registers = form.through_registers(problem, by_engine, tiling.gather)
     wide = stores.wide(problem)
-    if wide == "columns" and (form.kernel != "wgmma" or registers):
+    if (form.kernel != "wgmma" and (wide == "columns" or problem.extras)) or (
+        wide == "columns" and registers
+    ):
         wide = ""
     two_rows = form.kernel == "mma" or registers or wide == "columns"
     spec = specialize(

@@ -32,14 +32,18 @@ def pairs(problem: GemmProblem, two_rows: bool) -> str:
 def wide(problem: GemmProblem) -> str:
     """Return whether C is stored in 16 bytes at a time: of ``rows``, of ``columns``, or not ("").
 
-    It is not if C or other arrays are read at the same time, because they are read by elements.
+    It is not if C or a matrix is read at the same time, because these are read by elements.  With
+    vectors, such as a bias, only rows are.
     """
     c = problem.c
-    if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c or problem.extras:
+    if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c:
+        return ""
+    if any(extra.row and extra.col for extra in problem.extras):
         return ""
     if c.col == 1 and problem.n * c.elem.itemsize % 16 == 0:
         return "rows"
-    return "columns" if c.row == 1 and problem.m * c.elem.itemsize % 16 == 0 else ""
+    by_columns = c.row == 1 and problem.m * c.elem.itemsize % 16 == 0 and not problem.extras
+    return "columns" if by_columns else ""
 
 
 def has_unaligned_rows(problem: GemmProblem) -> bool:
