@@ -36,8 +36,15 @@ def distinct(of, lines):
 % else:
     int ${n}_at${v} = (int)k_first + ${k};
 % endif
+    ${r.entry_type} ${n}_entry${v} = ${entry(lines, v)};
 % endfor
 </%def>
+
+## An entry of the table.  Entries of the next step are loaded while copies of this one are in flight.
+<%def name="entry(lines, v)"><%
+n, r = lines.name, lines.reader
+return f"{n}_steps[{n}_at{v}]" if r.wraps else f"{n}_at{v} < k ? {n}_steps[{n}_at{v}] : ({r.entry_type})(0)"
+%></%def>
 
 ## Copy a step of k to the stage at `to`, and advance by its steps after the last piece; the last step has `tail`.
 <%def name="copy(lines, to, advance)">${chunks(lines, to, False)}</%def>
@@ -48,7 +55,7 @@ def distinct(of, lines):
     {
 % for v, k in enumerate(distinct(step, lines)):
         const bool exists${v} = ${f"{k} < tail" if ends else "true"};
-        const ${r.entry_type} e${v} = exists${v} ? ${n}_steps[${n}_at${v}] : (${r.entry_type})(0);
+        const ${r.entry_type} e${v} = ${n}_entry${v};
         const long ahead${v} = ${lines.elem.itemsize}l * (${f"e{v}.x" if r.places else f"e{v}"}\
 ${f" + {n}_far{v}" if r.wraps else ""}${f" + part * {n}_piece" if parts > 1 else ""});
 % endfor
@@ -69,5 +76,6 @@ inside = " && ".join([f"exists{v}", *(f"(uint)({place}) < (uint){bound}" for pla
         ${n}_far${v} += ${n}_repeat;
     }
 % endif
+    ${n}_entry${v} = ${entry(lines, v)};
 % endfor
 </%def>

@@ -17,7 +17,11 @@ from portable_gpu.ops.conv import in_pieces
 from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
 from portable_gpu.ops.conv.direct import direct_kernel
 from portable_gpu.ops.conv.problem import Direction, ImageStrides
+from portable_gpu.ops.conv.products import products_of
 from portable_gpu.ops.conv.variants import variants as all_variants
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
+from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
+from portable_gpu.ops.gemm.tiling import Tiling
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -48,7 +52,7 @@ class Case:
     apart: int = 1
 
 
-def places(shape: tuple[int, ...], strides: ImageStrides) -> Any:
+def where(shape: tuple[int, ...], strides: ImageStrides) -> Any:
     """The offset of each element of an array (outer, channels, space)."""
     steps = (strides.outer, strides.channel, *strides.space[5 - len(shape) :])
     return sum(step * index for step, index in zip(steps, np.indices(shape), strict=True))
@@ -96,7 +100,7 @@ def check(gpu: Emulator, case: Case, every: Any = in_pieces.variants, bound: flo
     values = operands(c, rng, [arrays[name][0] for name in read], terms)
     memory = []
     for array, name in zip(values, read, strict=True):
-        at = places(array.shape, arrays[name][1])
+        at = where(array.shape, arrays[name][1])
         memory.append(np.full(at.max() + 1, np.nan, np.float32))
         memory[-1][at] = array
     if c.direction == "input":
@@ -106,7 +110,7 @@ def check(gpu: Emulator, case: Case, every: Any = in_pieces.variants, bound: flo
     assert reference(c.direction, *map(abs, values), x, w, g).max(initial=0) < 2**23
     if bias:
         expected += bias[0].reshape(-1, *[1] * (len(x) - 2))
-    at = places(*arrays[written])
+    at = where(*arrays[written])
     variants = list(every(p, gpu.target, gpu.table))
     assert variants
     for variant in variants:
@@ -200,3 +204,32 @@ def test_sums_of_adjacent_channels(case: Case) -> None:
         return [one for one in all_variants(problem, target, table) if one.name == "direct"]
 
     check(Emulator.of("sm_90"), case, direct)
+
+
+@pytest.mark.parametrize(
+    ("places", "last", "taps"), [((4, 6), False, 1), ((5, 8), False, 1), ((5, 6), True, 3)]
+)
+def test_gradients_of_16_bit_filters(places: tuple[int, int], last: bool, taps: int) -> None:
+    """Places are adjacent, several images to a step; or channels are, with taps in the columns."""
+    gpu, rng = Emulator.of("sm_90"), np.random.default_rng(taps)
+    elem, extents = element(np.float16), (3, 24, *places, 72, taps, taps)
+    asked = {"stride": 1, "padding": taps // 2, "dilation": 1, "groups": 1}
+    p = problem("weight", extents, elem, asked, last, filters_last=last)
+    x, w, g = all_shapes(extents, asked)
+    item, *others = products_of(p)
+    assert not others
+    assert all(operand.reader is not None for operand in (item.problem.a, item.problem.b)[last:])
+    values = [rng.integers(-2, 3, shape).astype(np.float32) for shape in (x, (3, 72, *places))]
+    memory = []
+    for array, strides in zip(values, (p.x, p.y), strict=True):
+        memory.append(np.full(array.size, np.nan, np.float16))
+        memory[-1][where(array.shape, strides)] = array
+    policy = replace(WgmmaPolicy.for_shape_class("tiny"), bulk=False)
+    plan = MatrixPlan(gpu, item.problem, Tiling("", policy))  # type: ignore[arg-type]
+    out = np.full(p.w_elements + 32, np.nan, np.float16)
+    plan.enqueue(gpu, [*memory[::-1], out], (0, 0, 16), (1.0, 0.0))  # type: ignore[arg-type]
+    assert np.isnan(out[:16]).all()
+    assert np.isnan(out[-16:]).all()
+    expected = reference("weight", *values, x, w, g)
+    result = out[16:-16].reshape(72, taps, taps, 24) if last else out[16:-16].reshape(w)
+    np.testing.assert_array_equal(result.transpose(0, 3, 1, 2) if last else result, expected)

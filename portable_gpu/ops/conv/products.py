@@ -347,22 +347,29 @@ def _weights(p: ConvProblem) -> WindowProduct:
         _ordered((0, *p.dilation), order)[free:],
         _ordered((1, *p.x_size), order)[free:],
     )
-    steps = (p.batch, *p.y_size)
+    steps: tuple[int, ...] = (p.batch, *p.y_size)
+    x_steps: tuple[int, ...] = (p.x.outer, *_times(p.stride, p.x.space))
+    y_steps: tuple[int, ...] = (p.y.outer, *p.y.space)
+    adjacent = _has_adjacent_places(p)
+    if adjacent:
+        steps, x_steps, y_steps = (p.batch, prod(p.y_size)), (p.x.outer, 1), (p.y.outer, 1)
     b = WindowMatrix(
         rows=columns,
         extents=steps,
-        strides=(p.x.outer, *_times(p.stride, p.x.space)),
+        strides=x_steps,
         places=tuple(places),
         start=-_offset(p.before, p.x.space),
         first_places=tuple(first_places),
         repeats=True,
+        steps_adjacent=adjacent,
         piece=_piece(p, p.channels),
     )
     a = WindowMatrix(
         rows=RowAxes((p.filters_of_group,), (p.y.channel,)),
         extents=steps,
-        strides=(p.y.outer, *p.y.space),
+        strides=y_steps,
         repeats=True,
+        steps_adjacent=adjacent,
         piece=_piece(p, p.filters),
     )
     dw = _ordered((p.w.channel, *p.w.space), order)
@@ -379,6 +386,20 @@ def _weights(p: ConvProblem) -> WindowProduct:
     )
     problem = _product(p, filters, columns.size, prod(steps), gradients, windows, result)
     return WindowProduct(problem, packed_result=packed)
+
+
+def _has_adjacent_places(p: ConvProblem) -> bool:
+    """Whether matrix units can read 16-bit images of adjacent places for the gradient of one tap.
+
+    Each chunk of 16 bytes has places of one image, and x and y have the same places.
+    """
+    same = p.taps == 1 and p.x_size == p.y_size and p.stride == (1, 1, 1) and not any(p.before)
+    if not same or p.elem.itemsize != 2 or prod(p.y_size) % 8:
+        return False
+    each = (
+        merged(Axis(n, (s,)) for n, s in zip(p.y_size, x.space, strict=True)) for x in (p.x, p.y)
+    )
+    return all(len(axes) == 1 and axes[0].strides == (1,) for axes in each)
 
 
 def _product(
