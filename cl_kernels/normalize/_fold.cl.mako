@@ -29,7 +29,9 @@
 % endif
 % for name, text in p.outputs:
 <% value = program.module.typed(text.format(**{n: f"{n}{tag}" for n in p.inputs}), real, width, row_width) %>\
-% if name in p.sums:
+% if name in p.sums and not target.is_cpu:
+    sum_${name}${tag} += ${value};
+% elif name in p.sums:
     { const ${vector(real, width)} sum = row == begin ? 0 : ${program.load(name, width)};
     ${program.store(name, width, f"sum + {value}")} }
 % else:

@@ -44,7 +44,7 @@ ${accumulator.halve(acc, width)}
     __global ${"" if is_result else "const "}${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset
         + ${axes.offset("kept", name, axes.digits("kept", kept, row))}\
 % if name in p.sums:
- + get_group_id(0) * (ulong)count\
+ + ${"get_group_id(0)" if target.is_cpu else "slot"} * (ulong)count\
 % endif
 );
     (void)${name}_row;

@@ -1,5 +1,45 @@
 ## The share of a work-item of a row: the E vectors that it keeps, or those that it reads in turn.  See rows.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
+<%namespace name="program" file="/normalize/_program.cl.mako"/>
+
+## Load the kept vectors of some inputs.
+<%def name="load(names)">\
+% for e in range(E if names else 0):
+% for name in names:
+    ${vector(real, V)} ${name}${e} = 0;
+% endfor
+    if (j${e} < end) {
+    ${program.place(f"j{e}")}\
+% for name in names:
+        ${name}${e} = ${program.load(name, V)};
+% endfor
+    }
+% endfor
+</%def>
+
+## Before the first row: clear the sums over rows, and load the inputs that are the same for all of them.
+<%def name="begin_sums()">\
+% for name, e in ((name, e) for name in p.sums for e in range(E)):
+    ${vector(real, V)} sum_${name}${e} = 0;
+% endfor
+% for name in steady:
+    __global const ${elems[name].name}_t *${name}_row = ${name}_in + ${name}_offset;
+% endfor
+${load(steady)}\
+</%def>
+
+## After the last row: store the sums.
+<%def name="store_sums()">\
+% for name in p.sums:
+    __global ${elems[name].name}_t *${name}_row = ${name}_in + (${name}_offset + slot * (ulong)count);
+% for e in range(E):
+    if (j${e} < end) {
+    ${program.place(f"j{e}")}\
+    ${program.store(name, V, f"sum_{name}{e}")}
+    }
+% endfor
+% endfor
+</%def>
 
 ## Fold the share of this work-item, and its vectors of accumulators, to `total`.
 <%def name="folded(phase, acc)">\

@@ -8,6 +8,8 @@
 ## the row for the fold, U vectors at a time, and again for the map.  With part "fold", `parts` groups share each
 ## row, and each stores what it has folded; with "map", each combines all parts of its row in order, and maps its own
 ## part.  All lanes of a row know its values; the first lane stores what the row has once.
+## If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums and the
+## inputs `steady`, which are the same for all rows, in registers, and stores the sums at the end.
 ##
 ## G: work-items of a group.  L: of a row.  S: of a sub-group.  phases: those that this kernel computes.
 ## Others: see _program.
@@ -30,24 +32,25 @@ ${lanes.local()}\
     const uint lid = get_local_id(0), part = get_group_id(0) % parts;
     const uint lane = ${f"lid / {own_rows}u" if across else f"lid % {L}u"};
     const uint own = ${f"lid % {own_rows}u" if across else f"lid / {L}u"};
-    const uint number = get_group_id(0) / parts * ${own_rows}u + own;
-    const uint row = min(number, rows - 1u);
     const uint first = part * span, end = min(count, first + span);
     (void)first, (void)end;  // a launch that only finishes rows reads no elements
-${program.begin_row("row")}\
-${values.row_values(1)}\
 % for e in range(E):
     const uint j${e} = first + (${e * L}u + lane) * ${V}u;
-% for name in p.early:
-    ${vector(real, V)} ${name}${e} = 0;
 % endfor
-    if (j${e} < end) {
-    ${program.place(f"j{e}")}\
-% for name in p.early:
-        ${name}${e} = ${program.load(name, V)};
-% endfor
-    }
-% endfor
+% if p.sums:
+    const uint slot = get_group_id(0) * ${own_rows}u + own;
+${share.begin_sums()}\
+    for (uint number = slot; number - own < rows; number += get_num_groups(0) * ${own_rows}u) {
+% else:
+    const uint number = get_group_id(0) / parts * ${own_rows}u + own;
+% endif
+    const uint row = min(number, rows - 1u);
+${program.begin_row("row")}\
+${values.row_values(1)}\
+${share.load([name for name in p.early if name not in steady])}\
+% if p.sums:
+    barrier(CLK_LOCAL_MEM_FENCE);  // all lanes have read the totals of the row before
+% endif
 % for phase in phases:
     {
     acc${loop.index}_t total = acc${loop.index}_t_identity();
@@ -85,4 +88,8 @@ ${values.row_stores(1)}\
     }
 % endif
     ${"}" * len(phases)}
+% if p.sums:
+    }
+${share.store_sums()}\
+% endif
 }

@@ -202,9 +202,13 @@ def test_running_statistics_of_instances_change_together(
 
 
 @pytest.mark.path
-@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
-def test_gradients_of_many_rows(engine: Engine, kind: str) -> None:
-    """Several work-groups of a CPU, each of which adds the parameters' gradients of its rows."""
+@pytest.mark.parametrize(
+    ("kind", "device"), [("layer_norm", ""), ("rms_norm", ""), ("layer_norm", "gcn")]
+)
+def test_gradients_of_many_rows(engine: Engine, kind: str, device: str) -> None:
+    """Several work-groups, each of which adds the parameters' gradients of its rows."""
+    if device:  # in registers, of two rows side by side
+        engine = Engine(queue=engine.queue, device_class=device)
     extents = (3, 87)
     x, dy = RNG.standard_normal((2, 203, *extents)).astype(np.float32)
     w = RNG.standard_normal(extents).astype(np.float32)

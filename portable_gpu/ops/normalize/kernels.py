@@ -16,6 +16,9 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _MOST_PARTS = 256
+#: Work-items of a compute unit whose groups keep sums over rows: their registers allow no more.
+_SUMMING = 1024
+_REGISTERS = 65536
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,16 @@ class RowsKernel:
                 "L": self.lanes,
                 "S": target.subgroup_size,
                 "E": self.keeps,
+                "steady": tuple(self._steady()),
             }
         name = "cpu_rows" if target.is_cpu else "rows"
         kernels = {f"normalize_{name}": self._parameters(part)}
-        return specialize(f"normalize/{name}", target, kernels, **context)
+        spec = specialize(f"normalize/{name}", target, kernels, **context)
+        if not p.sums or problem.real != "float" or self.group * 2 > _SUMMING:
+            return spec
+        # So that all work-items of _SUMMING run at the same time, at the cost of a few spills.
+        limit = target.register_limit(_REGISTERS // _SUMMING)
+        return replace(spec, options=(*spec.options, *limit))
 
     def _parameters(self, part: str) -> list[Parameter]:
         """The kernel's parameters: operands, workspace, axes, numbers, the partition."""
@@ -122,6 +131,14 @@ class RowsKernel:
             else:
                 step = p.inner.strides[k]
             if self.vector > 1 and step == 0:
+                yield name
+
+    def _steady(self) -> Iterator[str]:
+        """The inputs that are kept while sums over rows are made: those that all rows share."""
+        p = self.problem
+        for name in p.program.early if p.program.sums else ():
+            place = p.program.operands.index(name)
+            if not any(axis.strides[place] for axis in p.kept):
                 yield name
 
 
@@ -206,6 +223,8 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
         keeps = keep if count <= lanes * keep * vector else 0
     if p.stream is None:
         keeps = max(keeps, 0)
+    if keeps and p.sums:
+        keeps = -(-count // (lanes * vector))
     tiles = -(-problem.rows // (group // lanes))
     parts, span = 1, count
     if p.stream is not None and not keeps and tiles < 2 * units:
@@ -215,6 +234,8 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
         span = -(-count // parts)
         span = -(-span // vector) * vector
         parts = -(-count // span)
+    if p.sums:  # groups that run at the same time, each with many rows
+        tiles = min(tiles, units * max(1, _SUMMING // group))
     return RowsKernel(
         problem, row, vector, group, lanes, across, keeps, parts, span, 1, tiles * parts
     )

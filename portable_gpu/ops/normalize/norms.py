@@ -264,7 +264,7 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         if kind == "batch_norm":
             fixed = {"fixed"} if is_fixed else set()
             return Steps([step("norm_backward", {*scaled, *fixed, *grads}, geometry.row_axes)])
-        if grads and x.size and engine.target.is_cpu:
+        if grads and x.size:
             flags = {
                 *scaled,
                 *({"rms"} if kind == "rms_norm" else ()),
@@ -301,7 +301,7 @@ def _together(
     flags: frozenset[str],
     wide: np.dtype[Any],
 ) -> Steps | None:
-    """The steps of a CPU that reads x and its gradient once, for all three gradients.
+    """The steps that read x and its gradient once, for all three gradients.
 
     Each work-group adds the gradients by weight and bias of its rows; a second launch adds these
     sums.  It is ``None`` where parameters are not along rows, groups share rows, or rows are few.
@@ -317,8 +317,10 @@ def _together(
     strides = {**spreads, **{name: lambda _view: along for name in parts}}
     problem = problem_of(engine, each, "norm_backward", flags, shape, row_axes, strides)
     kernel = kernel_of(problem, engine.target, engine.table)
-    groups, count = kernel.groups, prod(parameters)
+    groups, count = kernel.groups * (kernel.group // kernel.lanes), prod(parameters)
     if kernel.across or kernel.parts > 1 or problem.outer or problem.rows < 4 * groups:
+        return None
+    if not (kernel.keeps or engine.target.is_cpu):
         return None
     sums = {n: Temporary(n, groups * count * wide.itemsize, wide.itemsize) for n in parts}
     plan = engine.plan(problem, lambda: make_plan(engine, problem))

@@ -89,7 +89,7 @@ class RowProgram:
             there is an index, ``counts`` is 1 if it is an element and not ``ignore``, else 0.
         before: Statements before the first phase.
         sums: The outputs that are sums over the rows of a work-group, each of which has one row of
-            them (CPUs).
+            them (CPUs), or in registers (GPUs).
     """
 
     name: str
