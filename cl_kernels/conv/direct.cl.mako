@@ -13,6 +13,7 @@
 ## V         results at a time                    wide    channels of a work-item, adjacent in memory
 ## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
+## packed    whether the filters of these channels are adjacent, too
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="row" file="/conv/_row.cl.mako"/>
@@ -34,7 +35,9 @@ ${reads.loader(elem, rows.count)}
 typedef ${row.module.vector(elem.real, width)} sum_t;
 ## The weights of tap `at`, of one channel or of adjacent ones.
 <%def name="weight(at)">\
-% if wide > 1:
+% if packed:
+${E}_load${wide}(${at})\
+% elif wide > 1:
 ${row.module.strided_vector(E, at, "f_group", wide)}\
 % else:
 ${E}_load(${at})\
@@ -58,13 +61,9 @@ ${space.digits("item", order, I)}\
         start = ${row.module.strided_vector(E, "bias", "bias_step", wide)};
     }
 % if kept:
-% for a in range(kept[0]):
-% for b in range(kept[1]):
-% for r in range(strip.taps):
+% for a, b, r in ((a, b, r) for a in range(kept[0]) for b in range(kept[1]) for r in range(strip.taps)):
     const ${row.module.vector(elem.real, wide)} w${a}_${b}_${r} =
         ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2")};
-% endfor
-% endfor
 % endfor
 % endif
 % if rows:

@@ -4,14 +4,14 @@
 ##
 ## A work-group has a block of pairs (k, c), a block of taps of the filter, and a part of the places (n, q):
 ##
-##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a pair; a group has
-##            |0 1 .. M|0 1 .. M|          `lanes` pairs.  Each work-item reads V adjacent places of axis 2 at a time.
+##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a pair;
+##            |0 1 .. M|0 1 .. M|          it has lanes * wide pairs.  Each work-item reads V places of axis 2 at a time.
 ##
 ## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
 ## so the result does not depend on which group is last.
 ##
 ## elem, I     element; type of indices            order  the coordinates of V places, the fastest last
-## G, lanes    work-items, and pairs, of a group   wide   pairs of a work-item, adjacent in memory (CPU)
+## G, lanes    work-items, and lanes side by side  wide   pairs of a lane, adjacent in memory
 ## V           places at a time                    taps   the number of taps of a group along each axis
 ## strip       the Strip of taps[2] taps           rows   the RowReads by which vectors of places read a row (CPU);
 ##                                                        None: elements are read singly
@@ -23,7 +23,8 @@
 <%namespace name="sums" file="/conv/_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-E, real, width = elem.name, elem.real, max(V, wide)
+E, real = elem.name, elem.real
+width = max(V, wide) if target.is_cpu else wide
 T, pitch = taps[0] * taps[1] * taps[2], G * wide
 keeps = target.is_cpu and V > 1  # each sum is a vector, whose components are added at the end
 words = fix_up.module.words(real)
@@ -31,7 +32,7 @@ vector = row.module.vector
 %>
 ${element.scalar(elem)}
 % if width > 1:
-${element.vector_load(elem, width, False)}
+${element.vector_load(elem, width, not target.is_cpu)}
 % endif
 % if rows:
 % if rows.count != width:
@@ -39,7 +40,7 @@ ${element.vector_load(elem, rows.count, False)}
 % endif
 ${reads.loader(elem, rows.count)}
 % endif
-typedef ${vector(real, width if target.is_cpu else 1)} sum_t;
+typedef ${vector(real, width)} sum_t;
 ${fix_up.define()}
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -52,7 +53,7 @@ void ${kernel("weight")}
     const ${I} first_pair = block / tap_blocks * ${lanes * wide}, tap_block = block % tap_blocks;
     const ${I} tap0 = tap_block / (tap_blocks1 * tap_blocks2) * ${taps[0]};
     const ${I} tap1 = tap_block / tap_blocks2 % tap_blocks1 * ${taps[1]}, tap2 = tap_block % tap_blocks2 * ${taps[2]};
-    const ${I} pair = min(first_pair + (${I})lane, pairs - ${wide}), k = pair / sources;
+    const ${I} pair = min(first_pair + (${I})lane * ${wide}, pairs - ${wide}), k = pair / sources;
     s += s_offset + (k / targets * sources + pair % sources) * s_channel;
     t += t_offset + k * t_channel;
 % for a in range(T):
@@ -70,11 +71,11 @@ ${space.digits("place", order, I)}\
 <% loaded_singly = row.module.strided_vector_inside(E, "y", "t_axis2", V, 2) %>\
         const sum_t y0 = ${f"t_axis2 == 1 && q + {V} <= t2_size ? {E}_load{V}(y) :" if rows else ""}
             ${loaded_singly};
-% elif wide > 1:
+% elif wide > 1 and target.is_cpu:
         const sum_t y0 = ${E}_load${wide}(y);
 % else:
 % for v in range(V):
-        const ${real} y${v} = q + ${v} < t2_size ? ${E}_load(y + ${v} * t_axis2) : 0;
+        const sum_t y${v} = q + ${v} < t2_size ? ${E}_load${wide if wide > 1 else ""}(y + ${v} * t_axis2) : (sum_t)(0);
 % endfor
 % endif
 % for a in range(taps[0]):
@@ -91,7 +92,7 @@ ${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2]
 % for a in range(T):
 % if wide > 1:
 % for l in range(wide):
-    scratch[${a * pitch + l}] = sum${a}${row.module.component(wide, l)};
+    scratch[${a * pitch + l} + lid * ${wide}u] = sum${a}${row.module.component(wide, l)};
 % endfor
 % else:
     scratch[${a * pitch} + lid] =
@@ -102,8 +103,8 @@ ${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2]
     for (uint lower = ${G // 2}; lower >= ${lanes}u; lower /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lid < lower) {
-% for a in range(T):
-            scratch[${a * pitch} + lid] += scratch[${a * pitch} + lid + lower];
+% for at in (f"{a * pitch + l} + {'lid' if wide == 1 else f'{wide}u * lid'}" for a in range(T) for l in range(wide)):
+            scratch[${at}] += scratch[${at} + ${"lower" if wide == 1 else f"{wide}u * lower"}];
 % endfor
         }
     }

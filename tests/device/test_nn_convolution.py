@@ -22,6 +22,7 @@ from portable_gpu.errors import (
     PortableGPUError,
     ShapeError,
 )
+from portable_gpu.ops.conv import direct
 from portable_gpu.runtime.engine import Engine
 
 KINDS = {
@@ -130,6 +131,29 @@ def test_against_sums(engine: Engine, name: str) -> None:
         db = by_bias(layout(dy), engine=engine)
         over = (0, *range(2, rank + 2))
         check(db, DY.sum(over), abs(DY).sum(over), 16, dtype)
+
+
+@pytest.mark.parametrize(("channels", "stride"), [(36, 1), (72, 2)])
+def test_gpus_load_adjacent_channels(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, channels: int, stride: int
+) -> None:
+    """Depthwise, channels-last: filters are copied to be adjacent; sums are of four channels."""
+    monkeypatch.setattr(direct, "_WORTH_PACKING", 1)
+    gpu, rng = Engine(queue=engine.queue, device_class="gcn"), np.random.default_rng(channels)
+    x, w = (
+        rng.integers(-3, 4, s).astype(np.float16)
+        for s in ((2, channels, 9, 6), (channels, 1, 3, 3))
+    )
+    kind = Kind((3, 3), (stride, stride), (1, 1), [(1, 1), (1, 1)])
+    options = {"stride": stride, "padding": 1, "groups": channels, "algo": "direct", "engine": gpu}
+    X, W = x.astype(np.float64), w.astype(np.float64)
+    y = nn.conv2d(by_channels(x), w, **options)
+    np.testing.assert_array_equal(y, forward(X, W, kind, channels))
+    dy = rng.integers(-2, 3, y.shape).astype(np.float16)
+    dx, dw = gradients(X, W, dy.astype(np.float64), kind, channels)
+    np.testing.assert_array_equal(nn.conv2d_input(x.shape, w, by_channels(dy), **options), dx)
+    got = nn.conv2d_weight(by_channels(x), w.shape, by_channels(dy), **options)
+    np.testing.assert_array_equal(got, dw)
 
 
 @pytest.mark.tiny

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.copies import moved
 from portable_gpu.ops.conv.items import bound_operands, launch_sizes
-from portable_gpu.ops.conv.problem import ConvProblem
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import (
     SpaceAxis,
     axes_of,
@@ -20,8 +21,13 @@ from portable_gpu.ops.conv.strips import (
     row_reads,
     strip_of,
 )
+from portable_gpu.ops.elementwise.problem import ElementwiseProblem
+from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
 
 _VECTOR_BYTES = 64
@@ -37,6 +43,9 @@ _MOST_KEPT = 25
 #: Work-items of a GPU's compute unit that hide the latency of loads: with more, each has more
 #: results, for which it loads its weights once.
 _BUSY = 2048
+#: Results from which on the filters of adjacent channels are copied to be adjacent: lanes that load
+#: them from filter to filter read a line of the cache each.
+_WORTH_PACKING = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
         "strip": strip, "kept": unrolled, "divided": any(axis.divisor > 1 for axis in axes),
         "rows": row_reads(strip, V, axes[2], _vector(p)) if target.is_cpu else None,
         "t_unit": axes[2].t == 1 and target.is_cpu,
+        "packed": not target.is_cpu and layout.wide > 1 and _loads_filters(p, layout.wide),
     }  # fmt: skip
     return DirectKernel(context, constants, others * blocks)
 
@@ -155,7 +165,7 @@ def _layout(
     across = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
     V = _STRIP if axes[across].target > 1 else 1
     if by_channels:
-        wide = _adjacent(p) if p.depthwise and t_channel == s_channel == 1 else 1
+        wide = adjacent_channels(p) if p.depthwise and t_channel == s_channel == 1 else 1
         return _Layout(across, V, wide, ("n", "at0", "at1", "block", "channel"))
     others = [c for c in range(3) if c != across]
     fast = f"at{others.index(along)}" if along in others else "at1"
@@ -163,7 +173,26 @@ def _layout(
     return _Layout(across, V, 1, ("n", "channel", slow, "block", fast))
 
 
-def _adjacent(p: ConvProblem) -> int:
+def _loads_filters(p: ConvProblem, wide: int) -> bool:
+    """Whether the weights of adjacent channels are aligned vectors."""
+    aligned = p.w.aligned >= wide * p.elem.itemsize
+    return p.w.outer == 1 and aligned and all(step % wide == 0 for step in p.w.space)
+
+
+def with_packed_filters(p: ConvProblem, target: Target) -> ConvProblem | None:
+    """Return a depthwise problem with its filters in the order (taps, channels).
+
+    ``None`` where work-items do not load the weights of several channels, or load them so
+    already, or where a launch that copies the filters would take longer than their loads.
+    """
+    if target.is_cpu or not p.depthwise or p.w.outer == 1 or p.y_elements < _WORTH_PACKING:
+        return None
+    strides = contiguous_strides((*p.w_size, p.channels))
+    packed = replace(p, w=ImageStrides(1, p.w_elements, (strides[0], strides[1], strides[2]), 16))
+    return packed if direct_kernel(packed, target).context["packed"] else None
+
+
+def adjacent_channels(p: ConvProblem) -> int:
     """Return the channels of a work-item of a GPU: those of one aligned load."""
     strides = p.channels, *(step for array in (p.x, p.y) for step in (array.outer, *array.space))
     wide = max(1, _LOAD_BYTES // p.elem.itemsize)
@@ -194,6 +223,24 @@ def _strips_of_item(strips: int, others: int, target: Target) -> int:
 def _vector(p: ConvProblem) -> int:
     """Return the numbers of a vector of a CPU."""
     return _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
+
+
+def filters_copy(p: ConvProblem, packed: ConvProblem) -> ElementwiseProblem:
+    """The problem of the copy of depthwise filters to those of :func:`with_packed_filters`."""
+    extents = *p.w_size, p.channels
+    return moved(p.elem, extents, (*p.w.space, p.w.outer), (*packed.w.space, packed.w.outer))
+
+
+def bind_packed(engine: Engine, problem: ConvProblem, packed: ConvProblem) -> Plan:
+    """The plan of a problem whose filters are copied first."""
+    itemsize, last = problem.elem.itemsize, 2 if problem.bias is None else 3
+    filters = Temporary("filters", problem.w_elements * itemsize, itemsize)
+    copy = filters_copy(problem, packed)
+    copied = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
+    operands = (0, filters, *range(2, last + 1))
+    return Steps([
+        Step(copied, (1, filters)), Step(DirectConvPlan(engine, packed), operands)
+    ])  # fmt: skip
 
 
 class DirectConvPlan(OneLaunch):

@@ -225,7 +225,7 @@ def weight_seconds(
     rows = context["taps"][0] * context["taps"][1]
     loads = rows * len(strip.loads)
     adds = rows * sum(j is not None for reads in strip.reads for j in reads)
-    adds *= multiply_adds(context["elem"])
+    adds *= context["wide"] * multiply_adds(context["elem"])
     waiting = places * (k.place + k.place_load * loads)
     waiting += (1 + log2(sharing)) * (k.level + k.level_sum * T)
     if constants["parts"] > 1:

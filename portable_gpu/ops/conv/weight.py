@@ -9,6 +9,7 @@ from typing import Any
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.direct import adjacent_channels
 from portable_gpu.ops.conv.problem import ConvProblem, Triple
 from portable_gpu.ops.conv.strips import (
     axes_of,
@@ -33,6 +34,8 @@ _LOCAL_BYTES = 1 << 15
 _GROUPS_PER_UNIT = 4
 #: Places that are worth a work-group of their own, for each of its work-items.
 _LEAST_PLACES = 8
+#: Lanes for each pair, at most, if fewer lanes side by side still read whole sectors.
+_MOST_IDLE = 1.15
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,10 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     else:
         last = max(range(3), key=lambda c: (axes[c].target if c != along else 1, c))
         V = _STRIP if axes[last].target > 1 else 1
+        if by_channels and p.depthwise and p.x.channel == p.y.channel == 1:
+            wide = adjacent_channels(p)
         if by_channels:
-            lanes = min(32, floor_power_of_two(max(1, pairs)))
+            lanes = _lanes_of(-(-pairs // wide))
         others = [c for c in range(3) if c != last]
         fast = f"at{others.index(along)}" if along in others else "at1"
         order = ["n", "at0" if fast == "at1" else "at1", "block2", fast]
@@ -111,7 +116,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     T = prod(taps)
     G = 1
     if not target.is_cpu:
-        max_items = min(256, target.max_work_group_size, _LOCAL_BYTES // (T * real_bytes))
+        max_items = min(256, target.max_work_group_size, _LOCAL_BYTES // (T * wide * real_bytes))
         G = max(lanes, floor_power_of_two(max_items))
     tap_blocks = [-(-count // own) for count, own in zip(counts, taps, strict=True)]
     blocks = -(-pairs // (lanes * wide)) * prod(tap_blocks)
@@ -140,6 +145,14 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     }  # fmt: skip
     nbytes = blocks * parts * T * lanes * wide * real_bytes if parts > 1 else 0
     return WeightKernel(context, constants, blocks, parts, nbytes)
+
+
+def _lanes_of(pairs: int) -> int:
+    """Return the work-items side by side with pairs of their own: few of them without a pair."""
+    lanes = min(32, floor_power_of_two(max(1, pairs)))
+    while lanes > 8 and -(-pairs // lanes) * lanes > _MOST_IDLE * pairs:
+        lanes //= 2
+    return lanes
 
 
 def _taps_of_group(taps: Triple) -> Triple:
