@@ -5,7 +5,7 @@
 ## A work-group has a block of pairs (k, c), a block of taps of the filter, and a part of the places (n, q):
 ##
 ##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a pair;
-##            |0 1 .. M|0 1 .. M|          it has lanes * wide pairs.  Each work-item reads V places of axis 2 at a time.
+##            |0 1 .. M|0 1 .. M|          it has lanes * wide pairs.  A work-item reads V places of axis 2 at a time.
 ##
 ## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
 ## so the result does not depend on which group is last.

@@ -8,8 +8,8 @@
 ## the row for the fold, U vectors at a time, and again for the map.  With part "fold", `parts` groups share each
 ## row, and each stores what it has folded; with "map", each combines all parts of its row in order, and maps its own
 ## part.  All lanes of a row know its values; the first lane stores what the row has once.
-## If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums and the
-## inputs `steady`, which are the same for all rows, in registers, and stores the sums at the end.
+## If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums and
+## the inputs `steady`, which are the same for all rows, in registers, and stores the sums at the end.
 ##
 ## G: work-items of a group.  L: of a row.  S: of a sub-group.  phases: those that this kernel computes.
 ## Others: see _program.

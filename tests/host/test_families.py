@@ -11,8 +11,12 @@ import pytest
 
 import portable_gpu as pg
 from portable_gpu import linalg
+from portable_gpu.bench.cases import cases
+from portable_gpu.bench.explained import explained
 from portable_gpu.ops.registry import BENCHMARKS, FAMILIES, KERNELS, OPERATIONS
+from portable_gpu.targets import example_target
 from portable_gpu.tuner.jobs import TUNED
+from portable_gpu.tuning.table import TuningTable
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("bench", "tuner", "cli", "isa", "selftest", "checking")
@@ -221,3 +225,13 @@ def test_a_record_agrees_with_itself(family: object) -> None:
     shown = {KERNELS[name].shown for name in family.kernels} - {""}
     assert shown <= operation_names
     assert all(BENCHMARKS[name] is benchmark for name, benchmark in family.benchmarks.items())
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name in BENCHMARKS])
+def test_the_cases_of_a_benchmark_are_explained(name: str) -> None:
+    """``bench --policy`` explains each case with the options of its call."""
+    target, table = example_target("nvidia"), TuningTable([])
+    explanations = [
+        explained(case, target, table) for case in cases(name, ["float32"], None, False)[:2]
+    ]
+    assert all(item.kernels for item in explanations)

@@ -92,16 +92,16 @@ def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., E
     return explain
 
 
-def explainer_of_images(
+def explainer_of_rows(
     name: str,
-    layout: Callable[[Shape], tuple[Shape, frozenset[int]]],
+    layout: Callable[..., tuple[Shape, frozenset[int]]],
     flags: frozenset[str] = frozenset(),
 ) -> Callable[..., Explanation]:
-    """Return the explainer of a function whose rows extend over several axes.
+    """Return the explainer of a function whose options say which axes are those of a row.
 
     Args:
         name, flags: Those of the program.
-        layout: Gives the shape and the axes of a row for the shape of the input.
+        layout: Gives the shape and the axes of a row for the shape of the input and the options.
     """
 
     def explain(
@@ -110,6 +110,7 @@ def explainer_of_images(
         dtype: np.dtype[Any],
         target: Target,
         table: TuningTable,
+        **options: Any,
     ) -> Explanation:
         """Which kernels a call on a C-ordered array takes, and why.
 
@@ -118,7 +119,7 @@ def explainer_of_images(
             DTypeError: ``dtype`` is not a real floating dtype.
         """
         _check(operation, tuple(sizes), dtype)
-        shape, axes = layout(tuple(sizes))
+        shape, axes = layout(tuple(sizes), **options)
         problem = contiguous(name, shape, axes, dtype, flags)
         named = f"{operation} of {' x '.join(map(str, sizes))} {dtype} on {target.facts.name}"
         return explanation(named, variants(problem, target, table), target)

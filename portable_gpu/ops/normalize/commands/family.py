@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portable_gpu.ops.family import (
     Benchmark,
@@ -17,10 +17,11 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.normalize.batch import batch_norm
 from portable_gpu.ops.normalize.commands import cases, norms
-from portable_gpu.ops.normalize.commands.catalogue import builder, explainer, explainer_of_images
+from portable_gpu.ops.normalize.commands.catalogue import builder, explainer, explainer_of_rows
 from portable_gpu.ops.normalize.commands.random_sizes import IMAGES, ROWS
 from portable_gpu.ops.normalize.functions import group_norm, layer_norm, rms_norm
 from portable_gpu.ops.normalize.losses import cross_entropy, mse_loss
+from portable_gpu.ops.normalize.norms import batch_geometry, group_geometry, layer_geometry
 from portable_gpu.ops.normalize.softmax import log_softmax, softmax
 from portable_gpu.runtime.views import Shape
 
@@ -47,6 +48,12 @@ _LOG_SOFTMAX = replace(
 )
 
 
+def _rows_of_layers(shape: Shape, normalized_shape: Any = None) -> tuple[Shape, frozenset[int]]:
+    """Return the shape, and the last axes, by default one, that are normalised together."""
+    asked = shape[-1] if normalized_shape is None else normalized_shape
+    return shape, layer_geometry(shape, asked).row_axes
+
+
 def _normalized_shape(case: Case) -> dict[str, int]:
     return {"normalized_shape": case.extents[-1]}
 
@@ -54,7 +61,7 @@ def _normalized_shape(case: Case) -> dict[str, int]:
 _LAYER_NORM = OperationRecord(
     name="layer_norm",
     function=layer_norm,
-    explain=explainer("norm", _STATISTICS),
+    explain=explainer_of_rows("norm", _rows_of_layers, _STATISTICS),
     specializations=builder("norm", _STATISTICS),
     shapes=norms.shapes,
     options=_normalized_shape,
@@ -62,29 +69,28 @@ _LAYER_NORM = OperationRecord(
 _RMS_NORM = OperationRecord(
     name="rms_norm",
     function=rms_norm,
-    explain=explainer("norm", frozenset(("rms",))),
+    explain=explainer_of_rows("norm", _rows_of_layers, frozenset(("rms",))),
     specializations=builder("norm", _STATISTICS),
     shapes=norms.shapes,
     options=_normalized_shape,
 )
 
 
-def _rows_of_channels(shape: Shape) -> tuple[Shape, frozenset[int]]:
+def _rows_of_channels(shape: Shape, **_options: Any) -> tuple[Shape, frozenset[int]]:
     """Return the shape of images, and the axes that are normalised together: all but channels."""
-    return shape, frozenset(range(len(shape))) - {1}
+    return shape, batch_geometry(shape).row_axes
 
 
-def _rows_of_groups(shape: Shape) -> tuple[Shape, frozenset[int]]:
+def _rows_of_groups(shape: Shape, num_groups: int | None = None) -> tuple[Shape, frozenset[int]]:
     """Return the shape with an axis of groups of channels, and the axes within each group."""
-    groups = norms.groups_of(shape)
-    grouped = (shape[0], groups, shape[1] // groups, *shape[2:])
-    return grouped, frozenset(range(2, len(grouped)))
+    geometry = group_geometry(shape, norms.groups_of(shape) if num_groups is None else num_groups)
+    return geometry.shape, geometry.row_axes
 
 
 _BATCH_NORM = OperationRecord(
     name="batch_norm",
     function=batch_norm,
-    explain=explainer_of_images("norm", _rows_of_channels, _STATISTICS),
+    explain=explainer_of_rows("norm", _rows_of_channels, _STATISTICS),
     specializations=builder("norm", _STATISTICS),
     extents=4,
     shapes=norms.shapes,
@@ -93,7 +99,7 @@ _BATCH_NORM = OperationRecord(
 _GROUP_NORM = OperationRecord(
     name="group_norm",
     function=group_norm,
-    explain=explainer_of_images("norm", _rows_of_groups, _STATISTICS),
+    explain=explainer_of_rows("norm", _rows_of_groups, _STATISTICS),
     specializations=builder("norm", _STATISTICS),
     extents=4,
     shapes=norms.shapes,
@@ -110,7 +116,7 @@ _CROSS_ENTROPY = OperationRecord(
 _MSE_LOSS = OperationRecord(
     name="mse_loss",
     function=mse_loss,
-    explain=explainer_of_images(
+    explain=explainer_of_rows(
         "total", lambda shape: (shape, frozenset(range(len(shape)))), frozenset("y")
     ),
     specializations=builder("total", frozenset("y")),
