@@ -150,14 +150,17 @@ def test_modules_of_templates_are_kept(
     file_of_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A changed template, a truncated file and a forged one are compiled again."""
-    store, parsed = DiskCache(file_of_template.parents[2] / "store"), source._Templates._parsed
+    store, parsed = (
+        DiskCache(file_of_template.parents[2] / "store"),
+        source._Templates._module_source,
+    )
     compiled: list[str] = []
 
     def counted(self: Any, uri: str, path: Path, text: str) -> Any:
         compiled.append(uri)
         return parsed(self, uri, path, text)
 
-    monkeypatch.setattr(source._Templates, "_parsed", counted)
+    monkeypatch.setattr(source._Templates, "_module_source", counted)
     file_of_template.write_text("% for k in range(n):\nint x${k};\n% endfor\n")
     texts = [compiled_by(file_of_template, store) for _ in range(3)]
     assert texts == ["int x0;\nint x1;\nint x2;\n"] * 3
@@ -174,7 +177,10 @@ def test_modules_of_templates_are_kept(
     assert len(compiled) == 5
     assert compiled_by(file_of_template, DiskCache(None)) == "int y3;\n"
     assert len(compiled) == 6
-    for name, value in (("_PYTHON", "other"), ("_OPTIONS", {"strict_undefined": False})):
+    for name, value in (
+        ("_PYTHON", "other"),
+        ("_OPTIONS", source._OPTIONS | {"strict_undefined": False}),
+    ):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(source, name, value)
             assert compiled_by(file_of_template, store) == "int y3;\n"
@@ -185,7 +191,10 @@ def test_a_template_that_changes_while_it_is_compiled(
     file_of_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The module that is kept for a text is a module of that text."""
-    store, parsed = DiskCache(file_of_template.parents[2] / "store"), source._Templates._parsed
+    store, parsed = (
+        DiskCache(file_of_template.parents[2] / "store"),
+        source._Templates._module_source,
+    )
     old = "int old${n};\n"
 
     def changing(self: Any, *arguments: Any) -> Any:
@@ -194,7 +203,7 @@ def test_a_template_that_changes_while_it_is_compiled(
 
     file_of_template.write_text(old)
     with monkeypatch.context() as patch:
-        patch.setattr(source._Templates, "_parsed", changing)
+        patch.setattr(source._Templates, "_module_source", changing)
         assert compiled_by(file_of_template, store) == "int old3;\n"
     assert compiled_by(file_of_template, store) == "int new3;\n"
     file_of_template.write_text(old)
