@@ -2,7 +2,7 @@
 ##
 ## problem: a GemmProblem or a Finish.
 ##   problem.epilogue     a tuple of portable_gpu.codegen.epilogue.Stage
-##   problem.extras       the layout of each array that a stage reads: e0, e1, ...
+##   problem.extras       the layout of each array that a stage reads: e0, e1, ...; with a reader, rows run over axes
 ##   problem.transposed   whether the kernel's rows are C's columns
 ##
 ## How a kernel uses it:
@@ -49,12 +49,16 @@ convert_${compute.value}(${text})\
 % endif
 </%def>
 
+<%! from portable_gpu.codegen.epilogue import offset_of, strides_of %>
 <%def name="typed(problem)">\
 % for j, x in enumerate(problem.extras):
-, __global const ${x.elem.name}_t *e${j}, long e${j}_row, long e${j}_col\
+, __global const ${x.elem.name}_t *e${j}\
+${"".join(f", {ctype} {name}" for name, ctype in strides_of(f"e{j}", x).items())}\
 % endfor
 </%def>
-<%def name="passed(problem)">${"".join(f", e{j}, e{j}_row, e{j}_col" for j in range(len(problem.extras)))}</%def>
+<%def name="passed(problem)">\
+${"".join(f", {', '.join((f'e{j}', *strides_of(f'e{j}', x)))}" for j, x in enumerate(problem.extras))}\
+</%def>
 
 <%def name="define(problem, of_values=False)">
 % if not problem.epilogue:
@@ -86,7 +90,7 @@ ${stages(problem, written, lambda i: f"x{i}")}\
 
 ## The element of e0, e1, ... at (row, col) of C.
 <%def name="element(problem, i)">${convert(problem.compute, problem.extras[i].elem,
-    f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")}</%def>
+    f"{problem.extras[i].elem.name}_load(e{i} + {offset_of(f'e{i}', problem.extras[i])})")}</%def>
 
 ## All stages; `value` returns the text of an array's element.
 <%def name="stages(problem, written, value)"><% i = -1 %>\

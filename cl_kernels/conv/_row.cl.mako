@@ -11,6 +11,12 @@ def strided_vector(E, at, step, count):
     places = [f"{E}_load({at} + {j} * {step})" for j in range(count)]
     return f"(sum_t)({', '.join(places)})"
 
+def weight(at, E, wide, packed):
+    """C expression of the weight of a tap, of one channel or of adjacent ones."""
+    if packed:
+        return f"{E}_load{wide}({at})"
+    return strided_vector(E, at, "f_group", wide) if wide > 1 else f"{E}_load({at})"
+
 def strided_vector_inside(E, at, step, count, axis):
     """The same from position q of an axis on, with 0 for elements beyond the end of the axis."""
     places = [f"q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0" for j in range(count)]

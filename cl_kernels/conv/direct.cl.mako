@@ -12,14 +12,17 @@
 ## elem, I   element; type of indices             order   the coordinates of a work-item, the fastest last
 ## V         results at a time                    wide    channels of a work-item, adjacent in memory
 ## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
+## finish    the Finish, whose rows are places along axis 2, or None
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
 ## packed    whether the filters of these channels are adjacent, too
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="row" file="/conv/_row.cl.mako"/>
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
+<%namespace name="last_step" file="/conv/_epilogue.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% E, width = elem.name, max(V, wide) if target.is_cpu else wide %>
+<% weight = row.module.weight %>
 <% sums = ["sum"] if target.is_cpu else [f"sum{v}" for v in range(V)] %>
 ${element.scalar(elem)}
 % if width > 1:
@@ -32,17 +35,8 @@ ${element.vector_load(elem, rows.count, False)}
 % endif
 ${reads.loader(elem, rows.count)}
 % endif
+${last_step.define(elem, finish)}\
 typedef ${row.module.vector(elem.real, width)} sum_t;
-## The weights of tap `at`, of one channel or of adjacent ones.
-<%def name="weight(at)">\
-% if packed:
-${E}_load${wide}(${at})\
-% elif wide > 1:
-${row.module.strided_vector(E, at, "f_group", wide)}\
-% else:
-${E}_load(${at})\
-% endif
-</%def>
 
 __kernel ${space.of_group()}
 void ${kernel("direct")}
@@ -55,6 +49,7 @@ ${space.digits("item", order, I)}\
     s += s_offset + n * s_batch + group * sources * s_channel;
     f += f_offset + group * f_group + (o - group * targets) * f_out;
     t += t_offset + n * t_batch + o * t_channel + at0 * t_axis0${"" if target.is_cpu else " + at1 * t_axis1"};
+${last_step.image(finish, "n", "o", "at0")}\
     sum_t start = (sum_t)(0);
     if (adds_bias) {
         bias += bias_offset + o * bias_step;
@@ -63,7 +58,7 @@ ${space.digits("item", order, I)}\
 % if kept:
 % for a, b, r in ((a, b, r) for a in range(kept[0]) for b in range(kept[1]) for r in range(strip.taps)):
     const ${row.module.vector(elem.real, wide)} w${a}_${b}_${r} =
-        ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2")};
+        ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2", E, wide, packed)};
 % endfor
 % endif
 % if rows:
@@ -103,16 +98,18 @@ ${space.place("p1", 1, "at1", "r1", I, divided)}\
             __global const ${E}_t *w = f + i * f_in + r0 * f_axis0 + r1 * f_axis1;
 % if strip:
 ${row.strip(elem, strip, V, wide, rows, I,
-    [capture(weight, f"w + {r} * f_axis2") for r in range(strip.taps)])}\
+    [weight(f"w + {r} * f_axis2", E, wide, packed) for r in range(strip.taps)])}\
 % else:
             for (${I} r2 = 0; r2 < taps2; r2++) {
 ${space.place("p2", 2, "q", "r2", I, divided)}\
-                ${sums[0]} += ${E}_load${wide if wide > 1 else ""}(p + p2 * s_axis2) * ${weight("w + r2 * f_axis2")};
+                ${sums[0]} += ${E}_load${wide if wide > 1 else ""}(p + p2 * s_axis2)
+                    * ${weight("w + r2 * f_axis2", E, wide, packed)};
             }
 % endif
         }
         }
 % endif
+${last_step.strip(finish, sums, width, wide)}\
 ${row.store(elem, V, wide, t_unit, I, sums)}\
     }
     ${"}" if target.is_cpu else ""}

@@ -4,14 +4,16 @@
 ##
 ## elem, I   element; type of indices        order   the coordinates of an item, the fastest last
 ## T         tiles at a time; places are adjacent in m       wide   channels at a time, adjacent in m and t
-## unit      whether columns of t are adjacent
+## unit      whether columns of t are adjacent               finish   the Finish, whose rows are columns of t, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="winograd" file="/conv/_winograd.cl.mako"/>
+<%namespace name="last_step" file="/conv/_epilogue.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, real, width = elem.name, elem.real, max(T, wide)
 value = f"{real}{width}" if width > 1 else real
+applied = last_step.module.applied
 load, store = (f"{E}_{name}{width if width > 1 else ''}" for name in ("load", "store"))
 %>
 ${element.scalar(elem)}
@@ -23,6 +25,7 @@ ${element.vector_store(elem, width, False)}
 ${element.vector_load(elem, 2 * T, False)}
 ${element.vector_store(elem, 2 * T, False)}
 % endif
+${last_step.define(elem, finish)}\
 
 __kernel ${space.of_group()}
 void ${kernel("results")}
@@ -32,6 +35,7 @@ ${space.digits("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
     __global const ${E}_t *from = m + m_offset + c * m_channel + ((n * rows + row) * columns + begin) * m_place;
     __global ${E}_t *image = t + t_offset + n * t_batch + c * t_channel + 2 * row * t_axis1;
+${last_step.image(finish, "n", "c", "0")}\
     ${value} start = (${value})(0);
     if (adds_bias)
 % if wide > 1:
@@ -48,10 +52,14 @@ ${winograd.both(winograd.of_products, "m", "y", 4, 2, value)}\
 % for i in range(2):
         if (2 * row + ${i} < t1_size) {
             __global ${E}_t *to = image + ${i} * t_axis1 + left * t_axis2;
+${last_step.line(finish, f"(2 * row + {i})")}\
 % if T > 1:
             ${real}${2 * T} pairs;
             pairs.even = y${i}0 + start;
             pairs.odd = y${i}1 + start;
+% if finish:
+            pairs = ${applied(finish, "pairs", 2 * T, lambda k: (f"min(left + {k}, t2_size - 1)", 0))};
+% endif
 % if unit:
             if (left + ${2 * T} <= t2_size)
                 ${E}_store${2 * T}(to, pairs);
@@ -63,8 +71,10 @@ ${winograd.both(winograd.of_products, "m", "y", 4, 2, value)}\
 % endfor
             }
 % else:
-            ${store}(to, y${i}0 + start);
-            if (left + 1 < t2_size) ${store}(to + t_axis2, y${i}1 + start);
+% for j, condition in enumerate(("", "if (left + 1 < t2_size) ")):
+            ${condition}${store}(to${" + t_axis2" * j},
+                ${applied(finish, f"y{i}{j} + start", wide, lambda k: (f"left + {j}", k))});
+% endfor
 % endif
         }
 % endfor

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
+from portable_gpu.codegen import axes
 from portable_gpu.codegen.expression import check_expression, check_label, check_name
-from portable_gpu.codegen.parameters import Parameter, operand
+from portable_gpu.codegen.parameters import Parameter, operand, scalars
 from portable_gpu.codegen.syntax import NoTree, parsed
 from portable_gpu.codegen.terms import Helper, Terms
 from portable_gpu.dtypes import Element
@@ -106,8 +107,20 @@ class Stage:
             )
 
 
+class Reader(Protocol):
+    """How an index of a stage's array that runs over several axes becomes a place in memory."""
+
+    @property
+    def rank(self) -> int: ...  # noqa: D102  # see ops/gemm/reader.py
+
+    def parameters(self, name: str) -> list[Parameter]: ...  # noqa: D102
+
+
 class Placed(Protocol):
-    """The layout of a stage's array: element type, and strides along the rows and columns of C."""
+    """The layout of a stage's array: element type, and strides along the rows and columns of C.
+
+    If it has a reader, the rows run over several axes, and ``row`` is not read.
+    """
 
     @property
     def elem(self) -> Element: ...  # noqa: D102  # see the class
@@ -117,6 +130,9 @@ class Placed(Protocol):
 
     @property
     def col(self) -> int: ...  # noqa: D102
+
+    @property
+    def reader(self) -> Reader | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -144,9 +160,27 @@ def stored_operands(extras: Sequence[Placed], rank: int = 0) -> list[Parameter]:
     """The kernel parameters of the stages' arrays ``e0``, ``e1`` ..., with ``rank`` batch axes."""
     result = []
     for k, extra in enumerate(extras):
-        strides = ["row", "col", *(f"batch{axis}" for axis in range(rank))]
-        result += operand(f"{extra.elem.name}_t", f"e{k}", *(f"e{k}_{name}" for name in strides))
+        batch = [f"e{k}_batch{axis}" for axis in range(rank)]
+        result += operand(f"{extra.elem.name}_t", f"e{k}")
+        for name, ctype in strides_of(f"e{k}", extra).items():
+            result += scalars(ctype, name)
+        result += scalars("long", *batch)
     return result
+
+
+def strides_of(name: str, extra: Placed) -> dict[str, str]:
+    """Return the C types of the strides and extents that place an element of an array, by names."""
+    if extra.reader is None:
+        return {f"{name}_row": "long", f"{name}_col": "long"}
+    return {one.name: one.ctype for one in extra.reader.parameters(name)}
+
+
+def offset_of(name: str, extra: Placed) -> str:
+    """Return the C expression of the offset of an array's element at (row, col)."""
+    if extra.reader is None:
+        return f"row * {name}_row + col * {name}_col"
+    places = axes.digits(f"{name}_axis", extra.reader.rank, "(int)row")
+    return f"{axes.offset('axis', name, places)} + col * {name}_col"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 from emulator.device import Emulator
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.conv import in_pieces
 from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
 from portable_gpu.ops.conv.direct import direct_kernel
-from portable_gpu.ops.conv.problem import Direction, ImageStrides
+from portable_gpu.ops.conv.problem import Direction, ImageStrides, StageArray
 from portable_gpu.ops.conv.products import products_of
 from portable_gpu.ops.conv.variants import variants as all_variants
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
+from portable_gpu.runtime.views import contiguous_strides
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -35,7 +37,9 @@ class Case:
     """One convolution: its sizes N C (space) K (taps), how arrays are stored, and their values.
 
     ``wide`` says which array has values of all pieces: the first or the second that is read, or
-    both.  Of all arrays, every ``apart``-th element in memory is used.
+    both.  Of all arrays, every ``apart``-th element in memory is used.  ``residual`` says which
+    array in the order (N, C, space) is added: ``whole``, or with ``one channel`` or ``one column``.
+    Negative sums are then replaced by 0.
     """
 
     direction: Direction
@@ -50,6 +54,7 @@ class Case:
     bias: bool = False
     wide: str = "first"
     apart: int = 1
+    residual: str = ""
 
 
 def where(shape: tuple[int, ...], strides: ImageStrides) -> Any:
@@ -110,13 +115,24 @@ def check(gpu: Emulator, case: Case, every: Any = in_pieces.variants, bound: flo
     assert reference(c.direction, *map(abs, values), x, w, g).max(initial=0) < 2**23
     if bias:
         expected += bias[0].reshape(-1, *[1] * (len(x) - 2))
+    if c.residual:
+        one = {"one channel": 1, "one column": len(x) - 1}.get(c.residual)
+        shape = tuple(1 if k == one else n for k, n in enumerate(arrays[written][0]))
+        bias.append(whole_numbers(rng, shape, 8, 0))
+        ones = [1] * (5 - len(shape))
+        whole = (*shape[:2], *ones, *shape[2:])
+        steps = zip(whole, contiguous_strides(whole), strict=True)
+        outer, channel, *space = (step if n > 1 else 0 for n, step in steps)
+        added = StageArray(F32, ImageStrides(outer, channel, (space[0], space[1], space[2])))
+        p = replace(p, epilogue=Epilogue().add(0).relu().stages, extras=(added,))
+        expected = np.maximum(expected + bias[-1], 0)
     at = where(*arrays[written])
     variants = list(every(p, gpu.target, gpu.table))
     assert variants
     for variant in variants:
         out = np.full(at.max() + 33, CANARY)
         plan = variant.bind(gpu)
-        offsets = (*[0] * (2 + c.bias), 16)
+        offsets = (*[0] * (2 + len(bias)), 16)
         plan.enqueue(gpu, [*memory, *bias, out], offsets)
         assert (out[:16] == CANARY).all()
         assert (out[-16:] == CANARY).all()
@@ -146,6 +162,12 @@ CASES = {
     "groups and strides": Case(
         "forward", (2, 16, 9, 7, 24, 3, 3), stride=2, groups=2, wide="second"
     ),
+    "a residual in another layout": Case(
+        "forward", (2, 16, 5, 7, 24, 3, 3), last=True, bias=True, residual="whole"
+    ),
+    "a residual in residues of the stride": Case(
+        "input", (2, 16, 6, 5, 8, 3, 3), stride=2, last=True, residual="one column"
+    ),
     "few channels, and one axis": Case("forward", (2, 3, 30, 70, 7), padding=3, dilation=2),
     "three axes, two pieces": Case("forward", (1, 8, 3, 4, 5, 8, 2, 2, 3), precision="bf16x3"),
     "residues": Case("input", (2, 10, 7, 6, 20, 3, 3), stride=2, filters_last=True),
@@ -166,6 +188,7 @@ PLAIN = {
         precision="ieee",
     ),
     "weights of groups": Case("weight", (3, 4, 9, 6, 3), 2, 1, 2, 2, precision="ieee"),
+    "a residual": Case("forward", (2, 4, 7, 6, 6, 3, 3), precision="ieee", residual="one channel"),
 }  # fmt: skip
 
 

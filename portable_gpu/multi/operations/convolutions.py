@@ -23,6 +23,7 @@ from portable_gpu.multi.operations.operands import (
     kernels,
     on_device,
     operand,
+    refuse,
 )
 from portable_gpu.ops.conv.api import common_dtype
 from portable_gpu.ops.conv.functions import conv1d, conv2d, conv3d
@@ -53,6 +54,7 @@ def _convolution(
     Raises:
         ArgumentError: ``out`` or ``input`` is cut along another axis than that of the batch.
     """
+    refuse(arguments, "epilogue")
     x = operand(group, arguments["input"], "input")
     filters = {
         name: operand(group, arguments[name], name)

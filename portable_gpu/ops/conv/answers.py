@@ -79,7 +79,12 @@ def _parsed(stored: bytes) -> tuple[TimedAlgorithm, ...] | None:
 def _key(problem: ConvProblem, target: Target) -> str:
     """The key of an answer.  A bias and the alignment of arrays make no difference to it."""
     x, w, y = (replace(array, aligned=1) for array in (problem.x, problem.w, problem.y))
-    asked = asdict(replace(problem, x=x, w=w, y=y, bias=None)) | {"elem": problem.elem.name}
+    alone = replace(problem.without_epilogue, x=x, w=w, y=y, bias=None)
+    asked = asdict(alone) | {
+        "elem": problem.elem.name,
+        "epilogue": [asdict(stage) for stage in problem.epilogue],
+        "extras": [(extra.elem.name, asdict(extra.strides)) for extra in problem.extras],
+    }
     facts = target.facts
     device = facts.name, target.device_class, facts.compute_units, versions(target)
     return sha256(json.dumps([_FORMAT, *device, asked]).encode()).hexdigest()

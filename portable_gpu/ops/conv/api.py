@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -9,9 +10,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.dtypes import check_precision, element, is_float16_like
-from portable_gpu.errors import DTypeError, ShapeError
-from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
+from portable_gpu.arguments import of_kind
+from portable_gpu.codegen.epilogue import Epilogue, Stage
+from portable_gpu.dtypes import Element, check_precision, element, is_float16_like
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.conv.copies import computed
+from portable_gpu.ops.conv.problem import (
+    ConvProblem,
+    Direction,
+    ImageStrides,
+    StageArray,
+    Triple,
+)
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, whole_shape
 from portable_gpu.ops.conv.variants import check_algorithm, check_limit, make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation, complete
@@ -37,6 +47,8 @@ _READ: dict[str, tuple[str, ...]] = {
     "input": ("grad_output", "weight"),
     "weight": ("input", "grad_output"),
 }
+#: What the expressions of an epilogue call the place of an element of a matrix.
+_PLACE_IN_MATRIX = re.compile(r"\b(row|col)\b")
 #: The places of x, w and y among the arrays that are read and the result, which is the last.
 _PLACES: dict[str, tuple[int, int, int]] = {
     "forward": (0, 1, -1),
@@ -51,6 +63,7 @@ def convolve(
     inputs: tuple[Any, ...],
     options: Options,
     size: Any = None,
+    epilogue: Epilogue | None = None,
     *,
     precision: str | None,
     algo: str,
@@ -69,11 +82,14 @@ def convolve(
         options: Stride, padding, dilation and groups.
         size: ``output_padding`` of a transposed convolution; the shape of the result of a
             gradient.
+        epilogue: What follows on each element of a convolution, or of a transposed one.
         precision, algo, workspace_limit, out, engine, queue, wait_for: See
             :func:`portable_gpu.nn.conv2d`.
     """
     rank = options.rank
-    asked = _asked(kind, inputs, options, size, precision, algo, workspace_limit, out)
+    asked = _asked(kind, inputs, options, size, epilogue, precision, algo, workspace_limit, out)
+    if epilogue is not None:
+        inputs = (*inputs, *epilogue.arrays)
     result = _OPERATIONS[kind, rank].call(inputs, asked, out, (), engine, queue, wait_for)
     if not asked[-1]:
         return result
@@ -85,6 +101,7 @@ def problem_of_call(
     inputs: tuple[Any, ...],
     options: Options,
     size: Any = None,
+    epilogue: Epilogue | None = None,
     *,
     precision: str | None,
     workspace_limit: int | None,
@@ -96,7 +113,9 @@ def problem_of_call(
 
     ``None`` if the result has no elements.
     """
-    asked = _asked(kind, inputs, options, size, precision, "auto", workspace_limit, out)
+    asked = _asked(kind, inputs, options, size, epilogue, precision, "auto", workspace_limit, out)
+    if epilogue is not None:
+        inputs = (*inputs, *epilogue.arrays)
     planned: list[tuple[Engine, ConvProblem]] = []
 
     def plan(engine: Engine, problem: ConvProblem, algo: str, limit: int | None) -> Plan:
@@ -113,17 +132,21 @@ def _asked(
     inputs: tuple[Any, ...],
     options: Options,
     size: Any,
+    epilogue: Epilogue | None,
     precision: str | None,
     algo: str,
     workspace_limit: int | None,
     out: Any,
 ) -> tuple[Any, ...]:
     """The options of a call; the last one is whether its fresh result is channels-last."""
+    stages: tuple[Stage, ...] = ()
+    if epilogue is not None:
+        stages = of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None").stages
     # A result on the side of a channels-last array is channels-last too.
     last = out is None and kind != "weight" and _channels_last(inputs[0], options.rank)
     asked: tuple[Any, ...] = (
         options.stride, options.padding, options.dilation, options.groups, size, precision, algo,
-        workspace_limit, last,
+        workspace_limit, stages, len(inputs) > 2, last,
     )  # fmt: skip
     return tuple([tuple(value) if isinstance(value, list) else value for value in asked])
 
@@ -137,11 +160,16 @@ def _channels_last(x: Any, rank: int) -> bool:
 
 
 def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) -> Invocation:
-    stride, padding, dilation, groups, size, precision, algo, limit, last = arguments.options
+    (
+        stride, padding, dilation, groups, size, precision, algo, limit, stages, biased, last,
+    ) = arguments.options  # fmt: skip
     options = Options(rank, stride, padding, dilation, groups)
     names = _NAMES[kind]
-    read = _READ[kind][: len(arguments.inputs)]
-    arrays = tuple([as_array(a, name) for a, name in zip(arguments.inputs, read, strict=True)])
+    read = _READ[kind][: 2 + biased]
+    arrays = tuple([as_array(a, name) for a, name in zip(arguments.inputs, read, strict=False)])
+    extras = tuple(
+        [as_array(a, "an array of the epilogue") for a in arguments.inputs[2 + biased :]]
+    )
     dtype = common_dtype(arrays, read)
     if precision is not None:
         check_precision(precision)
@@ -167,11 +195,12 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
     else:
         direction = "input"
         shape = (g.channels, *g.x_size[3 - rank :])
-    biased = len(arrays) == 3
     if biased and shapes[2] != shape[:1]:
         raise ShapeError(
             f"bias has shape {shapes[2]}; the {shape[0]} channels of the result need ({shape[0]},)"
         )
+    logical = (g.batch, *shape) if g.batched else shape
+    reading = check_stages(stages, extras, element(dtype), logical, shape[0])
     if kind != "weight":
         if last:
             shape = (*shape[1:], shape[0])
@@ -187,13 +216,18 @@ def _normalise(kind: str, rank: int, make: PlanMaker, arguments: CallArguments) 
             g.w_size, g.y_size, g.stride, g.dilation, g.before,
             _operand(x, rank, g.batched, is_last[0]), _operand(w, rank, True, False),
             _operand(y, rank, g.batched, is_last[2]), bias, precision or engine.precision,
+            epilogue=stages,
+            extras=tuple(
+                of_stage(view, stage, rank)
+                for view, stage in zip(views[2 + biased : -1], reading, strict=True)
+            ),
         )  # fmt: skip
         return make(engine, problem, algo, limit)
 
     probe = _flop(g)
     return Invocation(
-        inputs=arrays,
-        names=read,
+        inputs=(*arrays, *extras),
+        names=(*read, *["epilogue"] * len(extras)),
         shape=shape,
         dtype=dtype,
         plan=plan,
@@ -238,6 +272,67 @@ def common_dtype(arrays: Sequence[Any], names: Sequence[str]) -> np.dtype[Any]:
             raise DTypeError(f"{', '.join(names)} are {dtypes}: {error}") from None
     element(result)
     return result
+
+
+def check_stages(
+    stages: Sequence[Stage],
+    arrays: Sequence[Any],
+    elem: Element,
+    shape: Shape,
+    channels: int,
+) -> list[Stage]:
+    """Return the stage that reads each array of an epilogue.
+
+    Args:
+        stages: The stages.
+        arrays: Their arrays.
+        elem: The element of the convolution.
+        shape: The shape of the result.
+        channels: The channels of the result.
+
+    Raises:
+        ArgumentError: A stage speaks of the rows or columns of a matrix.
+        ShapeError: An array does not broadcast to the result.
+        DTypeError: A stage or an array does not suit the values.
+    """
+    for stage in stages:
+        place = _PLACE_IN_MATRIX.search(stage.expression)
+        if place is not None or stage.spread == "row":
+            used = "an array per row" if place is None else f"the name {place[0]}"
+            raise ArgumentError(
+                f"epilogue stage {stage.name} has {used}, and the result of a convolution has no "
+                "rows and columns; per='column', one element for each channel, or an array that "
+                "broadcasts to the result would do"
+            )
+        stage.check(computed(elem))
+    reading = [stage for stage in stages for _ in stage.reads]
+    for stage, array in zip(reading, arrays, strict=True):
+        have = tuple(array.shape)
+        if element(array.dtype).complex:
+            raise DTypeError(f"epilogue stage {stage.name} has a complex array, the result is real")
+        want, what = shape, "the result"
+        if stage.spread == "column":
+            want, what = (channels,), "the channels"
+        fits = len(have) <= len(want) and all(
+            n in (1, m) for n, m in zip(reversed(have), reversed(want), strict=False)
+        )
+        if not fits:
+            raise ShapeError(
+                f"epilogue stage {stage.name} has an array of shape {have}, which does not "
+                f"broadcast to {what} {want}"
+            )
+    return reading
+
+
+def of_stage(view: View, stage: Stage, rank: int) -> StageArray:
+    """Return the layout of an array of an epilogue, whose axes are aligned with the result's."""
+    strides = [0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True)]
+    if stage.spread == "column":
+        strides += [0] * rank
+    strides = [0] * (rank + 2 - len(strides)) + strides
+    outer, channel, *space = strides
+    first, second, third = (*(0,) * (3 - rank), *space)
+    return StageArray(element(view.dtype), ImageStrides(outer, channel, (first, second, third)))
 
 
 def _operand(view: View, rank: int, batched: bool, last: bool) -> ImageStrides:

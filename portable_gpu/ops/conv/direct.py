@@ -10,6 +10,7 @@ from typing import Any
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.copies import moved
+from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.items import bound_operands, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import (
@@ -74,6 +75,7 @@ class DirectKernel:
             *scalars(index, "targets", "columns", "blocks", "s_batch", "s_channel", "f_group"),
             *scalars(index, "f_out", "f_in", "t_batch", "t_channel", "lines", "bands"),
             *axis_parameters(index),
+            *image_parameters(self.context["finish"]),
         ]
         return specialize("conv/direct", target, {"direct": parameters}, **self.context)
 
@@ -92,6 +94,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     axes = axes_of(p, backward)
     layout = _layout(p, axes, target, result.channel, source.channel, channels)
     axes = last_axis(axes, layout.axis)
+    orders = [last_axis(extra.strides.space, layout.axis) for extra in p.extras]
     strip = strip_of(axes[2], layout.V)
     V = layout.V if strip else 1
     unrolled = None
@@ -117,6 +120,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     }  # fmt: skip
     for c, axis in enumerate(axes):
         constants |= axis.constants(c)
+    constants |= image_constants(p, orders)
     if strip:
         constants["shift2"] = strip.shift
     context = {
@@ -126,6 +130,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
         "rows": row_reads(strip, V, axes[2], _vector(p)) if target.is_cpu else None,
         "t_unit": axes[2].t == 1 and target.is_cpu,
         "packed": not target.is_cpu and layout.wide > 1 and _loads_filters(p, layout.wide),
+        "finish": finish(p, [space[2] for space in orders]),
     }  # fmt: skip
     return DirectKernel(context, constants, others * blocks)
 
@@ -233,25 +238,26 @@ def filters_copy(p: ConvProblem, packed: ConvProblem) -> ElementwiseProblem:
 
 def bind_packed(engine: Engine, problem: ConvProblem, packed: ConvProblem) -> Plan:
     """The plan of a problem whose filters are copied first."""
-    itemsize, last = problem.elem.itemsize, 2 if problem.bias is None else 3
+    itemsize = problem.elem.itemsize
     filters = Temporary("filters", problem.w_elements * itemsize, itemsize)
     copy = filters_copy(problem, packed)
     copied = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
-    operands = (0, filters, *range(2, last + 1))
+    operands: tuple[int | Temporary, ...] = (0, filters, *problem.following, problem.last)
     return Steps([
         Step(copied, (1, filters)), Step(DirectConvPlan(engine, packed), operands)
     ])  # fmt: skip
 
 
 class DirectConvPlan(OneLaunch):
-    """Operands: x (or the gradient by y), w, the bias if there is one, the result."""
+    """Operands: x (or the gradient by y), w, the bias and the epilogue's arrays, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem) -> None:
         """Build the kernel."""
         kernel = direct_kernel(problem, engine.target)
         self.flop, self.bytes = problem.flop, problem.bytes
         has_bias = problem.bias is not None
-        buffers, constants = bound_operands(("s", "f", "bias", "t"), has_bias)
+        names = ("s", "f", "bias", *array_names(problem), "t")
+        buffers, constants = bound_operands(names, has_bias)
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target), "direct", {**constants, **kernel.constants},
             buffers, [f"{name}_offset" for name in buffers],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.errors import BuildError, DeviceMemoryError, UnsupportedError
 from portable_gpu.ops.conv import answers
 from portable_gpu.ops.conv.answers import TimedAlgorithm
@@ -34,6 +35,7 @@ def find(
     inputs: tuple[Any, ...],
     options: Options,
     size: Any = None,
+    epilogue: Epilogue | None = None,
     *,
     precision: str | None,
     workspace_limit: int | None,
@@ -49,7 +51,7 @@ def find(
     }  # fmt: skip
     for event in events_of(wait_for):
         event.wait()
-    prepared = problem_of_call(kind, inputs, options, size, **asked)
+    prepared = problem_of_call(kind, inputs, options, size, epilogue, **asked)
     if prepared is None:
         return []
     where, problem = prepared
@@ -60,7 +62,9 @@ def find(
             result = None
             begin = perf_counter()
             for _ in range(count):
-                result = convolve(kind, inputs, options, size, algo=algo, wait_for=None, **asked)
+                result = convolve(
+                    kind, inputs, options, size, epilogue, algo=algo, wait_for=None, **asked
+                )
             if not isinstance(result, np.ndarray) and result is not None:
                 (result.queue or queue or where.queue).finish()
             return perf_counter() - begin
@@ -126,6 +130,7 @@ class Finding:
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
         *,
+        epilogue: Epilogue | None = None,
         precision: str | None = None,
         workspace_limit: int | None = None,
         out: AnyArray | None = None,
@@ -137,17 +142,17 @@ class Finding:
 
         Calls with ``algo="found"`` take the fastest variant whose workspace is within their limit.
         An answer holds for the device, its driver, the version of the library, and all that the
-        call says: shapes, strides and dtype of the arrays, stride, padding, dilation, groups and
-        precision.  A bias and the alignment of arrays make no difference.  It is kept with the
-        compiled programs (``PORTABLE_GPU_CACHE``), also for other processes; without that folder,
-        until the process ends.  An engine uses the answer that it read first, until one of these
-        functions runs on it; plans of :func:`portable_gpu.plan` keep theirs.
+        call says: shapes, strides and dtype of the arrays, stride, padding, dilation, groups,
+        precision and the epilogue.  A bias and the alignment of arrays make no difference.  It is
+        kept with the compiled programs (``PORTABLE_GPU_CACHE``), also for other processes; without
+        that folder, until the process ends.  An engine uses the answer that it read first, until
+        one of these functions runs on it; plans of :func:`portable_gpu.plan` keep theirs.
 
         Args:
             input, weight, bias, stride, padding, dilation, groups: As for :func:`conv2d`.  The
                 arrays are read; of device arrays, only the device's time counts if calls take
                 longer than the host needs to enqueue them.
-            precision, engine, queue: As for :func:`conv2d`.
+            epilogue, precision, engine, queue: As for :func:`conv2d`.
             workspace_limit: As for :func:`conv2d`; variants above it are not timed.
             out: An array with the strides of the results to come, which is overwritten; by default
                 fresh results are timed.
@@ -166,7 +171,7 @@ class Finding:
         """
         return find(
             "forward", present(input, weight, bias),
-            Options(self._axes, stride, padding, dilation, groups),
+            Options(self._axes, stride, padding, dilation, groups), None, epilogue,
             precision=precision, workspace_limit=workspace_limit, out=out, engine=engine,
             queue=queue, wait_for=wait_for,
         )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.errors import ShapeError
 from portable_gpu.ops.conv.api import convolve
 from portable_gpu.ops.conv.shapes import Options
@@ -33,6 +34,7 @@ class Convolution:
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
         *,
+        epilogue: Epilogue | None = None,
         precision: str | None = None,
         algo: str = "auto",
         workspace_limit: int | None = None,
@@ -57,6 +59,11 @@ class Convolution:
                 for each axis; ``"valid"``, or ``"same"``, which needs stride 1.
             dilation: Distance of taps: an integer, or one for each axis.
             groups: Groups of channels, each with K / groups filters of its own.
+            epilogue: What follows on each element of y, such as batch normalisation, a residual and
+                an activation: ``Epilogue().scale(s).bias(t).add(shortcut).relu()``.  The columns
+                are the channels: ``scale`` and ``bias`` take arrays of shape (K,).  Those of
+                ``add`` and ``apply`` broadcast to y.  A convolution has no rows: ``per="row"`` is
+                refused, and so are ``row`` and ``col`` in an expression.
             precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
             algo: ``"auto"``, the variant with the least estimate; ``"found"``, the fastest one that
                 :func:`find_conv2d` timed for such a call; or the name of one.
@@ -94,7 +101,7 @@ class Convolution:
             return engine.compute(f"conv{self._axes}d", locals())
         return convolve(
             "forward", present(input, weight, bias),
-            Options(self._axes, stride, padding, dilation, groups),
+            Options(self._axes, stride, padding, dilation, groups), None, epilogue,
             precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
             queue=queue, wait_for=wait_for,
         )  # fmt: skip
@@ -110,6 +117,7 @@ class Convolution:
         groups: int = 1,
         dilation: int | Sequence[int] = 1,
         *,
+        epilogue: Epilogue | None = None,
         precision: str | None = None,
         algo: str = "auto",
         workspace_limit: int | None = None,
@@ -131,7 +139,8 @@ class Convolution:
                 ``"same"`` is refused with a stride.
             output_padding: Extents to add to the result, below stride or dilation: an integer, or
                 one for each axis.
-            precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
+            epilogue, precision, algo, workspace_limit, out, engine, queue, wait_for: As for
+                :func:`conv2d`.
 
         Returns:
             An array of shape (N, K, ...) with the extents ``(n - 1) * stride - padding + dilation
@@ -142,7 +151,7 @@ class Convolution:
         """
         return convolve(
             "transposed", present(input, weight, bias),
-            Options(self._axes, stride, padding, dilation, groups), output_padding,
+            Options(self._axes, stride, padding, dilation, groups), output_padding, epilogue,
             precision=precision, algo=algo, workspace_limit=workspace_limit, out=out, engine=engine,
             queue=queue, wait_for=wait_for,
         )  # fmt: skip

@@ -110,7 +110,8 @@ def products(
 ) -> ConvProducts | None:
     """Return the products of a convolution, or ``None`` if its arrays do not allow them.
 
-    A chunk has at least one image, even if its windows are larger than the limit.
+    A chunk has at least one image, even if its windows are larger than the limit.  Of a problem
+    with an epilogue, the products apply it.
     """
     p, taps = problem, problem.taps
     computes = target.fp64 or not p.elem.needs_fp64
@@ -130,10 +131,12 @@ def products(
     build = _StepsBuilder(p, target, places, last, aligned)
     max_bytes = workspace_limit(limit, target)
     if p.direction != "weight":
-        if y_step is None:
+        if y_step is None or not build.has_common_steps:
             return None
         if x_step is not None:
             return build.at_points(x_step, y_step)
+        if p.epilogue and p.direction == "input":  # the last kernel sums windows
+            return None
         chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // max(1, of_image)))
         return build.by_windows(y_step, chunk)
     steps = x_step, y_step
@@ -229,22 +232,61 @@ class _StepsBuilder:
 
     def _product(
         self, a: View, b: View, c: View, operands: tuple[Location, ...], trans_a: str = "N",
-        trans_b: str = "N", bias: View | None = None, adds: bool = False,
+        trans_b: str = "N", extras: Sequence[View] | None = None, adds: bool = False,
     ) -> ConvProduct:  # fmt: skip
+        """Return a product; one that stores the result of the convolution has extras.
+
+        Args:
+            a, b, c: The operands and the result.
+            operands: Their places, and those of the extras before the result's.
+            trans_a, trans_b: Whether an operand is transposed.
+            extras: See :meth:`_extras`.
+            adds: Whether the product is added to c.
+        """
+        stages: tuple[Stage, ...] = ()
+        if extras is not None:
+            # Channels are rows here, and each array of the epilogue has a view of C's shape.
+            stages = tuple(replace(s, spread=s.spread and "matrix") for s in self.p.epilogue)
+            stages = (_BIAS, *stages) if self.p.bias is not None else stages
         problem = bind(
-            self.target, a, b, c, trans_a=trans_a, trans_b=trans_b,
-            stages=() if bias is None else (_BIAS,), extras=() if bias is None else (bias,),
-            multiplies=True, reads_c=adds,
+            self.target, a, b, c, trans_a=trans_a, trans_b=trans_b, stages=stages,
+            extras=extras or (), multiplies=True, reads_c=adds,
         )  # fmt: skip
         problem = replace(problem, precision=self.p.precision, aligned=self.aligned)
         return ConvProduct(problem, operands, adds)
 
-    def _bias(self, channels: int) -> View | None:
+    @property
+    def has_common_steps(self) -> bool:
+        """Whether each array of the epilogue has a common stride of all places."""
+        _, size, _ = self.p.images
+        return all(merged(size, extra.strides.space) is not None for extra in self.p.extras)
+
+    def _extras(self, count: int, joined: bool) -> list[View]:
+        """Return the bias and the arrays of the epilogue, for the product of ``count`` images.
+
+        Args:
+            count: The number of images.
+            joined: See :meth:`_image`.
+        """
         p = self.p
-        if p.bias is None:
-            return None
-        of_group = channels // p.groups
-        return self._view((p.groups, of_group), (of_group * p.bias, p.bias), p.elem.itemsize)
+        _, size, channels = p.images
+        of_group, itemsize = channels // p.groups, p.elem.itemsize
+        result = []
+        if p.bias is not None:
+            result.append(self._view((p.groups, of_group), (of_group * p.bias, p.bias), itemsize))
+        for extra in p.extras:
+            step = merged(size, extra.strides.space)
+            assert step is not None
+            view = self._image(extra.strides, count, channels, step, extra.elem.itemsize, joined)
+            result.append(replace(view, dtype=dtype_of(extra.elem.name)))
+        return result
+
+    def _extra_places(self, first: int) -> list[Location]:
+        """Return the operands of :meth:`_extras`, of images from ``first`` on."""
+        p = self.p
+        bias: list[Location] = [2] if p.bias is not None else []
+        arrays = zip(p.following[len(bias) :], p.extras, strict=True)
+        return [*bias, *(Part(at, first * extra.strides.outer) for at, extra in arrays)]
 
     def _image(
         self, operand: ImageStrides, batch: int, channels: int, step: int, alignment: int,
@@ -262,15 +304,16 @@ class _StepsBuilder:
         """Return the single product of filters of one tap."""
         p = self.p
         joined = self._are_joined(p.x, x_step) and self._are_joined(p.y, y_step)
+        joined = joined and self._extras_are_joined
         x = self._image(p.x, p.batch, p.channels, x_step, p.x.aligned, joined)
         y = self._image(p.y, p.batch, p.filters, y_step, p.y.aligned, joined)
         backward = p.direction == "input"
         source, result = (y, x) if backward else (x, y)
-        bias = self._bias(p.channels if backward else p.filters)
         w = self._weights_at(1)
-        operands = (w, 0, 2) if bias is None else (w, 0, 2, 3)
+        operands = (w, 0, *self._extra_places(0), p.last)
+        extras = self._extras(p.batch, joined)
         product = self._product(
-            self._weights(), source, result, operands, "T" if backward else "N", bias=bias
+            self._weights(), source, result, operands, "T" if backward else "N", extras=extras
         )
         return self._with_weights([product], 1, w, 0, p.batch)
 
@@ -279,13 +322,22 @@ class _StepsBuilder:
         is_line = self.p.batch > 1 and operand.outer == self.places * step
         return is_line and self.target.is_cpu
 
+    @property
+    def _extras_are_joined(self) -> bool:
+        """Whether the places of all images have a common stride in each array of the epilogue."""
+        _, size, _ = self.p.images
+        return all(
+            extra.strides.outer == self.places * (merged(size, extra.strides.space) or 0)
+            for extra in self.p.extras
+        )
+
     def by_windows(self, y_step: int, chunk: int) -> ConvProducts:
         """Return copies of windows and products; backward, products and sums of windows."""
         p, backward = self.p, self.p.direction == "input"
-        taps, last = p.taps, 2 if p.bias is None else 3
+        taps, last = p.taps, p.last
         of_image = p.channels * taps * self.places
         columns = self._columns(of_image, self.places, 1)
-        joined = self.last and self._are_joined(p.y, y_step)
+        joined = self.last and self._are_joined(p.y, y_step) and self._extras_are_joined
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem
@@ -311,13 +363,12 @@ class _StepsBuilder:
             y = self._image(p.y, count, p.filters, y_step, alignment, joined)
             if backward:
                 product = self._product(self._weights(), y, matrix, (w, y_at, space), "T")
-                copied: tuple[Location, ...] = (space, x_at) if last == 2 else (space, 2, x_at)
+                copied: tuple[Location, ...] = (space, *p.following, x_at)
                 steps += [product, (windows, copied)]
             else:
-                bias = self._bias(p.filters)
-                extra = () if bias is None else (2,)
-                operands = (w, space, *extra, y_at)
-                product = self._product(self._weights(), matrix, y, operands, bias=bias)
+                operands = (w, space, *self._extra_places(first), y_at)
+                extras = self._extras(count, joined)
+                product = self._product(self._weights(), matrix, y, operands, extras=extras)
                 steps += [(windows, (x_at, space)), product]
         return self._with_weights(steps, 1, w, nbytes, chunk)
 

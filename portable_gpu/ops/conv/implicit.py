@@ -80,7 +80,7 @@ def _image_copies(
     p: ConvProblem, inside: ConvProblem
 ) -> list[tuple[ElementwiseProblem, Temporary, int]]:
     """Copies of images before the products, and after them: each with its memory and operand."""
-    last = _operands(p) - 1
+    last = p.last
     image = {"forward": (0, last), "input": (last, 0), "weight": (0, 1)}[p.direction]
     candidates = []
     for place, ours, theirs, channels, size in (
@@ -102,22 +102,17 @@ def _image_copies(
 
 
 def _bind_copies(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> Plan:
-    operands: list[int | Temporary] = list(range(_operands(problem)))
+    operands: list[int | Temporary] = list(range(problem.last + 1))
     before, after = [], []
     for copy, space, place in _image_copies(problem, inside):
         plan = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
-        if place == _operands(problem) - 1:
+        if place == problem.last:
             after.append(Step(plan, (space, place)))
         else:
             before.append(Step(plan, (place, space)))
         operands[place] = space
     products = bind_products(engine, inside, list(products_of(inside)))
     return Steps([*before, Step(products, tuple(operands)), *after])
-
-
-def _operands(p: ConvProblem) -> int:
-    """The number of arrays of a call."""
-    return 3 if p.bias is None else 4
 
 
 def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Variant:
@@ -153,7 +148,7 @@ def bind_products(engine: Engine, problem: ConvProblem, products: Sequence[Windo
     """The plan: copies of weights, then the products."""
     steps = []
     weight = problem.direction == "weight"
-    last = 3 if problem.bias is not None else 2
+    last = problem.last
     if len(products) < residues(problem):
         cleared = _clear(problem)
         plan = bind_best(engine, elementwise_variants(cleared, engine.target, engine.table))
@@ -170,7 +165,9 @@ def bind_products(engine: Engine, problem: ConvProblem, products: Sequence[Windo
             operands[1] = weights
         if weight:
             operands = [1, 0]
-        extras = [2] if problem.bias is not None else []
+        bias = [2] if problem.bias is not None else []
+        arrays = problem.following[len(bias) :]
+        extras = [Part(*each) for each in zip(arrays, item.extra_starts, strict=True)]
         multiplied = replace(item.problem, aligned=not engine.maps_host_memory)
         plan = bind_best(engine, fastest(multiplied, engine.target, engine.table))
         result: Part | Temporary = Part(last, item.result_start)
@@ -178,7 +175,7 @@ def bind_products(engine: Engine, problem: ConvProblem, products: Sequence[Windo
             itemsize = problem.elem.itemsize
             nbytes = prod(item.packed_result.extents) * itemsize
             result = Temporary("result", nbytes, itemsize)
-        steps.append(Step(plan, (*operands, *extras, result), scalars=(1.0, 0.0)))
+        steps.append(Step(plan, (*operands, *bias, *extras, result), scalars=(1.0, 0.0)))
         if item.packed_result is not None:
             back = _from_packed(problem, item.packed_result)
             plan = bind_best(engine, elementwise_variants(back, engine.target, engine.table))

@@ -192,10 +192,10 @@ def _bind(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> Plan:
     passes = _passes(problem, inside, engine.target)
     steps = [Step(RepackPlan(engine, x.repack), (x.operand, x.space)) for x in passes]
     copy = _copy_of_result(problem, inside)
-    bias, last = ([2], 3) if problem.bias is not None else ([], 2)
+    last = problem.last
     result: int | Temporary = last if copy is None else _result(inside)
     products = bind_products(engine, inside, list(products_of(inside)))
-    steps.append(Step(products, (*(x.space for x in passes), *bias, result)))
+    steps.append(Step(products, (*(x.space for x in passes), *problem.following, result)))
     if copy is not None:
         back = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
         steps.append(Step(back, (result, last)))

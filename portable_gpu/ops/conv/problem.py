@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
+from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import BF16, Element
 
 #: What is computed of ``y = x * w``: y, or the gradient by x or by w for a given gradient by y.
@@ -31,6 +32,19 @@ class ImageStrides:
 
 
 @dataclass(frozen=True)
+class StageArray:
+    """An array that a stage of the epilogue reads, broadcast to the result.
+
+    Attributes:
+        elem: The element.
+        strides: The strides; 0 along axes of one element.
+    """
+
+    elem: Element
+    strides: ImageStrides
+
+
+@dataclass(frozen=True)
 class ConvProblem:
     """``y[n, k, q] = b[k] + sum_{c, r} x[n, c, q * stride + r * dilation - before] w[k, c, r]``.
 
@@ -47,6 +61,8 @@ class ConvProblem:
         before: Zeros in front of x.
         x, w, y: The arrays.
         bias: The stride of b; ``None`` without one.  It is added to the gradient by x too.
+        epilogue: What follows on each element of y, or of the gradient by x.
+        extras: The array of each stage that reads one, in order.
         precision: The precision of products; see :func:`portable_gpu.gemm`.
         pieces: The number of pieces of bfloat16 in which the arrays that are read store a value; 0:
             values are stored without pieces.  The pieces of all channels of a place are adjacent;
@@ -71,6 +87,33 @@ class ConvProblem:
     bias: int | None = None
     precision: str = "ieee"
     pieces: int = 0
+    epilogue: tuple[Stage, ...] = ()
+    extras: tuple[StageArray, ...] = ()
+
+    @property
+    def following(self) -> tuple[int, ...]:
+        """The places of the bias and of the arrays of the epilogue among the operands of a plan.
+
+        The two arrays that are convolved are before them, and the result is after them.
+        """
+        return tuple(range(2, self.last))
+
+    @property
+    def last(self) -> int:
+        """The place of the result among the operands of a plan."""
+        return 2 + (self.bias is not None) + len(self.extras)
+
+    @property
+    def without_epilogue(self) -> ConvProblem:
+        """The convolution alone."""
+        return replace(self, epilogue=(), extras=()) if self.epilogue else self
+
+    @property
+    def images(self) -> tuple[ImageStrides, Triple, int]:
+        """The strides of the images that are written, their extents and their channels."""
+        if self.direction == "input":
+            return self.x, self.x_size, self.channels
+        return self.y, self.y_size, self.filters
 
     @property
     def channels_of_group(self) -> int:
@@ -121,8 +164,21 @@ class ConvProblem:
 
     @property
     def bytes(self) -> int:
-        """The least traffic: every array moved once."""
+        """The least traffic without that of an epilogue's arrays: every array moved once."""
         return (self.x_elements + self.y_elements + self.w_elements) * self.elem.itemsize
+
+    @property
+    def extra_bytes(self) -> int:
+        """The bytes of the arrays of the epilogue."""
+        _, size, channels = self.images
+        extents = self.batch, channels, *size
+        result = 0
+        for extra in self.extras:
+            s = extra.strides
+            steps = s.outer, s.channel, *s.space
+            read = prod(n for n, step in zip(extents, steps, strict=True) if step)
+            result += read * extra.elem.itemsize
+        return result
 
     @property
     def fits_int(self) -> bool:

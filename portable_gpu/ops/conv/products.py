@@ -26,7 +26,7 @@ from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.conv.copies import computed
-from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, StageArray
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather, Table
 
@@ -188,6 +188,7 @@ class WindowProduct:
         weights_start: The first element of the weights that the product, or the copy, reads.
         result_start: The first element of the result.
         packed_result: The result as the product stores it, if it is not so in memory.
+        extra_starts: The first element of each array of the epilogue.
     """
 
     problem: GemmProblem
@@ -195,6 +196,7 @@ class WindowProduct:
     weights_start: int = 0
     result_start: int = 0
     packed_result: PackedCopy | None = None
+    extra_starts: tuple[int, ...] = ()
 
 
 def products_of(p: ConvProblem) -> Iterator[WindowProduct]:
@@ -208,6 +210,15 @@ def products_of(p: ConvProblem) -> Iterator[WindowProduct]:
             item = _inputs(p, residue)
             if item is not None:
                 yield item
+
+
+def has_empty_products(p: ConvProblem) -> bool:
+    """Whether nothing contributes to some places of the gradient by x."""
+    return p.direction == "input" and not all(
+        _taps_of(p, j, residue)
+        for j, count in enumerate(_residue_counts(p))
+        for residue in range(count)
+    )
 
 
 def residues(p: ConvProblem) -> int:
@@ -260,7 +271,14 @@ def _forward(p: ConvProblem) -> WindowProduct:
     windows = a.operand(
         p.read_elem, "row", _of_groups(p, p.channels_of_group * p.x.channel), p.x.aligned
     )
-    return WindowProduct(_product(p, rows.size, filters, depth, windows, b, c), copied)
+    problem = _product(p, rows.size, filters, depth, windows, b, c, rows.extents)
+    return WindowProduct(problem, copied, extra_starts=(0,) * len(p.extras))
+
+
+def _taps_of(p: ConvProblem, j: int, residue: int) -> list[int]:
+    """The taps along axis j of the places that are ``residue`` after a multiple of the stride."""
+    rest = residue + p.before[j]
+    return [r for r in range(p.w_size[j]) if (rest - r * p.dilation[j]) % p.stride[j] == 0]
 
 
 def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
@@ -270,10 +288,7 @@ def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
     """
     extents, first_taps, tap_counts, tap_steps, first_places = [], [], [], [], []
     for j in _SPACE:
-        fits = [
-            r for r in range(p.w_size[j])
-            if (residue[j] + p.before[j] - r * p.dilation[j]) % p.stride[j] == 0
-        ]  # fmt: skip
+        fits = _taps_of(p, j, residue[j])
         if not fits:
             return None
         first_taps.append(fits[0])
@@ -324,8 +339,9 @@ def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
     windows = a.operand(
         p.read_elem, "row", _of_groups(p, p.filters_of_group * p.y.channel), p.y.aligned
     )
-    problem = _product(p, rows.size, channels, depth, windows, b, c)
-    return WindowProduct(problem, copied, weights_start, result_start)
+    problem = _product(p, rows.size, channels, depth, windows, b, c, rows.extents)
+    starts = tuple(_offset(residue, extra.strides.space) for extra in p.extras)
+    return WindowProduct(problem, copied, weights_start, result_start, extra_starts=starts)
 
 
 def _weights(p: ConvProblem) -> WindowProduct:
@@ -403,18 +419,35 @@ def _has_adjacent_places(p: ConvProblem) -> bool:
 
 
 def _product(
-    p: ConvProblem, m: int, n: int, k: int, a: Operand, b: Operand, c: Operand
-) -> GemmProblem:
-    """The product of operands, with a bias for each column."""
-    stages: tuple[Stage, ...] = ()
-    extras: tuple[Operand, ...] = ()
+    p: ConvProblem, m: int, n: int, k: int, a: Operand, b: Operand, c: Operand,
+    extents: tuple[int, ...] = (),
+) -> GemmProblem:  # fmt: skip
+    """The product of operands, with a bias for each column, and the epilogue.
+
+    Args:
+        p, m, n, k, a, b, c: The convolution; see :class:`GemmProblem`.
+        extents: The images, and places along the axes of space, over which the rows run; without an
+            epilogue, these are not needed.
+    """
+    stages = p.epilogue
+    extras = tuple(_of_stage(p, extra, extents, n) for extra in p.extras)
     if p.bias is not None:
-        stages = (Stage("bias", "v + e", "column"),)
-        extras = (Operand(p.elem, 0, p.bias, _of_groups(p, n * p.bias)),)
+        stages = (Stage("bias", "v + e", "column"), *stages)
+        extras = (Operand(p.elem, 0, p.bias, _of_groups(p, n * p.bias)), *extras)
     return GemmProblem(
         m, n, k, _of_groups(p, p.groups), a, b, c, computed(p.elem), epilogue=stages, extras=extras,
         precision=p.precision,
     )  # fmt: skip
+
+
+def _of_stage(p: ConvProblem, array: StageArray, extents: tuple[int, ...], n: int) -> Operand:
+    """An array of the epilogue, of a product whose rows run over the images and their places."""
+    s = array.strides
+    places = p.stride if p.direction == "input" else (1, 1, 1)
+    axes = RowAxes(extents, (s.outer, *_times(places, s.space))).simplified()
+    reader = Gather("row", axes.extents, axes.strides) if len(axes.extents) > 1 else None
+    groups = _of_groups(p, n * s.channel)
+    return Operand(array.elem, axes.strides[-1], s.channel, groups, reader=reader)
 
 
 def _result(

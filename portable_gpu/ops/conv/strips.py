@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from typing import TypeVar
 
 from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.powers_of_two import floor_power_of_two
 
+T = TypeVar("T")
 #: A row of more taps, or whose results need more elements, is a loop: it would take the registers.
 _MOST_TAPS, _MOST_LOADS = 11, 48
 
@@ -149,6 +151,6 @@ def neighbours(axis: SpaceAxis, most: int) -> int:
     return max(1, min(most, floor_power_of_two(max(1, axis.target))))
 
 
-def last_axis(axes: Sequence[SpaceAxis], last: int) -> list[SpaceAxis]:
+def last_axis(axes: Sequence[T], last: int) -> list[T]:
     """Return the axes with one of them at the end."""
     return [axis for c, axis in enumerate(axes) if c != last] + [axes[last]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -20,6 +20,7 @@ from portable_gpu.ops.conv.direct import (
     filters_copy,
     with_packed_filters,
 )
+from portable_gpu.ops.conv.epilogue import with_arrays, with_pass
 from portable_gpu.ops.conv.estimates import (
     ConvCosts,
     direct_seconds,
@@ -28,6 +29,7 @@ from portable_gpu.ops.conv.estimates import (
     weight_work,
 )
 from portable_gpu.ops.conv.problem import ConvProblem
+from portable_gpu.ops.conv.products import has_empty_products
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.variant import Variant, best_of, bind_best
@@ -148,13 +150,31 @@ def variants(
     Variants that compute chunks of images observe the limit of workspace if they can; others may
     need more.
     """
+
+    def and_pass(list_variants: Callable[[ConvProblem], Iterable[Variant]]) -> Iterable[Variant]:
+        """Return variants whose kernels do not apply the epilogue, each with the pass that does."""
+        listed = list_variants(problem.without_epilogue)
+        return [with_pass(v, problem, target) for v in listed] if problem.epilogue else listed
+
+    def by_products(p: ConvProblem) -> list[Variant]:
+        """Return the products of windows that are gathered from the images."""
+        listed = [*implicit.variants(p, target, table), *in_pieces.variants(p, target, table)]
+        return [with_arrays(v, p, target) for v in listed]
+
+    def by_tiles(p: ConvProblem) -> list[Variant]:
+        """Return Winograd's products."""
+        return [with_arrays(v, p, target) for v in winograd.variants(p, target, table, limit)]
+
+    def by_columns(p: ConvProblem) -> list[Variant]:
+        """Return the products of copied windows."""
+        return [with_arrays(v, p, target) for v in im2col.variants(p, target, table, limit)]
+
     every = [
-        _direct(problem, target, table, limit),
-        *im2col.variants(problem, target, table, limit),
-        *implicit.variants(problem, target, table),
-        *in_pieces.variants(problem, target, table),
-        *winograd.variants(problem, target, table, limit),
-        *spectral.variants(problem, target, table, limit),
+        with_arrays(_direct(problem, target, table, limit), problem, target),
+        *(by_columns(problem) or and_pass(by_columns)),
+        *(and_pass(by_products) if has_empty_products(problem) else by_products(problem)),
+        *by_tiles(problem),
+        *and_pass(lambda p: spectral.variants(p, target, table, limit)),
     ]
     return [_on_cpu(item, problem, target) for item in every] if target.is_cpu else every
 

@@ -21,6 +21,7 @@ from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
+from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.estimates import ConvCosts
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
@@ -221,8 +222,8 @@ class Winograd:
             "t2_size": t.size[2], "t_axis1": t.strides.space[1], "t_axis2": t.strides.space[2],
             "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
         }  # fmt: skip
-        context["unit"] = t.strides.space[2] == 1
-        operands = ("m", "bias", "t")
+        context |= {"unit": t.strides.space[2] == 1, "finish": finish(p)}
+        operands = ("m", "bias", *array_names(p), "t")
         return WinogradKernel("results", p, self.target, context, items, constants, operands)
 
     def _partition(
@@ -287,13 +288,14 @@ class WinogradKernel:
         """The text and options of the kernel."""
         spans = [self.items, *(16 * abs(value) for value in self.constants.values())]
         index = index_type(max(spans), self.target) if self.problem.fits_int else "long"
-        elem = self.context["elem"]
+        elem, arrays = self.context["elem"], array_names(self.problem)
+        own = [name for name in self.operands if name not in arrays]
         parameters: list[Parameter] = [
-            buffer(f"{elem.name}_t", name, writes=name == self.operands[-1])
-            for name in self.operands
+            buffer(f"{elem.name}_t", name, writes=name == self.operands[-1]) for name in own
         ]
-        parameters += scalars("long", *(f"{name}_offset" for name in self.operands))
+        parameters += scalars("long", *(f"{name}_offset" for name in own))
         parameters += scalars(index, "items", "each", *self.constants)
+        parameters += image_parameters(self.context.get("finish"))
         return specialize(
             f"conv/winograd_{self.name}", self.target, {self.name: parameters}, I=index,
             each="each", **self.context,
@@ -308,6 +310,9 @@ class WinogradTransformPlan(OneLaunch):
         has_bias = "bias" not in kernel.operands or bool(kernel.constants["adds_bias"])
         operands, constants = bound_operands(kernel.operands, has_bias)
         constants |= {**kernel.constants, "items": kernel.items, "each": kernel.each}
+        if kernel.context.get("finish"):
+            p = kernel.problem
+            constants |= image_constants(p, [extra.strides.space for extra in p.extras])
         self._launch = engine.programs.launch(
             kernel.specialization, kernel.name, constants, operands,
             [f"{name}_offset" for name in operands],
@@ -379,7 +384,7 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
     )
     made: dict[int, tuple[Plan, Plan, Plan]] = {}
     steps = [Step(WinogradTransformPlan(engine, w.filters()), (Part(1, w.first_weight), u))]
-    bias, last = ((), 2) if p.bias is None else ((2,), 3)
+    last, bias = p.last, p.following[: p.last - 2 - len(p.extras)]
     for first, count in chunks(p.batch, chunk):
         if count not in made:
             product = replace(w.product(count), aligned=not engine.maps_host_memory)
@@ -390,10 +395,14 @@ def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
         tiles, multiplied, results = made[count]
         source = Part(0, first * w.source.strides.outer)
         result = Part(last, first * w.result.strides.outer)
+        arrays = [
+            Part(place, first * extra.strides.outer)
+            for place, extra in zip(p.following[len(bias) :], p.extras, strict=True)
+        ]
         operands = (v, u, m) if w.by_channels else (u, v, m)
         steps += [
             Step(tiles, (source, v)), Step(multiplied, operands, scalars=(1.0, 0.0)),
-            Step(results, (m, *bias, result)),
+            Step(results, (m, *bias, *arrays, result)),
         ]  # fmt: skip
     plan = Steps(steps)
     plan.flop, plan.bytes = p.flop, p.bytes

@@ -27,13 +27,15 @@ from portable_gpu.checking.oracle import (
     root_mean_square,
     within,
 )
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import Element, dtype_of, element
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.conv.api import check_stages, of_stage
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sizes import Size, parse_sizes
-from portable_gpu.runtime.views import Shape, contiguous_strides
+from portable_gpu.runtime.views import Shape, View, as_array, contiguous_strides
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -150,6 +152,26 @@ def problem(
         operand(g.filters, w_shape[1], g.w_size, filters_last),
         operand(g.batch, g.filters, g.y_size, channels_last), 1 if bias else None, precision,
     )  # fmt: skip
+
+
+def with_epilogue(p: ConvProblem, epilogue: Epilogue) -> ConvProblem:
+    """Return a convolution along two axes followed by an epilogue.
+
+    Raises:
+        ArgumentError: It is a gradient, or a stage has names or arrays of rows.
+        ShapeError, DTypeError: An array does not fit the result.
+    """
+    if p.direction != "forward":
+        raise ArgumentError("epilogue is given for a gradient, which takes none")
+    arrays = [as_array(array, "an array of the epilogue") for array in epilogue.arrays]
+    shape = p.batch, p.filters, *p.y_size[1:]
+    reading = check_stages(epilogue.stages, arrays, p.elem, shape, p.filters)
+    extras = []
+    for array, stage in zip(arrays, reading, strict=True):
+        strides = tuple(step // array.dtype.itemsize for step in array.strides)
+        view = View(None, 0, array.shape, strides, array.dtype, array.dtype.itemsize)
+        extras.append(of_stage(view, stage, 2))
+    return replace(p, epilogue=epilogue.stages, extras=tuple(extras))
 
 
 def problem_of(case: Case) -> ConvProblem:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import flag
+from portable_gpu.arguments import flag, of_kind
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import DTypeError, UnsupportedError
-from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem
+from portable_gpu.ops.conv.commands.cases import DIRECTIONS, problem, with_epilogue
 from portable_gpu.ops.conv.problem import Direction
 from portable_gpu.ops.conv.variants import check_algorithm, check_limit, of_algorithm, variants
 from portable_gpu.ops.explanation import Explanation, explanation
@@ -34,12 +35,14 @@ def explain(
     algo: str = "auto",
     workspace_limit: int | None = None,
     channels_last: bool = False,
+    epilogue: Epilogue | None = None,
 ) -> Explanation:
     """Which variant the convolution of contiguous arrays takes, and why; no device is needed.
 
     Raises:
         ArgumentError: There are not the 7 sizes N, C, H, W, K, R, S, or an option is wrong.
         DTypeError: The dtype is not real and floating.
+        ShapeError: An array of the epilogue does not broadcast to the result.
     """
     elem = element(dtype)
     if not elem.floating or elem.complex:
@@ -47,6 +50,8 @@ def explain(
     asked = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     last = flag(channels_last, "channels_last")
     p = problem(DIRECTIONS[operation], sizes, elem, asked, last, precision)
+    if epilogue is not None:
+        p = with_epilogue(p, of_kind(epilogue, Epilogue, "epilogue", "an Epilogue or None"))
     n, c, h, w, k, r, s = sizes
     named = f"{operation} of {n} x {c} x {h} x {w} with {k} filters of {r} x {s}, {dtype}"
     limit = check_limit(workspace_limit)

@@ -38,7 +38,7 @@ def wide(problem: GemmProblem) -> str:
     c = problem.c
     if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c:
         return ""
-    if any(extra.row and extra.col for extra in problem.extras):
+    if any(extra.reader or (extra.row and extra.col) for extra in problem.extras):
         return ""
     if c.col == 1 and problem.n * c.elem.itemsize % 16 == 0:
         return "rows"

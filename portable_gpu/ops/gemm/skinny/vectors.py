@@ -33,7 +33,8 @@ def upright(problem: GemmProblem) -> GemmProblem:
 def is_skinny(problem: GemmProblem, target: Target) -> bool:
     """Whether the product can be taken for a gemv of few vectors; on a CPU, of one.
 
-    Products of bool cannot: gemv adds, and 256 times true is false in a byte.
+    Products of bool cannot: gemv adds, and 256 times true is false in a byte.  Its epilogue reads
+    arrays by two strides.
     """
     p, most = problem, 1 if target.is_cpu else MOST_VECTORS
     few = p.b if p.n <= p.m else p.a
@@ -44,6 +45,7 @@ def is_skinny(problem: GemmProblem, target: Target) -> bool:
         and not few.conj
         and p.a.elem == p.b.elem == p.c.elem
         and not p.compute.boolean
+        and not any(extra.reader for extra in p.extras)
     )
 
 

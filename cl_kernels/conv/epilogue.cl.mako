@@ -1,0 +1,33 @@
+## The epilogue of a convolution as a pass over its result: y = epilogue(y), in place.
+##
+##   row 0   | columns | columns | ...     an item has `columns` elements of a row along the last axis;
+##   row 1   | ...                         a row is a position on the `outer` other axes
+##
+## elem, I   element; type of indices     finish   the Finish     outer, names   of the other axes: number, arrays
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<% E = elem.name %>
+% for each in dict.fromkeys((elem, *(extra.elem for extra in finish.extras))):
+${element.scalar(each)}
+% endfor
+${epilogue.values(finish.compute)}
+${epilogue.define(finish)}
+
+__kernel ${space.of_group()}
+void ${kernel("finish")}
+{
+    const ${I} item = get_global_id(0);
+    if (item >= items) return;
+    const ${I} parts = (size + columns - 1) / columns;
+% if outer:
+    const ${I} outer_row = item / parts;
+% endif
+    const ${I} begin = item % parts * columns, end = min(begin + columns, size);
+% for name in names:
+    ${name} += ${name}_offset + ${axes.offset("outer", name, axes.digits("outer", outer, "outer_row"))};
+% endfor
+    for (${I} row = begin; row < end; row++)
+        ${E}_store(y + row * y_row, EPILOGUE(${E}_load(y + row * y_row), row, 0));
+}

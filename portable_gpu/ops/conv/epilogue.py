@@ -1,0 +1,199 @@
+"""The epilogue of a convolution whose last kernel does not apply it: a pass over the result.
+
+The pass reads each element of the result and stores it anew, in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+from portable_gpu.codegen.axes import Axis, merged, parameters
+from portable_gpu.codegen.epilogue import Finish, stored_operands
+from portable_gpu.codegen.parameters import Parameter, operand, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.copies import computed
+from portable_gpu.ops.conv.items import index_type, launch_sizes
+from portable_gpu.ops.conv.problem import ConvProblem
+from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.ops.variant import Variant
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step, Steps
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+
+#: The most elements of a CPU's work-item.
+_COLUMNS = 4096
+
+
+def finish(p: ConvProblem, steps: Sequence[int] | None = None) -> Finish | None:
+    """Return the epilogue for a kernel; ``None`` without one.
+
+    Args:
+        p: The convolution.
+        steps: The stride of each array along the kernel's rows, whose columns are channels; by
+            default its stride along the last axis of space.
+    """
+    if not p.epilogue:
+        return None
+    rows = steps or [extra.strides.space[2] for extra in p.extras]
+    extras = tuple(
+        Operand(extra.elem, row, extra.strides.channel)
+        for extra, row in zip(p.extras, rows, strict=True)
+    )
+    return Finish(computed(p.elem), p.epilogue, extras)
+
+
+def array_names(p: ConvProblem) -> list[str]:
+    """Return the names of the arrays of the epilogue in kernels."""
+    return [f"e{k}" for k in range(len(p.extras))]
+
+
+def image_parameters(done: Finish | None) -> list[Parameter]:
+    """Declare the arrays for ``conv/_epilogue``, of kernels that store results by image."""
+    if done is None:
+        return []
+    arrays = range(len(done.extras))
+    names = [f"e{k}_{axis}" for k in arrays for axis in ("outer", "axis0", "axis1")]
+    return [*stored_operands(done.extras), *scalars("long", *names)]
+
+
+def image_constants(p: ConvProblem, orders: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Return the strides of the arrays; ``orders`` has those along the kernel's axes of space."""
+    result: dict[str, int] = {}
+    for name, extra, space in zip(array_names(p), p.extras, orders, strict=True):
+        result |= {f"{name}_axis{c}": step for c, step in enumerate(space[:2])}
+        result |= {f"{name}_outer": extra.strides.outer, f"{name}_col": extra.strides.channel}
+        result[f"{name}_row"] = space[2]
+    return result
+
+
+@dataclass(frozen=True)
+class EpiloguePass:
+    """The pass over the result of a convolution.
+
+    Attributes:
+        problem: The convolution.
+        target: The device.
+    """
+
+    problem: ConvProblem
+    target: Target
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The merged axes of the result, slowest first, with the strides of it and the arrays."""
+        p = self.problem
+        image, size, channels = p.images
+        arrays = [image, *(extra.strides for extra in p.extras)]
+        extents = p.batch, channels, *size
+        steps = zip(*((a.outer, a.channel, *a.space) for a in arrays), strict=True)
+        axes = [Axis(n, strides) for n, strides in zip(extents, steps, strict=True)]
+        axes.sort(key=lambda axis: -abs(axis.strides[0]))
+        return merged(axes) or [Axis(1, (0,) * len(arrays))]
+
+    @property
+    def columns(self) -> int:
+        """The elements of an item along the last axis."""
+        return min(_COLUMNS, self.axes[-1].size) if self.target.is_cpu else 1
+
+    @property
+    def items(self) -> int:
+        """The number of items."""
+        *outer, inner = self.axes
+        return prod(axis.size for axis in outer) * -(-inner.size // self.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are read and written."""
+        _, size, channels = self.problem.images
+        elements = self.problem.batch * channels * prod(size)
+        return 2 * elements * self.problem.elem.itemsize + self.problem.extra_bytes
+
+    @property
+    def specialization(self) -> Specialization:
+        """The text and options."""
+        p, rank = self.problem, len(self.axes) - 1
+        *_, inner = self.axes
+        done = finish(p, inner.strides[1:])
+        assert done is not None
+        names = ["y", *array_names(p)]
+        index = index_type(max(self.items, inner.size), self.target)
+        kernel_parameters = [
+            *operand(f"{p.elem.name}_t", "y", "y_row", writes=True), *stored_operands(done.extras),
+            *parameters("outer", rank, names), *scalars(index, "items", "size", "columns"),
+        ]  # fmt: skip
+        return specialize(
+            "conv/epilogue", self.target, {"finish": kernel_parameters}, elem=p.elem, finish=done,
+            I=index, outer=rank, names=names,
+        )  # fmt: skip
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The integers of a launch."""
+        *outer, inner = self.axes
+        names = ["y", *array_names(self.problem)]
+        result = {f"outer{d}_size": axis.size for d, axis in enumerate(outer)}
+        for d, axis in enumerate(outer):
+            result |= {f"{n}_outer{d}": s for n, s in zip(names, axis.strides, strict=True)}
+        result |= {f"{n}_row": s for n, s in zip(names, inner.strides, strict=True)}
+        result |= {f"{n}_col": 0 for n in names[1:]}
+        return result | {"items": self.items, "size": inner.size, "columns": self.columns}
+
+
+class EpiloguePlan(OneLaunch):
+    """The pass.  Operands: the arrays of the epilogue, then the result."""
+
+    def __init__(self, engine: Engine, whole: EpiloguePass) -> None:
+        """Build the kernel."""
+        names = [*array_names(whole.problem), "y"]
+        self._launch = engine.programs.launch(
+            whole.specialization, "finish", whole.constants, names,
+            [f"{name}_offset" for name in names],
+            *launch_sizes(whole.items, 1, engine.target),
+        )  # fmt: skip
+
+
+def with_pass(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
+    """Return a variant of the convolution alone, followed by the pass over its result."""
+    whole = EpiloguePass(problem, target)
+    bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
+    return replace(
+        variant,
+        estimate=variant.estimate + whole.nbytes / bandwidth,
+        launches=variant.launches + 1,
+        why=f"{variant.why}; the epilogue is a pass over the result",
+        texts=lambda: [*variant.texts(), whole.specialization],
+        bind=partial(_bind, problem=problem, variant=variant),
+        details={
+            **variant.details, "bytes": variant.details["bytes"] + problem.extra_bytes,
+            "moved": variant.details["moved"] + whole.nbytes,
+        },
+    )  # fmt: skip
+
+
+def with_arrays(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
+    """Return a variant whose last kernel reads the arrays of the epilogue, with their traffic."""
+    if not problem.extras:
+        return variant
+    bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
+    more = {name: variant.details[name] + problem.extra_bytes for name in ("bytes", "moved")}
+    return replace(
+        variant,
+        estimate=variant.estimate + problem.extra_bytes / bandwidth,
+        details={**variant.details, **more},
+    )
+
+
+def _bind(engine: Engine, problem: ConvProblem, variant: Variant) -> Plan:
+    """The plan: the convolution, then the pass."""
+    p, last = problem, problem.last
+    first_extra = last - len(p.extras)
+    convolved = Step(variant.bind(engine), (*range(first_extra), last))
+    finished = EpiloguePlan(engine, EpiloguePass(p, engine.target))
+    plan = Steps([convolved, Step(finished, (*range(first_extra, last), last))])
+    plan.flop, plan.bytes = p.flop, p.bytes
+    return plan
