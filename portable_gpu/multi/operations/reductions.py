@@ -57,6 +57,9 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "dot": np.add,
     "vdot": np.add,
 }
+#: Results of at most so many bytes are copied behind the kernels of all blocks, so that these run
+#: without a gap.
+_MOST_BYTES_AT_THE_END = 1 << 16
 #: Reductions that are computed of the means and variances of blocks.
 _MOMENTS = ("var", "std")
 _POSITIONS = {"argmin": (call.minimum, np.less), "argmax": (call.maximum, np.greater)}
@@ -199,29 +202,38 @@ class _Job:
         places = {number: at for its in numbers.values() for at, number in enumerate(its)}
         nbytes = prod(single) * dtype.itemsize
 
+        def copy(member: Member, number: int, result: Array) -> None:
+            cl.enqueue_copy(
+                member.engine.queue, memory[member].base_data, result.base_data,
+                byte_count=nbytes, dst_offset=places[number] * nbytes,
+            )  # fmt: skip
+
         def enqueue(member: Member, number: int) -> Array | None:
             with kernels(member, number, False):
                 # Into a fresh array: that is a repeated call with no other offsets than before.
                 result = self._block(member, [x[number] for x in operands], request, None)
-                if member is not place.members[number]:  # whose device failed
+                if nbytes <= _MOST_BYTES_AT_THE_END or member is not place.members[number]:
                     return member.count(result)
-                cl.enqueue_copy(
-                    member.engine.queue, memory[member].base_data, result.base_data,
-                    byte_count=nbytes, dst_offset=places[number] * nbytes,
-                )  # fmt: skip
+                copy(member, number, result)
             return None
 
-        moved = self.group.for_blocks(place.members, enqueue)
+        results = self.group.for_blocks(place.members, enqueue)
         parts: dict[int, _Values] = {}
         copies = []
-        for member in numbers:
+        for member, its in numbers.items():
             with member.named_errors():
+                for number in its:
+                    result = results[number]
+                    if result is not None and result.context == member.engine.context:
+                        copy(member, number, result)
+                        results[number] = None
                 copies.append((member, memory[member].get_async()))
         for member, (values, event) in copies:
             with member.named_errors():
                 event.wait()
             parts |= {number: values[at] for at, number in enumerate(numbers[member])}
-        parts |= {number: part.get() for number, part in enumerate(moved) if part is not None}
+        # Others are of blocks whose device failed.
+        parts |= {number: part.get() for number, part in enumerate(results) if part is not None}
         return [np.asarray(parts[number]) for number in range(len(place.members))]
 
     def _block(self, member: Member, arrays: Sequence[Any], request: Maker, out: Any) -> Any:
