@@ -80,8 +80,9 @@ class _ThreadPool:
         self._start(len(self._todo))
 
     def leave(self) -> None:
-        """Start no further task."""
+        """Start no further task, and free the tasks that are left."""
         self._is_left = True
+        self._todo.clear()
 
     def run(self) -> None:
         """Wait in the calling thread until all tasks are done."""

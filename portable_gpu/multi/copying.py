@@ -198,13 +198,14 @@ class Copies:
 
         An error of a task, or of a signal handler, ends the copies, and thereby the other tasks.
         """
+        todo = dict(enumerate(tasks))
 
-        def run(task: Callable[[], None]) -> Sequence[Task]:
+        def run(number: int) -> Sequence[Task]:
             token = object()
             self._active.add(token)
             try:
                 self.check()
-                task()
+                todo.pop(number)()  # to which nothing refers when the thread is not active
             except BaseException as error:
                 self.abandon(error)
             finally:
@@ -212,7 +213,7 @@ class Copies:
             return ()
 
         # In the context of the calling thread, which has the name of the call.
-        work_off([partial(copy_context().run, run, task) for task in tasks], len(tasks))
+        work_off([partial(copy_context().run, run, number) for number in todo], len(todo))
         self.check()
 
     def wait(self) -> None:
@@ -224,6 +225,14 @@ class Copies:
         """Copy pieces in one thread until there are no more."""
         token = object()
         self._active.add(token)
+        try:
+            self._work()  # whose variables refer to arrays
+        finally:
+            self._active.discard(token)
+        return ()
+
+    def _work(self) -> None:
+        """See :meth:`work`."""
         buffers: list[_HostBuffer] = []
         moving: deque[_Moving] = deque()
         try:
@@ -258,8 +267,6 @@ class Copies:
                     each.buffer.give_up()
             for buffer in buffers:
                 buffer.give_back()
-            self._active.discard(token)
-        return ()
 
     def _next(self) -> _CopyPiece | None:
         for line in (self._downloads, self._uploads):
