@@ -11,7 +11,7 @@ from typing import Any
 from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentTypeError, UnsupportedError, how_to_install
 
-#: A function of the completed and of all operations.
+#: A function that receives the numbers of completed and of all operations.
 ProgressCallback = Callable[[float, float], Any]
 
 #: Seconds between two refreshes of the bar.
@@ -25,8 +25,8 @@ def progress_callback(
     """Provide the callback that ``progress=`` specifies.
 
     Args:
-        progress: None or False for none; True for a bar on a terminal; or a function.
-        name: The work, in front of the bar.
+        progress: None or False for no progress; True for a bar on a terminal; or a function.
+        name: The name of the work, which is shown before the bar.
         unit: The unit of the operations.
 
     Raises:

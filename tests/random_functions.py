@@ -122,7 +122,7 @@ class Expression:
     Attributes:
         text: In C.
         kinds: Of the dtypes that it is computed in: ``f``, ``i`` of integers, ``c``, ``b``.
-        value: The value of NumPy's arrays.
+        value: The value of NumPy arrays.
         ulp: What OpenCL 3.0 (table 38) allows single precision, and double, in ulp of ``size``; 0
             where operations are rounded once and are NumPy's to the bit.
         size: Of what the error is a part.

@@ -1,6 +1,6 @@
 ## copy: result[i] = source[i].  Its rate is the memory roof of the benchmark.
 ##
-##   CPU    | group 0 | group 1 | ...      a group walks one stretch, a vector at a time
+##   CPU    | group 0 | group 1 | ...      a group copies one range, a vector at a time
 ##   GPU    | 0 1 2 ... | 0 1 2 ... |      neighbouring work-items copy neighbouring vectors
 ##
 ## type: a vector of floats.  count: vectors.

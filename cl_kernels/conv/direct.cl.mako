@@ -8,9 +8,9 @@
 ##   t   ├──┼──┼──┼──┤               for a row of taps it loads the `loads` elements of s once
 ##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need
 ##
-## A work-item of a CPU does so in `lines` rows along axis 1, with the same weights.
-## elem, I   element; type of indices             order   the coordinates of a work-item, the fastest last
-## V         results at a time                    wide    channels of a work-item, adjacent in memory
+## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.
+## elem, I   element; type of indices             order   the coordinates of a work-item; the last one changes fastest
+## V         results at a time                    wide    adjacent channels of a work-item
 ## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
 ## finish    the Finish, whose rows are places along axis 2, or None
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
@@ -71,7 +71,7 @@ ${last_step.image(finish, "n", "o", "at0")}\
     __global ${E}_t *const t = image + at1 * t_axis1;
 % endif
     for (${I} first = block * columns; first < end; first += ${V}) {
-## A CPU computes the last strip of a row again from inside the row, rather than element by element.
+## On a CPU the last strip of a row begins earlier, so that it ends with the row: some results are computed twice.
         const ${I} q = ${f"(t2_size - {V}) % {strip.divisor} ? first : min(first, t2_size - {V})" if rows else "first"};
         sum_t ${", ".join(f"{sum} = start" for sum in sums)};
 % if strip:

@@ -1,21 +1,21 @@
-## Two passes in one launch: which work-group of which pass a ticket stands for, and which flag it waits for.
+## Two passes in one launch: the pass and the work-group for each ticket, and the flag that it waits for.
 ##
-##   part            0    1    2    3          the batch axes cut both passes into parts; the second pass reads and
-##   first pass      |    |    |    |          writes a part in the target, where the first one has put it a little
-##   second pass               0    1    2     before: it is still in the cache
+##   part            0    1    2    3          the batch axes divide both passes into parts; the second pass reads and
+##   first pass      |    |    |    |          overwrites a part of the target that the first pass has written shortly
+##   second pass               0    1    2     before, so that the part is still in the cache
 ##
 ## Work-groups are interleaved: those of part u of the first pass alternate with those of part u - lag of the second
-## pass.  These wait for the first pass of their part, whose groups have lower tickets (see group/waiting).
+## pass.  Groups of the second pass wait for all groups of the first pass of their part, which have lower tickets (see
+## group/waiting).
 ##
-##   counters  | next ticket | groups of the second pass that have waited | of each part: groups of the first pass that
-##             are done |
+##   counters  | next ticket | groups of the second pass that have waited | for each part: finished groups |
 ##
 ##   define()              task_of(...): the pass of a ticket, and the work-group of that pass
-##   take()                second, number; made: the flag of its part
-##   wait()                until the first pass of the part is done
-##   between(side)         the array between both passes, as that side of a pass
-##   tell()                the group of the first pass is done
-##   finish()              the group with the last ticket resets the counters, when all waits have ended
+##   take()                declare `second` (the pass), `number` (the group) and `finished` (the counter of the part)
+##   wait()                wait until the first pass of the part is finished
+##   between(side)         declare the array between the passes, as the input (x) or output (y) of a pass
+##   signal()              count a group of the first pass as finished
+##   finish()              reset the counters by the group with the last ticket, when all waits have ended
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 <%def name="define()">
@@ -43,12 +43,12 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool second = taken.x;
     const uint number = taken.y;
-    volatile __global uint *made = counters + 2 + number / (second ? groups1 : groups0);
+    volatile __global uint *finished = counters + 2 + number / (second ? groups1 : groups0);
 </%def>
 
 <%def name="wait()">
         if (id == 0) {
-            ${waiting.wait(f"{capture(waiting.flag, 'made')} < groups0")}\
+            ${waiting.wait(f"{capture(waiting.flag, 'finished')} < groups0")}\
             ${waiting.count("counters + 1")}\
         }
         ${waiting.acquire_by_all()}\
@@ -59,10 +59,10 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
         const long ${side}_offset = between_offset;
 </%def>
 
-<%def name="tell()">
+<%def name="signal()">
         ${waiting.release()}\
         if (id == 0) {
-            ${waiting.count("made")}\
+            ${waiting.count("finished")}\
         }
 </%def>
 

@@ -87,7 +87,7 @@ ${tickets.finish()}\
         const real_t scale = 1;
 ${tickets.between("y")}\
 ${one.branch(passes[0], rank, "number")}\
-${tickets.tell()}\
+${tickets.signal()}\
     }
 % elif alone:
     {

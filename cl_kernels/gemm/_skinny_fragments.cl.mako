@@ -1,7 +1,7 @@
-## The fragments that a lane of skinny holds: of w and x for a step of k, and of the sums of products.
-## The rows, columns and steps of k may be assigned to the instruction's indices (PTX ISA, mma.sync
-## m16n8k16) in any way that both operands share.  They are assigned so that a lane's elements are one load; across the
-## lines, pairs along k are combined from two loads.
+## The fragments of a lane of skinny: of w and x for a step of k, and of the sums of products.
+## The instruction (PTX ISA, mma.sync m16n8k16) computes the same for any order of rows, columns and steps of k, if the
+## order is the same for both operands.  In the order here one load gives all elements of a lane.  If k is across the
+## lines of w, pairs along k are combined from two loads.
 ##
 ##   w_..._u, x_..._u   the loaded values of the u-th step in flight
 ##   d<i>_<s>_0 ... 3   sums of the i-th 16 rows and the s-th 8 vectors
@@ -9,19 +9,19 @@
 ## elem, blocks, across, x_wide, Q: as in skinny.
 <%!
 def sets(Q):
-    """Of 8 vectors: those of one instruction."""
+    """The numbers of the sets of 8 vectors; an instruction multiplies one set."""
     return range(-(-Q // 8))
 
 def depth(across):
-    """Steps of k of an instruction's worth of loads, and of those a lane's."""
+    """The steps of k that all lanes load at a time, and those that one lane loads."""
     return (16, 4) if across else (32, 8)
 
 def lines(across, blocks):
-    """What a lane loads of w: four steps of k, or two rows of each block."""
+    """The names of the loads of w by a lane: four steps of k, or two rows of each block."""
     return [f"w_{j}" for j in range(4)] if across else [f"w_{r}_{h}" for r in range(blocks) for h in range(2)]
 
 def sums(blocks, Q):
-    """A lane's, by the block of rows, the set of vectors, and the number of the instruction's sum."""
+    """The sums of a lane: the block of rows, the set of vectors, and the number in the instruction's result."""
     return [(i, s, r) for i in range(blocks) for s in sets(Q) for r in range(4)]
 %>
 
@@ -37,7 +37,7 @@ typedef uint${lane_k // 2} x_raw;
 #define FIRSTS(a, b) ((a) & 0xffffu | (b) << 16)
 #define SECONDS(a, b) ((a) >> 16 | (b) & 0xffff0000u)
 
-// The steps of k of a lane, of one vector: those before `last`, and zeros beyond.
+// The steps of k of a lane, of one vector; zeros from `last` on.
 static inline x_raw x_some(__global const ushort *x, long step, long k, long last)
 {
     uint v[${lane_k}];
@@ -46,9 +46,9 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 }
 </%def>
 
-## The starts of the lane's rows of w and vectors of x.
+## Declare pointers to the lane's rows of w and vectors of x.
 <%def name="place()">\
-    // Lanes beyond the last outputs and vectors repeat the last ones, and do not store them.
+    // Lanes without outputs or vectors of their own compute the last ones again, and do not store them.
 % if across:
     w += w_offset + min(top + ${2 * blocks} * g, m - ${2 * blocks});
 % else:
@@ -61,13 +61,13 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 % endfor
 </%def>
 
-## Load the u-th step in flight.
+## Declare the values of the u-th step in flight.
 <%def name="declare(u)">
         w_raw ${", ".join(f"{name}_{u}" for name in lines(across, blocks))};
         x_raw ${", ".join(f"x_{s}_{u}" for s in sets(Q))};
 </%def>
 
-## masked: with zeros beyond `last`.
+## Load the u-th step in flight; if masked, zeros from `last` on.
 <%def name="load(u, k, masked)">
 % for j, name in enumerate(lines(across, blocks)):
 <% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\
@@ -110,7 +110,7 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
     float ${", ".join(f"d{i}_{s}_{r} = 0" for i, s, r in sums(blocks, Q))};
 </%def>
 
-## The sums of a warp in local memory: vector by vector, and within a vector row by row.
+## Store the sums of a warp in local memory, ordered by vectors, then by rows.
 <%def name="leave_sums()">\
     __local float *mine = sums + warp * ${32 * len(sums(blocks, Q))};
 % for i, s, r in sums(blocks, Q):

@@ -11,10 +11,10 @@
 ##
 ## policy  WgmmaPolicy      a, b  Lines: how an operand is copied to local memory
 ## kind    f16, bf16 or tf32: the instruction's element type
-## parts   the number of pieces of each value; in memory the pieces of a row are adjacent, k elements each
+## parts   the number of pieces of each value.  In memory a row has k elements of the first piece, then k of the next
 ## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
-## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
-##         which round; 0: never
+## flush   steps of k after which the sums of the matrix unit, which truncates, are added to float
+##         registers, whose additions round; 0: never
 ## split   whether groups share the steps of k of tiles (see _wgmma_parts)
 ## tail    whether k, or the k of a part, is not a multiple of a step
 ## pair, wide, by_lines  how C is stored (see _wgmma_output)

@@ -1,7 +1,7 @@
-## The fold of V rows of cpu_short_rows; the offsets of their first elements are NAME_place0 ...
+## The reduction of V rows at a time in cpu_short_rows.  NAME_place0 ... are the offsets of their first elements.
 ##
 ##   at      V vectors, one of each row, transposed: column at + j updates state j % CHAINS
-##   at + V  ...                                     as much data behind all rows is prefetched
+##   at + V  ...                                     the same number of elements behind the V rows is prefetched
 ##   ...     remaining columns, one by one
 ##
 ## r: Reduction.  V, outer: as in cpu_short_rows.
@@ -11,8 +11,8 @@
     from portable_gpu.codegen.operators import SCALAR_BYTES
     from portable_gpu.codegen.reductions import value_names
 
-    CHAINS = 2  # states that take columns in turn, so that they do not wait for each other
-    LINE = 64  # bytes that a prefetch brings
+    CHAINS = 2  # independent states, which are updated in turn so that additions do not wait for each other
+    LINE = 64  # bytes of a prefetch
 
     def centres(r):
         """The names of the parts of the second input, where it holds one element per result."""
@@ -28,7 +28,7 @@
 <%
     acc, state = r.acc.type(V), r.lane.type(V)
     into = "gathered" if r.block else total
-    squares = max(1, r.block * CHAINS // V)  # whose columns are added between two lifts
+    squares = max(1, r.block * CHAINS // V)  # squares of V x V elements that are added between two lifts
 %>\
         for (long o = 0; o < outer_count; ++o) {
 % for e, n in zip(r.streamed, r.names):

@@ -240,7 +240,7 @@ class GemmCall(_OfMatrices):
 
 
 class HostGemmCall(GemmCall):
-    """A product of NumPy's matrices."""
+    """A product of NumPy matrices."""
 
     name, numpy = "host gemm", True
 
@@ -253,7 +253,7 @@ class HostGemmCall(GemmCall):
 
 
 class StreamedGemmCall(HostGemmCall):
-    """A product of NumPy's matrices in tiles, by a third of their memory."""
+    """A product of NumPy matrices in tiles, by a third of their memory."""
 
     name = "streamed gemm"
 

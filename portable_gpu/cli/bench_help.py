@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
         },
     ),
     "transfer": (
-        "Time copies of NumPy's arrays to the device and back, fresh arrays on both sides.",
+        "Time copies of NumPy arrays to the device and back, fresh arrays on both sides.",
         {
             "sizes": "Comma list of bytes (1000 to 1000000000).",
             "peers": "Comma list: driver (pyopencl's copies of pageable memory), pinned (of pinned "

@@ -1,4 +1,4 @@
-"""The parameters of kernels, declared once and typed: for the OpenCL text and for the launch.
+"""The parameters of kernels, declared once, with types, for the OpenCL text and for the launch.
 
 A family declares the parameters of a kernel in Python and passes them to
 :func:`~portable_gpu.codegen.specialization.specialize`, where the template has the kernel's head::
@@ -123,50 +123,52 @@ def operand(
 
 
 def laid_out(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
-    """The parameters with several integers as fields of a struct, which is the last parameter.
+    """Return the parameters; several integers become fields of a struct, the last parameter.
 
-    Fields of padding make the struct's size a multiple of its largest field: the compiler adds such
-    padding to a struct without them, and rusticl refuses that size.
+    Padding fields make the size of the struct a multiple of its largest field.  Without them the
+    compiler adds padding, and rusticl refuses a struct of that size.
     """
     return _laid_out(tuple(parameters))
 
 
 @lru_cache(maxsize=256)
 def _laid_out(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
-    others = [one for one in parameters if one.integer not in BYTES]
+    others = [item for item in parameters if item.integer not in BYTES]
     fields = [
-        replace(one, field=True, ctype=one.integer) for one in parameters if one.integer in BYTES
+        replace(item, field=True, ctype=item.integer)
+        for item in parameters
+        if item.integer in BYTES
     ]
     if len(fields) < _SEVERAL:
         return parameters
-    sizes = [BYTES[one.ctype] for one in fields]
+    sizes = [BYTES[item.ctype] for item in fields]
     rest = -sum(sizes) % max(sizes)
     fields += [
         Parameter(PADDING + ctype, SCALARS[ctype], True, ctype)
         for ctype in ("uint", "ushort", "uchar")
         if rest & BYTES[ctype]
     ]
-    fields.sort(key=lambda one: -BYTES[one.ctype])
+    fields.sort(key=lambda item: -BYTES[item.ctype])
     return (*others, *fields)
 
 
 def head(name: str, parameters: Sequence[Parameter]) -> str:
-    """The name and the parameters of a kernel in the text, given as :func:`laid_out` returns."""
-    declared = [str(one) for one in parameters if not one.field]
+    """Return the head of a kernel in the text, for parameters from :func:`laid_out`."""
+    declared = [str(item) for item in parameters if not item.field]
     if len(declared) < len(parameters):
         declared.append(f"const {name}_integers_t integers")
     return f"{name}({', '.join(declared)})"
 
 
 def with_structs(text: str, kernels: Declared) -> str:
-    """The text with the struct of integers of each kernel, and with the variables for its fields.
+    """Return the text with the struct of integers of each kernel, and variables for its fields.
 
     A body declares the variables whose names occur in it.  The name may belong to a macro or to
     another variable, so ``(void)`` avoids a warning for an unused variable.
 
     Args:
         text: A text that has the :func:`head` of each kernel.
-        kernels: The kernels, given as :func:`laid_out` returns.
+        kernels: The kernels, with parameters from :func:`laid_out`.
     """
     macros = {name: set(re.findall(r"\w+", meaning)) for name, meaning in _MACRO.findall(text)}
     for name, parameters in kernels.items():
@@ -196,7 +198,7 @@ def with_structs(text: str, kernels: Declared) -> str:
 
 
 def _with_macros(words: set[str], macros: dict[str, set[str]]) -> set[str]:
-    """The words, and all words in the definitions of the macros among them.
+    """Return the words, and all words in the definitions of macros among them.
 
     The definitions of a macro in all branches of ``#if`` count, so there may be too many words.
     """
@@ -208,7 +210,7 @@ def _with_macros(words: set[str], macros: dict[str, set[str]]) -> set[str]:
 
 
 def _end_of_block(text: str, start: int) -> int:
-    """The index of the brace that closes the block open at ``start``."""
+    """Return the index of the brace that closes the block around ``start``."""
     depth = 1
     for brace in re.finditer(r"[{}]", text[start:]):
         depth += 1 if brace[0] == "{" else -1

@@ -1,7 +1,8 @@
 """A user's expression as a tree: operators of C and of Python, calls, casts, literals.
 
-The precedence is C's, with Python's ``**``, ``//``, ``and``, ``or``, ``not`` and ``a if c else b``
-in their usual positions.  A text that uses more of C (members, indices, assignments) has no tree.
+The precedence is that of C; Python's ``**``, ``//``, ``and``, ``or``, ``not`` and ``a if c else b``
+have their usual positions.  A text with other parts of C (members, indices, assignments) has no
+tree.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _COMPARISONS = ("==", "!=", "<", ">", "<=", ">=")
 
 @dataclass(frozen=True)
 class Literal:
-    """A number as it is written."""
+    """A number, as it is written in the text."""
 
     text: str
     kind: str  # integer, floating, imaginary
@@ -40,14 +41,14 @@ class Literal:
 
 @dataclass(frozen=True)
 class Name:
-    """An input, or a constant of C's."""
+    """An input, or a constant of C."""
 
     word: str
 
 
 @dataclass(frozen=True)
 class OperatorNode:
-    """An operator with one, two or three operands: ``- + ~ !``, C's and Python's of two, ``?``."""
+    """An operator: ``- + ~ !`` with one operand, ``?`` with three, all others with two."""
 
     sign: str
     operands: tuple[Node, ...]
@@ -63,7 +64,7 @@ class Called:
 
 @dataclass(frozen=True)
 class Cast:
-    """A conversion to a scalar type of C's."""
+    """A conversion to a scalar type of C."""
 
     ctype: str
     operand: Node
@@ -72,16 +73,17 @@ class Cast:
 Node = Literal | Name | OperatorNode | Called | Cast
 
 
-class NoTree(Exception):  # noqa: N818  # no error: the text is given to the compiler as it is
-    """The text is not of the syntax that is read here."""
+class NoTree(Exception):  # noqa: N818  # no error: the text is passed to the compiler unchanged
+    """The text has syntax that this parser does not support."""
 
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Node | None:
-    """The tree of an expression; ``None`` where it uses syntax of C that is not read here.
+    """Return the tree of an expression; ``None`` if it has syntax that is not supported.
 
     Raises:
-        ArgumentError: A comparison is an operand of another without brackets: Python and C differ.
+        ArgumentError: A comparison without parentheses is an operand of another comparison, which
+            means one thing in Python and another in C.
     """
     try:
         return _Parser(text).whole()
@@ -105,7 +107,7 @@ class _Parser:
         self._tokens.append(("end", ""))
 
     def whole(self) -> Node:
-        """All of the text."""
+        """Return the tree of the whole text."""
         tree = self._choice()
         self._expect("")
         return tree
@@ -140,7 +142,7 @@ class _Parser:
         return self._binary(0)[0]
 
     def _binary(self, level: int) -> tuple[Node, bool]:
-        """An operation of a level or a closer one, and whether it is a comparison."""
+        """Return the operation at this or a higher level of precedence, and whether it compares."""
         if level == len(_LEVELS):
             return self._unary(), False
         left, compares = self._binary(level + 1)

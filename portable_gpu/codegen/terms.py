@@ -319,7 +319,7 @@ class Terms:
         return Term(f"(({t})(({inner}){a} {sign} ({inner}){b}))", t)
 
     def _narrowed(self, text: str, t: str) -> str:
-        """An operation of C's on integers, which C computes as int if they are narrow."""
+        """An operation of C on integers, which C computes as int if they are narrow."""
         return f"(({t})({text}))" if SCALAR_BYTES[t] < 4 and self._width == 1 else f"({text})"
 
     def _folded(self, sign: str, left: Term, right: Term) -> Term:
@@ -536,7 +536,7 @@ _METHODS: Mapping[str, tuple[int, int, Callable[[Any, list[Term]], Term]]] = {
 
 
 def fits(value: int, ctype: str) -> bool:
-    """Whether an integer type of C's holds a value."""
+    """Whether an integer type of C holds a value."""
     bits = 8 * SCALAR_BYTES[ctype]
     return 0 <= value < 1 << bits if ctype[0] == "u" else -1 << bits - 1 <= value < 1 << bits - 1
 

@@ -16,7 +16,7 @@ PLAIN = (float, int, complex)
 
 
 def plain_number(value: Any, name: str) -> Any:
-    """Return a number of any kind, or an array of NumPy without axes, as a number of Python's.
+    """Return a number of any kind, or an array of NumPy without axes, as a Python number.
 
     Raises:
         ArgumentTypeError: It is not a number.

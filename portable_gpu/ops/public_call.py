@@ -65,7 +65,7 @@ class PublicCall:
 
 
 def _moved(x: Any, letter: str) -> Any:
-    """The axes of an array in another order, of NumPy's arrays and of the device's."""
+    """The axes of an array in another order, of NumPy arrays and of the device's."""
     last = x.ndim - 1
     if letter == "T":
         return x.transpose((*range(last - 1), last, last - 1))

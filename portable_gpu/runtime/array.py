@@ -23,7 +23,7 @@ from portable_gpu.runtime import fork, layout
 from portable_gpu.runtime.layout import Layout, Shape
 from portable_gpu.runtime.report import KernelReport
 
-#: The operator of a ufunc with a number of NumPy's on its left side, as the array's own method.
+#: The operator of a ufunc with a NumPy number on its left side, as the array's own method.
 _REFLECTED = {
     np.add: "__radd__",
     np.subtract: "__rsub__",

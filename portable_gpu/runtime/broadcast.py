@@ -1,4 +1,4 @@
-"""NumPy's broadcasting of views, and its common dtype of arrays and of Python's numbers."""
+"""NumPy's broadcasting of views, and its common dtype of arrays and of Python numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = (bool, int, float, complex)
 
 
 def is_number(value: Any) -> bool:
-    """Whether ``value`` is a number of Python's, not of NumPy's."""
+    """Whether ``value`` is a Python number, not of NumPy's."""
     return isinstance(value, NUMBERS) and not isinstance(value, np.generic)
 
 
@@ -54,7 +54,7 @@ def spread(view: View, shape: Shape) -> Shape:
 
 
 def common_dtype(kinds: Mapping[str, Any]) -> DType:
-    """NumPy's common dtype (NEP 50) of arrays, by their dtypes, and of Python's numbers, by type.
+    """NumPy's common dtype (NEP 50) of arrays, by their dtypes, and of Python numbers, by type.
 
     Raises:
         DTypeError: There is none that is supported.

@@ -577,7 +577,7 @@ def test_arrays_of_numpy_are_streamed(
 
 @pytest.fixture
 def small_tiles(groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Small products of NumPy's arrays have tiles; the list has an entry for each that had."""
+    """Small products of NumPy arrays have tiles; the list has an entry for each that had."""
     made: list[bool] = []
 
     def counted(product: Any) -> bool:

@@ -14,27 +14,27 @@ from portable_gpu.runtime.array import Array
 
 
 class _Composition(Module):
-    """The base of modules that compute others one after the other.
+    """The base of modules that call several modules one after the other.
 
-    Where one of them refuses a call, those before it have kept what belongs to that call.
+    If one of these refuses a call, those before it have stored the data of that call already.
     """
 
     def _each(self, modules: Iterable[Module], compute: Callable[[Module], None]) -> None:
-        """Call ``compute`` with each module, and keep whether all belong to one call."""
+        """Call ``compute`` with each module, and record whether all have data of the same call."""
         count = 0
         try:
             for module in modules:
                 compute(module)
                 count += 1
         except BaseException:
-            # The first module, if it refused the call itself, has what belongs to the last one.
+            # If the first module refused the call, all still have the data of the last call.
             if count or not module._is_whole:
                 self._is_whole = False
             raise
         self._is_whole = True
 
     def _check_whole(self) -> None:
-        """Check that ``backward`` has what belongs to one call.
+        """Check that all modules have data of the same call, which ``backward`` needs.
 
         Raises:
             ArgumentError: A module after the first one has refused the last call.

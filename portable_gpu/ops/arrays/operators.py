@@ -1,4 +1,4 @@
-"""The operators of arrays, by expressions of their elements."""
+"""The operators of arrays, computed by expressions of their elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BOOL, _INT64 = np.dtype(np.bool_), np.dtype(np.int64)
 
 
 def binary(name: str, left: Any, right: Any) -> Any:
-    """``left <operator> right`` as a new array; at least one operand is one of this library's.
+    """Return ``left <operator> right`` as a new array; one operand at least is a device array.
 
     Raises:
         ArgumentTypeError: An operand is an array of NumPy.
@@ -35,7 +35,7 @@ def binary(name: str, left: Any, right: Any) -> Any:
         IntegerRangeError: A Python integer does not fit the array's dtype.
         UnsupportedError: The result is of double precision, which the device lacks.
     """
-    if type(left) is Array and type(right) is Array:  # what has no number needs no checks
+    if type(left) is Array and type(right) is Array:  # only numbers need the checks below
         expression, compute, dtype = rules.binary(name, left.dtype, right.dtype)
         return evaluate(expression, {"x": left, "y": right}, compute=compute, dtype=dtype)
     x, y = _operand(left), _operand(right)
@@ -54,7 +54,7 @@ def binary(name: str, left: Any, right: Any) -> Any:
 
 
 def in_place(name: str, left: Array, right: Any) -> Any:
-    """``left <operator>= right``.
+    """Compute ``left <operator>= right``, and return ``left``.
 
     Raises:
         DTypeError, ShapeError, IntegerRangeError, UnsupportedError: As in :func:`binary`; the
@@ -81,7 +81,7 @@ def in_place(name: str, left: Array, right: Any) -> Any:
 
 
 def unary(name: str, x: Array) -> Any:
-    """``<operator> x`` as a new array.
+    """Return ``<operator> x`` as a new array.
 
     Raises:
         DTypeError: The operator does not take the dtype.
@@ -97,7 +97,7 @@ def _computed(rule: Rule, x: Any, y: Any, out: Any = None) -> Any:
 
 
 def _operand(value: Any) -> Any:
-    """Return an array on the device or a number; an array of NumPy without axes as its number.
+    """Return an operand: a device array, or a number (that of a NumPy array without axes).
 
     Raises:
         ArgumentTypeError: It is an array of NumPy, or a list.
@@ -128,12 +128,12 @@ def _kind(value: Any) -> Any:
 
 
 def _rule(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> Rule:
-    """The rule of an operator that is not a comparison, whose numbers fit.
+    """Return the rule of an operator that is not a comparison, and check its numbers.
 
     Raises:
         DTypeError: It does not take the operands.
         IntegerRangeError: A Python integer does not fit.
-        ArgumentError: The exponent of integers, of which there are some, is negative.
+        ArgumentError: An array of integers that is not empty has a negative exponent.
     """
     rule = rules.binary(name, *kinds)
     for value, kind in ((x, kinds[0]), (y, kinds[1])):
@@ -164,7 +164,10 @@ def _check_range(value: int, dtype: np.dtype[Any]) -> None:
 
 
 def _outside(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> bool | None:
-    """Return the constant that a comparison with an integer beyond the array's dtype gives."""
+    """Return the result of a comparison with an integer outside the range of the array's dtype.
+
+    It is the same for all elements.  Return ``None`` if the integer is in the range.
+    """
     mirrored = not isinstance(x, DEVICE_KINDS)
     array, number = (y, x) if mirrored else (x, y)
     kind = kinds[0] if mirrored else kinds[1]
@@ -185,7 +188,7 @@ def _outside(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> bool | None:
 
 
 def _exact(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A NumPy integer as Python's, where a comparison is of integers."""
+    """Return a NumPy integer as a Python integer if integers are compared."""
     is_integer = isinstance(value, np.integer) and dtype.kind in "iu"
     return int(value) if is_integer else value
 

@@ -37,7 +37,7 @@ class ElementwisePlan(Plan):
         if problem.needs_fp64 and not target.fp64:
             raise UnsupportedError(
                 f"elementwise needs double precision, which {target.facts.name} lacks (no "
-                "cl_khr_fp64); use arrays of float32, or scalars of Python's"
+                "cl_khr_fp64); use arrays of float32, or Python scalars"
             )
         self.kernel = kernel
         self.flop = prod(problem.shape) * max(1, problem.names_read - 1)

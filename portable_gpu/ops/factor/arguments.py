@@ -14,12 +14,12 @@ from portable_gpu.runtime.views import Shape
 
 #: When an error about a matrix without a result is raised.
 CHECKS = ("late", "now")
-#: What ``trans=`` takes: SciPy's words and numbers.
+#: The values of ``trans=``, as in SciPy.
 _TRANS = {"N": "N", "T": "T", "C": "C", 0: "N", 1: "T", 2: "C"}
 
 
 def square(array: Any, name: str) -> Any:
-    """``array``, if it is a stack of square matrices of a dtype that has factors.
+    """Return ``array`` if it is a stack of square matrices of a supported dtype.
 
     Raises:
         ShapeError, DTypeError: It is not.
@@ -40,17 +40,17 @@ def check_dtype(dtype: np.dtype[Any], name: str) -> None:
 
 
 def common_dtype(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """NumPy's common dtype of a matrix, already checked, and of a right-hand side."""
+    """Return NumPy's common dtype of a matrix, which is checked already, and a right-hand side."""
     check_dtype(b, "b")
     return np.result_type(a, b)
 
 
 def transposition(trans: Any) -> str:
-    """N, T or C, of what ``trans=`` takes.
+    """Return N, T or C for a value of ``trans=``.
 
     Raises:
         ArgumentTypeError: It is neither a word nor an integer.
-        ArgumentError: It is another one.
+        ArgumentError: It is unknown.
     """
     is_known_type = isinstance(trans, (str, int)) and not isinstance(trans, bool)
     known = _TRANS.get(trans) if is_known_type else None

@@ -1,7 +1,7 @@
 """Selected inversion: the elements of the inverse in the pattern of L, parents before children.
 
-Let a front have the own columns 1 and the further rows 2.  The block Z22 of the inverse Z of the
-whole matrix is a part of the parent's block, and the other blocks follow::
+A front has its own columns (index 1) and further rows (index 2).  The block Z22 of the inverse Z of
+the whole matrix is a part of the parent's block, and the other blocks follow::
 
     W = L21 L11^-1,    Z21 = -Z22 W,    Z11 = L11^-H L11^-1 + W^H Z22 W
 
@@ -44,7 +44,7 @@ _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 FACTOR, DIAGONAL, SQUARES = range(3)
 #: The maximum rows and own columns of a small front, on a GPU and on a CPU.
 _MAX_SMALL, _MAX_SMALL_ON_CPU = (512, 128), (256, 256)
-#: Groups of a compute unit.
+#: Work-groups for each compute unit.
 _GROUPS = 2
 #: The maximum scratch bytes of all groups.
 _MAX_SCRATCH = 1 << 28
@@ -53,7 +53,7 @@ _RUN = 16
 
 
 def is_large(fronts: Fronts, target: Target) -> _Bool:
-    """Return for each front whether it has plans of its own."""
+    """Return for each front whether it is large; a large front has its own plans."""
     rows, columns = _MAX_SMALL_ON_CPU if target.is_cpu else _MAX_SMALL
     large: _Bool = (fronts.columns + fronts.rows > rows) | (fronts.columns > columns)
     return large
@@ -76,7 +76,7 @@ def inverse_steps(
     Args:
         device: The fronts.
         which: The numbers of the fronts to process.
-        at, places: The start of each front's block, on the host and on the device.
+        at, places: The start of each front's block: an array on the host, a buffer on the device.
     """
     large = is_large(device.fronts, device.engine.target)[which]
     steps = [_small(device, which[~large], places)] if not large.all() else []

@@ -31,7 +31,7 @@ class SplitSpace:
         """The buffers ``partial`` and ``counters``.
 
         Raises:
-            DeviceMemoryError: The device has no such room.
+            DeviceMemoryError: The device has no memory for it.
         """
         counters, _ = state.counters_and_partials(self.counters, 0)
         return state.workspace(self.nbytes), counters

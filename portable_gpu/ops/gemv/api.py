@@ -41,15 +41,15 @@ def gemv(
     """Compute ``y = alpha * op(A) @ x + beta * y``, the matrix-vector product of BLAS.
 
     Args:
-        a: Shape (m, n), or (n, m) with ``trans`` T or C; any offset and strides.  Floating,
-            complex or integer; integers wrap around in their own dtype, as NumPy's do.
-        x: Shape (n,).  A dtype that differs from ``a``'s: both become NumPy's common dtype first,
-            by a copy.
-        alpha: Factor of the product; with 0, ``a`` and ``x`` are not read.
-        beta: Factor of Y; with 0, it is written and not read (NaN in it does not spread).
-        out: Y, of shape (m,) and of the common dtype, updated in place and returned; a fresh array
-            without it.
-        y: Another name of ``out``, that of BLAS.
+        a: Shape (m, n), or (n, m) with ``trans`` T or C; any offset and strides.  The dtype is
+            floating, complex or integer; integers wrap around in their own dtype, as in NumPy.
+        x: Shape (n,).  If its dtype differs from that of ``a``, both are first copied to NumPy's
+            common dtype.
+        alpha: The factor of the product.  If it is 0, ``a`` and ``x`` are not read.
+        beta: The factor of y.  If it is 0, y is not read, so NaN in it has no effect.
+        out: The array y, of shape (m,) and the common dtype.  It is updated in place and returned.
+            Default: a fresh array.
+        y: Another name of ``out``, which BLAS uses.
         trans: ``N``, ``T`` (transpose) or ``C`` (conjugate transpose).
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -58,21 +58,22 @@ def gemv(
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
-        ShapeError: ``a`` is not a matrix, ``x`` no vector, or their sizes differ.
-        DTypeError: A dtype is not supported (bool neither), or a factor is not of the kind.
+        ShapeError: ``a`` is not a matrix, ``x`` is not a vector, or their sizes differ.
+        DTypeError: A dtype is not supported (bool is not), or it cannot represent a factor.
         ArgumentError: An unknown ``trans``, or ``beta`` without ``out``.
         OverlapError: ``out`` shares memory with ``a`` or ``x``, or with itself.
         ReadOnlyError: ``out`` cannot be written.
         UnsupportedError: Double precision on a device without it.
-        DeviceMemoryError: The device lacks room.
+        DeviceMemoryError: The device lacks memory.
 
-    Cost: ``2*m*n`` flop (8 complex); ``(m*n + m + n) * itemsize`` bytes.  Where work-groups share
-        the summed axis, workspace for at most 4 sums a compute unit and block of outputs.
-    Accuracy: sums in the common dtype, 16-bit floats in float32 and rounded once:
-        ``|error| <= gamma(n) * |alpha| * |A| @ |x|`` for any order, NaN and infinities as IEEE.
+    Cost: ``2*m*n`` flop (``8*m*n`` if complex); ``(m*n + m + n) * itemsize`` bytes.  If work-groups
+        share the summed axis, workspace for at most 4 sums of each compute unit and block of
+        outputs.
+    Accuracy: sums are computed in the common dtype, and of 16-bit floats in float32, rounded once:
+        ``|error| <= gamma(n) * |alpha| * |A| @ |x|`` for any order; NaN and infinities as IEEE 754.
     Order: fixed for one target, policy, shape and alignment; no floating-point atomics.
-    Source: the work split by shape, as in the founding texts' sgemv v0 to v2; Van Zee & van de
-        Geijn, TOMS 41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
+    Source: Van Zee & van de Geijn, TOMS 41(3), 2015: dotxf or axpyf, depending on the strides of
+        the matrix.
     """
     if y is not None:
         out = only_one(out, "out", y, "y")
@@ -129,7 +130,7 @@ def normalise_gemv(
 def plan_gemv(
     engine: Engine, views: Sequence[View], elem: Element, m: int, n: int, trans: str
 ) -> Plan:
-    """Return the plan of a product of views, which are of A, x and y."""
+    """Return the plan of a product; the views are those of A, x and y."""
     a, x, y = views
     (first, second), x_step, y_step = a.strides, x.strides[0], y.strides[0]
     a_out, a_sum = (first, second) if trans == "N" else (second, first)

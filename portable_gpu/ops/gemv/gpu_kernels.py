@@ -170,15 +170,15 @@ def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int
     The compiler unrolls loops, so a kernel takes twice the registers of its sums and loads.  For
     integers it loads at least a word of elements.
     """
-    c, room = p.elem.components, 3 * target.resident_registers // 8
+    c, available = p.elem.components, 3 * target.resident_registers // 8
     unrolled = 1 if p.elem.floating else max(1, 4 // p.elem.itemsize)
 
     def registers(V: int, rows: int) -> int:
         return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.padded_vectors * c + rows)
 
-    while p.vectors > 1 and V > 1 and registers(V, 1) > room:
+    while p.vectors > 1 and V > 1 and registers(V, 1) > available:
         V //= 2
-    while p.vectors > 1 and rows > 1 and registers(max(V, unrolled), rows) > room:
+    while p.vectors > 1 and rows > 1 and registers(max(V, unrolled), rows) > available:
         rows //= 2
     return V, rows
 

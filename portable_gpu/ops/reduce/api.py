@@ -418,7 +418,7 @@ def reduce(
         BuildError: The C text does not compile; the message ends with it and the compiler's words.
         UnsupportedError: An input is complex.
         ShapeError: The inputs do not broadcast.
-        ArgumentError: An input's name means something else in OpenCL C; a number of Python's that
+        ArgumentError: An input's name means something else in OpenCL C; a Python number that
             the common dtype cannot hold.
 
     Cost: each input read once, in one launch; what is broadcast is read from caches.

@@ -74,7 +74,7 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """``matmul`` where that will do: of batches, and of NumPy's arrays, whose transposes are views.
+    """``matmul`` where that will do: of batches, and of NumPy arrays, whose transposes are views.
 
     ``gemm`` into a given C where the result is of another dtype.
     """

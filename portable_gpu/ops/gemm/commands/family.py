@@ -48,7 +48,7 @@ _MATMUL = OperationRecord(
     transposes=("trans_a", "trans_b"),
     typical=Typical(_SIZES),
 )
-# Extents are those of the founding texts and of peers' open issues: flat matrices, CLBlast #520
+# Extents are those of tutorials and of open issues of peers: flat matrices, CLBlast #520
 # (8 x 3200 x 3200), #333 (400 x 1100000 x 400).
 _BENCHMARK = Benchmark(
     sizes=Sizes(

@@ -21,7 +21,7 @@ from portable_gpu.targets import Target
 
 
 def ladders(engine: Engine) -> list[Ladder]:
-    """The founding texts' square products, as far as a CPU's time goes."""
+    """Square products; few sizes on a CPU, where they take long."""
     climbing, most = climbing_engine(engine), 1024 if engine.target.is_cpu else 4096
     singles = [n for n in (256, 512, 1024, 2048) if n <= most]
     doubles = [n for n in (1024, 2048, 4096) if n <= most]
