@@ -76,8 +76,9 @@ ${stages(problem, written, lambda i: element(problem, i))}\
     return v;
 }
 % if of_values:
-#define EPILOGUE_OF_VALUES(v, row, col, ...) \
-    epilogue_of_values(v, ${"col, row" if problem.transposed else "row, col"}, __VA_ARGS__)
+<% values = "".join(f", x{i}" for i in range(len(problem.extras))) %>\
+#define EPILOGUE_OF_VALUES(v, row, col${values}) \
+    epilogue_of_values(v, ${"col, row" if problem.transposed else "row, col"}${values})
 static inline value_t epilogue_of_values(value_t v, long row, long col${"".join(f", value_t x{i}"
     for i in range(len(problem.extras)))})
 {

@@ -94,6 +94,13 @@ def test_templates_are_short() -> None:
         assert not long, f"{name} has more than 120 columns in lines {long}"
 
 
+def test_templates_have_no_variadic_macros() -> None:
+    """OpenCL C has none: clang takes them, NVIDIA's compiler does not."""
+    files = (ROOT / "cl_kernels").rglob("*.mako")
+    variadic = [p.name for p in files if "__VA_ARGS__" in p.read_text(encoding="utf-8")]
+    assert not variadic
+
+
 def test_the_ladder_stands_in_one_file() -> None:
     ladder = re.compile(r"^#(if|elif)\b.*\bDEVICE\s*==", re.MULTILINE)
     files = [p for p in (ROOT / "cl_kernels").rglob("*.mako") if ladder.search(p.read_text())]
