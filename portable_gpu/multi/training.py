@@ -12,9 +12,7 @@ step::
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
 from math import fsum
-from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,17 +26,14 @@ from portable_gpu.multi.group import DeviceGroup
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import MergeTree
+from portable_gpu.multi.replicas import HostState, NetworkParts, NetworkState, Replica
 from portable_gpu.nn import Module
 from portable_gpu.nn.modules.base import Buffer
-from portable_gpu.nn.parameter import Flat, ModuleParameter, as_parameters, clear, flattened
+from portable_gpu.nn.parameter import as_parameters, clear, flattened
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.runtime.array import DEVICE_KINDS, Array
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import as_array
-
-#: The number of the random masks of a micro-batch starts at a multiple of this.
-_MASKS = 1 << 40
 
 
 class DataParallel:
@@ -86,11 +81,11 @@ class DataParallel:
             raise ArgumentError(f"micro_batches is {micro_batches}; expected 1 or more")
         self.micro_batches = micro_batches
         self._pairs = flattened(as_parameters(module.parameters(), "module.parameters()"))
-        self._parts = _Parts(module)
-        self._replicas: dict[Member, _Replica] = {}
+        self._parts = NetworkParts(module)
+        self._replicas: dict[Member, Replica] = {}
         for member in group.members:
             with member.named_errors():
-                self._replicas[member] = _Replica(module, self._pairs, member)
+                self._replicas[member] = Replica(module, self._pairs, member)
 
     def backward(self, input: Any, target: Any, loss: Module) -> float:
         """Add the gradients of the loss of a batch to those of the network.
@@ -138,7 +133,7 @@ class DataParallel:
         owners = self.group.owners(count)
         state = [data.reshape(-1) for data, *_ in self._pairs] + self._parts.statistics()
         host_state = self._parts.host_state()
-        of_network = _NetworkState(self._parts, state, host_state, self.group.members)
+        of_network = NetworkState(self._parts, state, host_state, self.group.members)
         its_loss = {}
         for member in self._replicas:
             with member.named_errors():
@@ -210,196 +205,7 @@ class _MicroBatchResult(NamedTuple):
     member: Member
     loss: Array
     weight: float
-    state: _HostState
-
-
-class _HostState(NamedTuple):
-    """The state of a network that is on the host.
-
-    Attributes:
-        calls: The counters of random masks.
-        buffers: The values of buffers in NumPy, such as counters of batches.
-    """
-
-    calls: list[int]
-    buffers: list[np.ndarray[Any, Any]]
-
-
-class _NetworkState:
-    """The state of the network at the start of a batch.
-
-    Attributes:
-        parts: Its parts.
-        arrays: The values of its parameters and its statistics, in flat arrays.
-        on_host: Its state on the host.
-    """
-
-    def __init__(
-        self, parts: _Parts, arrays: list[Array], on_host: _HostState, members: Sequence[Member]
-    ) -> None:
-        """Note where the arrays are; those on devices of no member are copied to NumPy."""
-        self.parts, self.arrays, self.on_host = parts, arrays, on_host
-        by_queue = {member.engine.queue: member for member in members}
-        self._owners = [by_queue.get(each.queue) for each in arrays]
-        self._values: dict[int, np.ndarray[Any, Any]] = {}
-        for number, (array, owner) in enumerate(zip(arrays, self._owners, strict=True)):
-            if owner is None:
-                self._values[number] = asnumpy(array)
-            else:  # a copy waits for the kernels so far, and not for those of the batch
-                list(array.events)
-
-    def copy_to(self, member: Member, targets: Sequence[Array]) -> None:
-        """Copy the arrays to those of a device, and wait for the copies between devices."""
-        boxes: dict[Member, list[transfers.Box]] = {}
-        for number, (array, owner, target) in enumerate(
-            zip(self.arrays, self._owners, targets, strict=True)
-        ):
-            part = target[: array.size]
-            if owner is member:
-                elementwise("x", x=array, out=part)
-            elif owner is None:
-                part.set(self._values[number])
-            else:
-                boxes.setdefault(owner, []).append(transfers.all_bytes(array, part))
-        if boxes:  # the kernels so far may read the targets
-            used = cl.enqueue_marker(member.engine.queue)
-            cl.enqueue_barrier(member.copies, wait_for=[used])
-            member.engine.queue.flush()
-        for owner, its_boxes in boxes.items():
-            transfers.move_boxes(owner, its_boxes, member)
-
-
-class _Parts:
-    """The modules and the buffers of a network, which are looked up once.
-
-    The buffers on a device become views of flat arrays, one for each queue and dtype, so that a
-    copy of them is one call.
-
-    Attributes:
-        modules: The network, and all modules in it.
-    """
-
-    def __init__(self, module: Module) -> None:
-        """Look up the parts of a network."""
-        self.modules = list(_modules(module))
-        self._counting: list[Any] = [each for each in self.modules if hasattr(each, "calls")]
-        found = [
-            value for each in self.modules for value in vars(each).values()
-            if isinstance(value, Buffer)
-        ]  # fmt: skip
-        buffers = list({id(buffer): buffer for buffer in found}.values())
-        self._on_host = [each for each in buffers if isinstance(each.data, np.ndarray)]
-        self._on_device = [each for each in buffers if isinstance(each.data, DEVICE_KINDS)]
-        self._flat: list[Array] = []
-        self._views: list[Array] = []
-
-    def statistics(self) -> list[Array]:
-        """Return the flat arrays of which the buffers on a device are views."""
-        data = [buffer.data for buffer in self._on_device]
-        if len(data) != len(self._views) or not all(map(is_, data, self._views)):
-            self._flatten()
-        return self._flat
-
-    def _flatten(self) -> None:
-        """Move the buffers on a device into new flat arrays."""
-        groups: dict[Any, list[Buffer]] = {}
-        for buffer in self._on_device:
-            groups.setdefault((buffer.data.queue, buffer.data.dtype), []).append(buffer)
-        self._flat, self._on_device, views = [], [], []
-        for (queue, _), buffers in groups.items():
-            values = [np.ravel(asnumpy(buffer.data)) for buffer in buffers]
-            flat = asarray(np.concatenate(values), queue=queue)
-            ends = np.cumsum([each.size for each in values]).tolist()
-            for buffer, its, end in zip(buffers, values, ends, strict=True):
-                views.append(flat[end - its.size : end].reshape(buffer.data.shape))
-            self._flat.append(flat)
-            self._on_device += buffers
-        for buffer, view in zip(self._on_device, views, strict=True):
-            buffer.data = view
-        self._views = views
-
-    def host_state(self) -> _HostState:
-        """Return the state on the host."""
-        return _HostState(
-            [each.calls for each in self._counting], [each.data.copy() for each in self._on_host]
-        )
-
-    def restore(self, state: _HostState, masks: int = 0) -> None:
-        """Set the state on the host, with counters of random masks that are larger by a number."""
-        for each, calls in zip(self._counting, state.calls, strict=True):
-            each.calls = calls + masks
-        for buffer, value in zip(self._on_host, state.buffers, strict=True):
-            buffer.set(value)
-
-    def move_to(self, engine: Engine) -> None:
-        """Copy the buffers on a device to another one."""
-        for buffer in self._on_device:
-            buffer.data = asarray(buffer.data, engine=engine)
-
-
-class _Replica:
-    """A copy of the network on a device.
-
-    Attributes:
-        module: The copy.
-        parts: Its parts.
-    """
-
-    def __init__(
-        self,
-        module: Module,
-        pairs: list[tuple[Array, Array, list[ModuleParameter]]],
-        member: Member,
-    ) -> None:
-        """Copy a network whose parameters are in pairs of flat arrays."""
-        self._member = member
-        self.module = copy.deepcopy(module)
-        self._parameters = as_parameters(self.module.parameters())
-        copies = dict(
-            zip(map(id, as_parameters(module.parameters())), self._parameters, strict=True)
-        )
-        for parameter in self._parameters:
-            data = asarray(parameter.data, engine=member.engine)
-            parameter.bind(data, None, None)
-            parameter.has_grad = False
-        self._flats = [Flat([copies[id(p)] for p in parameters]) for *_, parameters in pairs]
-        self.parts = _Parts(self.module)
-        self.parts.move_to(member.engine)
-        self._starts = [values.copy() for values in self.parts.statistics()]
-        self._host_start = self.parts.host_state()
-
-    def refresh(self, state: _NetworkState) -> None:
-        """Take over the state of the network."""
-        state.copy_to(self._member, [flat.data for flat in self._flats] + self._starts)
-        for mine, its in zip(self.parts.modules, state.parts.modules, strict=True):
-            mine.training = its.training
-        self._host_start = state.on_host
-
-    def begin(self, number: int) -> None:
-        """Return to the state at the start of the batch, with random masks of a micro-batch."""
-        for parameter in self._parameters:
-            parameter.zero_grad()
-        for values, start in zip(self.parts.statistics(), self._starts, strict=True):
-            elementwise("x", x=start, out=values)
-        self.parts.restore(self._host_start, number * _MASKS)
-
-    def changes(self) -> list[Array]:
-        """Return copies of the gradients, and how much the statistics have changed."""
-        grads = []
-        for flat in self._flats:
-            clear(flat.parameters)
-            grads.append(flat.grad.copy())
-        return grads + [
-            elementwise("x - s", x=values, s=start)
-            for values, start in zip(self.parts.statistics(), self._starts, strict=True)
-        ]
-
-
-def _modules(module: Module) -> Iterator[Module]:
-    """A module and all modules in it."""
-    yield module
-    for _, child in module.named_children():
-        yield from _modules(child)
+    state: HostState
 
 
 def _moved(loss: Module, member: Member) -> Any:
