@@ -12,6 +12,7 @@ step::
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from portable_gpu.multi import transfers
 from portable_gpu.multi.collectives import added
 from portable_gpu.multi.group import DeviceGroup
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.merge_tree import MergeTree
 from portable_gpu.multi.replicas import HostState, NetworkParts, NetworkState, Replica
 from portable_gpu.nn import Module
@@ -139,6 +140,11 @@ class DataParallel:
             with member.named_errors():
                 its_loss[member] = _moved(loss, member)
         fresh: set[Member] = set()  # whose replicas have the state of the network
+        for member, replica in self._replicas.items():
+            # Before the images, whose copies would delay it; what fails is done again in work.
+            with suppress(*DEVICE_ERRORS):
+                replica.refresh(of_network)
+                fresh.add(member)
         # Sums of one device are added as soon as both exist, so that few are kept.
         tree = MergeTree(added, lambda left, right: left[0] is right[0])
 
