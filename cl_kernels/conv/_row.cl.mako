@@ -11,10 +11,8 @@ def strided_vector(E, at, step, count):
     places = [f"{E}_load({at} + {j} * {step})" for j in range(count)]
     return f"(sum_t)({', '.join(places)})"
 
-def weight(at, E, wide, packed):
+def weight(at, E, wide):
     """C expression of the weight of a tap, of one channel or of adjacent ones."""
-    if packed:
-        return f"{E}_load{wide}({at})"
     return strided_vector(E, at, "f_group", wide) if wide > 1 else f"{E}_load({at})"
 
 def strided_vector_inside(E, at, step, count, axis):

@@ -14,7 +14,6 @@
 ## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
 ## finish    the Finish, whose rows are places along axis 2, or None
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
-## packed    whether the filters of these channels are adjacent, too
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="row" file="/conv/_row.cl.mako"/>
@@ -58,7 +57,7 @@ ${last_step.image(finish, "n", "o", "at0")}\
 % if kept:
 % for a, b, r in ((a, b, r) for a in range(kept[0]) for b in range(kept[1]) for r in range(strip.taps)):
     const ${row.module.vector(elem.real, wide)} w${a}_${b}_${r} =
-        ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2", E, wide, packed)};
+        ${weight(f"f + {a} * f_axis0 + {b} * f_axis1 + {r} * f_axis2", E, wide)};
 % endfor
 % endif
 % if rows:
@@ -98,12 +97,12 @@ ${space.place("p1", 1, "at1", "r1", I, divided)}\
             __global const ${E}_t *w = f + i * f_in + r0 * f_axis0 + r1 * f_axis1;
 % if strip:
 ${row.strip(elem, strip, V, wide, rows, I,
-    [weight(f"w + {r} * f_axis2", E, wide, packed) for r in range(strip.taps)])}\
+    [weight(f"w + {r} * f_axis2", E, wide) for r in range(strip.taps)])}\
 % else:
             for (${I} r2 = 0; r2 < taps2; r2++) {
 ${space.place("p2", 2, "q", "r2", I, divided)}\
                 ${sums[0]} += ${E}_load${wide if wide > 1 else ""}(p + p2 * s_axis2)
-                    * ${weight("w + r2 * f_axis2", E, wide, packed)};
+                    * ${weight("w + r2 * f_axis2", E, wide)};
             }
 % endif
         }

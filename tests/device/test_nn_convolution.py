@@ -22,7 +22,6 @@ from portable_gpu.errors import (
     PortableGPUError,
     ShapeError,
 )
-from portable_gpu.ops.conv import direct
 from portable_gpu.runtime.engine import Engine
 
 KINDS = {
@@ -134,11 +133,8 @@ def test_against_sums(engine: Engine, name: str) -> None:
 
 
 @pytest.mark.parametrize(("channels", "stride"), [(36, 1), (72, 2)])
-def test_gpus_load_adjacent_channels(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, channels: int, stride: int
-) -> None:
-    """Depthwise, channels-last: filters are copied to be adjacent; sums are of four channels."""
-    monkeypatch.setattr(direct, "_WORTH_PACKING", 1)
+def test_gpus_load_adjacent_channels(engine: Engine, channels: int, stride: int) -> None:
+    """Depthwise, channels-last: a work-item has four channels in all directions."""
     gpu, rng = Engine(queue=engine.queue, device_class="gcn"), np.random.default_rng(channels)
     x, w = (
         rng.integers(-3, 4, s).astype(np.float16)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.conv.copies import moved
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.items import bound_operands, launch_sizes
-from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
+from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import (
     SpaceAxis,
     axes_of,
@@ -22,13 +21,8 @@ from portable_gpu.ops.conv.strips import (
     row_reads,
     strip_of,
 )
-from portable_gpu.ops.elementwise.problem import ElementwiseProblem
-from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.one_launch import OneLaunch
-from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
-from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
 
 _VECTOR_BYTES = 64
@@ -44,9 +38,6 @@ _MOST_KEPT = 25
 #: Work-items of a GPU's compute unit that hide the latency of loads: with more, each has more
 #: results, for which it loads its weights once.
 _BUSY = 2048
-#: Results from which on the filters of adjacent channels are copied to be adjacent: lanes that load
-#: them from filter to filter read a line of the cache each.
-_WORTH_PACKING = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -129,7 +120,6 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
         "strip": strip, "kept": unrolled, "divided": any(axis.divisor > 1 for axis in axes),
         "rows": row_reads(strip, V, axes[2], _vector(p)) if target.is_cpu else None,
         "t_unit": axes[2].t == 1 and target.is_cpu,
-        "packed": not target.is_cpu and layout.wide > 1 and _loads_filters(p, layout.wide),
         "finish": finish(p, [space[2] for space in orders]),
     }  # fmt: skip
     return DirectKernel(context, constants, others * blocks)
@@ -178,25 +168,6 @@ def _layout(
     return _Layout(across, V, 1, ("n", "channel", slow, "block", fast))
 
 
-def _loads_filters(p: ConvProblem, wide: int) -> bool:
-    """Whether the weights of adjacent channels are aligned vectors."""
-    aligned = p.w.aligned >= wide * p.elem.itemsize
-    return p.w.outer == 1 and aligned and all(step % wide == 0 for step in p.w.space)
-
-
-def with_packed_filters(p: ConvProblem, target: Target) -> ConvProblem | None:
-    """Return a depthwise problem with its filters in the order (taps, channels).
-
-    ``None`` where work-items do not load the weights of several channels, or load them so
-    already, or where a launch that copies the filters would take longer than their loads.
-    """
-    if target.is_cpu or not p.depthwise or p.w.outer == 1 or p.y_elements < _WORTH_PACKING:
-        return None
-    strides = contiguous_strides((*p.w_size, p.channels))
-    packed = replace(p, w=ImageStrides(1, p.w_elements, (strides[0], strides[1], strides[2]), 16))
-    return packed if direct_kernel(packed, target).context["packed"] else None
-
-
 def adjacent_channels(p: ConvProblem) -> int:
     """Return the channels of a work-item of a GPU: those of one aligned load."""
     strides = p.channels, *(step for array in (p.x, p.y) for step in (array.outer, *array.space))
@@ -228,24 +199,6 @@ def _strips_of_item(strips: int, others: int, target: Target) -> int:
 def _vector(p: ConvProblem) -> int:
     """Return the numbers of a vector of a CPU."""
     return _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
-
-
-def filters_copy(p: ConvProblem, packed: ConvProblem) -> ElementwiseProblem:
-    """The problem of the copy of depthwise filters to those of :func:`with_packed_filters`."""
-    extents = *p.w_size, p.channels
-    return moved(p.elem, extents, (*p.w.space, p.w.outer), (*packed.w.space, packed.w.outer))
-
-
-def bind_packed(engine: Engine, problem: ConvProblem, packed: ConvProblem) -> Plan:
-    """The plan of a problem whose filters are copied first."""
-    itemsize = problem.elem.itemsize
-    filters = Temporary("filters", problem.w_elements * itemsize, itemsize)
-    copy = filters_copy(problem, packed)
-    copied = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))
-    operands: tuple[int | Temporary, ...] = (0, filters, *problem.following, problem.last)
-    return Steps([
-        Step(copied, (1, filters)), Step(DirectConvPlan(engine, packed), operands)
-    ])  # fmt: skip
 
 
 class DirectConvPlan(OneLaunch):

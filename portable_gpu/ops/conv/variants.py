@@ -12,14 +12,7 @@ from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, in_pieces, spectral, winograd
 from portable_gpu.ops.conv.chunks import workspace_limit
-from portable_gpu.ops.conv.direct import (
-    DirectConvPlan,
-    DirectKernel,
-    bind_packed,
-    direct_kernel,
-    filters_copy,
-    with_packed_filters,
-)
+from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.epilogue import with_arrays, with_pass
 from portable_gpu.ops.conv.estimates import (
     ConvCosts,
@@ -31,8 +24,7 @@ from portable_gpu.ops.conv.estimates import (
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
-from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
-from portable_gpu.ops.variant import Variant, best_of, bind_best
+from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
@@ -170,7 +162,7 @@ def variants(
         return [with_arrays(v, p, target) for v in im2col.variants(p, target, table, limit)]
 
     every = [
-        with_arrays(_direct(problem, target, table, limit), problem, target),
+        with_arrays(_direct(problem, target), problem, target),
         *(by_columns(problem) or and_pass(by_columns)),
         *(and_pass(by_products) if has_empty_products(problem) else by_products(problem)),
         *by_tiles(problem),
@@ -191,13 +183,13 @@ def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
     return replace(variant, estimate=estimate, launches=1)
 
 
-def _direct(problem: ConvProblem, target: Target, table: TuningTable, limit: int | None) -> Variant:
-    """Return the variant of one kernel that sums directly, after a copy of depthwise filters."""
+def _direct(problem: ConvProblem, target: Target) -> Variant:
+    """Return the variant of one kernel that sums directly."""
     device, units = DeviceCosts.of("device", target), target.compute_units
     moving = problem.bytes / (device.bandwidth * units)
     kernel: WeightKernel | DirectKernel
     bind: Callable[[Engine], Plan]
-    workspace, before = 0, None
+    workspace = 0
     if problem.direction == "weight":
         of_weights = weight_kernel(problem, target)
         kernel, bind = of_weights, partial(WeightPlan, problem=problem)
@@ -210,18 +202,7 @@ def _direct(problem: ConvProblem, target: Target, table: TuningTable, limit: int
             else weight_seconds(*made, groups, target)
         )
     else:
-        packed = with_packed_filters(problem, target)
-        if packed is None or problem.w_elements * problem.elem.itemsize > workspace_limit(
-            limit, target
-        ):
-            packed = None
-            bind = partial(DirectConvPlan, problem=problem)
-        else:
-            copies = elementwise_variants(filters_copy(problem, packed), target, table)
-            before = best_of(copies, target)
-            bind = partial(bind_packed, problem=problem, packed=packed)
-            workspace = problem.w_elements * problem.elem.itemsize
-        kernel = direct_kernel(packed or problem, target)
+        kernel, bind = direct_kernel(problem, target), partial(DirectConvPlan, problem=problem)
         computing = (
             direct_work(kernel.context, kernel.constants, target) / (units * device.multiply_adds)
             if target.is_cpu
@@ -231,10 +212,10 @@ def _direct(problem: ConvProblem, target: Target, table: TuningTable, limit: int
         path="direct",
         name="direct",
         kind="direct",
-        estimate=overlapped(computing, moving) + (before.estimate if before else 0),
-        launches=1 + (before.launches if before else 0),
-        why="direct sums, which need no copies of images and allow any strides",
-        texts=lambda: [*(before.texts() if before else ()), kernel.specialization(target)],
+        estimate=overlapped(computing, moving),
+        launches=1,
+        why="direct sums, which need no copies and allow any strides",
+        texts=lambda: [kernel.specialization(target)],
         bind=bind,
         details={
             "taps": prod(problem.w_size), "flop": problem.flop, "bytes": problem.bytes,
