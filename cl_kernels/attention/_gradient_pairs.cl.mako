@@ -63,6 +63,35 @@ shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"f
 ${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine"}\
 </%def>
 
+## Scores become probabilities; m and delta of side k's queries are in one half of of_queries.
+<%def name="powers(half)">\
+${hide()}\
+% if side == "k":
+            const __local float2 *given = of_queries + ${half} + 2u * c;
+% endif
+% for i, j, h, e in quarters(policy.blocks, policy.others):
+<% x, r = f"s{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor" %>\
+            ${x} = power_of_two(fma(${x}, ${r}, -${f"given[{8 * j + e}].x" if side == "k" else f"m{i}_{h}"}));
+% endfor
+</%def>
+<%def name="slopes()">\
+% for i, j, h, e in quarters(policy.blocks, policy.others):
+<%
+x, delta = f"{i}_{j}_{2 * h + e}", f"given[{8 * j + e}].y" if side == "k" else f"delta{i}_{h}"
+less = f"(z{x} - {delta})"
+%>\
+            z${x} = s${x} * ${f"({2.0 ** -shift!r}f * {less})" if shift else less};
+% endfor
+</%def>
+
+## Rounded pairs of x as operands of a product.
+<%def name="operands(operand, x, type='const uint ')">\
+% for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.others // 8, 2) for r in range(4)):
+<% pair = f"{x}{i}_{j + r // 2}_{r % 2 * 2}" %>\
+                ${type}${operand}${i}_${j}_${r} = rounded_pair(${pair}, ${pair[:-1]}${r % 2 * 2 + 1});
+% endfor
+</%def>
+
 <%def name="multiply()"><% B, TK = policy.blocks, policy.others %>\
         if (${needed()}) {
 % for i, j in ((i, j) for i in range(B) for j in range(TK // 8)):
@@ -73,28 +102,11 @@ ${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" 
 ${products.scores(B, TK, sums, mine[0], other[0], mine[1], False, " + stage")}\
             }
 % endfor
-${hide()}\
-% if side == "k":
-            const __local float2 *given = of_queries + (stage ? ${TK}u : 0u) + 2u * c;
-% endif
-% for i, j, h, e in quarters(B, TK):
-<% x, r = f"{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor" %>\
-            {
-% if side == "k":
-                const float m = given[${8 * j + e}].x, delta = given[${8 * j + e}].y;
-% else:
-                const float m = m${i}_${h}, delta = delta${i}_${h};
-% endif
-                s${x} = power_of_two(fma(s${x}, ${r}, -m));
-                z${x} = s${x} * ${f"({2.0 ** -shift!r}f * (z{x} - delta))" if shift else f"(z{x} - delta)"};
-            }
-% endfor
+${powers(f"(stage ? {TK}u : 0u)")}\
+${slopes()}\
 % for sums, operand, name, other in (("z", "e", "a", tiles[0]), ("s", "p", "w", tiles[1]))[:1 if side == "q" else 2]:
             {
-% for i, j, r in ((i, j, r) for i in range(B) for j in range(0, TK // 8, 2) for r in range(4)):
-<% x = f"{sums}{i}_{j + r // 2}_{r % 2 * 2}" %>\
-                const uint ${operand}${i}_${j}_${r} = rounded_pair(${x}, ${x[:-1]}${r % 2 * 2 + 1});
-% endfor
+${operands(operand, sums)}\
 ${products.results(B, TK, name, operand, other[0] + "t", other[1], " + stage")}\
             }
 % endfor

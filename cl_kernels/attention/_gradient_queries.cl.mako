@@ -2,7 +2,6 @@
 ##
 ## Of each query there are m, the binary logarithm of the sum of its powers, less shift, and delta.  A query that is
 ## not there has an infinite m, so its p are 0; of one that sees no key all scores are minus infinity, and m is 0.
-<%namespace name="copies" file="/attention/_copies.cl.mako"/>
 
 ## m of a query i of head h.
 <%def name="read_sum(i)">\
@@ -33,27 +32,25 @@ ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i
 % endfor
 </%def>
 
-## Request the tile of rows `start` and on, if there are any; it goes to `ahead` in local memory.  keep: of side k, its
-## queries' m and delta, which have arrived by then.
-<%def name="copy(start, ahead)">\
+## Request the tile of rows `start` and on, if there are any; copy_tile copies it to `ahead` in local memory.  keep: of
+## side k, its queries' m and delta, which have arrived by then, to one half of of_queries.
+<%def name="copy(copy_tile, start, ahead)">\
         if (${start} < end) {
 % for name, D, extent in tiles:
-${copies.copy(name, D, policy.others, extent, 32 * policy.warps, f"others - ({start})", ahead)}\
+${copy_tile(name, D, policy.others, extent, policy.group_size, f"others - ({start})", ahead)}\
 % endfor
             COPIES_COMMIT();
 % if side == "k":
             const uint i = ${start} + t;
             next = (float2)(INFINITY, 0);
-            if (t < ${policy.others}u && i < queries) {
-                const float sum = ${read_sum("i")};
-                next = (float2)(${logarithm("sum")}, ${wide.name}_load(delta_in
+            if (t < ${policy.others}u && i < queries)
+                next = (float2)(${read_sum("i")}, ${wide.name}_load(delta_in
                     + (delta_offset + b * delta_batch + h * delta_head + i * delta_row)));
-            }
 % endif
         }
 </%def>
-<%def name="keep()">\
+<%def name="keep(half)">\
 % if side == "k":
-        if (t < ${policy.others}u) of_queries[t + (stage ? ${policy.others}u : 0u)] = next;
+        if (t < ${policy.others}u) of_queries[t + ${half}] = (float2)(${logarithm("next.x")}, next.y);
 % endif
 </%def>

@@ -18,6 +18,7 @@
 <%namespace name="values" file="/attention/_values.cl.mako"/>
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
+<%namespace name="stores" file="/attention/_gradient_store.cl.mako"/>
 <%namespace name="of_query" file="/attention/_gradient_queries.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -85,15 +86,15 @@ ${of_query.own()}\
     for (const uint after = h + shared; h < after; ++h) {
         barrier(CLK_LOCAL_MEM_FENCE);  // the tiles of the last head are no longer read
 % endif
-${of_query.copy("begin", " + stage")}\
-${of_query.keep()}\
+${of_query.copy(copies.copy, "begin", " + stage")}\
+${of_query.keep(f"(stage ? {TK}u : 0u)")}\
     for (uint t0 = begin; t0 < end; t0 += ${TK}u) {
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // the tile has arrived, and the other stage is no longer read
-${of_query.copy(f"t0 + {TK}u", f" + (stage ^ {STAGE}u)")}\
+${of_query.copy(copies.copy, f"t0 + {TK}u", f" + (stage ^ {STAGE}u)")}\
 ${pairs.multiply()}\
         stage ^= ${STAGE}u;
-${of_query.keep()}\
+${of_query.keep(f"(stage ? {TK}u : 0u)")}\
     }
 % if not by_query:
 % for name, _, _ in tiles:
@@ -101,15 +102,5 @@ ${of_query.keep()}\
 % endfor
     }
 % endif
-% for i, h, name, sums, D in ((i, h, *output) for i in range(B) for h in range(2) for output in outputs):
-    if (mine + ${16 * i + 8 * h}u + g < rows) {
-        __global ushort *row = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
-            + (mine + ${16 * i + 8 * h}u + g) * ${name}_row) + 2u * c;
-<% size, times = ("dv_size", f"{2.0 ** -shift!r}f") if name == "dv" else ("dq_size", "scale") %>\
-% for j in range(D // 8):
-        if (${8 * j}u < ${size}) *(__global uint *)(row + ${8 * j}) =
-            rounded_pair(${times} * ${sums}${i}_${j}_${2 * h}, ${times} * ${sums}${i}_${j}_${2 * h + 1});
-% endfor
-    }
-% endfor
+${stores.store(outputs)}\
 }

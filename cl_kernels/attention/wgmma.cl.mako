@@ -1,29 +1,35 @@
 ## forward (see there) on warpgroups' matrix units: out = softmax(scale * q k' + mask) v for 16-bit floats.
 ##
-##   warps of a group                                local memory
-##   0 to 3    consumer 0: 64 queries |          +---------+-------------------+-------------------+
-##   4 to 7    consumer 1: 64 queries |  <---    | q       | k, `stages` tiles | v, `stages` tiles |  full, empty:
-##   the last  producer: copies tiles |  ---->   +---------+-------------------+-------------------+  barriers of each
+##   work-items of a group                          local memory
+##   0 to 127  warpgroup 0: 64 queries |          +---------+-------------------+-------------------+
+##   128 on    warpgroup 1: 64 queries |  <-->    | q       | k, `stages` tiles | v, `stages` tiles |  full, empty:
+##   ...                                          +---------+-------------------+-------------------+  barriers of each
 ##
-## While p v of a tile is computed, so are the powers of the next tile's scores.  Powers and rows are as in mma.
+## All work-items copy tiles.  While p v of a tile is computed, so are the powers of the next tile's scores.  Powers and
+## rows are as in mma.
 ##
-## kind, mask, causal  as in mma      DQ, DV  64 or 128      policy  WarpgroupPolicy: consumers; keys, TK above; stages
+## kind, mask, causal  as in mma      DQ, DV  64 or 128      policy  WarpgroupPolicy: warpgroups; keys, TK above; stages
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
 <%namespace name="rows" file="/attention/_rows.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
+<%namespace name="lines" file="/attention/_lines.cl.mako"/>
+<%namespace name="tiles_of" file="/attention/_wgmma_tiles.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     TK, TM, N, SHIFT = policy.keys, policy.queries, policy.stages, 15 if kind == "f16" else 0
-    work = 128 * policy.consumers
 %>
 % for e in dict.fromkeys([wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
 % endfor
 ${values.define(kind)}
 ${barriers.define()}
-${units.define(kind, TK, TM, N)}
+${units.define()}
+${units.from_local("s", TK, kind)}
+${units.from_registers("o", DV, kind)}
+${lines.define()}
+${lines.stages(N)}
 ${rows.define(policy, mask, causal)}
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
 void ${kernel("attention_wgmma")}
@@ -36,40 +42,10 @@ void ${kernel("attention_wgmma")}
     uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, own;
     LOCATE();
     const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
-    if (t == 0) {
-        barrier_init(local_address(q_full), 32);
-% for s in range(N):
-        barrier_init(local_address(k_full + ${s}), 32);
-        barrier_init(local_address(v_full + ${s}), 32);
-        barrier_init(local_address(k_empty + ${s}), ${work // 32});
-        barrier_init(local_address(v_empty + ${s}), ${work // 32});
-% endfor
-    }
+${tiles_of.start_barriers()}\
     barrier(CLK_LOCAL_MEM_FENCE);
     uint k_stage = 0, k_phase = 0, v_stage = 0, v_phase = 0;
-    if (t >= ${work}u) {
-        const uint chunk = lane % 8u, line = lane / 8u;
-        const long q_at = b * q_batch + h * q_head + (first + line) * q_row;
-% for name in "kv":
-        const long ${name}_at = b * ${name}_batch + h / shared * ${name}_head + line * ${name}_row;
-% endfor
-% for name in "qkv":
-        __global const ushort *${name}_from = ${name}_in + (${name}_offset + ${name}_at) + chunk * 8u;
-% endfor
-${units.copy("q", DQ, TM, "dq", "queries - first", "0u")}\
-        COPIES_ARRIVE(local_address(q_full));
-        uint k0 = 0;
-        do {
-% for name, D, extent in (("k", DQ, "dq"), ("v", DV, "dv")):
-            barrier_wait(local_address(${name}_empty) + 8u * ${name}_stage, ${name}_phase ^ 1u);
-${units.copy(name, D, TK, extent, "keys - k0", f"{name}_stage * {2 * TK * D}u")}\
-            COPIES_ARRIVE(local_address(${name}_full) + 8u * ${name}_stage);
-            NEXT(${name});
-% endfor
-            k0 += ${TK}u;
-        } while (k0 < last);
-        return;
-    }
+${tiles_of.start_copies()}\
 % for j in range(DV // 8):
     float ${", ".join(f"o0_{j}_{r} = 0" for r in range(4))};
 % endfor
@@ -82,27 +58,37 @@ ${units.copy(name, D, TK, extent, "keys - k0", f"{name}_stage * {2 * TK * D}u")}
     const ulong at_q = DESCRIPTOR(q_base + t / 128u * 8192u, 512);
     uint k0 = 0;
     barrier_wait(local_address(q_full), 0);
-${units.scores()}\
-    SCORES_WAIT(0);
+    AWAIT(k);
+    SHOW_TILES();
+${tiles_of.scores()}\
+${tiles_of.refills()}\
+    WAIT_s(0);
     RELEASE(k);
     {
 ${rows.powers(policy, mask, causal, SHIFT)}\
         (void)shrink0_0, (void)shrink0_1;  // the sums are 0
 ${rows.operands(policy, "")}\
     }
+    if (${TK}u < last) AWAIT(k);
+    AWAIT(v);
+    SHOW_TILES();
     for (k0 = ${TK}u; k0 < last; k0 += ${TK}u) {
-${units.scores()}\
-${units.results()}\
-        SCORES_WAIT(1);
+${tiles_of.scores()}\
+${tiles_of.results()}\
+${tiles_of.refills()}\
+        WAIT_s(1);
         RELEASE(k);
 ${rows.powers(policy, mask, causal, SHIFT)}\
-        RESULTS_WAIT();
+        if (k0 + ${TK}u < last) AWAIT(k);  // a branch: else ptxas moves the wait for the results before the powers
+        WAIT_o(0);
         RELEASE(v);
+        AWAIT(v);
+        SHOW_TILES();
 ${rows.scale_results(policy, DV)}\
 ${rows.operands(policy, "")}\
     }
-${units.results()}\
-    RESULTS_WAIT();
+${tiles_of.results()}\
+    WAIT_o(0);
     COMPUTE_AGAIN("+r", number);
     COMPUTE_AGAIN("+r", t);
     LOCATE();

@@ -13,7 +13,7 @@ from layers.attention import reference
 import portable_gpu as pg
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
-from portable_gpu.ops.attention import check, functions
+from portable_gpu.ops.attention import check, functions, tiles
 from portable_gpu.ops.attention.gradient import GradientPolicy, Side
 from portable_gpu.ops.attention.plan import AttentionPlan, AttentionProblem, BackwardPlan
 from portable_gpu.ops.attention.policy import AttentionPolicy
@@ -140,6 +140,41 @@ def test_many_blocks(engine: Engine) -> None:
             close(got, want, n + m + 20)
 
 
+@pytest.mark.parametrize("mask", ["causal", "bool"])
+def test_register_tiles(engine: Engine, monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
+    """Tiles of 16 rows, which compile soon, against work-items with rows, in double precision."""
+    monkeypatch.setattr(tiles, "_ROWS", 16)
+    monkeypatch.setattr(tiles, "_others", lambda problem: 16)
+    b, h, shared, n, m, e, w, drops = 2, 4, 2, 37, 50, 20, 70, 0.3 if mask == "bool" else 0.0
+    q, k, v, grad = (
+        RNG.standard_normal(s).astype(np.float32)
+        for s in ((b, n, h, e), (b, h // shared, m, e), (b, h // shared, m, w), (b, h, n, w))
+    )
+    q = q.swapaxes(1, 2)
+    seen = RNG.random((n, m)) < 0.7
+    seen[3] = False
+    options: dict[str, Any] = {
+        "is_causal": mask == "causal", "enable_gqa": True, "dropout_p": drops, "seed": 5,
+        "attn_mask": seen if mask == "bool" else None,
+    }  # fmt: skip
+    call = pg.nn.native_scaled_dot_product_attention
+    back = pg.nn.scaled_dot_product_attention_backward
+    exact = [x.astype(np.float64) for x in (grad, q, k, v)]
+    y, sums = call(*exact[1:], engine=engine, **options)
+    gradients = back(*exact, y, sums, engine=engine, **options)
+
+    def of_side(engine: Engine, problem: AttentionProblem, side: Side) -> Any:
+        return tiles.TilesGradientPlan(engine, problem, side)
+
+    monkeypatch.setattr(functions, "_of_side", of_side)
+    fresh = pg.Engine(engine.device)  # without plans
+    single = y.astype(np.float32), sums.astype(np.float32)
+    for got, want in zip(
+        back(grad, q, k, v, *single, engine=fresh, **options), gradients, strict=True
+    ):
+        close(got, want, 2 * (n + m) + 20)
+
+
 def test_long_rows(engine: Engine) -> None:
     """Blocks of a CPU are smaller where rows are long; still longer ones are refused."""
     if not engine.target.is_cpu:
@@ -247,11 +282,11 @@ def test_gradients_of_halves_are_for_matrix_units(
     y, sums = q.copy(), np.ones(q.shape[:3], np.float32)
     pg.nn.scaled_dot_product_attention_backward(y, q, k, k, y, sums, engine=engine)
     target, table = example_target("nvidia-sm80"), TuningTable.shipped()
-    expected = ["rows", "mma"] if extent == 16 else ["rows"]
+    expected = ["rows", "tiles", *["mma"] * (extent == 16)]
     for side, problem in asked.items():
         ways = backward_variants(replace(problem, aligned=True), side, target, table)
         assert [way.name for way in ways] == expected
-        assert best_of(ways, target).name == expected[-1]
+        assert best_of(ways, target).name == ("mma" if extent == 16 else "rows")
     assert list(asked) == ["q", "k"]
 
 

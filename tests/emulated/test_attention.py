@@ -179,7 +179,9 @@ def drawn_case(draw: random.Random) -> tuple[Case, AnyPolicy, float]:
     )
     if by_warpgroups:
         policy = WarpgroupPolicy(
-            draw.choice((1, 1, 2)), draw.choice((16, 32, 64, 112, 128)), draw.choice((2, 3))
+            draw.choice((1, 1, 2, 3)),
+            draw.choice((16, 32, 64, 112, 128)),
+            draw.choice((2, 3)),
         )
     return case, policy, draw.choice((1.0, 1.0, 0.1, 4.0))
 
@@ -210,6 +212,13 @@ WARPGROUPS = {
         Case(queries=40, keys=140, dq=64, dv=128, mask="added"), WarpgroupPolicy(1, 128, 2)
     ),
     "no key": (Case(keys=0, dq=64, dv=64), WarpgroupPolicy(1, 64, 2)),
+    "three warpgroups": (
+        Case(queries=130, keys=150, dq=64, dv=64, mask="causal"),
+        WarpgroupPolicy(3, 64, 2),
+    ),
+    "three stages": (
+        Case(queries=70, keys=100, dq=128, dv=72, elem=BF16), WarpgroupPolicy(2, 32, 3)
+    ),
 }  # fmt: skip
 
 

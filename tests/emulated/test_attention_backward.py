@@ -14,7 +14,13 @@ from emulator.memory import Fault
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.attention.gradient import GradientPolicy, MatrixGradientPlan, takes
+from portable_gpu.ops.attention.gradient import (
+    AnyGradientPolicy,
+    GradientPolicy,
+    MatrixGradientPlan,
+    WarpgroupGradientPolicy,
+    takes,
+)
 from portable_gpu.ops.attention.plan import AttentionProblem
 
 missing = find_compilers().missing.get("NVIDIA")
@@ -39,8 +45,8 @@ class Case:
     elem: Any = F16
     mask: str = ""
     apart: int = 0
-    by_query: GradientPolicy = SMALL
-    by_key: GradientPolicy = SMALL
+    by_query: AnyGradientPolicy = SMALL
+    by_key: AnyGradientPolicy = SMALL
 
 
 def bits(values: Any, elem: Any) -> Any:
@@ -172,8 +178,13 @@ def drawn_case(draw: random.Random) -> Case:
         draw.choice((draw.randint(1, 20), draw.randint(1, 150), draw.choice((16, 32, 64, 65))))
         for _ in range(2)
     )
-    policies = []
+    policies: list[AnyGradientPolicy] = []
+    by_warpgroups = draw.random() < 0.5
     for _ in range(2):
+        if by_warpgroups:
+            others = draw.choice((16, 32, 48, 64, 80))
+            policies.append(WarpgroupGradientPolicy(others, draw.choice((2, 3))))
+            continue
         warps = draw.choice((1, 2, 4))
         others = draw.choice([n for n in (16, 32, 48, 64) if n <= 32 * warps])
         policies.append(GradientPolicy(warps, draw.choice((1, 2)), others))
@@ -210,6 +221,29 @@ def test_gradients(gpu: Emulator, name: str) -> None:
     check(gpu, CASES[name])
 
 
+def warpgroups(case: Case, others: int, stages: int) -> Case:
+    policy = WarpgroupGradientPolicy(others, stages)
+    return replace(case, by_query=policy, by_key=policy)
+
+
+WARPGROUPS = {
+    "a mask, and shared heads": warpgroups(
+        Case(20, 40, 72, 40, heads=4, shared=2, mask="bool"), 16, 2
+    ),
+    "awaited in the next turn": warpgroups(
+        Case(90, 40, heads=2, shared=2, elem=BF16, apart=1), 32, 3
+    ),
+    "causal": warpgroups(Case(140, 140, mask="causal"), 64, 2),
+    "what is added": warpgroups(Case(40, 33, 40, 72, mask="added", elem=BF16), 32, 2),
+    "no key": warpgroups(Case(10, 0), 16, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WARPGROUPS)
+def test_gradients_by_warpgroups(name: str) -> None:
+    check(Emulator.of("sm_90", races=True), WARPGROUPS[name])
+
+
 def test_gradients_of_an_a100_whose_copies_are_early() -> None:
     check(replace(Emulator.of("sm_80", late=False), races=True), CASES["a mask, and shared heads"])
 
@@ -221,6 +255,26 @@ BUGS = {
     "tiles are not transposed": (r"x4\.trans", "x4", "assert"),
     "pairs are exchanged": (r"(f16x2\.f32 %r\d+), (%f\d+), (%f\d+)", r"\1, \3, \2", "assert"),
 }  # fmt: skip
+
+
+#: The same with warpgroups.
+WARPGROUP_BUGS = {
+    "a barrier is left out": (r"bar\.sync\s+0;", "", "with no barrier between them|assert"),
+    "copies are not awaited": (r"cp\.async\.wait_group 0;", "", "assert|overwrites|not shown"),
+    "the matrix unit is not shown the copies": (r"fence\.proxy\.async[^;]*;", "", "not shown"),
+    "sums are not awaited": (
+        r"wait_group\.sync\.aligned 1;", "wait_group.sync.aligned 7;", "in flight"),
+    "pairs are exchanged": (
+        r"\}, \{(%r\d+), (%r\d+), (%r\d+), (%r\d+)\}", r"}, {\1, \3, \2, \4}", "assert"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", WARPGROUP_BUGS)
+def test_planted_bugs_of_warpgroups_are_seen(gpu: Emulator, bug: str) -> None:
+    before, after, message = WARPGROUP_BUGS[bug]
+    gpu.edit = lambda text: re.sub(before, after, text)
+    with pytest.raises((AssertionError, Fault), match=message):
+        check(gpu, warpgroups(Case(70, 20), 32, 3))
 
 
 @pytest.mark.parametrize("bug", BUGS)

@@ -26,6 +26,7 @@ TARGETS = {
     "AttentionPolicy": ("nvidia-sm80",),
     "GradientPolicy": ("nvidia-sm80",),
     "WarpgroupPolicy": ("nvidia-sm90",),
+    "WarpgroupGradientPolicy": ("nvidia-sm90",),
     "ReducePolicy": ("cpu", "nvidia-sm90"),
     "ElementwisePolicy": ("cpu", "gcn"),
     "RowPolicy": ("cpu", "gcn"),

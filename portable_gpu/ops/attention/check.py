@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.attention import gradient
-from portable_gpu.ops.attention.gradient import GradientPolicy, MatrixGradientPlan, Side
+from portable_gpu.ops.attention.gradient import AnyGradientPolicy, MatrixGradientPlan, Side
 from portable_gpu.ops.attention.matrix import MatrixAttentionPlan, specialization
 from portable_gpu.ops.attention.plan import AttentionProblem
 from portable_gpu.ops.attention.policy import AnyPolicy
@@ -30,7 +30,7 @@ def works(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> bool:
 
 
 def gradient_works(
-    engine: Engine, problem: AttentionProblem, side: Side, policy: GradientPolicy
+    engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
 ) -> bool:
     """Whether the kernel of one side of the gradients is right on a small problem; as above."""
     text = gradient.specialization(problem, engine.target, side, policy)
@@ -68,7 +68,7 @@ def _is_right(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> b
 
 
 def _gradient_is_right(
-    engine: Engine, problem: AttentionProblem, side: Side, policy: GradientPolicy
+    engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
 ) -> bool:
     """Compare two tiles of own rows and of the others, neither of them whole, with NumPy."""
     rows, others = policy.rows + 3, policy.others + 5

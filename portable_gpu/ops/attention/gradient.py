@@ -1,4 +1,4 @@
-"""The gradients of attention of 16-bit floats on the matrix units of NVIDIA's warps.
+"""The gradients of attention of 16-bit floats on the matrix units of NVIDIA's GPUs.
 
 Each side of the gradients, by queries and by keys, is one launch, as in
 :class:`~portable_gpu.ops.attention.plan.BackwardPlan`.
@@ -37,6 +37,7 @@ _LEAST_OTHERS = 16
 # Registers of a work-item for fragments and addresses, for addresses and values of a mask, and the
 # most that it may have.  ptxas 13.0 takes from 67 fewer than these estimates to 40 more.
 _REGISTERS, _MASK, _MOST_REGISTERS = 60, 24, 255
+_WARPGROUPS = 30  # the others of a warpgroup's work-item; ptxas 13.0 takes up to 30 fewer
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,70 @@ SHAPE_CLASSES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class WarpgroupGradientPolicy(Policy):
+    """How ``cl_kernels/attention/wgmma_backward.cl.mako`` divides the work.
+
+    Attributes:
+        others: Rows of a tile of the other side.
+        stages: Tiles of the other side in local memory; with 3 the products of own rows' sums are
+            awaited in the next turn.
+    """
+
+    others: Annotated[int, Range(16, 128)]
+    stages: Annotated[int, Range(2, 3)]
+
+    blocks = 1  # of 16 own rows of a warp
+    rows = 64  # own rows of a group
+    group_size = 128
+
+    def registers(self, extents: int, masked: bool) -> int:
+        """An estimate of the registers of a work-item, given the extents of its sums together."""
+        others = _WARPGROUPS + (_MASK if masked else 0)
+        return extents // 2 + 3 * self.others // 2 + others
+
+    def local_bytes(self, extents: int, side: Side) -> int:
+        """Local memory of a group, given the extents of rows of both arrays together."""
+        statistics = 16 * self.others if side == "k" else 0
+        return 2 * extents * (self.rows + self.stages * self.others) + statistics
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> WarpgroupGradientPolicy:
+        """The policy of queries with rows of 64 elements."""
+        return cls.for_shape_class("q, narrow")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str) -> WarpgroupGradientPolicy:
+        """The default of one of :data:`WARPGROUP_CLASSES`."""
+        return cls(*WARPGROUP_CLASSES[shape_class])
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {"others": (32, 64, 80, 128), "stages": (2, 3)}
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.rows, 64, self.others
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        local = self.local_bytes(2 * _MOST_EXTENT, "k")
+        return {
+            "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
+            "others is a multiple of 16": self.others % 16 == 0,
+            "local memory holds tiles": local <= target.static_local_mem,
+            "the group is within the device's limit": self.group_size <= target.max_work_group_size,
+        }
+
+
+AnyGradientPolicy: TypeAlias = GradientPolicy | WarpgroupGradientPolicy
+#: The same kinds of problem, for warpgroups.
+WARPGROUP_CLASSES = {
+    "q, narrow": (64, 2), "q, wide": (80, 2), "k, narrow": (64, 3), "k, wide": (64, 2),
+}  # fmt: skip
+
+
 def takes(problem: AttentionProblem, target: Target, side: Side) -> bool:
     """Whether matrix units compute one side of the gradients.
 
@@ -135,27 +200,44 @@ def takes(problem: AttentionProblem, target: Target, side: Side) -> bool:
     )
 
 
-def extents(problem: AttentionProblem) -> tuple[int, int]:
+def extents(problem: AttentionProblem, policy: AnyGradientPolicy) -> tuple[int, int]:
     """The extents of rows of q and of v that the kernel is compiled for."""
-    return rounded_extent(problem.dq), rounded_extent(problem.dv)
+    unit = 64 if isinstance(policy, WarpgroupGradientPolicy) else 16
+    return rounded_extent(problem.dq, unit), rounded_extent(problem.dv, unit)
 
 
-def registers(problem: AttentionProblem, side: Side, policy: GradientPolicy) -> int:
+def registers(problem: AttentionProblem, side: Side, policy: AnyGradientPolicy) -> int:
     """An estimate of the registers of a work-item."""
-    dq, dv = extents(problem)
+    dq, dv = extents(problem, policy)
     return policy.registers(dq if side == "q" else dq + dv, bool(problem.mask))
 
 
-def policy_of(
+def policies_of(
     problem: AttentionProblem, side: Side, target: Target, table: TuningTable
-) -> PolicyRow[GradientPolicy]:
-    """The policy of one side of a problem, with tiles of as many rows as registers allow."""
+) -> list[PolicyRow[Any]]:
+    """The policies of one side of a problem, one for each kernel that computes it.
+
+    Tiles have as many rows as registers allow.
+    """
     width = "narrow" if max(problem.dq, problem.dv) <= _NARROW else "wide"
-    shape_class = f"{side}, {width}"
-    default = GradientPolicy.for_shape_class(shape_class)
-    row = table.choose(
-        "attention_mma_backward", GradientPolicy, target, problem.elem, shape_class, default
-    )
+    kinds: list[type[Any]] = [GradientPolicy]
+    if target.matrix_units == "wgmma":
+        kinds.append(WarpgroupGradientPolicy)
+    result = []
+    for kind in kinds:
+        shape_class, default = f"{side}, {width}", kind.for_shape_class(f"{side}, {width}")
+        name = f"attention_{kernel_of(default)}"
+        row = table.choose(name, kind, target, problem.elem, shape_class, default)
+        result.append(_fitted(row, problem, side))
+    return result
+
+
+def kernel_of(policy: AnyGradientPolicy) -> str:
+    """The name of the kernel that a policy is for."""
+    return f"{'mma' if isinstance(policy, GradientPolicy) else 'wgmma'}_backward"
+
+
+def _fitted(row: PolicyRow[Any], problem: AttentionProblem, side: Side) -> PolicyRow[Any]:
     policy = row.policy
     while policy.others > _LEAST_OTHERS and registers(problem, side, policy) > _MOST_REGISTERS:
         policy = replace(policy, others=policy.others - 16)
@@ -165,11 +247,11 @@ def policy_of(
 
 
 def specialization(
-    problem: AttentionProblem, target: Target, side: Side, policy: GradientPolicy
+    problem: AttentionProblem, target: Target, side: Side, policy: AnyGradientPolicy
 ) -> Specialization:
     """The text and options of the kernel of one side."""
     p = problem
-    dq, dv = extents(p)
+    dq, dv = extents(p, policy)
     parameters = [
         *array_parameters(p, backward_operands(p, side), RESULTS[side], "ushort"),
         *scalars("uint", *SIZES, "dq_size", "dv_size"),
@@ -179,7 +261,7 @@ def specialization(
     of_keys = ("k", dq, "dq_size"), ("v", dv, "dv_size")
     own, tiles = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
     return specialize(
-        "attention/mma_backward", target, {"attention_backward": parameters}, policy=policy,
+        f"attention/{kernel_of(policy)}", target, {"attention_backward": parameters}, policy=policy,
         kind=p.elem.name, elem=p.elem, wide=p.wide, mask=p.mask, causal=p.is_causal, DQ=dq, DV=dv,
         side=side, own=own, tiles=tiles, shift=15 if p.elem.name == "f16" and side == "k" else 0,
     )  # fmt: skip
@@ -189,7 +271,7 @@ class MatrixGradientPlan(OneLaunch):
     """One side of the gradients on matrix units; its operands are those of ``BackwardPlan``."""
 
     def __init__(
-        self, engine: Engine, problem: AttentionProblem, side: Side, policy: GradientPolicy
+        self, engine: Engine, problem: AttentionProblem, side: Side, policy: AnyGradientPolicy
     ) -> None:
         """Build the kernel.
 

@@ -21,7 +21,7 @@ from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _CHUNK = 8  # elements of an asynchronous copy
 _MOST_EXTENT = 256  # of a row of q or of v
-_NARROW = 128  # elements of a row
+_MOST_OF_WARPGROUPS = 128
 _LEAST_KEYS = 16
 
 
@@ -65,16 +65,23 @@ def policies_of(
 ) -> list[PolicyRow[Any]]:
     """The policies of a problem that matrix units take, one for each kernel that computes it."""
     p, extent = problem, max(problem.dq, problem.dv)
-    shape_class = "narrow" if extent <= _NARROW else "wide"
-    kinds: list[tuple[str, type[Any]]] = [("attention_mma", AttentionPolicy)]
-    if target.matrix_units == "wgmma" and extent <= _NARROW:
-        kinds.append(("attention_wgmma", WarpgroupPolicy))
+    kinds: list[tuple[type[Any], int]] = [(AttentionPolicy, _MOST_OF_WARPGROUPS)]
+    if target.matrix_units == "wgmma" and extent <= _MOST_OF_WARPGROUPS:
+        kinds.append((WarpgroupPolicy, _MOST_OF_WARPGROUPS // 2))
     result = []
-    for name, kind in kinds:
+    for kind, narrow in kinds:
+        shape_class = "narrow" if extent <= narrow else "wide"
         default = kind.for_shape_class(shape_class)
         few = p.batch * p.heads * -(-p.queries // default.queries) < target.compute_units
         same = f"{shape_class}, few" if few else shape_class
-        row = table.choose(name, kind, target, p.elem, same, kind.for_shape_class(same))
+        row = table.choose(
+            f"attention_{kernel_of(default)}",
+            kind,
+            target,
+            p.elem,
+            same,
+            kind.for_shape_class(same),
+        )
         result.append(_fitted(row, p))
     return result
 

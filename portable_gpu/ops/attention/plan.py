@@ -22,7 +22,7 @@ from portable_gpu.targets import Target
 AXES = ("batch", "head", "row", "step")
 #: The results of each side of the gradients.
 RESULTS = {"q": ("dq", "delta"), "k": ("dk", "dv")}
-_NO_DROPOUT = mask_scalars(0.0, 0, 0)
+NO_DROPOUT = mask_scalars(0.0, 0, 0)
 SIZES = ("heads", "shared", "queries", "keys", "blocks")
 _VECTORS_ON_CPU = 2  # vectors whose lanes are the rows of a work-item there, if they fit
 _KEYS_ON_CPU = {"forward": 64, "backward": 32}  # rows of the other side of a block there
@@ -135,7 +135,7 @@ def specialization(problem: AttentionProblem, target: Target) -> Specialization:
         *array_parameters(problem, operands(problem), ("out", "sums")),
         *scalars("uint", *SIZES, "dq", "dv"),
         *scalars(problem.elem.real, "scale"),
-        *_dropout_parameters(problem),
+        *dropout_parameters(problem),
     ]
     return _specialize("forward", problem, target, parameters)
 
@@ -146,7 +146,7 @@ def backward_specialization(problem: AttentionProblem, target: Target, side: str
         *array_parameters(problem, backward_operands(problem, side), RESULTS[side]),
         *scalars("uint", *SIZES, "dq_size", "dv_size"),
         *scalars(problem.elem.real, "scale"),
-        *_dropout_parameters(problem),
+        *dropout_parameters(problem),
     ]
     return _specialize("backward", problem, target, parameters, side=side)
 
@@ -172,7 +172,7 @@ def array_parameters(
     return result
 
 
-def _dropout_parameters(problem: AttentionProblem) -> list[Parameter]:
+def dropout_parameters(problem: AttentionProblem) -> list[Parameter]:
     """Declare the scalars of the mask of dropout."""
     if not problem.drops:
         return []
@@ -217,7 +217,7 @@ class BackwardPlan(OneLaunch):
         constants = backward_constants(p, side, blocks)
         products = 2 if by_query else 3
         self.flop = products * p.batch * p.heads * p.queries * p.keys * (p.dq + p.dv)
-        self._scalars = _NO_DROPOUT if p.drops else ()
+        self._scalars = NO_DROPOUT if p.drops else ()
         spec = backward_specialization(p, target, side)
         self._launch = engine.programs.launch(
             spec, "attention_backward", constants, [f"{name}_in" for name in names],
@@ -298,7 +298,7 @@ class AttentionPlan(OneLaunch):
         group, rows, _ = partition(p, target, "forward")
         blocks = -(-p.queries // (group * rows))
         self.flop, self.bytes = p.flop, p.bytes
-        self._scalars = _NO_DROPOUT if p.drops else ()
+        self._scalars = NO_DROPOUT if p.drops else ()
         self._launch = engine.programs.launch(
             specialization(p, target), "attention_forward", *forward_arguments(p, blocks),
             (p.batch * p.heads * blocks * group,), (group,),

@@ -94,12 +94,12 @@ class WarpgroupPolicy(Policy):
     """How ``cl_kernels/attention/wgmma.cl.mako`` divides the work.
 
     Attributes:
-        consumers: Warpgroups of 64 queries; one more warp copies tiles.
+        warpgroups: Warpgroups of a group, of 64 queries each.
         keys: Keys of a tile.
         stages: Tiles of keys, and of values, in local memory at a time.
     """
 
-    consumers: Annotated[int, Range(1, 3)]
+    warpgroups: Annotated[int, Range(1, 3)]
     keys: Annotated[int, Range(16, 256)]
     stages: Annotated[int, Range(2, 8)]
 
@@ -108,12 +108,12 @@ class WarpgroupPolicy(Policy):
     @property
     def queries(self) -> int:
         """Queries of a group."""
-        return 64 * self.consumers
+        return 64 * self.warpgroups
 
     @property
     def group_size(self) -> int:
         """Work-items of a group."""
-        return _WARPGROUP * self.consumers + 32
+        return _WARPGROUP * self.warpgroups
 
     def registers(self, dq: int, dv: int, masked: bool) -> int:
         """An estimate of the registers of a work-item: of sums, scores, powers, and others."""
@@ -122,9 +122,8 @@ class WarpgroupPolicy(Policy):
 
     @property
     def most_registers(self) -> int:
-        """The registers that a work-item may have, which are given to whole warpgroups."""
-        warpgroups = -(-self.group_size // _WARPGROUP)
-        return min(_MOST_REGISTERS, _ALL_REGISTERS // (_WARPGROUP * warpgroups) // 8 * 8)
+        """The registers that a work-item may have."""
+        return min(_MOST_REGISTERS, _ALL_REGISTERS // self.group_size // 8 * 8)
 
     def local_bytes(self, dq: int, dv: int) -> int:
         """Local memory of a group."""
@@ -144,7 +143,7 @@ class WarpgroupPolicy(Policy):
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
         """See :meth:`Policy.search_space`."""
-        return {"consumers": (1, 2, 3), "keys": (64, 96, 128), "stages": (2, 3)}
+        return {"warpgroups": (1, 2, 3), "keys": (64, 96, 128, 160), "stages": (2, 3)}
 
     def edges(self, itemsize: int) -> tuple[int, int, int]:
         """See :meth:`Policy.edges`."""
@@ -167,5 +166,7 @@ AnyPolicy: TypeAlias = AttentionPolicy | WarpgroupPolicy
 SHAPE_CLASSES = {
     "narrow": (4, 2, 64), "narrow, few": (4, 1, 64), "wide": (4, 1, 64), "wide, few": (4, 1, 64),
 }  # fmt: skip
-#: The same for warpgroups, whose rows have up to 128 elements.
-WARPGROUP_CLASSES = {"narrow": (2, 128, 2), "narrow, few": (1, 128, 2)}
+#: The same for warpgroups, by the greater of the extents: up to 64 and to 128.
+WARPGROUP_CLASSES = {
+    "narrow": (1, 128, 2), "narrow, few": (1, 128, 2), "wide": (2, 128, 2), "wide, few": (1, 80, 2),
+}  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from portable_gpu.ops.attention import gradient, matrix
+from portable_gpu.ops.attention import gradient, matrix, tiles
 from portable_gpu.ops.attention.check import gradient_works, works
 from portable_gpu.ops.attention.gradient import MatrixGradientPlan, Side
 from portable_gpu.ops.attention.plan import (
@@ -30,18 +30,23 @@ class AttentionCosts(Figures):
 
     Attributes:
         rows: The rate with a work-item for each row.
+        tiles: The rate of gradients in register tiles.
         mma, wgmma: The rates of 16-bit floats on matrix units, by warps and by warpgroups.
     """
 
     rows: float
+    tiles: float
     mma: float
     wgmma: float
 
 
 _WHY = {
     "mma": "warps have blocks of 16 queries on matrix units, and go over tiles of keys once",
-    "wgmma": "warpgroups have 64 queries on matrix units; a warp copies tiles of keys for them",
+    "wgmma": "warpgroups have 64 queries on matrix units, and go over tiles of keys once",
 }
+
+
+_OWN = {"mma": "warps have blocks of 16", "wgmma": "warpgroups have 64"}
 
 
 def variants(problem: AttentionProblem, target: Target, table: TuningTable) -> list[Variant]:
@@ -66,6 +71,22 @@ def _by_rows(problem: AttentionProblem, target: Target) -> Variant:
         texts=lambda: [specialization(problem, target)],
         bind=lambda engine: AttentionPlan(engine, problem),
         details={"flop": problem.flop, "bytes": problem.bytes},
+    )
+
+
+def _by_tiles(p: AttentionProblem, side: Side, target: Target) -> Variant:
+    rate = AttentionCosts.of("attention", target).tiles * (p.dq + p.dv) / sum(tiles.extents(p))
+    products = 2 if side == "q" else 3
+    return Variant(
+        path="tiles",
+        name="tiles",
+        kind="attention_backward_tiles",
+        estimate=products * _seconds(p, target, rate),
+        launches=1,
+        why="work-items have 4 x 4 pairs of a tile of own rows and others, and parts of results",
+        texts=lambda: [tiles.specialization(p, target, side)],
+        bind=lambda engine: tiles.TilesGradientPlan(engine, p, side),
+        details={"flop": products * p.flop, "local bytes": tiles.local_bytes(p)},
     )
 
 
@@ -123,28 +144,39 @@ def backward_variants(
         texts=lambda: [backward_specialization(problem, target, side)],
         bind=lambda engine: BackwardPlan(engine, problem, side),
     )
-    if not gradient.takes(problem, target, side):
-        return [rows]
-    row = gradient.policy_of(problem, side, target, table)
-    policy, extents = row.policy, sum(gradient.extents(problem))
-    rate = costs.mma * (problem.dq + problem.dv) / extents
-    by_warps = Variant(
-        path="mma",
-        name="mma",
-        kind="attention_backward_mma",
-        estimate=products * _seconds(problem, target, rate),
+    ways = [rows]
+    if tiles.takes(problem, target):
+        ways.append(_by_tiles(problem, side, target))
+    if gradient.takes(problem, target, side):
+        policies = gradient.policies_of(problem, side, target, table)
+        ways += [_backward_of_policy(problem, side, target, row) for row in policies]
+    return ways
+
+
+def _backward_of_policy(
+    p: AttentionProblem, side: Side, target: Target, row: PolicyRow[Any]
+) -> Variant:
+    policy: gradient.AnyGradientPolicy = row.policy
+    extents = sum(gradient.extents(p, policy))
+    path = gradient.kernel_of(policy).partition("_")[0]
+    costs = AttentionCosts.of("attention", target)
+    rate = (costs.mma if path == "mma" else costs.wgmma) * (p.dq + p.dv) / extents
+    return Variant(
+        path=path,
+        name=path,
+        kind=f"attention_backward_{path}",
+        estimate=(2 if side == "q" else 3) * _seconds(p, target, rate),
         launches=1,
-        why="warps have blocks of 16 rows on matrix units, and go over tiles of the others once",
-        texts=lambda: [gradient.specialization(problem, target, side, policy)],
-        bind=lambda engine: MatrixGradientPlan(engine, problem, side, policy),
-        works=lambda engine: gradient_works(engine, problem, side, policy),
+        why=f"{_OWN[path]} of own rows on matrix units, and go over tiles of the others once",
+        texts=lambda: [gradient.specialization(p, target, side, policy)],
+        bind=lambda engine: MatrixGradientPlan(engine, p, side, policy),
+        works=lambda engine: gradient_works(engine, p, side, policy),
         policy=policy,
         origin=row.origin,
         evidence=row.evidence,
         details={
             "group size": policy.group_size,
-            "registers": gradient.registers(problem, side, policy),
+            "registers": gradient.registers(p, side, policy),
             "local bytes": policy.local_bytes(extents, side),
         },
-    )  # fmt: skip
-    return [rows, by_warps]
+    )

@@ -160,6 +160,8 @@ ATTENTION = Family(
     checks=checks,
     benchmarks={"scaled_dot_product_attention": _BENCHMARK},
     kernels={
-        f"attention/{name}": Compiled(matrix=True) for name in ("mma", "wgmma", "mma_backward")
+        f"attention/{name}{direction}": Compiled(matrix=True)
+        for name in ("mma", "wgmma")
+        for direction in ("", "_backward")
     },
 )

@@ -1,0 +1,93 @@
+## Parts of tiles_backward; names as there.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
+
+## Load a tile of rows, from `start` on, of head `head`; rows and elements that are not there are zeros.
+<%def name="load(item, start, rows, head, count)"><% name, size, D = item %>\
+            for (uint e = t; e < ${count * D}u; e += 256u) {
+                const uint r = ${start} + e / ${D}u, d = e % ${D}u;
+                const long at = b * ${name}_batch + (${head}) * ${name}_head + r * ${name}_row + d * ${name}_step;
+                ${name}_tile[e / ${D}u * ${D + 4}u + d] =
+                    r < ${rows} && d < ${size} ? ${elem.name}_load(${name}_in + ${name}_offset + at) : 0;
+            }
+</%def>
+
+## n += a b' of the pairs: of rows of both arrays in local memory.
+<%def name="multiply(n, mine, other)"><%
+T, pitch, cells = vector(real, 4), mine[2] + 4, [(i, j) for i in range(TM // 16) for j in range(TN // 16)]
+%>\
+            for (uint d = 0; d < ${mine[2]}u; d += 4u) {
+% for name, at, count, letter in ((mine[0], "y", TM // 16, "a"), (other[0], "x", TN // 16, "b")):
+% for i in range(count):
+                const ${T} ${letter}${i} = *(const __local ${T} *)(${name}_tile + (${at} + ${16 * i}u) * ${pitch}u + d);
+% endfor
+% endfor
+% for k, (i, j) in ((k, cell) for k in "xyzw" for cell in cells):
+                ${n}${i}_${j} += a${i}.${k} * b${j}.${k};
+% endfor
+            }
+</%def>
+
+## s of a pair becomes its score: minus infinity if the query does not see the key.
+<%def name="score(i, j)"><%
+mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and not mask.boolean
+%>\
+            {
+                const uint i = ${mine if side == "q" else other}, n = ${other if side == "q" else mine};
+                const bool is_there = i < queries && n < keys;
+% if mask:
+                const ${mask.value} given = is_there ? ${mask.name}_load(mask_in
+                    + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)) : 0;
+% endif
+                s${i}_${j} = is_there${" && n <= i" if causal else ""}${" && given" if mask and not added else ""}
+                    ? scale * s${i}_${j}${" + given" if added else ""} : -(${real})INFINITY;
+            }
+</%def>
+
+## Of a pair: its score s becomes its probability, and z the gradient of the score.
+<%def name="slope(i, j)"><% query = f"y + {16 * i}u" if side == "q" else f"x + {16 * j}u" %>\
+            {
+                s${i}_${j} = s${i}_${j} > -(${real})INFINITY ? exp(s${i}_${j} - m_of[${query}]) : 0;
+% if drops:
+<% mine, other = f"min(first + y + {16 * i}u, rows - 1u)", f"min(t0 + x + {16 * j}u, others - 1u)" %>\
+                const uint i = ${mine if side == "q" else other}, n = ${other if side == "q" else mine};
+                const ${real} factor = ${dropout.factor()};
+                z${i}_${j} = s${i}_${j} * (factor * z${i}_${j} - delta_of[${query}]);
+                s${i}_${j} *= factor;
+% else:
+                z${i}_${j} = s${i}_${j} * (z${i}_${j} - delta_of[${query}]);
+% endif
+            }
+</%def>
+
+## Add the products of the pairs and the rows of a tile to sums.
+<%def name="add(sums, D, other)"><% T, R = vector(real, 4), TM // 16 %>\
+            for (uint n = 0; n < ${TN}u; n += 4u) {
+% for i in range(R):
+                const ${T} e${i} = *(const __local ${T} *)(pairs + (y + ${16 * i}u) * ${TN + 4}u + n);
+% endfor
+% for k, q in ((k, q) for k in range(4) for q in range(D // 64)):
+                {
+                    const ${T} line =
+                        *(const __local ${T} *)(${other}_tile + (n + ${k}u) * ${D + 4}u + 4u * x + ${64 * q}u);
+% for i in range(R):
+                    ${sums}${i}_${q} += e${i}.${"xyzw"[k]} * line;
+% endfor
+                }
+% endfor
+            }
+</%def>
+
+## Store sums of the own rows, multiplied by a factor of each.
+<%def name="store(name, sums, D, extent, factors)">\
+% for i, factor in enumerate(factors):
+    if (first + y + ${16 * i}u < rows) {
+        __global ${elem.name}_t *line = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
+            + (first + y + ${16 * i}u) * ${name}_row);
+% for q, k in ((q, k) for q in range(D // 64) for k in range(4)):
+        if (4u * x + ${64 * q + k}u < ${extent})
+            ${elem.name}_store(line + (4u * x + ${64 * q + k}u) * ${name}_step,
+                ${factor} * ${sums}${i}_${q}.${"xyzw"[k]});
+% endfor
+    }
+% endfor
+</%def>

@@ -1,0 +1,32 @@
+## The pairs of a tile of wgmma_backward.  Names as there.  The branch around the next tile's copies keeps ptxas from
+## moving a wait before the powers.
+<%namespace name="lines" file="/attention/_lines.cl.mako"/>
+<%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
+<%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
+<%namespace name="of_query" file="/attention/_gradient_queries.cl.mako"/>
+<%def name="multiply()"><% TK, sums = policy.others, "a" if side == "q" else "aw" %>\
+% for x, mine, other, D in (("s", own[0][0], tiles[0][0], DQ), ("z", own[1][0], tiles[1][0], DV)):
+${units.multiply_rows(x, f"at_{mine}", f"DESCRIPTOR({other}_base + stage, 512)", D, policy.rows, TK)}\
+% endfor
+        WAIT_s(1);
+% if policy.stages == 3:
+% for x in sums:
+        WAIT_${x}(1);
+% endfor
+% endif
+${pairs.powers("turn")}\
+${of_query.copy(lines.copy, f"t0 + {TK}u", " + ahead")}\
+% if side == "k":
+${pairs.operands("p", "s", "")}\
+${units.add_rows("w", "p", f"DESCRIPTOR({tiles[1][0]}_base + stage, {8 * TK})", TK)}\
+% endif
+        WAIT_z(${int(side == "k")});
+${pairs.slopes()}\
+${pairs.operands("e", "z", "")}\
+${units.add_rows("a", "e", f"DESCRIPTOR({tiles[0][0]}_base + stage, {8 * TK})", TK)}\
+% if policy.stages == 2:
+% for x in sums:
+        WAIT_${x}(0);
+% endfor
+% endif
+</%def>

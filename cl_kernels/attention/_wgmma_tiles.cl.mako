@@ -1,0 +1,69 @@
+## Tiles of wgmma: barriers of their stages, copies, and products.  Names as there.
+<%namespace name="lines" file="/attention/_lines.cl.mako"/>
+<%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
+<%!
+def tiles(DQ, DV):
+    """Name, extent and its argument of the arrays of keys."""
+    return ("k", DQ, "dq"), ("v", DV, "dv")
+%>
+
+<%def name="start_barriers()"><% G = policy.group_size %>\
+    if (t == 0) {
+        barrier_init(local_address(q_full), ${G});
+% for s in range(policy.stages):
+        barrier_init(local_address(k_full + ${s}), ${G});
+        barrier_init(local_address(v_full + ${s}), ${G});
+        barrier_init(local_address(k_empty + ${s}), ${G // 32});
+        barrier_init(local_address(v_empty + ${s}), ${G // 32});
+% endfor
+    }
+</%def>
+
+## Copy q and the first tiles.
+<%def name="start_copies()"><% G = policy.group_size %>\
+    q_in += q_offset + b * q_batch + h * q_head + first * q_row;
+${lines.place("q", DQ, policy.queries, "dq", G)}\
+${lines.copy("q", DQ, policy.queries, "dq", G, "queries - first")}\
+    COPIES_ARRIVE(local_address(q_full));
+% for name, D, extent in tiles(DQ, DV):
+    ${name}_in += ${name}_offset + b * ${name}_batch + h / shared * ${name}_head;
+${lines.place(name, D, policy.keys, extent, G)}\
+    uint ${name}_next = 0, ${name}_fill = 0, ${name}_filled = 1;
+% endfor
+% for i in range(policy.stages - 1):
+${refill(*tiles(DQ, DV)[0])}\
+% if i:
+${refill(*tiles(DQ, DV)[1])}\
+% endif
+% endfor
+</%def>
+
+## Start s = q k' and o += p v, of tiles that were shown.
+<%def name="scores()">\
+        {
+            const ulong at_k = DESCRIPTOR(k_base + k_stage * ${2 * policy.keys * DQ}u, 512);
+${units.multiply_rows("s", "at_q", "at_k", DQ, policy.queries, policy.keys)}\
+        }
+</%def>
+<%def name="results()">\
+        {
+            const ulong at_v = DESCRIPTOR(v_base + v_stage * ${2 * policy.keys * DV}u, ${8 * policy.keys});
+${units.add_rows("o", "p", "at_v", policy.keys)}\
+        }
+</%def>
+
+## Copy the next tiles to stages that are no longer read.
+<%def name="refills()">\
+% for tile in tiles(DQ, DV):
+${refill(*tile)}\
+% endfor
+</%def>
+<%def name="refill(name, D, extent)"><% to = f" + {name}_fill * {2 * policy.keys * D}u" %>\
+        if (${name}_next < max(last, 1u)) {
+            barrier_wait(local_address(${name}_empty) + 8u * ${name}_fill, ${name}_filled);
+${lines.copy(name, D, policy.keys, extent, policy.group_size, f"keys - {name}_next", to)}\
+            COPIES_ARRIVE(local_address(${name}_full) + 8u * ${name}_fill);
+            ${name}_next += ${policy.keys}u;
+            if (++${name}_fill == ${policy.stages}u) { ${name}_fill = 0; ${name}_filled ^= 1u; }
+        }
+</%def>

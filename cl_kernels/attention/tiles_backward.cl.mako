@@ -1,0 +1,100 @@
+## backward (see there) in register tiles: both products of a tile of pairs, and then those of the results.
+##
+##   own rows   | TM |                 local memory: TM own rows and TN others of both arrays, and the pairs of a tile
+##   others     | TN | TN | ...        16 x 16 work-items; work-item (y, x) has rows y + 16 i of the own rows, and of
+##                                     pairs the columns x + 16 j, of results the columns 4 x + 64 q and the next three
+##
+## Rows in local memory are 4 elements longer, so that vectors of adjacent rows are in different banks.  The order of
+## sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  Other parameters: see backward.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    T, by_query, R, C = vector(real, 4), side == "q", TM // 16, TN // 16
+    outputs = (("dq", "a", DQ, 0),) if by_query else (("dv", "w", DV, 1), ("dk", "a", DQ, 0))
+    cells = [(i, j) for i in range(R) for j in range(C)]
+%>
+% for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
+${element.scalar(e)}
+% endfor
+${dropout.define(real) if drops else ""}\
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void ${kernel("attention_backward")}
+{
+% for (name, _, D), rows in ((x, n) for xs, n in ((own, TM), (tiles, TN)) for x in xs):
+    __local ${real} ${name}_tile[${rows * (D + 4)}] __attribute__((aligned(16)));
+% endfor
+    __local ${real} pairs[${TM * (TN + 4)}] __attribute__((aligned(16)));
+    __local ${real} m_of[${TM if by_query else TN}], delta_of[${TM if by_query else TN}];
+    const uint t = get_local_id(0), x = t % 8u + t / 32u % 2u * 8u, y = t / 8u % 4u + t / 64u * 4u;
+    const uint number = get_group_id(0) % blocks, head = get_group_id(0) / blocks;
+    const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};
+    const uint others = ${"keys" if by_query else "queries"}, b = head / own_heads, own_head = head % own_heads;
+    const uint first = ${"(blocks - 1u - number)" if causal and by_query else "number"} * ${TM}u;
+    const uint begin = ${f"first / {TN}u * {TN}u" if causal and not by_query else "0"};
+    const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
+% for item in own:
+${parts.load(item, "first", "rows", "own_head", TM)}\
+% endfor
+% if by_query:
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (t < ${TM}u) {
+        const uint i = first + t;
+        ${real} m = INFINITY, delta = 0;
+        if (i < queries) {
+            __global const ${elem.name}_t *line = y_in + (y_offset + b * y_batch + own_head * y_head + i * y_row);
+            for (uint d = 0; d < dv_size; ++d)
+                delta += grad_tile[t * ${DV + 4}u + d] * ${elem.name}_load(line + d * y_step);
+            m = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row));
+            ${wide.name}_store(delta_in
+                + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), delta);
+        }
+        m_of[t] = m;
+        delta_of[t] = delta;
+    }
+% endif
+% for _, sums, D, _ in outputs:
+    ${T} ${", ".join(f"{sums}{i}_{q} = 0" for i in range(R) for q in range(D // 64))};
+% endfor
+    for (uint part = 0; part < ${"1" if by_query else "shared"}; ++part) {
+        const uint h = ${"own_head" if by_query else "own_head * shared + part"};
+        for (uint t0 = begin; t0 < end; t0 += ${TN}u) {
+            barrier(CLK_LOCAL_MEM_FENCE);  // the last tile is no longer read
+% for item in tiles:
+${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
+% endfor
+% if not by_query:
+            if (t < ${TN}u) {
+                const uint i = min(t0 + t, queries - 1u);
+                m_of[t] = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row));
+                delta_of[t] = ${wide.name}_load(delta_in
+                    + (delta_offset + b * delta_batch + h * delta_head + i * delta_row));
+            }
+% endif
+            barrier(CLK_LOCAL_MEM_FENCE);
+            ${real} ${", ".join(f"{n}{i}_{j} = 0" for n in "sz" for i, j in cells)};
+% for n, mine, other in zip("sz", own, tiles):
+${parts.multiply(n, mine, other)}\
+% endfor
+% for i, j in cells:
+${parts.score(i, j)}\
+${parts.slope(i, j)}\
+% endfor
+% for at, (name, sums, D, source) in enumerate(outputs):
+% if at:
+            barrier(CLK_LOCAL_MEM_FENCE);  // the other pairs are no longer read
+% endif
+% for i, j in cells:
+            pairs[(y + ${16 * i}u) * ${TN + 4}u + x + ${16 * j}u] = ${"z" if sums == "a" else "s"}${i}_${j};
+% endfor
+            barrier(CLK_LOCAL_MEM_FENCE);
+${parts.add(sums, D, tiles[source][0])}\
+% endfor
+        }
+    }
+% for name, sums, D, _ in outputs:
+${parts.store(name, sums, D, *(("dv_size", ["1"] * R) if name == "dv" else ("dq_size", ["scale"] * R)))}\
+% endfor
+}
