@@ -25,7 +25,7 @@ from layers.pooling import Windows
 from random_linalg import values
 from reference import assert_within, unit_roundoff, wider
 
-from portable_gpu import nn
+from portable_gpu import Epilogue, nn
 from portable_gpu.checking.oracle import SPLIT_ERRORS
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
 from portable_gpu.ops.random.commands.family import kept_elements
@@ -229,7 +229,42 @@ def _with_bias(
         arrays = [*arrays, d.give(bias)]
         shift = _wide(bias).reshape(-1, *[1] * rank)
         exact, size = exact + shift, size + np.abs(shift)
+    epilogue, exact, size = _with_stages(d, dtype, exact, size, rank)
+    if epilogue.stages:
+        options = {**options, "epilogue": epilogue}
+        terms += len(epilogue.stages)
     _convolved(check, name, arrays, exact, size, terms, options)
+
+
+#: The stages of epilogues of convolutions.
+_STAGES = ("", "", "", "add relu", "bias", "scale bias add relu", "scale clip", "relu add add")
+
+
+def _with_stages(
+    d: Call, dtype: Any, exact: Any, size: Any, rank: int
+) -> tuple[Epilogue, Any, Any]:
+    """Return an epilogue, the result of its stages, and the magnitude of what is summed there."""
+    epilogue, lifted = Epilogue(), (-1, *[1] * rank)
+    stages = d.programs.choice(_STAGES).split()
+    of_array = d.programs.choice((dtype, np.dtype(np.float32)))
+    for stage in stages:
+        if stage in ("scale", "bias"):
+            each = d.filled((exact.shape[-rank - 1],), of_array)
+            epilogue, wide = getattr(epilogue, stage)(d.give(each)), _wide(each).reshape(lifted)
+            if stage == "scale":
+                exact, size = exact * wide, size * np.abs(wide)
+            else:
+                exact, size = exact + wide, size + np.abs(wide)
+        elif stage == "add":
+            each = d.filled([1 if d.flag(0.2) else n for n in exact.shape], of_array)
+            epilogue = epilogue.add(_given(d, each))
+            exact, size = exact + _wide(each), size + _sizes(each)
+        else:
+            epilogue = epilogue.relu() if stage == "relu" else epilogue.apply("v > 1 ? 1 : v")
+            exact = np.maximum(exact, 0) if stage == "relu" else np.minimum(exact, 1)
+    if stages and is_float16_like(dtype):  # a pass over the result reads what was rounded to it
+        size = size * (1 + unit_roundoff(dtype) / unit_roundoff(np.dtype(np.float32)))
+    return epilogue, exact, size
 
 
 def _convolved(
