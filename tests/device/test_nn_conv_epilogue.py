@@ -160,6 +160,35 @@ def test_only_fft_takes_a_pass_of_its_own(engine: Engine, gpu: Engine) -> None:
             assert len(item.texts()) == len(alone[item.name].texts()) + passes
 
 
+@pytest.mark.parametrize("algo", ["im2col", "winograd"])
+def test_one_image_at_a_time(engine: Engine, algo: str) -> None:
+    """Each step reads the part of the residual that belongs to its image."""
+    rng = np.random.default_rng(1)
+    residual = whole_numbers(rng, (2, 8, 6, 9), np.float32)
+    epilogue = Epilogue().add(residual)
+    problem = problem_with(engine, epilogue)
+    every = variants(problem, engine.target, engine.table, 0)
+    limit = next(v.details["workspace"] for v in every if v.name == algo)
+    x, w = (whole_numbers(rng, n, np.float32) for n in ((2, 4, 6, 9), (8, 4, 3, 3)))
+    options = {"padding": 1, "algo": algo, "workspace_limit": limit, "engine": engine}
+    base = nn.conv2d(x, w, **options)
+    np.testing.assert_array_equal(nn.conv2d(x, w, epilogue=epilogue, **options), base + residual)
+
+
+@pytest.mark.parametrize("taps", [1, 3])
+def test_images_that_are_one_product_with_a_residual_of_one_image(
+    engine: Engine, taps: int
+) -> None:
+    """A CPU multiplies channels-last images as one matrix, whose places have no such stride."""
+    rng = np.random.default_rng(2)
+    shapes = (3, 4, 5, 6), (2, 4, taps, taps), (2, 5, 6)
+    x, w, residual = (whole_numbers(rng, n, np.float32) for n in shapes)
+    options = {"padding": taps // 2, "algo": "im2col", "engine": engine}
+    x = laid_out(x, "channels")
+    y = nn.conv2d(x, w, epilogue=Epilogue().add(residual), **options)
+    np.testing.assert_array_equal(y, nn.conv2d(x, w, **options) + residual)
+
+
 def test_repeated_calls_and_plans(engine: Engine) -> None:
     """They read the arrays of the epilogue that they are given; ``find_conv2d`` takes one too."""
     rng = np.random.default_rng(0)
