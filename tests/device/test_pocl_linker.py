@@ -1,4 +1,4 @@
-"""PoCL's linker: most cases are processes with no ``ld`` on their PATH, as without compilers."""
+"""PoCL on a machine without compilers: each case is a process with no ``ld`` on its PATH."""
 
 from __future__ import annotations
 
@@ -71,17 +71,6 @@ def test_linker_is_known_to_pocl_alone(tmp_path: Path) -> None:
     code = f"import os\n{SUM}print(os.environ['COMPILER_PATH'], os.environ['PATH'])"
     done = run(code, tmp_path, COMPILER_PATH="/of/the/user")
     assert done.stdout.split() == ["499500.0", f"{LINKER}:/of/the/user", f"{tmp_path}/bin"]
-
-
-@needs_tcc
-def test_prefers_the_faster_linker(tmp_path: Path) -> None:
-    """A linker on PATH that fails is not run."""
-    linker = tmp_path / "of the system" / "ld"
-    linker.parent.mkdir()
-    linker.write_text("#!/bin/sh\nexit 1\n")
-    linker.chmod(0o755)
-    done = run(SUM, tmp_path, PATH=str(linker.parent))
-    assert (done.returncode, done.stdout) == (0, "499500.0\n"), done.stderr
 
 
 def test_other_programs_have_the_systems_linker(tmp_path: Path) -> None:
