@@ -63,9 +63,11 @@ likeness = pg.elementwise(
 np.testing.assert_allclose(
     correlation, scipy_signal.correlate(grey, pattern, mode="valid"), atol=2e-2
 )
-found = np.unravel_index(int(pg.argmax(likeness)), likeness.shape)
-print(f"the part is found at {tuple(int(at) for at in found)}, likeness {likeness[found]:.4f}")
-assert found == (PART[0].start, PART[1].start)
+position = np.unravel_index(int(pg.argmax(likeness)), likeness.shape)
+print(
+    f"the part is found at {tuple(int(at) for at in position)}, likeness {likeness[position]:.4f}"
+)
+assert position == (PART[0].start, PART[1].start)
 
 for name, library in (("portable_gpu", signal), ("SciPy", scipy_signal)):
     begin = perf_counter()

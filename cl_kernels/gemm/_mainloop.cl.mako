@@ -10,7 +10,7 @@
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 
 <%def name="run()">
-    __local const ${a.held} *a_from, *b_from;
+    __local const ${a.local_type} *a_from, *b_from;
     ${load("0")}
     ${one_buffer() if policy.buffers == 1 else two_buffers()}
 </%def>

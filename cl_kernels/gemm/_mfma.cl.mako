@@ -30,14 +30,14 @@ return "s" + "".join(str(first + i) for i in range(instruction.words))
 
 <%def name="exchange(instruction, emulated, group)">
 % if emulated:
-    __local ${instruction.sum_type} held[${2 * instruction.held * group}];
+    __local ${instruction.sum_type} held[${2 * instruction.lane_depth * group}];
 % endif
 </%def>
 
 ## The product by its definition: A is side x depth, B depth x side, and D side x side.
 <%def name="emulation(instruction)">
 <%
-side, held, type = instruction.side, instruction.held, instruction.sum_type
+side, lane_depth, type = instruction.side, instruction.lane_depth, instruction.sum_type
 words = vector("uint", instruction.words)
 elements = {
     "f16": "vload_half({}, (const half *)&words)",
@@ -54,8 +54,8 @@ static inline sums_t multiplied(sums_t d, ${words} a, ${words} b, __local ${type
 % for name in "ab":
     {
         const ${words} words = ${name};
-% for e in range(held):
-<% k = f"{held} * (lane / {side}) + {e}" %>\
+% for e in range(lane_depth):
+<% k = f"{lane_depth} * (lane / {side}) + {e}" %>\
         ${name}_matrix[${(f"(lane % {side}) * {instruction.depth} + {k}" if name == "a"
             else f"({k}) * {side} + lane % {side}")}] = ${elements[instruction.kind].format(e)};
 % endfor

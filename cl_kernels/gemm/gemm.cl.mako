@@ -59,8 +59,8 @@ ${split_k.define()}
 __kernel ${group.of_size(G)}
 void ${kernel("gemm")}
 {
-    __local ${a.held} local_memory[${local_elements}] __attribute__((aligned(16)));
-    __local ${a.held} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
+    __local ${a.local_type} local_memory[${local_elements}] __attribute__((aligned(16)));
+    __local ${a.local_type} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
     const int t = get_local_id(0), unit = get_group_id(0);
 ${choose_tile()}\
     const int tiles = (int)((depth + ${K - 1}) / ${K});

@@ -212,10 +212,10 @@ def test_safetensors_is_the_published_format(tmp_path: Path) -> None:
     ]
     for header, options in damages:
         written(header, **options)
-        with pytest.raises(ArgumentError, match="no safetensors file"):
+        with pytest.raises(ArgumentError, match="not a safetensors file"):
             read_state(path)
     path.write_bytes(b"abc")
-    with pytest.raises(ArgumentError, match="no safetensors file"):
+    with pytest.raises(ArgumentError, match="not a safetensors file"):
         read_state(path)
     if BFLOAT16 is not None:
         state = {"a": np.ones((2, 0), BFLOAT16), "b": np.ones(3, BFLOAT16)}

@@ -240,7 +240,7 @@ def test_a_file_of_somebody_else_is_ignored(own: Path) -> None:
 def test_what_is_no_file_of_sane_size_is_ignored_at_once(own: Path) -> None:
     own.unlink()
     os.mkfifo(own)
-    with pytest.warns(UserWarning, match="no regular file"):
+    with pytest.warns(UserWarning, match="not a regular file"):
         assert choose(TuningTable.load()) == 64
     own.unlink()
     own.touch(0o600)

@@ -34,7 +34,7 @@ class _Activation(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         return self._pair[1](grad_output, saved, **self._options)
 
 
@@ -188,7 +188,7 @@ class Dropout(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Drop the same elements of the gradient."""
-        (call,) = self._kept("_call")
+        (call,) = self._from_forward("_call")
         if call is None:
             return grad_output
         return self._pair[1](grad_output, self.p, seed=self.seed, offset=call)

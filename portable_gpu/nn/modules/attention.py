@@ -164,7 +164,7 @@ class MultiheadAttention(Module):
             The gradient of ``query`` where it is the key and the value as well; else those of the
             three arrays.
         """
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         arrays, (q, k, v), y, sums, mask, options, is_single = saved
         if is_single:
             grad_output = grad_output.reshape(arrays[0].shape)

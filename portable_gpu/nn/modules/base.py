@@ -178,7 +178,7 @@ class Module:
         """
         self.load_state_dict(read_state(path))
 
-    def _kept(self, *names: str) -> list[Any]:
+    def _from_forward(self, *names: str) -> list[Any]:
         """Return the attributes that ``forward`` stored for ``backward``.
 
         Raises:

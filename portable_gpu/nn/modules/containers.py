@@ -178,7 +178,7 @@ class Concat(_Composition):
     def backward(self, grad_output: Any) -> Any:
         """Compute the sum of the gradients of all branches."""
         self._check_whole()
-        self._kept("_extents")
+        self._from_forward("_extents")
         branches = [branch for _, branch in self.named_children()]
         total: Any = None
         for branch, piece in zip(branches, self._pieces(grad_output), strict=True):
@@ -217,7 +217,7 @@ class Flatten(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""
-        (shape,) = self._kept("_shape")
+        (shape,) = self._from_forward("_shape")
         return grad_output.reshape(shape)
 
 
@@ -252,5 +252,5 @@ class Unflatten(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Return the gradient in the shape of the input."""
-        (shape,) = self._kept("_shape")
+        (shape,) = self._from_forward("_shape")
         return grad_output.reshape(shape)

@@ -121,7 +121,7 @@ class _Convolution(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (x,), weight = self._kept("_input"), self.weight
+        (x,), weight = self._from_forward("_input"), self.weight
         options = self._options(_BY_WEIGHT)
         by_weight, by_input = self._function("_weight"), self._function("_input")
         weight.add_grad(lambda out: by_weight(x, weight.shape, grad_output, out=out, **options))
@@ -243,7 +243,7 @@ class _Transposed(_Convolution):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (x,), weight = self._kept("_input"), self.weight
+        (x,), weight = self._from_forward("_input"), self.weight
         options, by_weight = self._options(_BY_WEIGHT), self._function("_weight")
         weight.add_grad(lambda out: by_weight(grad_output, weight.shape, x, out=out, **options))
         self._add_bias(grad_output)

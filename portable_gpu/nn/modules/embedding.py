@@ -58,7 +58,7 @@ class Embedding(Module):
 
     def backward(self, grad_output: Any) -> None:
         """Add the gradient of the weight; indices have none."""
-        (indices,), rows = self._kept("_input"), self.weight.shape[0]
+        (indices,), rows = self._from_forward("_input"), self.weight.shape[0]
         options = self.padding_idx, self.scale_grad_by_freq
         self.weight.add_grad(
             lambda out: embedding_backward(grad_output, indices, rows, *options, out=out)

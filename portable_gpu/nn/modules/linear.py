@@ -58,7 +58,7 @@ class Linear(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """See :func:`portable_gpu.nn.linear_backward`."""
-        (x,), w = self._kept("_input"), self.weight.data
+        (x,), w = self._from_forward("_input"), self.weight.data
 
         def gradient(number: int, out: Any) -> Any:
             mask = [k == number for k in range(3)]

@@ -41,7 +41,7 @@ class _Loss(Module):
 
     def backward(self, grad_output: Any = None) -> Any:
         """Compute the gradient of the input."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         x, target, shape = saved
         if grad_output is None:
             grad_output = asarray(np.ones(shape, x.dtype), queue=x.queue)

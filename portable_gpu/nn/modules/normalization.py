@@ -101,7 +101,7 @@ class _BatchNorm(_Tracking):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         x, mean, rstd, by_batch = saved
         weight, bias = self.weight, self.bias
 
@@ -163,7 +163,7 @@ class _InstanceNorm(_Tracking):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         x, mean, rstd, by_instances = saved
         weight, bias = self.weight, self.bias
 
@@ -225,7 +225,7 @@ class LayerNorm(_Normalization):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         x, mean, rstd = saved
         weight, bias, shape = self.weight, self.bias, self.normalized_shape
 
@@ -267,7 +267,7 @@ class GroupNorm(_Normalization):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add those of weight and bias."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         x, mean, rstd = saved
         weight, bias = self.weight, self.bias
 
@@ -309,7 +309,7 @@ class RMSNorm(_Normalization):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input, and add that of the weight."""
-        (saved,) = self._kept("_saved")
+        (saved,) = self._from_forward("_saved")
         x, rstd = saved
         weight, shape = self.weight, self.normalized_shape
 

@@ -30,7 +30,7 @@ class _Padding(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        self._kept("_has_input")
+        self._from_forward("_has_input")
         return pad_backward(grad_output, self.padding, self._mode)
 
 

@@ -25,7 +25,7 @@ class _Pooling(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        (shape,) = self._kept("_shape")
+        (shape,) = self._from_forward("_shape")
         gradient = getattr(pooling, f"{self._name}_backward")
         return gradient(grad_output, shape, **self._options)
 
@@ -58,7 +58,7 @@ class _Largest(_Pooling):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        shape, indices = self._kept("_shape", "_indices")
+        shape, indices = self._from_forward("_shape", "_indices")
         gradient = getattr(pooling, f"{self._name}_backward")
         return gradient(grad_output, indices, shape, **self._options)
 
@@ -183,7 +183,7 @@ class _AdaptiveLargest(_Adaptive):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        shape, indices = self._kept("_shape", "_indices")
+        shape, indices = self._from_forward("_shape", "_indices")
         return getattr(pooling, f"{self._name}_backward")(grad_output, indices, shape)
 
 
@@ -229,7 +229,7 @@ class _Unpooling(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        (indices,) = self._kept("_indices")
+        (indices,) = self._from_forward("_indices")
         return self._pair[1](grad_output, indices, *self._arguments)
 
 
@@ -270,7 +270,7 @@ class _Powers(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        x, result = self._kept("_input", "_result")
+        x, result = self._from_forward("_input", "_result")
         return self._pair[1](grad_output, x, result, *self._arguments)
 
 
@@ -317,5 +317,5 @@ class Upsample(Module):
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the gradient of the input."""
-        (shape,) = self._kept("_shape")
+        (shape,) = self._from_forward("_shape")
         return resampling.interpolate_backward(grad_output, shape, **self._options)

@@ -341,8 +341,8 @@ def variants(
     needed = _transforms_needed(s, images)
     other_launches = _other_launches(needed, target, table)
     best = [
-        (best_of(transforms(one, target, table, other_launches), target), n)
-        for one, n in needed.items()
+        (best_of(transforms(transform, target, table, other_launches), target), n)
+        for transform, n in needed.items()
     ]
     kernel = s.products(images, adds=False)
     device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)

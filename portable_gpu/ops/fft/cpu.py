@@ -308,9 +308,9 @@ class CpuPassPlan(Plan):
         constants: dict[str, int | None] = {**_numbers(passes, work, _rank(launches))}
         if len(distinct := _distinct(launches)) > 1:
             constants["number"] = distinct.index(_rendered_passes(passes))
-        given = {*constants, *buffers, *numbers, *uploaded}
+        passed = {*constants, *buffers, *numbers, *uploaded}
         for parameter in spec.parameters("fft"):  # of other launches
-            if parameter.name not in given and not parameter.name.startswith(PADDING):
+            if parameter.name not in passed and not parameter.name.startswith(PADDING):
                 constants[parameter.name] = None if parameter.scalar is None else 0
         self._launch = engine.programs.launch(
             spec,

@@ -1,8 +1,9 @@
-"""The matrix instructions of wavefronts: what 64 lanes hold of the operands and of the sums.
+"""The matrix instructions of wavefronts: the elements of operands and sums that each lane holds.
 
-Of a product of ``side`` rows and columns, lane i holds row ``i % side`` of A, and that column of B,
-at ``held`` steps of k that follow each other, from step ``held * (i / side)`` on.  Of the sums it
-holds column ``i % side``.  (So AMD's composable_kernel, ``mfma_type`` in ``xdlops_gemm.hpp``.)
+In a product of ``side`` rows and columns, lane i holds elements of row ``i % side`` of A and of
+column ``i % side`` of B, at ``lane_depth`` steps of k: those from ``lane_depth * (i / side)`` on.
+It holds sums of column ``i % side``.  Source: AMD's composable_kernel, ``mfma_type`` in
+``xdlops_gemm.hpp``.
 
 The sums are float32's, or float64's.  Products of float32 and of float64 are fused multiply-adds of
 that type, so they are as accurate as those of ``ieee`` precision.
@@ -21,19 +22,19 @@ class MatrixInstruction:
     """One instruction.
 
     Attributes:
-        name: As :attr:`Target.matrix_instructions` has it.
-        kind: What it takes the elements for.
+        name: The name, as in :attr:`Target.matrix_instructions`.
+        kind: The element type of the operands.
         side: Rows and columns of the product.
-        held: Steps of k of which a lane holds a row of A and a column of B.
+        lane_depth: Steps of k of which a lane holds a row of A and a column of B.
         itemsize: Bytes of an element.
-        type: C type of what a lane holds of an operand, as the compiler's function takes it.
+        type: The C type of a lane's elements of an operand, for the compiler's built-in function.
         scattered: Whether the rows of a lane's sums are spread evenly, not in groups of 4.
     """
 
     name: str
     kind: str
     side: int
-    held: int
+    lane_depth: int
     itemsize: int
     type: str
     scattered: bool = False
@@ -46,12 +47,12 @@ class MatrixInstruction:
     @property
     def depth(self) -> int:
         """Steps of k."""
-        return self.held * self.slices
+        return self.lane_depth * self.slices
 
     @property
     def words(self) -> int:
         """32-bit words that a lane holds of an operand."""
-        return self.held * self.itemsize // 4
+        return self.lane_depth * self.itemsize // 4
 
     @property
     def sums(self) -> int:

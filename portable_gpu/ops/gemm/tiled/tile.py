@@ -74,7 +74,7 @@ class Panel:
         return self.width * self.pieces // self.pack
 
     @property
-    def held(self) -> str:
+    def local_type(self) -> str:
         """C type of one value in local memory."""
         return "uint" if self.pairs else "value_t"
 
@@ -94,7 +94,7 @@ class Panel:
     def value_type(self) -> str:
         """C type of one load in local memory."""
         if self.values == 1:
-            return self.held
+            return self.local_type
         return vector("uint" if self.pairs else self.elem.real, self.values)
 
     @property
