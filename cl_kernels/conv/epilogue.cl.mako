@@ -3,6 +3,7 @@
 ##   row 0   | columns | columns | ...     an item has `columns` elements of a row along the last axis;
 ##   row 1   | ...                         a row is a position on the `outer` other axes
 ##
+## steps     the strides along a row by array, where they are 0 or 1
 ## elem, I   element; type of indices     finish   the Finish     outer, names   of the other axes: number, arrays
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -28,6 +29,10 @@ void ${kernel("finish")}
 % for name in names:
     ${name} += ${name}_offset + ${axes.offset("outer", name, axes.digits("outer", outer, "outer_row"))};
 % endfor
+% for name, step in steps.items():
+    { const long ${name}_row = ${step};
+% endfor
     for (${I} row = begin; row < end; row++)
         ${E}_store(y + row * y_row, EPILOGUE(${E}_load(y + row * y_row), row, 0));
+    ${"}" * len(steps)}
 }

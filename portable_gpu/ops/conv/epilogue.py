@@ -129,6 +129,7 @@ class EpiloguePass:
         return specialize(
             "conv/epilogue", self.target, {"finish": kernel_parameters}, elem=p.elem, finish=done,
             I=index, outer=rank, names=names,
+            steps={n: s for n, s in zip(names, inner.strides, strict=True) if s in (0, 1)},
         )  # fmt: skip
 
     @property

@@ -304,7 +304,6 @@ class _StepsBuilder:
         """Return the single product of filters of one tap."""
         p = self.p
         joined = self._are_joined(p.x, x_step) and self._are_joined(p.y, y_step)
-        joined = joined and self._extras_are_joined
         x = self._image(p.x, p.batch, p.channels, x_step, p.x.aligned, joined)
         y = self._image(p.y, p.batch, p.filters, y_step, p.y.aligned, joined)
         backward = p.direction == "input"
@@ -322,22 +321,13 @@ class _StepsBuilder:
         is_line = self.p.batch > 1 and operand.outer == self.places * step
         return is_line and self.target.is_cpu
 
-    @property
-    def _extras_are_joined(self) -> bool:
-        """Whether the places of all images have a common stride in each array of the epilogue."""
-        _, size, _ = self.p.images
-        return all(
-            extra.strides.outer == self.places * (merged(size, extra.strides.space) or 0)
-            for extra in self.p.extras
-        )
-
     def by_windows(self, y_step: int, chunk: int) -> ConvProducts:
         """Return copies of windows and products; backward, products and sums of windows."""
         p, backward = self.p, self.p.direction == "input"
         taps, last = p.taps, p.last
         of_image = p.channels * taps * self.places
         columns = self._columns(of_image, self.places, 1)
-        joined = self.last and self._are_joined(p.y, y_step) and self._extras_are_joined
+        joined = self.last and self._are_joined(p.y, y_step)
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem

@@ -161,14 +161,21 @@ def variants(
         """Return the products of copied windows."""
         return [with_arrays(v, p, target) for v in im2col.variants(p, target, table, limit)]
 
-    every = [
+    if target.is_cpu:  # a pass has vectors, and the kernels would apply stages to single elements
+        listed = [
+            *and_pass(lambda p: [_direct(p, target)]),
+            *and_pass(lambda p: im2col.variants(p, target, table, limit)),
+            *and_pass(lambda p: winograd.variants(p, target, table, limit)),
+            *and_pass(lambda p: spectral.variants(p, target, table, limit)),
+        ]
+        return [_on_cpu(item, problem, target) for item in listed]
+    return [
         with_arrays(_direct(problem, target), problem, target),
         *(by_columns(problem) or and_pass(by_columns)),
         *(and_pass(by_products) if has_empty_products(problem) else by_products(problem)),
         *by_tiles(problem),
         *and_pass(lambda p: spectral.variants(p, target, table, limit)),
     ]
-    return [_on_cpu(item, problem, target) for item in every] if target.is_cpu else every
 
 
 def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
