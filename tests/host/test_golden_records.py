@@ -112,7 +112,7 @@ SOLVE = Problem(
 
 
 def _noted(problem: Problem, device: str = "MI250") -> Pair:
-    return recorded(Recorder(target_of(device)), problem)
+    return noted(Recorder(target_of(device)), problem)
 
 
 def test_a_changed_constant_of_a_policy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
