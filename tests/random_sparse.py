@@ -111,7 +111,7 @@ def solve_on_groups(
     messages = [f"{kind} b {b.shape}, {form.__name__}, ordering {ordering}, system {part}"]
     results = []
     # With small limits a small matrix has several parts, too.
-    with mock.patch.object(partition, "_LEAST_WORK", draw.choice((50.0, 500.0, 5000.0))):
+    with mock.patch.object(partition, "_LEAST_LIMIT", draw.choice((50.0, 500.0, 5000.0))):
         for group in groups:
             with sparse.cholesky(form(a), ordering, engine=group) as factor:
                 if draw.random() < 0.5:

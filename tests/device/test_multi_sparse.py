@@ -48,7 +48,7 @@ def groups() -> Iterator[list[DeviceGroup]]:
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small matrices have several parts."""
-    monkeypatch.setattr(partition, "_LEAST_WORK", 500.0)
+    monkeypatch.setattr(partition, "_LEAST_LIMIT", 500.0)
 
 
 def same_bits(results: list[Any]) -> Any:

@@ -37,7 +37,7 @@ def test_no_expression(taker: str, text: str) -> None:
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.parametrize("value", [None, 3, b"a", ["a"], lambda a: a])
 def test_no_text(taker: str, value: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match="as text"):
+    with pytest.raises(ArgumentTypeError, match="expected a string"):
         TAKERS[taker](value)
 
 
