@@ -36,6 +36,10 @@ class ShapeError(ArgumentError):
 class AxisError(ShapeError, NumPyAxisError):
     """An axis is out of range; NumPy's error of this name, a ValueError and an IndexError."""
 
+    def __reduce__(self) -> Any:
+        # Dask otherwise restores an error without __init__, which sets NumPy's attributes.
+        return type(self), self.args
+
 
 class ArrayIndexError(ArgumentError, IndexError):
     """An index selects nothing of an array, or is of a kind that is not supported."""

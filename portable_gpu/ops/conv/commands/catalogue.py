@@ -73,7 +73,9 @@ def specializations(
     for channels_last in (False, True):
         asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 64}
         p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
-        for variant in variants(p, target, TuningTable.shipped()):
-            specs = variant.texts()
-            texts |= {spec.key: spec for spec in specs if spec.name.startswith("conv/")}
+        shown = [p] if direction != "forward" else [p, with_epilogue(p, Epilogue().relu())]
+        for each in shown:
+            for variant in variants(each, target, TuningTable.shipped()):
+                specs = variant.texts()
+                texts |= {spec.key: spec for spec in specs if spec.name.startswith("conv/")}
     return list(texts.values())
