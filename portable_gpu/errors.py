@@ -24,6 +24,11 @@ def how_to_install(extra: str) -> str:
 class PortableGPUError(Exception):
     """Base of all errors of this library."""
 
+    def __reduce__(self) -> Any:
+        # Without this method, Dask (tblib) restores an error by a ``__new__`` that some of these
+        # classes refuse, and without ``__init__``.
+        return type(self), self.args, self.__dict__ or None
+
 
 class ArgumentError(PortableGPUError, ValueError):
     """An argument has a value that the operation does not accept."""
@@ -35,10 +40,6 @@ class ShapeError(ArgumentError):
 
 class AxisError(ShapeError, NumPyAxisError):
     """An axis is out of range; NumPy's error of this name, a ValueError and an IndexError."""
-
-    def __reduce__(self) -> Any:
-        # Dask otherwise restores an error without __init__, which sets NumPy's attributes.
-        return type(self), self.args
 
 
 class ArrayIndexError(ArgumentError, IndexError):

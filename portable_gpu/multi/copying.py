@@ -1,4 +1,4 @@
-"""Copies between NumPy and the devices of a group, by threads that exist for a whole call.
+"""Copies between NumPy and the devices of a group, by threads that a call starts once.
 
 The threads of a single copy are started for it, which takes 1 to 2 ms.  A call with many copies
 starts its threads once, and they take pieces of all its copies.  A piece that several devices need
@@ -8,7 +8,7 @@ is copied to pinned memory once, from where each device reads it::
     device 0 |               | read buffer 0   | read buffer 1   | ...
     device 1 |               | read buffer 0   | read buffer 1   | ...
 
-Pieces for the host are copied before pieces for devices: what they are copied from is complete.
+Pieces for the host are copied before pieces for devices, because their values exist already.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.side_by_side import Task, cores, meanwhile, work_off
 
 _Values = np.ndarray[Any, Any]
-#: Threads for each device; each has two pinned buffers.
-_THREADS_OF_DEVICE = 8
+#: Threads for each device: as many as copy a single array (:mod:`portable_gpu.runtime.staging`).
+_THREADS_PER_DEVICE = 8
 _BUFFERS_OF_THREAD = 2
 
 
-class BegunCopy:
-    """A copy that has begun."""
+class PendingCopy:
+    """A copy whose pieces the threads of a call copy."""
 
     def __init__(self, copies: Copies, pieces: int) -> None:
         """Make a copy of a number of pieces."""
@@ -49,7 +49,7 @@ class BegunCopy:
 
     @property
     def has_ended(self) -> bool:
-        """Whether :meth:`wait` returns at once."""
+        """Whether all pieces are copied."""
         return len(self._ended) == self._pieces
 
     def end_piece(self) -> None:
@@ -63,7 +63,7 @@ class BegunCopy:
         self._wakes.put(None)
 
     def wait(self) -> None:
-        """Wait until the values are in NumPy, or their copies are in the devices' queues.
+        """Wait until values are in NumPy, or until the commands for devices are enqueued.
 
         Raises:
             BaseException: What ended the copies.
@@ -80,14 +80,14 @@ class _CopyPiece(NamedTuple):
         copy: The copy.
         values: A part of NumPy's array.
         arrays: The arrays of the devices, with the devices.
-        place: The first byte of the piece in each of these arrays.
+        first_byte: The first byte of the piece in each of these arrays.
         uploads: Whether the devices' memory is written.
     """
 
-    copy: BegunCopy
+    copy: PendingCopy
     values: _Values
     arrays: Sequence[tuple[Member, Array]]
-    place: int
+    first_byte: int
     uploads: bool
 
 
@@ -101,7 +101,10 @@ class _Moving(NamedTuple):
 
 
 class _HostBuffer:
-    """A pinned buffer of an engine, or pageable memory where there is none."""
+    """A pinned buffer of an engine, or pageable memory where none is free or pays.
+
+    All devices copy from it: another context reads pinned memory as fast.
+    """
 
     def __init__(self, member: Member) -> None:
         self._staging = member.engine.staging
@@ -115,7 +118,7 @@ class _HostBuffer:
         if self._pinned is not None:
             self._staging.give_back(self._pinned)
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Leave the buffer to a device that failed and may still use it."""
         if self._pinned is not None:
             self._staging.give_up()
@@ -126,17 +129,18 @@ class Copies:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self.threads = min(_THREADS_OF_DEVICE * len(members), cores())
+        self.threads = min(_THREADS_PER_DEVICE * len(members), cores())
         self._uploads: deque[_CopyPiece] = deque()
         self._downloads: deque[_CopyPiece] = deque()
         # A token for each piece.  A thread that gets one and finds no piece ends.
         self._tokens: SimpleQueue[None] = SimpleQueue()
-        self._copies: list[BegunCopy] = []
+        self._copies: list[PendingCopy] = []
+        self._is_abandoned = False
         self._error: BaseException | None = None
         self._active: set[object] = set()
         self._numbers = itertools.count()  # of the threads
 
-    def upload(self, values: _Values, arrays: Sequence[tuple[Member, Array]]) -> BegunCopy:
+    def upload(self, values: _Values, arrays: Sequence[tuple[Member, Array]]) -> PendingCopy:
         """Begin to copy values to a C-ordered array of each of some devices.
 
         Args:
@@ -145,7 +149,7 @@ class Copies:
         """
         return self._begin(values, arrays, self._uploads, uploads=True)
 
-    def download(self, member: Member, array: Array, values: _Values) -> BegunCopy:
+    def download(self, member: Member, array: Array, values: _Values) -> PendingCopy:
         """Begin to copy a C-ordered array, whose values exist, to NumPy.
 
         Args:
@@ -159,29 +163,30 @@ class Copies:
         self,
         values: _Values,
         arrays: Sequence[tuple[Member, Array]],
-        line: deque[_CopyPiece],
+        pending: deque[_CopyPiece],
         *,
         uploads: bool,
-    ) -> BegunCopy:
+    ) -> PendingCopy:
         parts = list(staging.chunks(values, staging.PIECE))
-        copy = BegunCopy(self, len(parts))
+        copy = PendingCopy(self, len(parts))
         self._copies.append(copy)
         for start, part in parts:
-            line.append(_CopyPiece(copy, part, arrays, start * values.dtype.itemsize, uploads))
+            pending.append(_CopyPiece(copy, part, arrays, start * values.dtype.itemsize, uploads))
             self._tokens.put(None)
-        if self._error is not None:  # which may have been noted before the copy was
+        if self._is_abandoned:  # perhaps before the copy was in the list
             copy.wake()
         return copy
 
     def check(self) -> None:
         """Raise the error that ended the copies, if there is one."""
-        if self._error is not None:
-            raise self._error
+        if self._is_abandoned:
+            raise self._error or RuntimeError("the call of the copies has ended")
 
     def abandon(self, error: BaseException) -> None:
         """Copy no further piece, and end all waits with an error."""
-        if self._error is None:
+        if not self._is_abandoned:
             self._error = error
+            self._is_abandoned = True
         self._uploads.clear()
         self._downloads.clear()
         self.close()
@@ -205,7 +210,7 @@ class Copies:
             self._active.add(token)
             try:
                 self.check()
-                todo.pop(number)()  # to which nothing refers when the thread is not active
+                todo.pop(number)()  # nothing refers to the task when the thread is not active
             except BaseException as error:
                 self.abandon(error)
             finally:
@@ -221,12 +226,16 @@ class Copies:
         while self._active:
             time.sleep(1e-4)
 
+    def forget(self) -> None:
+        """Refer to no error, whose traceback refers to arrays and to this object."""
+        self._error = None
+
     def work(self) -> Sequence[Task]:
         """Copy pieces in one thread until there are no more."""
         token = object()
         self._active.add(token)
         try:
-            self._work()  # whose variables refer to arrays
+            self._work()  # its variables, which refer to arrays, are gone before the token is
         finally:
             self._active.discard(token)
         return ()
@@ -237,8 +246,8 @@ class Copies:
         moving: deque[_Moving] = deque()
         try:
             member = self._members[next(self._numbers) % len(self._members)]
-            while self._error is None:
-                try:
+            while not self._is_abandoned:
+                try:  # where commands run, their end is worth more than a wait for a piece
                     self._tokens.get(block=not moving)
                 except Empty:
                     self._end(moving)
@@ -253,38 +262,37 @@ class Copies:
                     used = {id(each.buffer) for each in moving}
                     free = [each for each in buffers if id(each) not in used]
                     buffer = free[0] if free else self._end(moving)
-                moving.append(self._enqueue(piece, buffer))
-            while moving and self._error is None:
+                self._enqueue(piece, buffer, moving)
+            while moving and not self._is_abandoned:
                 self._end(moving)
         except BaseException as error:
             self.abandon(error)
         finally:
             for each in moving:
-                try:
-                    cl.wait_for_events(list(each.events))
-                except cl.Error:  # the device failed
+                if not _await(each.events):
                     buffers.remove(each.buffer)
-                    each.buffer.give_up()
+                    each.buffer.discard()
             for buffer in buffers:
                 buffer.give_back()
 
     def _next(self) -> _CopyPiece | None:
-        for line in (self._downloads, self._uploads):
+        for pending in (self._downloads, self._uploads):
             try:
-                return line.popleft()
+                return pending.popleft()
             except IndexError:
                 pass
         return None
 
-    def _enqueue(self, piece: _CopyPiece, buffer: _HostBuffer) -> _Moving:
+    def _enqueue(self, piece: _CopyPiece, buffer: _HostBuffer, moving: deque[_Moving]) -> None:
         """Enqueue the copies of a piece, for which values for devices are first copied."""
         begin, values = time.perf_counter(), piece.values
         host = buffer.memory[: values.nbytes]
         if piece.uploads:
             np.copyto(host.view(values.dtype).reshape(values.shape), values)
-        events = []
+        events: list[cl.Event] = []
+        moving.append(_Moving(buffer, piece, events, begin))  # also if a command is refused
         for member, array in piece.arrays:
-            place = array.offset + piece.place
+            place = array.offset + piece.first_byte
             with member.named_errors(), member.engine.staging.enqueue_lock:
                 if piece.uploads:
                     queue = member.copies
@@ -296,11 +304,10 @@ class Copies:
                     event = cl.enqueue_copy(
                         queue, host, array.base_data, src_offset=place, is_blocking=False
                     )
+                events.append(event)
                 queue.flush()
-            events.append(event)
         if piece.uploads:
             piece.copy.end_piece()
-        return _Moving(buffer, piece, events, begin)
 
     def _end(self, moving: deque[_Moving]) -> _HostBuffer:
         """Wait for the oldest commands, and return their buffer."""
@@ -326,21 +333,32 @@ class Copies:
 def copies(members: Sequence[Member]) -> Iterator[Copies]:
     """Provide copies to and from devices; the end of the block waits for all of them.
 
-    An exception of the block ends the copies.  Until the exception leaves this function, each
-    thread ends the piece that it copies.
+    An exception of the block or of a signal handler ends the copies.  Until the exception leaves
+    this function, each thread ends the piece that it copies.
 
     Raises:
         NoThreadError: The system starts no thread.
     """
-    made = Copies(members)
+    running = Copies(members)
     try:
-        with meanwhile([made.work] * made.threads, made.threads):
-            try:
-                yield made
-            except BaseException as error:
-                made.abandon(error)
-                raise
-            made.close()
-        made.check()
+        with meanwhile([running.work] * running.threads, running.threads):
+            yield running
+            running.close()
+        running.check()
+    except BaseException as error:
+        running.abandon(error)
+        raise
     finally:
-        made.wait()
+        running.wait()
+        running.forget()
+
+
+def _await(events: Sequence[cl.Event]) -> bool:
+    """Wait for the events of devices; return False if a device failed."""
+    have_ended = True
+    for event in events:  # each by itself: they are of several contexts
+        try:
+            event.wait()
+        except cl.Error:
+            have_ended = False
+    return have_ended

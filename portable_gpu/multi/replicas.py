@@ -60,7 +60,9 @@ class NetworkState:
         for number, (array, owner) in enumerate(zip(arrays, self._owners, strict=True)):
             if owner is None:
                 self._values[number] = asnumpy(array)
-            else:  # a copy waits for the kernels so far, and not for those of the batch
+            else:
+                # Reading the events enqueues a marker now: a copy waits for the kernels before it,
+                # and not for those of the batch.
                 list(array.events)
 
     def copy_to(self, member: Member, targets: Sequence[Array]) -> None:
@@ -98,11 +100,11 @@ class NetworkParts:
         """Look up the parts of a network."""
         self.modules = list(_modules(module))
         self._counting: list[Any] = [each for each in self.modules if hasattr(each, "calls")]
-        found = [
+        values = [
             value for each in self.modules for value in vars(each).values()
             if isinstance(value, Buffer)
         ]  # fmt: skip
-        buffers = list({id(buffer): buffer for buffer in found}.values())
+        buffers = list({id(buffer): buffer for buffer in values}.values())
         self._on_host = [each for each in buffers if isinstance(each.data, np.ndarray)]
         self._on_device = [each for each in buffers if isinstance(each.data, DEVICE_KINDS)]
         self._flat: list[Array] = []

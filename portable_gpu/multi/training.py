@@ -98,7 +98,7 @@ class DataParallel:
             loss: A loss such as ``nn.CrossEntropyLoss()``, with ``reduction="mean"`` or ``"sum"``.
                 Means of micro-batches are weighted by their numbers of examples; where a mean
                 divides by something else (weights of classes, ``ignore_index``), that is not the
-                mean of the whole batch, and ``"sum"`` would do.
+                mean of the whole batch, so such a loss takes ``"sum"``.
 
         Returns:
             The loss.

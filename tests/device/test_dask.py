@@ -6,7 +6,9 @@ bit with NumPy's.  One cluster of two workers serves all tests.
 
 from __future__ import annotations
 
+import inspect
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ import dask.array as da
 from distributed import Client, LocalCluster
 
 import portable_gpu.multi.dask as pd
+from portable_gpu import errors
 from portable_gpu.errors import (
     DeviceNotFoundError,
     NotPositiveDefiniteError,
@@ -240,6 +243,23 @@ def test_a_worker_without_a_device_fails_its_tasks(client: Client) -> None:
     finally:
         assert len(pd.use_devices(client)) == 2
     np.testing.assert_array_equal(pd.sum(x + 0).compute(), numbers(9, 7).sum())
+
+
+def test_errors_keep_what_they_say() -> None:
+    """Distributed changes how exceptions are pickled: it restores some without ``__init__``."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    kinds = [kind for kind in kinds if issubclass(kind, errors.PortableGPUError)]
+    assert len(kinds) > 20
+    for kind in kinds:
+        needed = [
+            (1,) if name == "index" else 1
+            for name, parameter in inspect.signature(kind.__init__).parameters.items()
+            if parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL
+        ]
+        error = kind("the message", *needed[2:])  # after self and the message
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is kind
+        assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
 
 
 def test_the_example_runs_as_it_stands() -> None:

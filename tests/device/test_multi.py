@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import inspect
 import json
@@ -9,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -22,6 +24,7 @@ from failing_devices import failing
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
+from portable_gpu import side_by_side
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -33,7 +36,15 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import DeviceGroup, GroupArray, Timeline, partition, shares, transfers
+from portable_gpu.multi import (
+    DeviceGroup,
+    GroupArray,
+    Timeline,
+    copying,
+    partition,
+    shares,
+    transfers,
+)
 from portable_gpu.multi.operations import expressions, host_products, products, reductions
 from portable_gpu.multi.partition import block_bounds, owners
 
@@ -205,7 +216,7 @@ def test_reductions(
     groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     if name in ("sum", "argmin"):
-        monkeypatch.setattr(reductions, "_MOST_BYTES_AT_THE_END", 0)
+        monkeypatch.setattr(reductions, "_SMALL_RESULT", 0)
     x = normal(61, 20)
     x[3, 4] = x[50, 19] = 7  # equal extremes: the first one counts
     x[9, 9] = x[60, 0] = -7
@@ -652,6 +663,53 @@ def test_tiles_of_products_on_devices_that_fail(
         assert np.allclose(pg.matmul(a, b, engine=group), expected, rtol=1e-4, atol=1e-4)
     assert small_tiles[-1] is False
     assert np.array_equal(pg.matmul(a, b, engine=group), expected)
+
+
+def test_threads_of_copies_end_after_an_interrupt(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler raises after the start of the threads, and before the tokens that end them."""
+
+    def threads() -> int:
+        return _thread._count()
+
+    def call() -> None:
+        with copying.copies(groups["two"].members):
+            time.sleep(0.02)  # the threads wait for pieces
+
+    def once(function: Any) -> Any:
+        left = [None]
+
+        def interrupted(self: Any) -> None:
+            if left:
+                if function.__name__ == "begin":
+                    function(self)
+                time.sleep(0.02)
+                left.clear()
+                raise KeyboardInterrupt
+            function(self)
+
+        return interrupted
+
+    call()
+    before = threads()
+    for owner, name in ((side_by_side._ThreadPool, "begin"), (copying.Copies, "close")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, once(getattr(owner, name)))
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        end = time.monotonic() + 10
+        while threads() > before and time.monotonic() < end:
+            time.sleep(1e-3)
+        assert threads() <= before
+
+
+def test_copies_wait_for_devices_of_other_contexts(groups: dict[str, DeviceGroup]) -> None:
+    """Events of two contexts are waited for, and buffers go back to the pool."""
+    members = groups["two"].members
+    arrays = [(member, member.empty((64,), np.dtype(np.float32))) for member in members]
+    events = [cl.enqueue_copy(m.copies, x.base_data, np.ones(64, np.float32)) for m, x in arrays]
+    assert copying._await([each for each in events if each is not None])
 
 
 @pytest.mark.parametrize("threads", ["one", "each"])

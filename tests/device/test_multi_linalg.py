@@ -443,14 +443,14 @@ def test_factors_of_matrices_that_are_copied_meanwhile(
     monkeypatch.setattr(partition, "LEAST_BLOCK", a.nbytes // blocks)
     expected = [pg.linalg.cholesky(a, lower=True, engine=group) for group in groups]
     monkeypatch.setattr(factors, "_LEAST_BYTES_FOR_COPIES", 0)
-    has_ended = copying.BegunCopy.has_ended
+    has_ended = copying.PendingCopy.has_ended
     random = np.random.default_rng(0)
     for group in groups:
         for engine in group.engines:
             monkeypatch.setattr(engine, "maps_host_memory", False)
     for late in (0.0, 0.5, 1.0):
         ended = property(lambda copy, late=late: has_ended.fget(copy) and random.random() >= late)
-        monkeypatch.setattr(copying.BegunCopy, "has_ended", ended)
+        monkeypatch.setattr(copying.PendingCopy, "has_ended", ended)
         for group in groups:
             for tight in (False, True):
                 monkeypatch.setattr(block_columns, "_lacks_memory", lambda *_, tight=tight: tight)

@@ -21,7 +21,7 @@ import pyopencl as cl
 
 from portable_gpu.errors import NotPositiveDefiniteError
 from portable_gpu.multi import transfers
-from portable_gpu.multi.copying import BegunCopy
+from portable_gpu.multi.copying import PendingCopy
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.operands import kernels
 from portable_gpu.ops.factor.api import cholesky as factorise
@@ -46,7 +46,7 @@ class Factorisation:
         self,
         columns: Sequence[BlockColumn],
         precision: str | None,
-        uploads: Sequence[BegunCopy] = (),
+        uploads: Sequence[PendingCopy] = (),
         panels: SimpleQueue[Any] | None = None,
     ) -> None:
         """Note the columns.
@@ -58,7 +58,7 @@ class Factorisation:
             panels: Gets each column that is a panel of L when its kernels have ended.
         """
         self._columns, self._precision, self._panels = columns, precision, panels
-        self._uploads: list[BegunCopy | None] = [*uploads] or [None] * len(columns)
+        self._uploads: list[PendingCopy | None] = [*uploads] or [None] * len(columns)
         self._locks_enqueue = bool(uploads)
         #: The number of panels by which each column is updated.
         self._updates = [0] * len(columns)

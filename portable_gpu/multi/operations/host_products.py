@@ -26,7 +26,7 @@ import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.multi import failures, transfers
-from portable_gpu.multi.copying import BegunCopy, Copies, copies
+from portable_gpu.multi.copying import Copies, PendingCopy, copies
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.operands import Cut, kernels
 from portable_gpu.runtime.array import Array
@@ -84,8 +84,8 @@ def fits(group: DeviceGroup, product: HostProduct) -> bool:
     widest = max(stop - start for start, stop in product.cut.ranges)
     buffers = [x.nbytes * widest // extent for x in (product.blocks, product.result)]
     buffers.append(product.panels.nbytes // panel_count(product.panels))
-    most = min(member.engine.target.facts.max_alloc_size for member in group.members)
-    return min(x.nbytes for x in arrays) >= _LEAST_PANEL and max(buffers) <= most // 2
+    max_buffer = min(member.engine.target.facts.max_alloc_size for member in group.members)
+    return min(x.nbytes for x in arrays) >= _LEAST_PANEL and max(buffers) <= max_buffer // 2
 
 
 def panel_count(values: _Values) -> int:
@@ -131,7 +131,7 @@ class _Upload(NamedTuple):
 
     is_panel: bool
     number: int
-    copy: BegunCopy
+    copy: PendingCopy
 
 
 class _DevicePart:

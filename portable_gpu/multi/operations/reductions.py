@@ -57,9 +57,9 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "dot": np.add,
     "vdot": np.add,
 }
-#: Results of at most so many bytes are copied behind the kernels of all blocks, so that these run
-#: without a gap.
-_MOST_BYTES_AT_THE_END = 1 << 16
+#: Bytes of a result up to which it is copied after the kernels of all blocks, so that the kernels
+#: run without a gap.
+_SMALL_RESULT = 1 << 16
 #: Reductions that are computed of the means and variances of blocks.
 _MOMENTS = ("var", "std")
 _POSITIONS = {"argmin": (call.minimum, np.less), "argmax": (call.maximum, np.greater)}
@@ -212,7 +212,7 @@ class _Job:
             with kernels(member, number, False):
                 # Into a fresh array: that is a repeated call with no other offsets than before.
                 result = self._block(member, [x[number] for x in operands], request, None)
-                if nbytes <= _MOST_BYTES_AT_THE_END or member is not place.members[number]:
+                if nbytes <= _SMALL_RESULT or member is not place.members[number]:
                     return member.count(result)
                 copy(member, number, result)
             return None

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.multi.copying import BegunCopy, Copies, copies
+from portable_gpu.multi.copying import Copies, PendingCopy, copies
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, Values
 from portable_gpu.multi.transfers import download, upload
@@ -297,7 +297,7 @@ class _Buffer:
     memory: cl.Buffer
     index: Index | None = None
     used: cl.Event | None = None
-    stored: BegunCopy | None = None
+    stored: PendingCopy | None = None
 
 
 class _DeviceMemory:

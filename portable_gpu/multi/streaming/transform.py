@@ -241,7 +241,7 @@ def _passes(
         if longest[axis] > max_elements:
             raise ArgumentError(
                 f"memory_limit is {limit} bytes, of which a sixth cannot hold a line of axis "
-                f"{axis} of x, which has {longest[axis]} elements; a larger limit would do"
+                f"{axis} of x, which has {longest[axis]} elements; expected a larger limit"
             )
         if groups[-1] and prod([longest[each] for each in (axis, *groups[-1])]) > max_elements:
             groups.append([])

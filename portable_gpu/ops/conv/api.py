@@ -301,8 +301,8 @@ def check_stages(
             used = "an array per row" if place is None else f"the name {place[0]}"
             raise ArgumentError(
                 f"epilogue stage {stage.name} has {used}, and the result of a convolution has no "
-                "rows and columns; per='column', one element for each channel, or an array that "
-                "broadcasts to the result would do"
+                "rows and columns; expected per='column', one element for each channel, or an "
+                "array that broadcasts to the result"
             )
         stage.check(computed(elem))
     reading = [stage for stage in stages for _ in stage.reads]

@@ -289,11 +289,11 @@ class WinogradKernel:
         spans = [self.items, *(16 * abs(value) for value in self.constants.values())]
         index = index_type(max(spans), self.target) if self.problem.fits_int else "long"
         elem, arrays = self.context["elem"], array_names(self.problem)
-        own = [name for name in self.operands if name not in arrays]
+        images = [name for name in self.operands if name not in arrays]
         parameters: list[Parameter] = [
-            buffer(f"{elem.name}_t", name, writes=name == self.operands[-1]) for name in own
+            buffer(f"{elem.name}_t", name, writes=name == self.operands[-1]) for name in images
         ]
-        parameters += scalars("long", *(f"{name}_offset" for name in own))
+        parameters += scalars("long", *(f"{name}_offset" for name in images))
         parameters += scalars(index, "items", "each", *self.constants)
         parameters += image_parameters(self.context.get("finish"))
         return specialize(
