@@ -32,7 +32,7 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.side_by_side import Task, cores, meanwhile, work_off
 
 _Values = np.ndarray[Any, Any]
-#: Threads for each device: as many as copy a single array (:mod:`portable_gpu.runtime.staging`).
+#: Threads for each device; :mod:`portable_gpu.runtime.staging` has this number for a single array.
 _THREADS_PER_DEVICE = 8
 _BUFFERS_OF_THREAD = 2
 

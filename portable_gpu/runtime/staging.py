@@ -228,7 +228,7 @@ class _Copy:
                     share = self.uncopied.popleft()
                 except IndexError:
                     break
-                moving.append(self._begin(piece, share))
+                self._begin(piece, share, moving)
             while moving and not self._is_abandoned:
                 self._end(moving)
         finally:
@@ -256,7 +256,9 @@ class _Copy:
                 return another
         return self._end(moving) if moving else None
 
-    def _begin(self, piece: _Piece, share: _Share) -> tuple[_Piece, _Share, cl.Event]:
+    def _begin(
+        self, piece: _Piece, share: _Share, moving: deque[tuple[_Piece, _Share, cl.Event]]
+    ) -> None:
         values = share.values
         pinned = piece.memory[: values.nbytes]
         if self._writes:
@@ -271,8 +273,8 @@ class _Copy:
                 event = cl.enqueue_copy(
                     self._queue, pinned, self._memory, src_offset=place, is_blocking=False
                 )
+            moving.append((piece, share, event))  # also if the flush fails
             self._queue.flush()
-        return piece, share, event
 
     def _end(self, moving: deque[tuple[_Piece, _Share, cl.Event]]) -> _Piece:
         """Wait for the oldest command, and return its piece."""

@@ -1,6 +1,6 @@
 """Epilogues of convolutions, by every variant, against NumPy in float64.
 
-Values are whole numbers that every step represents, so results are exact, but for ``fft``.
+Values are whole numbers that every step represents, so results are exact, except those of ``fft``.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def check(engine: Engine, rng: Any, rank: int, *, transposed: bool) -> None:
     """Compare every variant of a drawn convolution with its definition."""
     dtype = rng.choice([np.float32, np.float32, np.float16])
     groups = int(rng.choice([1, 1, 2]))
-    one = bool(rng.integers(2)) and not transposed  # filters of one tap, or of 3
-    kernel = (1,) * rank if one else (3,) * rank
+    has_one_tap = bool(rng.integers(2)) and not transposed  # filters of one tap, or of 3
+    kernel = (1,) * rank if has_one_tap else (3,) * rank
     stride, pads = (
         tuple(int(n) for n in rng.integers(low, high, rank))
-        for low, high in ((1, 2 + (not one) + transposed), (0, 1 if one else 2))
+        for low, high in ((1, 2 + (not has_one_tap) + transposed), (0, 1 if has_one_tap else 2))
     )
     batch, size = int(rng.integers(1, 4)), [int(n) for n in rng.integers(3, 8, rank)]
     inside, outside = (groups * int(rng.integers(1, 5)) for _ in range(2))
@@ -103,13 +103,13 @@ def check(engine: Engine, rng: Any, rank: int, *, transposed: bool) -> None:
     want = expected(base)
     call = (_TRANSPOSED if transposed else _FORWARD)[rank]
     read = tuple(a for a in (laid_out(x, layout), w, bias) if a is not None)
-    found = problem_of_call(
+    described = problem_of_call(
         "transposed" if transposed else "forward", read,
         Options(rank, stride, pads, 1, groups), 0 if transposed else None, epilogue,
         precision=None, workspace_limit=None, out=None, engine=engine, queue=None,
     )  # fmt: skip
-    assert found is not None
-    names = [item.name for item in variants(found[1], engine.target, engine.table)]
+    assert described is not None
+    names = [item.name for item in variants(described[1], engine.target, engine.table)]
     for name in names:
         y = call(*read[:2], bias, **options, epilogue=epilogue, algo=name, engine=engine)
         bound = 1e-4 if name == "fft" else 0
@@ -132,12 +132,12 @@ def test_drawn_by_kernels_of_gpus(gpu: Engine, seed: int, transposed: bool) -> N
 
 def problem_with(engine: Engine, epilogue: Epilogue) -> ConvProblem:
     x, w = np.zeros((2, 4, 6, 9), np.float32), np.zeros((8, 4, 3, 3), np.float32)
-    found = problem_of_call(
+    described = problem_of_call(
         "forward", (x, w), Options(2, 1, 1, 1, 1), None, epilogue, precision=None,
         workspace_limit=None, out=None, engine=engine, queue=None,
     )  # fmt: skip
-    assert found is not None
-    return found[1]
+    assert described is not None
+    return described[1]
 
 
 @pytest.mark.tiny
@@ -194,8 +194,8 @@ def test_repeated_calls_and_plans(engine: Engine) -> None:
     y = nn.conv2d(x, w, epilogue=last, algo="found", engine=engine)
     np.testing.assert_allclose(y, np.maximum(base + residual, 0), rtol=0, atol=1e-4)  # maybe fft
     of_one = Epilogue().add(residual[1]).bias(w[:, 0, 0, 0])
-    one = nn.conv2d(x[0], w, epilogue=of_one, engine=engine)
-    np.testing.assert_array_equal(one, base[0] + residual[1] + w[:, 0])
+    unbatched = nn.conv2d(x[0], w, epilogue=of_one, engine=engine)
+    np.testing.assert_array_equal(unbatched, base[0] + residual[1] + w[:, 0])
 
 
 @pytest.mark.tiny

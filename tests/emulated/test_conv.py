@@ -116,8 +116,8 @@ def check(gpu: Emulator, case: Case, every: Any = in_pieces.variants, bound: flo
     if bias:
         expected += bias[0].reshape(-1, *[1] * (len(x) - 2))
     if c.residual:
-        one = {"one channel": 1, "one column": len(x) - 1}.get(c.residual)
-        shape = tuple(1 if k == one else n for k, n in enumerate(arrays[written][0]))
+        axis_of_one = {"one channel": 1, "one column": len(x) - 1}.get(c.residual)
+        shape = tuple(1 if k == axis_of_one else n for k, n in enumerate(arrays[written][0]))
         bias.append(whole_numbers(rng, shape, 8, 0))
         ones = [1] * (5 - len(shape))
         whole = (*shape[:2], *ones, *shape[2:])

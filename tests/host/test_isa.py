@@ -506,10 +506,10 @@ def _one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """One job of gemm on each machine, and compilers that answer with an excerpt."""
 
     def job_of_machine(
-        wanted: tuple[Machine, ...], operations: object, full: bool
+        machines: tuple[Machine, ...], operations: object, full: bool
     ) -> list[CompileJob]:
         spec = Specialization("gemm/gemm", "", (), LARGE)
-        return [CompileJob(m, "gemm", "float32", spec) for m in wanted if m.name == "gfx900-dpp"]
+        return [CompileJob(m, "gemm", "float32", spec) for m in machines if m.name == "gfx900-dpp"]
 
     def checked(job: CompileJob, compilers: Compilers, folder: Path) -> list[CompileResult]:
         kernel = amd("gemm_gfx900.s")

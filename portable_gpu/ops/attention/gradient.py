@@ -31,7 +31,7 @@ from portable_gpu.tuning.table import PolicyRow, TuningTable
 #: Whose gradients: those of queries, or those of keys and values.
 Side: TypeAlias = Literal["q", "k"]
 _CHUNK = 8  # elements of an asynchronous copy
-_MOST_EXTENT = 128  # of a row
+_MAX_EXTENT = 128  # of a row
 _NARROW = 64  # elements of a row
 _LEAST_OTHERS = 16
 # Registers of a work-item for fragments and addresses, for addresses and values of a mask, and the
@@ -95,7 +95,7 @@ class GradientPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
-        local = self.local_bytes(2 * _MOST_EXTENT, "k")
+        local = self.local_bytes(2 * _MAX_EXTENT, "k")
         return {
             "the target's warps have matrix units": target.matrix_units in ("mma", "wgmma"),
             "others is a multiple of 16": self.others % 16 == 0,
@@ -160,7 +160,7 @@ class WarpgroupGradientPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
-        local = self.local_bytes(2 * _MOST_EXTENT, "k")
+        local = self.local_bytes(2 * _MAX_EXTENT, "k")
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
             "others is a multiple of 16": self.others % 16 == 0,
@@ -187,7 +187,7 @@ def takes(problem: AttentionProblem, target: Target, side: Side) -> bool:
         return False
     if p.elem.name not in ("f16", "bf16") or p.drops or not p.aligned or not p.scale > 0:
         return False
-    if not 0 < max(p.dq, p.dv) <= _MOST_EXTENT or p.dq % _CHUNK or p.dv % _CHUNK:
+    if not 0 < max(p.dq, p.dv) <= _MAX_EXTENT or p.dq % _CHUNK or p.dv % _CHUNK:
         return False
     names = backward_operands(p, side)
     arrays = [

@@ -20,7 +20,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _CHUNK = 8  # elements of an asynchronous copy
-_MOST_EXTENT = 256  # of a row of q or of v
+_MAX_EXTENT = 256  # of a row of q or of v
 _MOST_OF_WARPGROUPS = 128
 _LEAST_KEYS = 16
 
@@ -41,7 +41,7 @@ def takes(problem: AttentionProblem, target: Target) -> bool:
     return (
         p.aligned
         and p.scale > 0
-        and 0 < max(p.dq, p.dv) <= _MOST_EXTENT
+        and 0 < max(p.dq, p.dv) <= _MAX_EXTENT
         and p.dq % _CHUNK == p.dv % _CHUNK == 0
         and all(step in (0, 1) for *_, step in arrays)
         and all(stride % _CHUNK == 0 for *strides, _ in arrays for stride in strides)

@@ -1,4 +1,7 @@
-"""The gradients of attention in register tiles, on GPUs with enough local memory."""
+"""The gradients of attention in register tiles, on GPUs with 86 KiB of local memory or more.
+
+Arithmetic is float32; 16-bit floats take this way where matrix units do not compute them.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,11 @@ from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
-_GROUP, _ROWS = 256, 64  # work-items of a group, and its own rows
-_UNIT, _MOST_EXTENT = 64, 128  # what the extents of rows are rounded up to, and the most of them
+_GROUP = 256  # work-items of a group
+_ROWS = 64  # own rows of a group
+_UNIT = 64  # the extents of rows are rounded up to multiples of it
+_MAX_EXTENT = 128  # elements of the longest row
+_PADDING = 4  # elements after each row in local memory, so that its banks differ
 
 
 def takes(problem: AttentionProblem, target: Target) -> bool:
@@ -32,7 +38,7 @@ def takes(problem: AttentionProblem, target: Target) -> bool:
     return (
         not target.is_cpu
         and p.elem.real == "float"
-        and 0 < max(p.dq, p.dv) <= _MOST_EXTENT
+        and 0 < max(p.dq, p.dv) <= _MAX_EXTENT
         and target.max_work_group_size >= _GROUP
         and local_bytes(p) <= target.static_local_mem
     )
@@ -50,8 +56,9 @@ def _others(problem: AttentionProblem) -> int:
 
 def local_bytes(problem: AttentionProblem) -> int:
     """Local memory of a group."""
-    others, width = _others(problem), sum(extents(problem)) + 8
-    elements = (_ROWS + others) * width + _ROWS * (others + 4) + 2 * _ROWS
+    others, width = _others(problem), sum(extents(problem)) + 2 * _PADDING
+    statistics = 2 * _ROWS
+    elements = (_ROWS + others) * width + _ROWS * (others + _PADDING) + statistics
     return elements * SCALAR_BYTES[problem.elem.real]
 
 
@@ -86,7 +93,8 @@ class TilesGradientPlan(OneLaunch):
         """
         p, by_query = problem, side == "q"
         rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
-        blocks, names = -(-rows // _ROWS), backward_operands(p, side)
+        blocks = -(-rows // _ROWS)
+        names = backward_operands(p, side)
         self.flop = (2 if by_query else 3) * p.flop
         self._scalars = NO_DROPOUT if p.drops else ()
         self._launch = engine.programs.launch(

@@ -25,8 +25,8 @@ from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
-#: The most elements of a CPU's work-item.
-_COLUMNS = 4096
+#: Elements of a CPU's work-item at most: 16 KiB of float32, so that cores share small results.
+_CPU_ITEM_ELEMENTS = 4096
 
 
 def finish(p: ConvProblem, steps: Sequence[int] | None = None) -> Finish | None:
@@ -39,7 +39,7 @@ def finish(p: ConvProblem, steps: Sequence[int] | None = None) -> Finish | None:
     """
     if not p.epilogue:
         return None
-    rows = steps or [extra.strides.space[2] for extra in p.extras]
+    rows = [extra.strides.space[2] for extra in p.extras] if steps is None else steps
     extras = tuple(
         Operand(extra.elem, row, extra.strides.channel)
         for extra, row in zip(p.extras, rows, strict=True)
@@ -53,7 +53,7 @@ def array_names(p: ConvProblem) -> list[str]:
 
 
 def image_parameters(done: Finish | None) -> list[Parameter]:
-    """Declare the arrays for ``conv/_epilogue``, of kernels that store results by image."""
+    """Declare the arrays of the epilogue for a kernel that includes ``conv/_epilogue``."""
     if done is None:
         return []
     arrays = range(len(done.extras))
@@ -61,10 +61,15 @@ def image_parameters(done: Finish | None) -> list[Parameter]:
     return [*stored_operands(done.extras), *scalars("long", *names)]
 
 
-def image_constants(p: ConvProblem, orders: Sequence[Sequence[int]]) -> dict[str, int]:
-    """Return the strides of the arrays; ``orders`` has those along the kernel's axes of space."""
+def image_constants(p: ConvProblem, space_strides: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Return the strides of the arrays as integers of a launch.
+
+    Args:
+        p: The convolution.
+        space_strides: For each array, its strides along the kernel's three axes of space.
+    """
     result: dict[str, int] = {}
-    for name, extra, space in zip(array_names(p), p.extras, orders, strict=True):
+    for name, extra, space in zip(array_names(p), p.extras, space_strides, strict=True):
         result |= {f"{name}_axis{c}": step for c, step in enumerate(space[:2])}
         result |= {f"{name}_outer": extra.strides.outer, f"{name}_col": extra.strides.channel}
         result[f"{name}_row"] = space[2]
@@ -98,7 +103,7 @@ class EpiloguePass:
     @property
     def columns(self) -> int:
         """The elements of an item along the last axis."""
-        return min(_COLUMNS, self.axes[-1].size) if self.target.is_cpu else 1
+        return min(_CPU_ITEM_ELEMENTS, self.axes[-1].size) if self.target.is_cpu else 1
 
     @property
     def items(self) -> int:
@@ -141,7 +146,7 @@ class EpiloguePass:
         for d, axis in enumerate(outer):
             result |= {f"{n}_outer{d}": s for n, s in zip(names, axis.strides, strict=True)}
         result |= {f"{n}_row": s for n, s in zip(names, inner.strides, strict=True)}
-        result |= {f"{n}_col": 0 for n in names[1:]}
+        result |= {f"{n}_col": 0 for n in names[1:]}  # the axes of the pass are all in rows
         return result | {"items": self.items, "size": inner.size, "columns": self.columns}
 
 
