@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import pyopencl as cl
@@ -27,7 +27,7 @@ def plan(
 
     Args:
         operation: ``"sum"``, ``"gemv"``, ``"matmul"``, ``"elementwise"`` ...: the name of a public
-            function; or a function of this library, as ``portable_gpu.fft.rfft``.
+            function; or a function of this library, as ``portable_gpu.fft.rfft`` or ``nn.conv2d``.
         operands, options: Its arguments, any of them by name.  The inputs and the output (``out``,
             ``c`` or ``y``) are of the kind that the plan will be called with; the output is not
             written.  A function that makes several calls, as ``linalg.solve``, takes arrays on the
@@ -57,7 +57,7 @@ def plan(
         for _ in range(100):
             step(product(a, x, y), x)
     """
-    if isinstance(operation, FunctionType) and _is_operation(operation):
+    if isinstance(operation, (FunctionType, MethodType)) and _is_operation(operation):
         return PlannedCall(operation, operands, options, engine, queue)
     from portable_gpu.ops.registry import OPERATIONS  # the records of all families
 
@@ -70,7 +70,8 @@ def plan(
     return PlannedCall(OPERATIONS[operation].function, operands, options, engine, queue)
 
 
-def _is_operation(function: FunctionType) -> bool:
+def _is_operation(function: FunctionType | MethodType) -> bool:
+    """Whether a function, or a method such as ``nn.conv2d``, is a public call of this library."""
     parameters = signature(function).parameters
     ours = function.__module__.startswith(f"{__name__.partition('.')[0]}.")
     return ours and {"engine", "queue", "wait_for"} <= set(parameters)

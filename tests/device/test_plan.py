@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,40 @@ def test_what_a_plan_is_refused(engine: Engine) -> None:
         pg.plan("gemv", x > 0, x[0] > 0)
     with pytest.raises(ArgumentTypeError, match="engine"):
         pg.plan("sum", x, engine="no engine")
+
+
+def test_public_functions_and_methods_as_objects() -> None:
+    """Every public function with a place and events is an operation, bound methods too."""
+    found = []
+    for module in (pg, pg.fft, pg.linalg, pg.nn, pg.signal, pg.sparse):
+        for name in module.__all__:
+            function = getattr(module, name)
+            if isinstance(function, type) or not callable(function):
+                continue
+            parameters = signature(function).parameters
+            if {"engine", "queue", "wait_for"} <= set(parameters):
+                with pytest.raises(ArgumentError, match=r"a plan of .*: missing a required arg"):
+                    pg.plan(function)
+                found.append(name)
+    assert {"sum", "rfft", "cho_solve", "conv2d", "max_pool2d", "dropout2d"} <= {*found}
+    assert len(found) > 150
+    with pytest.raises(ArgumentTypeError, match="no operation of type"):
+        pg.plan([].append)  # type: ignore[arg-type]
+
+
+def test_methods_return_what_they_do_alone(engine: Engine) -> None:
+    x, w = values(2, 4, 6, 6), values(4, 4, 3, 3)
+    for place in (placed(engine, "numpy"), placed(engine, "device")):
+        images, filters = place(x), place(w)
+        plan = pg.plan(pg.nn.conv2d, images, filters, padding=1)
+        expected = read(pg.nn.conv2d(images, filters, padding=1))
+        for _ in range(2):
+            np.testing.assert_array_equal(read(plan(images, filters)), expected)
+        pooled = pg.plan(pg.nn.max_pool2d, images, 2)
+        windows = x.reshape(2, 4, 3, 2, 3, 2)
+        np.testing.assert_array_equal(read(pooled(images)), windows.max((3, 5)))
+        with pytest.raises(ArgumentError, match="times variants"):
+            pg.plan(pg.nn.find_conv2d, images, filters)
 
 
 def test_a_plan_waits_for_its_arrays(engine: Engine) -> None:

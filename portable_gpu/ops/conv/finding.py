@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.errors import BuildError, DeviceMemoryError, UnsupportedError
+from portable_gpu.errors import ArgumentError, BuildError, DeviceMemoryError, UnsupportedError
 from portable_gpu.ops.conv import answers
 from portable_gpu.ops.conv.answers import TimedAlgorithm
 from portable_gpu.ops.conv.api import convolve, problem_of_call
@@ -20,7 +20,7 @@ from portable_gpu.ops.conv.shapes import Options
 from portable_gpu.ops.conv.variants import of_algorithm
 from portable_gpu.ops.variant import ranked
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.place import Planning, events_of
 from portable_gpu.runtime.views import AnyArray
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -44,7 +44,16 @@ def find(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> list[TimedAlgorithm]:
-    """Time the variants of a call of :func:`convolve`, and remember them; fastest first."""
+    """Time the variants of a call of :func:`convolve`, and remember them; fastest first.
+
+    Raises:
+        ArgumentError: The call is that of a plan.
+    """
+    if isinstance(engine, Planning):
+        raise ArgumentError(
+            "a plan cannot be made of a function that times variants; make one of the convolution, "
+            "with algo='found'"
+        )
     asked: dict[str, Any] = {
         "precision": precision, "workspace_limit": workspace_limit, "out": out, "engine": engine,
         "queue": queue,
