@@ -10,7 +10,7 @@ import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import ExitStack
-from itertools import cycle, islice
+from itertools import chain, cycle, islice, repeat
 from multiprocessing.util import Finalize
 
 from portable_gpu.bench.hunt import Found, Hunt, HuntRow, Ready
@@ -21,7 +21,9 @@ from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
-_CASES = 12  # cases that a process prepares at a time
+# Cases that a process prepares at a time: few at first, so that a short hunt times cases too.
+_FIRST_CASES = (1, 2, 4, 8)
+_CASES = 12
 
 
 class WorkerPool:
@@ -46,7 +48,10 @@ class WorkerPool:
         """
         left = iter(cases)
         try:
-            while block := list(islice(left, len(self._members) * _CASES)):
+            for count in chain(_FIRST_CASES, repeat(_CASES)):
+                block = list(islice(left, len(self._members) * count))
+                if not block:
+                    return
                 pairs = list(zip(cycle(self._members), block))
                 prepared = [item.submit(_prepare, str(row), case) for item, (row, case) in pairs]
                 for future in prepared:

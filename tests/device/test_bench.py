@@ -398,6 +398,7 @@ def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
 
 
 def test_a_crew_says_that_a_process_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "_FIRST_CASES", (1,))
     monkeypatch.setattr(worker_pool, "_CASES", 1)
     members = WorkerPool(2, engine.target.facts.name, ["numpy"])
     messages = members.over(random_cases(few_rows(engine), 4, 4, on_cpu=True))
