@@ -35,10 +35,11 @@ def pinned_rates(engines: Sequence[Engine]) -> tuple[float, float]:
 
     def copy(to_device: bool) -> float:
         begin = time.perf_counter()
+        events = []  # pyopencl waits for a copy whose event is dropped
         for _ in range(_COPIES):
             for queue, device, host in pairs:
                 target, source = (device, host) if to_device else (host, device)
-                cl.enqueue_copy(queue, target, source, is_blocking=False)
+                events.append(cl.enqueue_copy(queue, target, source, is_blocking=False))
                 queue.flush()
         for queue, *_ in pairs:
             queue.finish()

@@ -181,6 +181,13 @@ class Member:
             return _NOT_RECORDED
         return self.recorder.span(name, queue, nbytes)
 
+    def kernels_after_copies(self) -> None:
+        """Let kernels that are enqueued from now on wait for the copies so far."""
+        with self.named_errors():
+            copied = cl.enqueue_marker(self.copies)
+            self.copies.flush()
+            cl.enqueue_barrier(self.engine.queue, wait_for=[copied])
+
     def finish(self) -> None:
         """Wait for all commands of its queues."""
         self.engine.queue.finish()

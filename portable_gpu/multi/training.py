@@ -12,7 +12,9 @@ step::
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -23,6 +25,7 @@ from portable_gpu.arguments import of_kind, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.collectives import added
+from portable_gpu.multi.copying import copies
 from portable_gpu.multi.group import DeviceGroup
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
@@ -35,6 +38,12 @@ from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import as_array
+from portable_gpu.side_by_side import NoThreadError
+
+_Values = np.ndarray[Any, Any]
+#: The least bytes of the first micro-batches that are copied before kernels are enqueued: the
+#: threads of the copies take about 2 ms to start.
+_LEAST_BYTES_BEFORE = 32 << 20
 
 
 class DataParallel:
@@ -139,24 +148,30 @@ class DataParallel:
         for member in self._replicas:
             with member.named_errors():
                 its_loss[member] = _moved(loss, member)
+        parts = [(examples[i:j], targets[i:j]) for i, j in pairwise(bounds)]
         fresh: set[Member] = set()  # whose replicas have the state of the network
-        for member, replica in self._replicas.items():
-            # Before the images, whose copies would delay it; what fails is done again in work.
-            with suppress(*DEVICE_ERRORS):
-                replica.refresh(of_network)
-                fresh.add(member)
+
+        def refresh_all() -> None:
+            for member, replica in self._replicas.items():
+                with suppress(*DEVICE_ERRORS):  # what fails is done again in work
+                    replica.refresh(of_network)
+                    fresh.add(member)
+
+        on_devices = _copy_first(parts, owners, refresh_all)
         # Sums of one device are added as soon as both exist, so that few are kept.
         tree = MergeTree(added, lambda left, right: left[0] is right[0])
 
         def work(member: Member, number: int) -> _MicroBatchResult:
-            start, stop = bounds[number : number + 2]
-            weight = (stop - start) / total if reduction == "mean" else 1.0
+            weight = len(parts[number][0]) / total if reduction == "mean" else 1.0
             replica = self._replicas[member]
             if member not in fresh:
                 replica.refresh(of_network)
                 fresh.add(member)
             replica.begin(number)
-            x, wanted = (_on_device(member, each[start:stop]) for each in (examples, targets))
+            inputs = on_devices.pop((member, number), None)
+            if inputs is None:
+                inputs = [_on_device(member, values) for values in parts[number]]
+            x, wanted = inputs
             result = its_loss[member].forward(replica.module(x), wanted)
             scale = member.empty(result.shape, result.dtype).fill(weight)
             replica.module.backward(its_loss[member].backward(scale))
@@ -198,6 +213,46 @@ class DataParallel:
             elementwise("x + d / n", x=values, d=change, n=float(count), out=values)
 
 
+def _copy_first(
+    parts: Sequence[Sequence[_Values]], owners: Sequence[Member], meanwhile: Callable[[], None]
+) -> dict[tuple[Member, int], list[Array]]:
+    """Copy the first micro-batch of each device, if it is large, before kernels are enqueued.
+
+    The threads of copies need Python's lock after each piece, and a thread that enqueues kernels
+    has it for 5 ms at a time.
+
+    Args:
+        parts: The arrays of each micro-batch.
+        owners: The device of each micro-batch.
+        meanwhile: A function that is called during the copies.
+
+    Returns:
+        The arrays by device and number; none after an error of a device, when ``meanwhile`` may not
+        have been called.
+    """
+    members = list(dict.fromkeys(owners))
+    firsts = [(member, owners.index(member)) for member in members]
+    nbytes = sum(values.nbytes for _, number in firsts for values in parts[number])
+    if nbytes < _LEAST_BYTES_BEFORE or any(member.engine.maps_host_memory for member in members):
+        meanwhile()
+        return {}
+    arrays = {}
+    try:
+        with copies(members) as running:
+            for member, number in firsts:
+                its = [member.empty(values.shape, values.dtype) for values in parts[number]]
+                arrays[member, number] = its
+                for values, array in zip(parts[number], its, strict=True):
+                    if values.size:
+                        running.upload(values, [(member, array)])
+            meanwhile()
+        for member in members:
+            member.kernels_after_copies()
+    except (NoThreadError, *DEVICE_ERRORS):
+        return {}
+    return arrays
+
+
 class _MicroBatchResult(NamedTuple):
     """The results of a device for a micro-batch, except the gradients.
 
@@ -223,12 +278,12 @@ def _moved(loss: Module, member: Member) -> Any:
     return result
 
 
-def _on_host(value: Any, name: str) -> np.ndarray[Any, Any]:
+def _on_host(value: Any, name: str) -> _Values:
     array = as_array(value, name)
     return asnumpy(array)
 
 
-def _on_device(member: Member, values: np.ndarray[Any, Any]) -> Array:
+def _on_device(member: Member, values: _Values) -> Array:
     array = member.empty(values.shape, values.dtype)
     transfers.upload(member, values, array)
     return array

@@ -156,6 +156,26 @@ def digits(normalised: bool) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(8 * 4 * 4, 10))
 
 
+def copy_before(group: DeviceGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first micro-batch of each device be copied before kernels, as on GPUs."""
+    monkeypatch.setattr(training, "_LEAST_BYTES_BEFORE", 0)
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+
+
+def count_uploads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the bytes of each upload by the threads of copies."""
+    counted: list[int] = []
+    upload = copying.Copies.upload
+
+    def counting(self: Any, values: Any, arrays: Any) -> Any:
+        counted.append(values.nbytes)
+        return upload(self, values, arrays)
+
+    monkeypatch.setattr(copying.Copies, "upload", counting)
+    return counted
+
+
 def state_bits(net: nn.Module) -> bytes:
     """Return the bits of parameters and statistics."""
     return b"".join(value.tobytes() for value in net.state_dict().values())
@@ -164,11 +184,22 @@ def state_bits(net: nn.Module) -> bytes:
 def test_training_has_the_same_bits(
     groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three steps with statistics of batches and dropout, enqueued by one thread and by two."""
+    """Three steps with statistics of batches and dropout.
+
+    One thread enqueues, or two, or two after the first images were copied by other threads.
+    """
     images, targets = normal(3, 8, 1, 8, 8), np.arange(24).reshape(3, 8) % 10
     results = []
-    for group, least_bytes in [*[(group, 1 << 20) for group in groups], (groups[-1], 0)]:
+    copied = count_uploads(monkeypatch)
+    for group, least_bytes, is_copied_before in [
+        *[(group, 1 << 20, False) for group in groups],
+        (groups[-1], 0, False),
+        (groups[-1], 0, True),
+    ]:
         monkeypatch.setattr(training, "LEAST_BYTES_FOR_THREADS", least_bytes)
+        if is_copied_before:
+            assert not copied
+            copy_before(group, monkeypatch)
         net = digits(True)
         optimizer = nn.AdamW(net.parameters(), lr=0.01)
         parallel, losses = DataParallel(net, group, micro_batches=4), []
@@ -180,6 +211,7 @@ def test_training_has_the_same_bits(
         assert net[6].calls == 3
         results.append((losses, state_bits(net)))
     assert all(result == results[0] for result in results)
+    assert len(copied) == 3 * 2 * groups[-1].size
     # The first loss is near that of ten equal classes.
     assert abs(results[0][0][0] - np.log(10)) < 0.5
 
@@ -231,7 +263,9 @@ def test_training_on_a_device_without_memory(
     group = groups[1]
     expected = one_step(DataParallel(digits(True), group, micro_batches=5))
     monkeypatch.setattr(group, "on_failure", on_failure)
-    for at in [0, *np.random.default_rng(device).integers(1, 25, 3)]:
+    for number, at in enumerate([0, *np.random.default_rng(device).integers(1, 25, 3)]):
+        if number == 2 and on_failure == "retry":
+            copy_before(group, monkeypatch)
         net = digits(True)
         parallel = DataParallel(net, group, micro_batches=5)
         before = state_bits(net)

@@ -172,10 +172,7 @@ class _DevicePart:
             for upload in self.uploads:
                 upload.copy.wait()
                 (panels if upload.is_panel else blocks).append(upload.number)
-                with member.named_errors():
-                    copied = cl.enqueue_marker(member.copies)
-                    cl.enqueue_barrier(member.engine.queue, wait_for=[copied])
-                    member.copies.flush()
+                member.kernels_after_copies()
                 for number in [*blocks] if upload.is_panel else [upload.number]:
                     for panel in [upload.number] if upload.is_panel else panels:
                         self._compute(number, panel)

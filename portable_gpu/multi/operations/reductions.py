@@ -13,7 +13,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element, is_float16_like
@@ -57,9 +56,6 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "dot": np.add,
     "vdot": np.add,
 }
-#: Bytes of a result up to which it is copied after the kernels of all blocks, so that the kernels
-#: run without a gap.
-_SMALL_RESULT = 1 << 16
 #: Reductions that are computed of the means and variances of blocks.
 _MOMENTS = ("var", "std")
 _POSITIONS = {"argmin": (call.minimum, np.less), "argmax": (call.maximum, np.greater)}
@@ -202,36 +198,29 @@ class _Job:
         places = {number: at for its in numbers.values() for at, number in enumerate(its)}
         nbytes = prod(single) * dtype.itemsize
 
-        def copy(member: Member, number: int, result: Array) -> None:
-            cl.enqueue_copy(
-                member.engine.queue, memory[member].base_data, result.base_data,
-                byte_count=nbytes, dst_offset=places[number] * nbytes,
-            )  # fmt: skip
-
         def enqueue(member: Member, number: int) -> Array | None:
+            is_local = member is place.members[number]
+            result = None
+            if is_local:
+                result = Array(
+                    member.engine.queue, single, dtype, data=memory[member].base_data,
+                    offset=places[number] * nbytes,
+                )  # fmt: skip
             with kernels(member, number, False):
-                # Into a fresh array: that is a repeated call with no other offsets than before.
-                result = self._block(member, [x[number] for x in operands], request, None)
-                if nbytes <= _SMALL_RESULT or member is not place.members[number]:
-                    return member.count(result)
-                copy(member, number, result)
-            return None
+                arrays = [x[number] for x in operands]
+                result = self._block(member, arrays, request, result)
+            return None if is_local else member.count(result)
 
         results = self.group.for_blocks(place.members, enqueue)
         parts: dict[int, _Values] = {}
         copies = []
         for member, its in numbers.items():
             with member.named_errors():
-                for number in its:
-                    result = results[number]
-                    if result is not None and result.context == member.engine.context:
-                        copy(member, number, result)
-                        results[number] = None
-                copies.append((member, memory[member].get_async()))
-        for member, (values, event) in copies:
+                copies.append((its, member, memory[member].get_async()))
+        for its, member, (values, event) in copies:
             with member.named_errors():
                 event.wait()
-            parts |= {number: values[at] for at, number in enumerate(numbers[member])}
+            parts |= dict(zip(its, values, strict=True))
         # Others are of blocks whose device failed.
         parts |= {number: part.get() for number, part in enumerate(results) if part is not None}
         return [np.asarray(parts[number]) for number in range(len(place.members))]

@@ -347,10 +347,7 @@ class _DeviceMemory:
             upload(self._member, values, array)
             return
         self._copies.upload(values, [(self._member, array)]).wait()
-        with self._member.named_errors():
-            copied = cl.enqueue_marker(self._member.copies)
-            self._member.copies.flush()
-            cl.enqueue_barrier(self._member.engine.queue, wait_for=[copied])
+        self._member.kernels_after_copies()
 
     def _array(self, buffer: _Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return Array(self._member.engine.queue, shape, dtype, data=buffer.memory)
