@@ -8,7 +8,9 @@ r"""Sparse Cholesky factors on a group: devices have parts of the elimination tr
              /   \       /   \
             a     b     c     d    level 0: device 0 has a and b, device 1 has c and d
 
-A part's update matrices are kept until the part above it is factorised, and moved to its device.
+A part's update matrices are moved to the device of the part above it.  The memory for them is
+allocated by the first factorisation, as that for panels: where memory is freed, a driver may wait
+for all kernels.
 A solve moves the parts' contributions up the tree, and then solutions down.
 """
 
@@ -163,6 +165,7 @@ class _PartPlans:
         self.owners = [group.members[k] for k in owners]
         self._plans: dict[Member, Numeric] = {}
         self._panels: dict[int, tuple[Member, Array]] = {}
+        self._updates: dict[tuple[int, Member], Array] = {}
 
     def on(self, member: Member) -> Numeric:
         """Return the plans on a device."""
@@ -183,9 +186,18 @@ class _PartPlans:
         self._panels[number] = member, array
         return array
 
+    def update(self, front: int, member: Member) -> Array:
+        """Return memory for an update matrix on a device, the same in each factorisation."""
+        key = front, member
+        if key not in self._updates:
+            rows = int(self.symbolic.fronts.rows[front])
+            self._updates[key] = member.empty((rows * (rows + 1) // 2,), self.dtype)
+        return self._updates[key]
+
     def close(self) -> None:
-        """Free the panels."""
+        """Free the panels and the update matrices."""
         self._panels.clear()
+        self._updates.clear()
 
     def bounds(self, number: int) -> tuple[int, int]:
         """Return the range of a part's panels in the factor."""
@@ -196,7 +208,9 @@ class _PartPlans:
         """Return the workspace and the tables of a factorisation on a device."""
         numbers = [k for k, owner in enumerate(self.owners) if owner is member]
         numeric = self.on(member)
-        return numeric.memory_of([numeric.chunk(k) for k in numbers])
+        workspace, tables = numeric.memory_of([numeric.chunk(k) for k in numbers])
+        updates = sum(self._update_bytes(k) + self.moves(k, member) for k in numbers)
+        return workspace + updates, tables
 
     def columns(self, number: int) -> tuple[int, int]:
         """Return the range of a part's columns in the permuted matrix."""
@@ -213,13 +227,15 @@ class _PartPlans:
 
     def moves(self, number: int, member: Member) -> int:
         """Return the bytes of update matrices that a part needs from other devices."""
-        rows = self.symbolic.fronts.rows
         return sum(
-            int((rows[outer] * (rows[outer] + 1) // 2).sum()) * self.dtype.itemsize
+            self._update_bytes(k)
             for k in self.partition.sources(number)
             if self.owners[k] is not member
-            for outer in [self.partition.outer[k]]
         )
+
+    def _update_bytes(self, number: int) -> int:
+        """Return the bytes of the update matrices that a part has for other parts."""
+        return int(self.partition.elements[number]) * self.dtype.itemsize
 
 
 class _FactorPart(NamedTuple):
@@ -258,10 +274,6 @@ class _GroupPanels(FactorParts):
 
             done = group.for_blocks(owners, work, waits=moved >= LEAST_BYTES_FOR_THREADS)
             self._parts.update(zip(level, done, strict=True))
-            for above in level:
-                for k in partition.sources(above):
-                    if partition.targets[k][-1] == above:
-                        self._parts[k].updates.clear()
         self._report(report)
         del self._values, self._status
 
@@ -272,31 +284,30 @@ class _GroupPanels(FactorParts):
         numeric, state = plans.on(member), member.engine.state()
         queue, device = member.engine.queue, numeric.device
         arena = state.workspace(device.arena_bytes)
+        first, end = partition.ends[number - 1] if number else 0, partition.ends[number]
         for k in partition.sources(number):
             part = self._parts[k]
-            first = partition.ends[number - 1] if number else 0
-            for front, update in part.updates.items():
-                if first <= fronts.parent[front] < partition.ends[number]:
-                    local = update
-                    if part.member is not member:
-                        local = transfers.move(part.member, update, member)
-                    _copy(queue, local, arena, int(device.update[front]) * itemsize)
+            updates = {f: u for f, u in part.updates.items() if first <= fronts.parent[f] < end}
+            if part.member is not member:
+                fetched = {front: plans.update(front, member) for front in updates}
+                boxes = [transfers.all_bytes(updates[front], fetched[front]) for front in updates]
+                transfers.move_boxes(part.member, boxes, member)
+                updates = fetched
+            for front, update in updates.items():
+                _copy(queue, update, arena, int(device.update[front]) * itemsize)
         values, status = self._values_for(member), self._status_for(member)
         (start, _), panels = plans.bounds(number), plans.panels(number, member)
         buffers = [values.base_data, panels.base_data, state.empty_buffer, arena, status.base_data]
         offsets = (values.offset // itemsize, -start, 0, 0, 0)
         with kernels(member, number, False):
             numeric.chunk(number).enqueue(state, buffers, offsets)
-        updates = {}
-        for front in partition.outer[number].tolist():
-            rows = int(fronts.rows[front])
-            updates[front] = member.empty((rows * (rows + 1) // 2,), plans.dtype)
-            updates[front].add_event(
-                cl.enqueue_copy(
-                    queue, updates[front].base_data, arena, byte_count=updates[front].nbytes,
-                    src_offset=int(device.update[front]) * itemsize,
-                )
+        updates = {front: plans.update(front, member) for front in partition.outer[number].tolist()}
+        for front, update in updates.items():
+            copied = cl.enqueue_copy(
+                queue, update.base_data, arena, byte_count=update.nbytes,
+                src_offset=int(device.update[front]) * itemsize,
             )  # fmt: skip
+            update.events = [copied]
         queue.flush()
         return _FactorPart(member, panels, updates)
 
