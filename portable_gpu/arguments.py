@@ -45,7 +45,7 @@ def one_of(value: Any, known: Iterable[str], name: str) -> str:
     raise error(f"{name} is {shown(value)}; known are {', '.join(words)}")
 
 
-def only_one(value: T | None, name: str, alias: T | None, its_name: str) -> T | None:
+def only_one(value: T | None, name: str, alias: T | None, alias_name: str) -> T | None:
     """Return the value of an argument that has two names.
 
     Raises:
@@ -55,7 +55,7 @@ def only_one(value: T | None, name: str, alias: T | None, its_name: str) -> T | 
         return value
     if value is None:
         return alias
-    raise ArgumentError(f"{name} and {its_name} are two names of one argument; give one of them")
+    raise ArgumentError(f"{name} and {alias_name} are two names of one argument; give one of them")
 
 
 def whole(value: Any, name: str) -> int:

@@ -4,9 +4,9 @@
 ##
 ## over the taps r whose quotient is whole and within the places of the windows, in their order.  An item is a row of
 ## the image along axis 2: `columns` elements of one channel, or where `last` all elements of `columns` adjacent
-## channels.  Its sums are kept near while the taps are added one after the other.
+## channels.  Its sums are in private memory while the taps are added one after the other.
 ##
-## elem, matrix   elements of the image and of the windows     each   items of a work-item
+## elem, matrix   elements of the image and of the windows     each   the number of items of a work-item
 ## last           whether channels are adjacent                order  the coordinates of an item, the fastest last
 ## unit           whether places of windows are adjacent and the divisor of axis 2 is 1
 ## most           the most sums of an item at a time
@@ -15,7 +15,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, M = elem.name, matrix.name
-to, at = ("p2", "p2") if unit else ("p2 * divisor2", "p2 * s_axis2")
+result, source = ("p2", "p2") if unit else ("p2 * divisor2", "p2 * s_axis2")
 %>
 ${element.scalar(elem)}
 % if M != E:
@@ -40,7 +40,7 @@ ${space.digits("item", order, "long")}\
                 sums[i] = adds_bias ? ${E}_load(bias + bias_offset + (first + i) * bias_step) : 0;
 % else:
         const long count = min(columns, t2_size - first);
-        {
+        {  // in place of the loop over q
             const ${elem.real} start = adds_bias ? ${E}_load(bias + bias_offset + channel * bias_step) : 0;
             for (long i = 0; i < count; i++) sums[i] = start;
 % endif
@@ -59,7 +59,7 @@ ${space.place("p2", 2, "q", "r2", "long", True)}\
                 const long low = begin > 0 ? (begin + divisor2 - 1) / divisor2 : 0;
                 const long high = min(s2_size, end > 0 ? (end + divisor2 - 1) / divisor2 : 0);
                 for (long p2 = low; p2 < high; p2++)
-                    sums[${to} - begin] += ${M}_load(from + ${at});
+                    sums[${result} - begin] += ${M}_load(from + ${source});
 % endif
             }
             }

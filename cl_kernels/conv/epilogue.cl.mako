@@ -3,8 +3,9 @@
 ##   row 0   | columns | columns | ...     an item has `columns` elements of a row along the last axis;
 ##   row 1   | ...                         a row is a position on the `outer` other axes
 ##
-## steps     the strides along a row by array, where they are 0 or 1
-## elem, I   element; type of indices     finish   the Finish     outer, names   of the other axes: number, arrays
+## elem, I         the element of y; the C type of indices       finish   the Finish
+## names, outer    y and the arrays of the epilogue; the number of other axes
+## known_strides   the strides along a row that are 0 or 1, which replace arguments of the kernel, by the array's name
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -29,10 +30,10 @@ void ${kernel("finish")}
 % for name in names:
     ${name} += ${name}_offset + ${axes.offset("outer", name, axes.digits("outer", outer, "outer_row"))};
 % endfor
-% for name, step in steps.items():
-    { const long ${name}_row = ${step};
+% for name, step in known_strides.items():
+    { const long ${name}_row = ${step};  // hides the argument; the block ends with the loop
 % endfor
     for (${I} row = begin; row < end; row++)
         ${E}_store(y + row * y_row, EPILOGUE(${E}_load(y + row * y_row), row, 0));
-    ${"}" * len(steps)}
+    ${"}" * len(known_strides)}
 }

@@ -111,10 +111,10 @@ def totals(calls: Sequence[FirstCall]) -> dict[str, FirstCall]:
     return {
         part: FirstCall(
             part,
-            sum((call.cold for call in its_calls), Cost()),
-            sum((call.warm for call in its_calls), Cost()),
+            sum((call.cold for call in same_part), Cost()),
+            sum((call.warm for call in same_part), Cost()),
         )
-        for part, its_calls in parts.items()
+        for part, same_part in parts.items()
     }
 
 

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 def named(error: Exception, member: Member, number: int, count: int) -> Exception:
     """Return the error of a device with the names of the device and of the block."""
-    its_error = member.named(error)
-    return type(its_error)(f"block {number} of {count} on {its_error}")
+    error_of_device = member.named(error)
+    return type(error_of_device)(f"block {number} of {count} on {error_of_device}")
 
 
 def drain(members: Iterable[Member]) -> None:

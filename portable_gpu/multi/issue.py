@@ -124,8 +124,8 @@ def storing_later(
             unstored[member] = number, store
             if number == last[member]:
                 due.append(unstored.pop(member))
-        for its_number, its_store in due:
-            attempt(member, its_number, its_store)
+        for stored_number, stored in due:
+            attempt(member, stored_number, stored)
 
     return do
 

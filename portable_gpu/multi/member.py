@@ -21,7 +21,7 @@ from portable_gpu.runtime.registry import STATE
 #: Errors of a device, and not of arguments.
 DEVICE_ERRORS = (DeviceMemoryError, DeviceFailedError, cl.Error)
 #: The attribute of a buffer's Python object that is freed with it.
-_HELD = "_portable_gpu_held"
+_LIFETIME = "_portable_gpu_lifetime"
 
 
 class SpanRecorder(Protocol):
@@ -61,8 +61,8 @@ class _NamedErrors:
             raise self._member.named(error) from error
 
 
-class _Held:
-    """An object whose end says that a buffer is freed."""
+class _Lifetime:
+    """An object that is freed together with a buffer of pyopencl."""
 
 
 class Member:
@@ -85,7 +85,7 @@ class Member:
         self.recorder: SpanRecorder | None = None
         self._named_errors = _NamedErrors(self)
         # Of each array; without callbacks, in which a signal handler could raise an exception.
-        self._arrays: dict[int, tuple[weakref.ref[_Held], int]] = {}
+        self._arrays: dict[int, tuple[weakref.ref[_Lifetime], int]] = {}
         self._numbers = itertools.count()
 
     def __repr__(self) -> str:
@@ -136,12 +136,14 @@ class Member:
     def count(self, array: Array) -> Array:
         """Count the memory of a new array as used for as long as it exists; return the array."""
         if array.nbytes:
-            held = _Held()
-            setattr(array.base_data, _HELD, held)  # pyopencl's buffers have no weak references
+            lifetime = _Lifetime()
+            setattr(
+                array.base_data, _LIFETIME, lifetime
+            )  # pyopencl's buffers have no weak references
             for number, (reference, _) in list(self._arrays.items()):
                 if reference() is None:
                     self._arrays.pop(number, None)
-            self._arrays[next(self._numbers)] = weakref.ref(held), array.nbytes
+            self._arrays[next(self._numbers)] = weakref.ref(lifetime), array.nbytes
         return array
 
     def named(self, error: Exception) -> DeviceMemoryError | DeviceFailedError:

@@ -82,8 +82,8 @@ class NetworkState:
             used = cl.enqueue_marker(member.engine.queue)
             cl.enqueue_barrier(member.copies, wait_for=[used])
             member.engine.queue.flush()
-        for owner, its_boxes in boxes.items():
-            transfers.move_boxes(owner, its_boxes, member)
+        for owner, owned in boxes.items():
+            transfers.move_boxes(owner, owned, member)
 
 
 class NetworkParts:

@@ -144,10 +144,10 @@ class DataParallel:
         state = [data.reshape(-1) for data, *_ in self._pairs] + self._parts.statistics()
         host_state = self._parts.host_state()
         of_network = NetworkState(self._parts, state, host_state, self.group.members)
-        its_loss = {}
+        loss_on = {}
         for member in self._replicas:
             with member.named_errors():
-                its_loss[member] = _moved(loss, member)
+                loss_on[member] = _moved(loss, member)
         parts = [(examples[i:j], targets[i:j]) for i, j in pairwise(bounds)]
         fresh: set[Member] = set()  # whose replicas have the state of the network
 
@@ -172,9 +172,9 @@ class DataParallel:
             if inputs is None:
                 inputs = [_on_device(member, values) for values in parts[number]]
             x, wanted = inputs
-            result = its_loss[member].forward(replica.module(x), wanted)
+            result = loss_on[member].forward(replica.module(x), wanted)
             scale = member.empty(result.shape, result.dtype).fill(weight)
-            replica.module.backward(its_loss[member].backward(scale))
+            replica.module.backward(loss_on[member].backward(scale))
             tree.add(number, (member, replica.changes()))
             return _MicroBatchResult(member, result, weight, replica.parts.host_state())
 
@@ -182,8 +182,8 @@ class DataParallel:
         results = self.group.for_blocks(owners, work, waits=waits)
         [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
         losses = []
-        for its_member, value, weight, _ in results:
-            with its_member.named_errors():
+        for owner, value, weight, _ in results:
+            with owner.named_errors():
                 losses.append(float(value.get()) * weight)
         with member.named_errors():
             self._add(

@@ -110,7 +110,7 @@ class ComposedPlan(Plan):
         """See :meth:`Plan.enqueue`."""
         space = state.workspace(self._nbytes) if self._nbytes else None
         event: cl.Event | None = None
-        for plan, places, its_scalars in self._calls:
+        for plan, places, call_scalars in self._calls:
             passed, starts = [], []
             for place in places:
                 whole, start = place.of, place.start
@@ -121,7 +121,7 @@ class ComposedPlan(Plan):
                     passed.append(buffers[whole])
                     start += offsets[whole] * self._itemsizes[whole] - self._starts[whole]
                 starts.append(start // place.itemsize)
-            event = plan.enqueue(state, passed, tuple(starts), its_scalars, wait_for)
+            event = plan.enqueue(state, passed, tuple(starts), call_scalars, wait_for)
             wait_for = state.after(event)
         return event
 

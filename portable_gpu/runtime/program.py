@@ -535,7 +535,7 @@ _POCL_VERSIONS = (
 )
 
 
-def _identity(device: cl.Device, name: str, its_version: str) -> str:
+def _identity(device: cl.Device, name: str, device_version: str) -> str:
     """Return the facts by which the binaries of a device differ."""
     return "\0".join(
         (
@@ -543,7 +543,7 @@ def _identity(device: cl.Device, name: str, its_version: str) -> str:
             device.platform.version,
             name,
             device.vendor,
-            its_version,
+            device_version,
             device.driver_version,
             *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
             *(_POCL_VERSIONS if pocl_functions.is_tried(device.platform) else ("",)),

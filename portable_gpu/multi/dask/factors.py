@@ -30,7 +30,7 @@ def qr(x: da.Array, *, precision: str | None = None) -> tuple[da.Array, da.Array
     Args:
         x: A Dask array of shape (m, n), m >= n, of float32, float64, complex64 or complex128, whose
             columns are in one chunk: it is cut into rows.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
 
     Returns:
         Q, of shape (m, n) and cut as ``x``, with ``Q^H Q = I``; and the upper triangle R, of shape
@@ -39,7 +39,7 @@ def qr(x: da.Array, *, precision: str | None = None) -> tuple[da.Array, da.Array
     Raises:
         ArgumentError: Columns are in several chunks.
         ShapeError: ``x`` has more columns than rows.
-        DTypeError: Another dtype.
+        DTypeError: ``x`` has another dtype.
         ArgumentTypeError: As :func:`~portable_gpu.multi.dask.matmul`.
         NotPositiveDefiniteError: When computed: columns depend on each other, or the condition of
             ``x`` is above about ``1 / (8 sqrt(m n u))``, of which the check is ``Q^H Q`` after the

@@ -29,7 +29,7 @@ Block = np.ndarray[Any, Any]
 Nearest = tuple[Block, Block]
 #: The number of candidates beyond the neighbours.  Candidates are chosen by distances of a product,
 #: whose rounding may exchange points that are almost equally near, and compared by exact ones.
-_MORE = 8
+_EXTRA_CANDIDATES = 8
 #: The number of pairs whose distances are in memory at the same time.
 _PAIRS = 1 << 22
 
@@ -44,7 +44,7 @@ def nearest_neighbors(
             chunk: it is cut into rows.
         queries: A Dask array of shape (m, d) of the same dtype, cut into rows as well.
         k: The number of neighbours, from 1 to n.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
 
     Returns:
         The distances, ascending, and the indices (int64) of the points: Dask arrays of shape
@@ -53,7 +53,7 @@ def nearest_neighbors(
     Raises:
         ArgumentError: ``k`` is out of range, or coordinates are in several chunks.
         ShapeError: The arrays are not matrices with equal numbers of columns.
-        DTypeError: Another dtype, or two.
+        DTypeError: The arrays have another dtype, or two different ones.
         ArgumentTypeError: As :func:`~portable_gpu.multi.dask.matmul`.
 
     Cost: ``2 m n d`` flop in products; a selection by :func:`numpy.partition` of the m n distances,
@@ -95,9 +95,9 @@ def nearest_neighbors(
             task = partial(_nearest_of_chunk, first[j], k, precision)
             graph[leaves[-1]] = (task, (points.name, j, 0), (queries.name, i, 0))
         merge = partial(_merge, k)
-        add_tree(graph, (f"{name}-both", i), leaves, merge, merge)
-        graph[f"{name}-distances", i, 0] = (_distances, (f"{name}-both", i))
-        graph[f"{name}-indices", i, 0] = (itemgetter(1), (f"{name}-both", i))
+        add_tree(graph, (f"{name}-nearest", i), leaves, merge, merge)
+        graph[f"{name}-distances", i, 0] = (_distances, (f"{name}-nearest", i))
+        graph[f"{name}-indices", i, 0] = (itemgetter(1), (f"{name}-nearest", i))
     chunks = (queries.chunks[0], (k,))
     return (
         array_of(f"{name}-distances", graph, [points, queries], chunks, points.dtype),
@@ -128,7 +128,7 @@ def _nearest_of_chunk(
                 queries[part] - origin, near, alpha=-2.0, trans_b="T", epilogue=epilogue,
                 precision=precision, engine=worker.engine,
             )  # fmt: skip
-        candidates = _smallest(relative, int(np.minimum(count + _MORE, len(points))))
+        candidates = _smallest(relative, int(np.minimum(count + _EXTRA_CANDIDATES, len(points))))
         squares[part], where = _compared(points, queries[part], candidates, count)
         indices[part] = where + first
     return squares, indices
@@ -163,5 +163,5 @@ def _merge(k: int, parts: list[Nearest]) -> Nearest:
     return _sorted(squares, indices, k)
 
 
-def _distances(both: Nearest) -> Block:
-    return np.sqrt(both[0])
+def _distances(nearest: Nearest) -> Block:
+    return np.sqrt(nearest[0])

@@ -38,7 +38,8 @@ def matmul(a: da.Array, b: da.Array, *, precision: str | None = None) -> da.Arra
     Args:
         a, b: Dask arrays, of any dtypes that :func:`portable_gpu.matmul` takes.  One-dimensional
             ones are vectors; further axes before the last two are batches and broadcast.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.  Default: the worker's.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.  Default:
+            that of the worker.
 
     Returns:
         A Dask array of NumPy's shape and dtype.  Its chunks are those of ``a`` along rows and those
@@ -83,7 +84,7 @@ def tensordot(
         a, b: Dask arrays of any dtypes that :func:`portable_gpu.matmul` takes.
         axes: The number of last axes of ``a`` and first axes of ``b``, or the axes of ``a`` and
             those of ``b``.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
 
     Returns:
         A Dask array of the other axes of ``a``, then those of ``b``.
@@ -107,7 +108,7 @@ def gram_matrix(x: da.Array, *, precision: str | None = None) -> da.Array:
     Args:
         x: A Dask array of shape (m, n) of floats or complex numbers, whose columns are in one
             chunk: it is cut into rows.
-        precision: Of products of float32; see :func:`portable_gpu.gemm`.
+        precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
 
     Returns:
         A Dask array of shape (n, n), in one chunk, of the dtype of ``x``.
@@ -248,11 +249,11 @@ def _batched(a: da.Array, b: da.Array, precision: str | None) -> da.Array:
         at = dict(zip([*letters, "I", "J"], place, strict=True))
         keys: list[list[Key]] = [[], []]
         for at["K"] in range(len(cut["K"])):
-            for array, names, its_keys in ((a, names_a, keys[0]), (b, names_b, keys[1])):
+            for array, names, block_keys in ((a, names_a, keys[0]), (b, names_b, keys[1])):
                 where = (
                     min(at[letter], len(one) - 1)  # an axis of extent 1 has one chunk
                     for letter, one in zip(names, array.chunks, strict=True)
                 )
-                its_keys.append((array.name, *where))
+                block_keys.append((array.name, *where))
         graph[(name, *place)] = (task, *keys)
     return array_of(name, graph, [a, b], chunks, dtype)

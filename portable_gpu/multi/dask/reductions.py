@@ -41,8 +41,8 @@ def sum(x: da.Array, axis: Axes = None, dtype: Any = None, keepdims: bool = Fals
         AxisError, ShapeError: An axis is out of range, or named twice.
 
     Cost: one task for each chunk, and one for each eight results of tasks.  A chunk is read once;
-        a GPU needs a copy of it, which takes longer than the sum.  If a task computes the chunk,
-        :func:`~portable_gpu.multi.dask.map_blocks` can do both in one task.
+        a GPU needs a copy of it, which takes longer than the sum.  A function that is passed to
+        :func:`~portable_gpu.multi.dask.map_blocks` can compute a chunk and its sum in one task.
     Accuracy: ``|error| <= (16 + log2(chunks)) u sum |x|``.
     Order: fixed by the chunks, the kind of device and the worker's cores, independent of the
         number of workers, of timing and of repeated tasks.

@@ -23,7 +23,7 @@ from portable_gpu.errors import NotPositiveDefiniteError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.copying import PendingCopy
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.operations.operands import kernels
+from portable_gpu.multi.operations.operands import recorded_kernels
 from portable_gpu.ops.factor.api import cholesky as factorise
 from portable_gpu.ops.factor.api import solve_triangular
 from portable_gpu.ops.gemm import gemm
@@ -134,7 +134,7 @@ class Factorisation:
         for k in range(self._updates[j], panels):
             start = self._columns[k].stop
             rows = self._copies[k][column.member][column.start - start :]
-            with kernels(column.member, k, False), self._enqueue_lock(column.member):
+            with recorded_kernels(column.member, k), self._enqueue_lock(column.member):
                 gemm(
                     rows, rows[: column.stop - column.start], trans_b="C", alpha=-1, beta=1,
                     out=column.array, precision=self._precision, engine=column.member.engine,
@@ -174,7 +174,7 @@ class _BlockPanel(NamedTuple):
 def _panel(column: BlockColumn, precision: str | None) -> _BlockPanel:
     """Factorise a block column that has been updated by all before it."""
     width, engine = column.stop - column.start, column.member.engine
-    with kernels(column.member, column.start, False):
+    with recorded_kernels(column.member, column.start):
         top, rest = column.array[:width], column.array[width:]
         diagonal = factorise(top, lower=True, precision=precision, engine=engine)
         top[...] = diagonal

@@ -20,9 +20,9 @@ from portable_gpu.multi.operations.operands import (
     check_out,
     check_target,
     compute_on_each,
-    kernels,
     on_device,
     operand,
+    recorded_kernels,
     refuse,
 )
 from portable_gpu.ops.conv.api import common_dtype
@@ -106,9 +106,9 @@ def _convolution(
         arguments = {name: each.copy_on(member) for name, each in copies.items()}
         target = None if outs is None else outs[number]
         check_target(member, target)
-        its_images = on_device(group, member, images[number])
-        with kernels(member, number, False):
-            result = convolve(its_images, **arguments, out=target, engine=member.engine)
+        moved_images = on_device(group, member, images[number])
+        with recorded_kernels(member, number):
+            result = convolve(moved_images, **arguments, out=target, engine=member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if outs is None else result
         )

@@ -22,12 +22,12 @@ from portable_gpu.multi.operations.operands import (
     compute_on_each,
     copies_of,
     cut_of,
-    kernels,
     on_device,
     operand,
+    recorded_kernels,
 )
 from portable_gpu.ops.elementwise import elementwise as compute
-from portable_gpu.ops.elementwise.api import common_of, inputs_that_are
+from portable_gpu.ops.elementwise.api import common_of, updated_inputs
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     evaluate = partial(compute, arguments["expression"])
     if on_host and (not shape or not prod(shape)):
         return evaluate(**options, **arrays, out=out, engine=group.engines[0])
-    its_dtype = common_of(arrays, numbers) if dtype is None else as_dtype(dtype)
-    updated = [] if out is None else inputs_that_are(out, arrays)
+    result_dtype = common_of(arrays, numbers) if dtype is None else as_dtype(dtype)
+    updated = [] if out is None else updated_inputs(out, arrays)
     others = {name: x for name, x in arrays.items() if name not in updated}
-    check_out(out, shape, its_dtype, others)
+    check_out(out, shape, result_dtype, others)
     if on_host:
-        result = np.empty(shape, its_dtype) if out is None else out
+        result = np.empty(shape, result_dtype) if out is None else out
         _on_host(group, evaluate, others, updated, options, result)
         return result
     cut = cut_of(arrays.values() if out is None else [out], len(shape), shape)
@@ -83,7 +83,7 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         target = None if outs is None else outs[number]
         check_target(member, target)
         blocks |= dict.fromkeys(updated, target)
-        with kernels(member, number, False):
+        with recorded_kernels(member, number):
             result = evaluate(**options, **blocks, out=target, engine=member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if out is None else result
@@ -136,5 +136,5 @@ def _aligned(group: DeviceGroup, x: Any, cut: Cut, shape: tuple[int, ...]) -> li
 
 def _axis_in(x: Any, axis: int, shape: tuple[int, ...]) -> int | None:
     """Return the axis of an operand that is an axis of a shape; ``None`` if it broadcasts there."""
-    its_axis = axis - (len(shape) - x.ndim)
-    return its_axis if its_axis >= 0 and x.shape[its_axis] == shape[axis] else None
+    operand_axis = axis - (len(shape) - x.ndim)
+    return operand_axis if operand_axis >= 0 and x.shape[operand_axis] == shape[axis] else None

@@ -22,7 +22,7 @@ import pyopencl as cl
 from portable_gpu.multi import transfers
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.operations.operands import Cut, kernels, on_device
+from portable_gpu.multi.operations.operands import Cut, on_device, recorded_kernels
 from portable_gpu.runtime.array import Array
 
 if TYPE_CHECKING:
@@ -77,15 +77,15 @@ def compute_on_host(
         """Compute a part of a block, and return what stores its result."""
         target = transfers.part(result, cut.axis, start, stop)
         inputs = [read(member, start, stop) for read in operands]
-        its_buffers = buffers.get(member)
-        if its_buffers is None:
-            with kernels(member, number, True):
+        own_buffers = buffers.get(member)
+        if own_buffers is None:
+            with recorded_kernels(member, number, on_host=True):
                 compute(inputs, target, member.engine)
             return _store_nothing
-        inputs, into = its_buffers.loaded(inputs, target, reads_result)
-        with kernels(member, number, False):
+        inputs, into = own_buffers.loaded(inputs, target, reads_result)
+        with recorded_kernels(member, number):
             compute(inputs, into, member.engine)
-        return its_buffers.storing(into, target)
+        return own_buffers.storing(into, target)
 
     def block(member: Member, number: int) -> Callable[[], None]:
         return part(member, number, *cut.range(number))

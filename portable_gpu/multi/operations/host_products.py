@@ -28,7 +28,7 @@ from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.multi import failures, transfers
 from portable_gpu.multi.copying import Copies, PendingCopy, copies
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
-from portable_gpu.multi.operations.operands import Cut, kernels
+from portable_gpu.multi.operations.operands import Cut, recorded_kernels
 from portable_gpu.runtime.array import Array
 from portable_gpu.side_by_side import NoThreadError
 
@@ -193,7 +193,7 @@ class _DevicePart:
         tile = Array(
             member.engine.queue, target.shape, target.dtype, data=whole.base_data, offset=before
         )
-        with kernels(member, number, False), member.engine.staging.enqueue_lock:
+        with recorded_kernels(member, number), member.engine.staging.enqueue_lock:
             product.compute(self.blocks[number], self.panels[panel], tile, member.engine)
             done = cl.enqueue_marker(member.engine.queue)
             member.engine.queue.flush()

@@ -229,10 +229,10 @@ def compute_on_each(
     copies = {name: group.broadcast(x) for name, x in arrays.items()}
 
     def work(member: Member, _: int) -> Array:
-        its_arrays = {name: x.copy_on(member) for name, x in copies.items()}
+        arrays = {name: x.copy_on(member) for name, x in copies.items()}
         target = None if out is None else out.copy_on(member)
-        with kernels(member, member.index, False):
-            result: Array = compute(**its_arrays, out=target, engine=member.engine)
+        with recorded_kernels(member, member.index):
+            result: Array = compute(**arrays, out=target, engine=member.engine)
         return member.count(result) if out is None else result
 
     results = group.for_blocks(group.members, work, can_move=False)
@@ -250,7 +250,9 @@ def check_target(member: Member, target: Any) -> None:
         raise DeviceMemoryError("the block of out= is on another device")
 
 
-def kernels(member: Member, number: int, on_host: bool) -> AbstractContextManager[None]:
+def recorded_kernels(
+    member: Member, number: int, *, on_host: bool = False
+) -> AbstractContextManager[None]:
     """Record the kernels of a block in the timeline, if one is recorded, and name their errors.
 
     Args:
@@ -259,12 +261,12 @@ def kernels(member: Member, number: int, on_host: bool) -> AbstractContextManage
     """
     if member.recorder is None:
         return member.named_errors()
-    return _recorded_kernels(member, number, on_host)
+    return _recorded(member, number, on_host)
 
 
 @contextmanager
-def _recorded_kernels(member: Member, number: int, on_host: bool) -> Iterator[None]:
-    """See :func:`kernels`."""
+def _recorded(member: Member, number: int, on_host: bool) -> Iterator[None]:
+    """See :func:`recorded_kernels`."""
     queue = None if on_host else member.engine.queue
     name = f"{current_call.get()}, block {number}"
     with member.named_errors(), member.recorded(name, queue):

@@ -32,9 +32,9 @@ from portable_gpu.multi.operations.operands import (
     check_target,
     compute_on_each,
     copies_of,
-    kernels,
     on_device,
     operand,
+    recorded_kernels,
     refuse,
 )
 from portable_gpu.ops import gemm as gemm_family
@@ -182,7 +182,7 @@ def _product(
         left, right = (on_device(group, member, x[number]) for x in operands)
         target = None if outs is None else outs[number]
         check_target(member, target)
-        with kernels(member, number, False):
+        with recorded_kernels(member, number):
             result = product(left, right, target, member.engine)
         return GroupBlock(
             *cut.range(number), member, member.count(result) if outs is None else result
@@ -224,7 +224,7 @@ def _sum_of_products(
     def work(member: Member, number: int) -> GroupBlock:
         left, right = (on_device(group, member, x[number]) for x in operands)
         result = member.empty(shape, wide)
-        with kernels(member, number, False):
+        with recorded_kernels(member, number):
             product(left, right, result, member.engine)
         return GroupBlock(*cut.range(number), member, result)
 

@@ -26,9 +26,9 @@ from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
     cut_of,
-    kernels,
     on_device,
     operand,
+    recorded_kernels,
 )
 from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.call import Axes, Maker, normalise_axes, run
@@ -167,7 +167,7 @@ class _Job:
                 result: Any = transfers.part(host, at, start, stop)
             else:
                 result = member.empty((*whole[:at], stop - start, *whole[at + 1 :]), dtype)
-            with kernels(member, number, self.on_host):
+            with recorded_kernels(member, number, on_host=self.on_host):
                 self._block(member, [x[number] for x in operands], self.request, result)
             return GroupBlock(start, stop, member, result)
 
@@ -182,7 +182,7 @@ class _Job:
 
             def compute(member: Member, number: int) -> _Values:
                 arrays = [x[number] for x in operands]
-                with kernels(member, number, True):
+                with recorded_kernels(member, number, on_host=True):
                     return np.asarray(self._block(member, arrays, request, None))
 
             return self.group.for_blocks(place.members, compute, waits=True)
@@ -206,7 +206,7 @@ class _Job:
                     member.engine.queue, single, dtype, data=memory[member].base_data,
                     offset=places[number] * nbytes,
                 )  # fmt: skip
-            with kernels(member, number, False):
+            with recorded_kernels(member, number):
                 arrays = [x[number] for x in operands]
                 result = self._block(member, arrays, request, result)
             return None if is_local else member.count(result)
@@ -263,7 +263,7 @@ class _Job:
             array = blocks[number]
             if not self.on_host:
                 array = on_device(self.group, member, array)
-            with kernels(member, number, self.on_host):
+            with recorded_kernels(member, number, on_host=self.on_host):
                 return moments.on_device(array, self.reduced, wide, member.engine)
 
         results = self.group.for_blocks(place.members, work, waits=self.on_host)

@@ -32,7 +32,7 @@ from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
-from portable_gpu.multi.operations.operands import kernels, operand, refuse
+from portable_gpu.multi.operations.operands import operand, recorded_kernels, refuse
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.layout import Shape
@@ -299,7 +299,7 @@ class _GroupPanels(FactorParts):
         (start, _), panels = plans.bounds(number), plans.panels(number, member)
         buffers = [values.base_data, panels.base_data, state.empty_buffer, arena, status.base_data]
         offsets = (values.offset // itemsize, -start, 0, 0, 0)
-        with kernels(member, number, False):
+        with recorded_kernels(member, number):
             numeric.chunk(number).enqueue(state, buffers, offsets)
         updates = {front: plans.update(front, member) for front in partition.outer[number].tolist()}
         for front, update in updates.items():
@@ -458,7 +458,7 @@ class _Substitution:
             plan = numeric.substitute_chunk(number, forward, self._count)
             arrays = part.panels, self._x[member], self._contributions[member]
             start, _ = self._plans.bounds(number)
-            with kernels(member, number, False):
+            with recorded_kernels(member, number):
                 event = plan.enqueue(state, [a.base_data for a in arrays], (-start, 0, 0))
             self._events[number] = state.event(event)
             member.engine.queue.flush()

@@ -20,7 +20,7 @@ import pyopencl as cl
 from portable_gpu.multi import transfers
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.block_columns import BlockColumn
-from portable_gpu.multi.operations.operands import kernels
+from portable_gpu.multi.operations.operands import recorded_kernels
 from portable_gpu.ops.factor.api import solve_triangular
 from portable_gpu.ops.gemm import gemm
 from portable_gpu.runtime.array import Array
@@ -89,7 +89,7 @@ class _SolvedPanel:
             column.member,
         )
         options: dict[str, Any] = {"precision": self._precision, "engine": member.engine}
-        with kernels(member, column.start, False):
+        with recorded_kernels(member, column.start):
             solved = solve_triangular(column.array[:width], rows[:width], "N", True, **options)
             self._solved.append(member.count(solved))
             below = rows[width:]
@@ -106,7 +106,7 @@ class _SolvedPanel:
             member.empty((len(column.array), self._x.shape[1]), self._x.dtype),
         )
         below = self._rows_on(member)
-        with kernels(member, column.start, False):
+        with recorded_kernels(member, column.start):
             if below.size:
                 gemm(column.array[width:], below, trans_a="C", alpha=-1, beta=1, out=top, **options)
                 rows[width:] = below

@@ -25,9 +25,9 @@ from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
     compute_on_each,
-    kernels,
     on_device,
     operand,
+    recorded_kernels,
     refuse,
 )
 from portable_gpu.ops.fft import call
@@ -166,7 +166,7 @@ class _SlabTransform:
         def work(member: Member, number: int) -> GroupBlock:
             block = x.blocks[number]
             its = on_device(self.group, member, block.array)
-            with kernels(member, number, False):
+            with recorded_kernels(member, number):
                 result = self.compute(stage, its, member.engine)
                 # What waits for this block waits for no later one.
                 result.events = [cl.enqueue_marker(member.engine.queue)]

@@ -250,9 +250,9 @@ def _passes(
     for number, group in enumerate(groups):
         last = axes[-1] if axes and axes[-1] in group and kind != "c2c" else None
         transformed = tuple(sorted(group, key=lambda axis: (axis == last, axis)))
-        its_kind = "c2c" if last is None else kind
+        pass_kind = "c2c" if last is None else kind
         writes = [by_axis[axis] if axis in group else n for axis, n in enumerate(shape)]
-        if its_kind == "r2c":
+        if pass_kind == "r2c":
             writes[transformed[-1]] = by_axis[transformed[-1]] // 2 + 1
         chunks = (1,) * x.ndim if number else x.chunks
         cut = [axis for axis in x.axes if axis not in group]
@@ -261,7 +261,7 @@ def _passes(
         assert tile is not None  # by the choice of passes
         tile = tuple(min(pair) for pair in zip(tile, shape, strict=True))
         part = tuple(by_axis[axis] for axis in transformed)
-        passes.append(_ArrayPass(its_kind, transformed, part, shape, tuple(writes), tile))
+        passes.append(_ArrayPass(pass_kind, transformed, part, shape, tuple(writes), tile))
         shape = tuple(writes)
     return passes
 

@@ -76,7 +76,7 @@ class _Convolution(Module):
             bias: Whether there is one.
             algo: ``algo`` of :func:`nn.conv2d` for all calls; or three names, for ``forward``, the
                 gradient by the input and that by the weights.
-            dtype: Of the parameters.
+            dtype: The dtype of the parameters.
             engine: See :class:`portable_gpu.Engine`.
 
         Raises:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 
 from portable_gpu.codegen.axes import Axis, merged, parameters
@@ -88,7 +88,7 @@ class EpiloguePass:
     problem: ConvProblem
     target: Target
 
-    @property
+    @cached_property
     def axes(self) -> list[Axis]:
         """The merged axes of the result, slowest first, with the strides of it and the arrays."""
         p = self.problem
@@ -134,7 +134,7 @@ class EpiloguePass:
         return specialize(
             "conv/epilogue", self.target, {"finish": kernel_parameters}, elem=p.elem, finish=done,
             I=index, outer=rank, names=names,
-            steps={n: s for n, s in zip(names, inner.strides, strict=True) if s in (0, 1)},
+            known_strides={n: s for n, s in zip(names, inner.strides, strict=True) if s in (0, 1)},
         )  # fmt: skip
 
     @property

@@ -55,7 +55,7 @@ class Spectra:
         name: The name of the spectra in the workspace.
         outer, channels: Extents of the leading axes.
         size: Extents of the axes of space.
-        strides: In memory.
+        strides: The strides in memory, in elements.
         reverses: Whether they are read in reverse order along the axes of space.
     """
 

@@ -49,7 +49,7 @@ class Images:
     """The images that are read, or those that are written.
 
     Attributes:
-        strides: In memory.
+        strides: The strides in memory, in elements.
         size: Extents.
         channels: Channels of all groups.
     """

@@ -253,7 +253,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
     else:
         result_dtype = _dtype_of_outcome(expression, names, compute_dtype)
     shape = broadcast({name: array.shape for name, array in arrays.items()})
-    updated = [] if out is None else inputs_that_are(out, arrays)
+    updated = [] if out is None else updated_inputs(out, arrays)
     fresh = {name: array for name, array in arrays.items() if name not in updated}
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
@@ -319,7 +319,7 @@ def common_of(arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> np.dtype
     )
 
 
-def inputs_that_are(out: Any, arrays: dict[str, Any]) -> list[str]:
+def updated_inputs(out: Any, arrays: dict[str, Any]) -> list[str]:
     """Return the names of the inputs that are the output array itself.
 
     Raises:

@@ -78,7 +78,7 @@ def cholesky(
             in the triangle.  The error has the ``index`` of the first such matrix, the ``column``
             and the ``pivot``.  With ``overwrite_a`` the triangle is lost.
         ShapeError: ``a`` is not a stack of square matrices.
-        DTypeError: Another dtype.
+        DTypeError: ``a`` has another dtype.
         ArgumentError, OverlapError, ReadOnlyError: Unknown options; an ``a`` that cannot be
             overwritten.
         UnsupportedError: float64 on a device without it.

@@ -31,7 +31,7 @@ def mask_scalars(rate: float, seed: Any, offset: Any) -> tuple[int, float, int, 
         ArgumentTypeError, ArgumentError: ``seed`` or ``offset`` is not an integer, or out of range.
     """
     key, stream = whole(seed, "seed"), whole(offset, "offset")
-    for number, its_name in ((key, "seed"), (stream, "offset")):
+    for number, name in ((key, "seed"), (stream, "offset")):
         if not 0 <= number < _KEYS:
-            raise ArgumentError(f"{its_name} is {shown(number)}; expected 0 to 2^64 - 1")
+            raise ArgumentError(f"{name} is {shown(number)}; expected 0 to 2^64 - 1")
     return round(rate * _WORDS), 1 / (1 - rate) if rate < 1 else 0.0, stream, key
