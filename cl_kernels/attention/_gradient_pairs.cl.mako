@@ -1,4 +1,5 @@
-## Pairs of a query and a key in mma_backward: probabilities p, e = p (z - delta), and their products.  Names as there.
+## Pairs of a query and a key in mma_backward: probabilities p, e = p (z - delta), and their products.  Names are those
+## of mma_backward.
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 <%!
 quarters = lambda B, TK: [(i, j, h, e) for i in range(B) for j in range(TK // 8) for h in range(2) for e in range(2)]

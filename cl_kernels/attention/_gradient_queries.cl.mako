@@ -1,4 +1,4 @@
-## Queries of mma_backward, and its copies of tiles.  Names as there.
+## Queries of mma_backward, and its copies of tiles.  Names are those of mma_backward.
 ##
 ## Of each query there are m, the binary logarithm of the sum of its powers, less shift, and delta.  A query that is
 ## not there has an infinite m, so its p are 0; of one that sees no key all scores are minus infinity, and m is 0.

@@ -3,16 +3,17 @@
 halves = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # a lane's rows: g + 8 h of block i
 %>
 
-## Scores s of a tile become powers; the sums z are scaled where a maximum m grows, and `shrink` is to scale o.
+## Scores s of a tile become powers; the sums z are scaled where a maximum m grows, by the factor `shrink`, by which
+## scale_results scales o, too.
 <%def name="powers(policy, mask, causal, shift)"><%
 TK = policy.keys
 factor = "1.0f" if mask else "factor"
 %>\
 ${hide(policy, mask, causal)}\
 % for i, h in halves(policy.blocks):
-<% own = [f"s{i}_{j}_{2 * h + e}" for j in range(TK // 8) for e in range(2)] %>\
-            float top${i}_${h} = ${own[0]};
-% for x in own[1:]:
+<% scores = [f"s{i}_{j}_{2 * h + e}" for j in range(TK // 8) for e in range(2)] %>\
+            float top${i}_${h} = ${scores[0]};
+% for x in scores[1:]:
             top${i}_${h} = fmax(top${i}_${h}, ${x});
 % endfor
             top${i}_${h} = fmax(top${i}_${h}, across(top${i}_${h}, 1));
@@ -21,7 +22,7 @@ ${hide(policy, mask, causal)}\
             const float add${i}_${h} = ${shift} - top${i}_${h};
             m${i}_${h} = top${i}_${h};
             z${i}_${h} *= shrink${i}_${h};
-% for x in own:
+% for x in scores:
             ${x} = power_of_two(fma(${x}, ${factor}, add${i}_${h}));
             z${i}_${h} += ${x};
 % endfor
@@ -57,7 +58,7 @@ ${hide(policy, mask, causal)}\
                     const uint i = own + ${16 * i + 8 * h}u + g;
 % endif
 % if mask:
-                    __global const ${mask.name}_t *given = mask_in
+                    __global const ${mask.name}_t *mask_line = mask_in
                         + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
 % endif
 % for j, e in ((j, e) for j in range(policy.keys // 8) for e in range(2)):
@@ -80,7 +81,7 @@ ${hide(policy, mask, causal)}\
 #define HIDE(s, key) do { \
     const uint n = key; \
     const bool is_seen = n < keys; \
-    const ${mask.value} x = is_seen ? ${mask.name}_load(given + n * mask_step) : 0; \
+    const ${mask.value} x = is_seen ? ${mask.name}_load(mask_line + n * mask_step) : 0; \
     s = ${f"is_seen && x ? factor * s" if mask.boolean else "is_seen ? fma(s, factor, M_LOG2E_F * x)"} : -INFINITY; \
     } while (0)
 % else:

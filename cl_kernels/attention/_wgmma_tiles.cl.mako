@@ -1,9 +1,9 @@
-## Tiles of wgmma: barriers of their stages, copies, and products.  Names as there.
+## The tiles of the kernel wgmma: barriers of their stages, copies, and products.  Names are those of wgmma.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%!
 def tiles(DQ, DV):
-    """Name, extent and its argument of the arrays of keys."""
+    """The arrays with a row for each key: name, extent of a row, and the argument that is the extent."""
     return ("k", DQ, "dq"), ("v", DV, "dv")
 %>
 
@@ -38,7 +38,7 @@ ${refill(*tiles(DQ, DV)[1])}\
 % endfor
 </%def>
 
-## Start s = q k' and o += p v, of tiles that were shown.
+## Start s = q k' and o += p v.  The copies of the tiles have ended.
 <%def name="scores()">\
         {
             const ulong at_k = DESCRIPTOR(k_base + k_stage * ${2 * policy.keys * DQ}u, 512);
@@ -52,7 +52,8 @@ ${units.add_rows("o", "p", "at_v", policy.keys)}\
         }
 </%def>
 
-## Copy the next tiles to stages that are no longer read.
+## Copy the next tiles to stages that are no longer read.  Of each array, `next` is the first row of the next tile,
+## `fill` its stage, and `filled` the phase of that stage's barriers, which changes when all stages have been filled.
 <%def name="refills()">\
 % for tile in tiles(DQ, DV):
 ${refill(*tile)}\

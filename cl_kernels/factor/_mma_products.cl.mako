@@ -17,7 +17,7 @@ const int warp = t / 32, g = t % 32 / 4, quad = t % 4;
 </%def>
 
 
-## The sums start with -C (see _tile's input) of the tile that d and s name.
+## Start the sums d with -C (see _tile's input).  The tile is in the columns f, and in the rows whose name is s.
 <%def name="input(source, d='d', s='s')">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"
@@ -58,8 +58,9 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
                 }
 </%def>
 
-## Subtract the sums from v, by way of both panels in local memory.  held: whether v has C; else it is 0.
-<%def name="subtract_sums(v, d, held)">\
+## Subtract the sums from v.  They pass through the local memory of both panels, a half of the rows at a time.
+## has_input: whether v has been loaded with C; otherwise it is 0.
+<%def name="subtract_sums(v, d, has_input)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
 % for i in range(2):
@@ -77,12 +78,12 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
             }
         }
 % endfor
-        ${taken(v, held)}
+        ${subtract_local_sums(v, has_input)}
     }
 </%def>
 
 ## Subtract the sums in local memory, from row `from` of V on, from v.
-<%def name="taken(v, held)">\
+<%def name="subtract_local_sums(v, has_input)">\
 <% lines = 16 * panels %>\
 barrier(CLK_LOCAL_MEM_FENCE);
         {
@@ -91,7 +92,7 @@ barrier(CLK_LOCAL_MEM_FENCE);
                 __local const value_t *sum = (row < ${lines} ? p_part + row * 68 : q_part + (row - ${lines}) * 68) + x;
 % for i in range(depth):
 % for j in range(16 // depth):
-                ${v}${i}_${j} ${'-= ' if held else '= -'}sum[${i * 68 + 4 * depth * j}];
+                ${v}${i}_${j} ${'-= ' if has_input else '= -'}sum[${i * 68 + 4 * depth * j}];
 % endfor
 % endfor
             }

@@ -13,20 +13,20 @@
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 
 ## Subtract the remaining rows of V from W: their values are stored in local memory again.
-<%def name="late()">\
-for (int from = late_from; from < 64; from += 16) {
-            __local value_t *shown = solved + y * ${depth} % 16 * 68;
+<%def name="subtract_remaining_rows()">\
+for (int from = first_remaining; from < 64; from += 16) {
+            __local value_t *shared_rows = solved + y * ${depth} % 16 * 68;
             if (y * ${depth} / 16 == from / 16) {
-                ${solve.show()}
+                ${solve.share_rows()}
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            ${more()}
+            ${subtract_rows()}
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 </%def>
 
 ## Subtract the products of the 16 rows of V in local memory from W.
-<%def name="more()">\
+<%def name="subtract_rows()">\
 % if not problem.elem.complex:
 ${sums.multiply("e", "solved", "solved")}
 % else:
@@ -35,17 +35,17 @@ ${panel.subtract("w", "solved", "solved", 16, "CONJ", 4)}
 </%def>
 
 ## After the products: compute V, which is L's tile (f, s), and W, which is L's tile (f, f).
-<%def name="solved_and_factorised()">\
+<%def name="solve_and_factorise()">\
 if (s >= 0) {
-        ${solve.solved()}
+        ${solve.solve_tile()}
     }
-    if (leads) {
+    if (has_diagonal) {
         ${waiting.release()}\
         if (t == 255 && s >= 0) {
             ${waiting.set("done + f * (f + 1) / 2 + s")}\
         }
 % if not mma:
-        ${late()}
+        ${subtract_remaining_rows()}
 % endif
 % if not problem.elem.complex:
         ${sums.subtract_sums("w", "e")}
@@ -58,6 +58,6 @@ if (s >= 0) {
         v${i}_${j} = w${i}_${j};
 % endfor
 % endfor
-        ${factor.factorised()}
+        ${factor.factorise_tile()}
     }
 </%def>

@@ -12,9 +12,9 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
     ? ${problem.elem.name}_load(${source} + line * ${line} + ${number} * ${step}) : (value_t)(0); }
 % endfor
 </%def>
-<%def name="put(name, part, along, given='')">\
+<%def name="put(name, part, along, conjugation='')">\
 % for i in range(4):
-{ ${place(along, i)} ${part}[step * 68 + line] = ${given}(${name}${i}); }
+{ ${place(along, i)} ${part}[step * 68 + line] = ${conjugation}(${name}${i}); }
 % endfor
 </%def>
 <%def name="fetch_p(k, steps='')">\
@@ -39,14 +39,14 @@ const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j i
 </%def>
 
 ## Subtract the products of some steps of two panels from v.
-<%def name="subtract(v, p, q, steps, given='', unroll='')">\
+<%def name="subtract(v, p, q, steps, conjugation='', unroll='')">\
 #pragma unroll ${unroll}
                 for (int step = 0; step < ${steps}; ++step) {
                     ${rows("a", f"{p} + step * 68")}
                     ${columns("b", f"{q} + step * 68")}
 % for i in range(depth):
 % for j in range(16 // depth):
-                    SUBTRACT(${v}${i}_${j}, ${given}(a${i}), b${j});
+                    SUBTRACT(${v}${i}_${j}, ${conjugation}(a${i}), b${j});
 % endfor
 % endfor
                 }

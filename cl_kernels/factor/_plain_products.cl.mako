@@ -38,7 +38,7 @@ value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
 </%def>
 
 ## Subtract the sums from v: as in _mma_products.
-<%def name="subtract_sums(v, d, held)">\
+<%def name="subtract_sums(v, d, has_input)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
         const int row = sum_row - from;
@@ -48,6 +48,6 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
             *(__local real4_t *)(to + ${68 * i}) = (real4_t)(${", ".join(f"{d}{i}_{j}" for j in range(4))});
 % endfor
         }
-        ${matrix.taken(v, held)}
+        ${matrix.subtract_local_sums(v, has_input)}
     }
 </%def>

@@ -14,7 +14,7 @@
         s = i == 1 ? col + 1 : col;
         f = i < 2 ? col + 2 : col + 1 + i;
     }
-    const bool leads = f == s + 1;
+    const bool has_diagonal = f == s + 1;
 % else:
     int s = 0;
     long before = 0;  // tiles of the columns before

@@ -3,7 +3,7 @@
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 <%def name="define()">
-#define GIVEN(v) ${"CONJ(v)" if conj else "(v)"}
+#define VALUE_OF_P(v) ${"CONJ(v)" if conj else "(v)"}
 ${subtraction(problem.elem)}
 </%def>
 <%def name="subtraction(e)">
@@ -41,9 +41,9 @@ __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${(16 if paired else 2 * depth) * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local uint ticket;
-    __local int until;
+    __local int ready_end;
 % if paired and not mma:
-    __local int late_from;  // the first row of V that is not yet subtracted from W
+    __local int first_remaining;  // the first row of V that is not yet subtracted from W
 % endif
 % if factorise:
     __local value_t corner[${depth * depth}] __attribute__((aligned(32)));
@@ -55,7 +55,7 @@ __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     if (t == 0) {
         ticket = ${waiting.ticket()};
 % if paired and not mma:
-        late_from = 64;
+        first_remaining = 64;
 % endif
 % if factorise:
         bad = 64;

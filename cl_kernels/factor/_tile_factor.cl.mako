@@ -6,9 +6,9 @@
 
 ## Factorise V, L's diagonal tile, in steps of R columns.  All lanes of the sub-group that holds the next R rows
 ## factorise the R x R elements of the corner.
-<%def name="factorised()">\
+<%def name="factorise_tile()">\
 for (int q = 0; ${depth} * q < left_s; ++q) {
-            __local value_t *shown = solved + (q & 1) * ${68 * depth};
+            __local value_t *shared_rows = solved + (q & 1) * ${68 * depth};
             if (y == q && x / ${depth} == q % 4) {
 % for part in range(16 // depth):
                 if (q / 4 == ${part}) {
@@ -46,11 +46,11 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
 % endfor
 % endfor
                 ${solve.substitute(lambda i, k: f"CONJ(c{k}_{i})" if i > k else f"AS_VALUE(scale{k})")}
-                ${solve.show()}
+                ${solve.share_rows()}
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (y > q) {
-                ${panel.subtract("v", "shown", "shown", depth, "CONJ")}
+                ${panel.subtract("v", "shared_rows", "shared_rows", depth, "CONJ")}
             }
             if (y == q) {
                 ${memory.store_own(True)}

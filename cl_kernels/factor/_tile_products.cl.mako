@@ -19,7 +19,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
                 // With two panels, the panel before may be in use until the next barrier.
                 __local value_t *p_now = p_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 __local value_t *q_now = q_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
-                ${panel.put("p", "p_now", p_along, "GIVEN")}
+                ${panel.put("p", "p_now", p_along, "VALUE_OF_P")}
                 ${panel.put("q", "q_now", q_along)}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (k + 16 < ${last}) {
@@ -29,14 +29,14 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
 % if not problem.elem.complex:
                 ${sums.multiply()}
 % if paired:
-                if (leads) {
+                if (has_diagonal) {
                     ${sums.multiply("e", "q_now")}
                 }
 % endif
 % else:
                 ${panel.subtract("v", "p_now", "q_now", 16, unroll=4)}
 % if paired:
-                if (leads) {
+                if (has_diagonal) {
                     ${panel.subtract("w", "q_now", "q_now", 16, "CONJ", 4)}
                 }
 % endif
@@ -57,7 +57,7 @@ ${sums.declare()}
     ${sums.sums("d")}
 % if paired:
     ${sums.sums("e")}
-    if (leads) {
+    if (has_diagonal) {
         ${sums.input(source, "e", "f")}
     }
     if (s >= 0)
@@ -67,7 +67,7 @@ ${sums.declare()}
     }
 % else:
 % if paired:
-if (leads) {
+if (has_diagonal) {
         ${tile.input(source, "w", "f")}
     }
     if (s >= 0)
@@ -80,23 +80,23 @@ if (leads) {
 
 ## v -= P Q over all k, in steps as long as the tiles that it reads are done.  below: first over the rows below a
 ## front's own columns.
-<%def name="all(below=False, held=False)">\
+<%def name="all(below=False, has_input=False)">\
 % if below:
     {
         ${products("0", "u", panel.fetch_p_below, panel.fetch_q_below)}
     }
 % endif
     for (int known = 0; known < known_by;) {
-        if (t == 0) until = min(known + 256, known_by);
+        if (t == 0) ready_end = min(known + 256, known_by);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (known + t < known_by) {
             // Work-item 0 waits for the next step; the others check whether further steps are done as well.
             ${waiting.wait(f"!({capture(tickets.is_done, '(known + t)')})",
-                "if (t) { atomic_min(&until, known + t); break; }")}\
+                "if (t) { atomic_min(&ready_end, known + t); break; }")}\
             ${waiting.acquire()}
         }
         ${waiting.acquire_by_all()}\
-        const int to = until;
+        const int to = ready_end;
         if (to > known) {
             ${products("64l * known", "min(64l * to, (long)c)" if in_fronts else "64l * to")}
             known = to;
@@ -104,6 +104,6 @@ if (leads) {
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 % if not problem.elem.complex:
-    ${sums.subtract_sums(held=held)}
+    ${sums.subtract_sums(has_input=has_input)}
 % endif
 </%def>

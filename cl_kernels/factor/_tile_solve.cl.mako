@@ -1,4 +1,4 @@
-## V = D^-1 V: see tiles and _tile.
+## V = D^-1 V: see tiles and _tile.  VALUE_OF_P(v) is the conjugate of v where P and D are conjugated, else v.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="pair" file="/factor/_pair.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
@@ -19,46 +19,46 @@
 % endfor
 </%def>
 
-## Store the rows of a work-item in local memory, for all others.
-<%def name="show()">\
+## Store the rows of a work-item in local memory, from which all others read them.
+<%def name="share_rows()">\
 % for i in range(depth):
 % for j in range(16 // depth):
-                shown[${i * 68 + 4 * depth * j} + x] = v${i}_${j};
+                shared_rows[${i * 68 + 4 * depth * j} + x] = v${i}_${j};
 % endfor
 % endfor
 </%def>
 
 ## V = D^-1 V: in steps of R rows, within steps of sixteen columns of D.
-<%def name="solved()">\
+<%def name="solve_tile()">\
 {
             value_t p0, p1, p2, p3;
             bool is_fetched = false;
-            int have = ${"0" if factorise else "64"};  // columns of D that are done
+            int ready = ${"0" if factorise else "64"};  // columns of D that are done
             for (int from = 0; from < left_s; from += 16) {
 % if factorise:
-                if (have < min(from + 16, left_s)) {
+                if (ready < min(from + 16, left_s)) {
                     if (t == 0) {
-                        volatile __global uint *parts = done + s * (s + 1) / 2 + s;
-                        ${waiting.wait(f"(until = 16 * (int){capture(waiting.flag, 'parts')}) "
+                        volatile __global uint *parts_done = done + s * (s + 1) / 2 + s;
+                        ${waiting.wait(f"(ready_end = 16 * (int){capture(waiting.flag, 'parts_done')}) "
                             "< min(from + 16, left_s)")}\
                         ${waiting.acquire()}
                     }
                     ${waiting.acquire_by_all()}\
-                    have = until;
+                    ready = ready_end;
                 }
 % endif
                 if (!is_fetched) {
                     ${panel.fetch_p("s0 + from", "left_s - from")}
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
-                ${panel.put("p", "p_part", p_along, "GIVEN")}
+                ${panel.put("p", "p_part", p_along, "VALUE_OF_P")}
                 barrier(CLK_LOCAL_MEM_FENCE);
-                is_fetched = from + 16 < left_s && have >= min(from + 32, left_s);
+                is_fetched = from + 16 < left_s && ready >= min(from + 32, left_s);
                 if (is_fetched) {
                     ${panel.fetch_p("s0 + from + 16", "left_s - from - 16")}
                 }
 % if paired and not mma:
-                if (t == 0 && is_fetched) atomic_min(&late_from, from);
+                if (t == 0 && is_fetched) atomic_min(&first_remaining, from);
 % endif
                 if (t < 16) {
                     __local value_t *d = p_part + t * 68 + from + t;
@@ -71,15 +71,15 @@
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (int q = from / ${depth}; q < (from + 16) / ${depth}; ++q) {
-                    __local value_t *shown = solved + q * ${depth} % ${16 if paired else 2 * depth} * 68;
+                    __local value_t *shared_rows = solved + q * ${depth} % ${16 if paired else 2 * depth} * 68;
                     __local const value_t *d = p_part + (${depth} * q - from) * 68;
                     if (y == q) {
                         ${substitute(lambda i, k: f"d[{k} * 68 + {depth} * q + {i}]")}
-                        ${show()}
+                        ${share_rows()}
                     }
                     barrier(CLK_LOCAL_MEM_FENCE);
                     if (y > q) {
-                        ${panel.subtract("v", "d", "shown", depth)}
+                        ${panel.subtract("v", "d", "shared_rows", depth)}
                     }
 % if paired:
                     if (y == q) {
@@ -88,8 +88,8 @@
 % endif
                 }
 % if paired:
-                if (leads${"" if mma else " && late_from == 64"}) {
-                    ${pair.more()}
+                if (has_diagonal${"" if mma else " && first_remaining == 64"}) {
+                    ${pair.subtract_rows()}
                 }
 % endif
             }

@@ -22,7 +22,7 @@ def sums(along):
 
 ## Local memory, and sums.
 <%def name="declare(along)">\
-__local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shown[64];
+__local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shared_x[64];
     value_t own = (value_t)(0), own0 = (value_t)(0), own1 = (value_t)(0);
     value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))},
         ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
@@ -53,10 +53,10 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         }
 </%def>
 
-## Add its products; x(k) is in `x`.  given: CONJ, or nothing.
-<%def name="multiply(along, x, given)">\
+## Add its products; x(k) is in `x`.  conj: CONJ, or nothing.
+<%def name="multiply(along, x, conj)">\
 % for j in range(16):
-        MAD(sum${j // 8 if along else 0}, ${given}(l${j}), (${x})[${step(along, j)}]);
+        MAD(sum${j // 8 if along else 0}, ${conj}(l${j}), (${x})[${step(along, j)}]);
 % endfor
 </%def>
 
@@ -75,7 +75,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 
 ## Subtract the products of known blocks: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k, its strides,
 ## rows and k; there(k): whether work-item t has an x in it; cell(k): the cell of that x.
-<%def name="known(e, along, given, tile, there, cell)">\
+<%def name="known(e, along, conj, tile, there, cell)">\
 {
         value_t x_next = (value_t)(0);
         bool is_there = false;
@@ -89,7 +89,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
                 is_there = k + 1 < steps && ${there("(k + 1)")} && is_published(${cell("(k + 1)")}, &x_next);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            ${multiply(along, "xs + (k & 1) * 64", given)}
+            ${multiply(along, "xs + (k & 1) * 64", conj)}
             if (k + 1 < steps) ${fetch(e, along, *tile("(k + 1)"))}
         }
     }
@@ -97,7 +97,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 
 ## Subtract the products of the u rows below a front's own columns, whose x are known: that of row k is number
 ## row_index[row_start + k] of all.  tile(k): the pointer to the 64 rows from k on, its strides, rows and k.
-<%def name="below(e, along, given, tile)">\
+<%def name="below(e, along, conj, tile)">\
 {
         __global const int *row = row_index + row_start;
         int at = t < 64 && t + 64 < u ? row[t + 64] : 0;
@@ -110,7 +110,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
                 at = k + 128 + t < u ? row[k + 128 + t] : 0;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            ${multiply(along, "xs + (k & 64)", given)}
+            ${multiply(along, "xs + (k & 64)", conj)}
             if (k + 64 < u) ${fetch(e, along, *tile("(k + 64)"))}
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -3,19 +3,19 @@
 
 ## Load D, whose first element is at `l`, by rows up to the diagonal; from row `rows` on it is extended by the unit
 ## matrix.
-<%def name="bring(e, along, l, l_row, l_col, rows, given, unit)">\
+<%def name="load_diagonal(e, along, l, l_row, l_col, rows, conj, unit)">\
 if (t < 64) {
 % if unit:
         inverse[t] = AS_VALUE(1);
 % else:
-        inverse[t] = t < ${rows} ? reciprocal(${given}(${e.name}_load(${l} + t * (${l_row} + ${l_col})))) : AS_VALUE(1);
+        inverse[t] = t < ${rows} ? reciprocal(${conj}(${e.name}_load(${l} + t * (${l_row} + ${l_col})))) : AS_VALUE(1);
 % endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int slow = t / 64; slow < 64; slow += 4) {
         const int row = ${"slow" if along else "t % 64"}, col = ${"t % 64" if along else "slow"};
         if (col < row) {
-            const value_t d = row < ${rows} ? ${given}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col}))
+            const value_t d = row < ${rows} ? ${conj}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col}))
                 : (value_t)(0);
             triangle[row * (row + 1) / 2 + col] = MUL(d, inverse[row]);
         }
@@ -26,17 +26,17 @@ if (t < 64) {
 ## sub-group solve for the eight, and subtract the products of these from their own rows.  Loads are before the
 ## computation.
 <%def name="substitute()">\
-if (t < 64) shown[t] = MUL(own, inverse[t]);
+if (t < 64) shared_x[t] = MUL(own, inverse[t]);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (t < 32) {
-            own0 = shown[t];
-            own1 = shown[t + 32];
+            own0 = shared_x[t];
+            own1 = shared_x[t + 32];
         }
 % for q in range(0, 64, 8):
         if (t < 32) {
             const value_t ${", ".join(f"d{i}_{k} = triangle[{(q + i) * (q + i + 1) // 2 + q + k}]"
                 for i in range(1, 8) for k in range(i))};
-            value_t ${", ".join(f"x{i} = shown[{q + i}]" for i in range(8))};
+            value_t ${", ".join(f"x{i} = shared_x[{q + i}]" for i in range(8))};
 % for k in range(8):
 % for i in range(k + 1, 8):
             SUBTRACT(x${i}, d${i}_${k}, x${k});
@@ -50,7 +50,7 @@ if (t < 64) shown[t] = MUL(own, inverse[t]);
                 ${f"if (t > {q - first + k}) " if first <= q + k else ""}SUBTRACT(own${h}, d[${k}], x${k});
 % endfor
 % if q < 56:
-                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shown[t + ${first}] = own${h};
+                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shared_x[t + ${first}] = own${h};
 % endif
             }
 % endif

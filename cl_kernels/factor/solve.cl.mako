@@ -11,7 +11,7 @@
 ## policy      SolvePolicy: side_m, item_m, side_n, item_n, together (matrices of a group)
 ## problem     SolveProblem               source      layout of C, from which B is read; None: B is read in place
 ## by_rows     whether neighbours along a row of X are neighbours in memory
-## report      of each triangle, the column of the first zero on its diagonal, or -1; and 0: see zeros
+## report      two numbers for each triangle: the column of the first zero on its diagonal, or -1; and 0 (see zeros)
 ## ragged      whether a table has n (at most `most`), m and the offsets of each pair: see _ragged
 ## n is at most side_m * item_m.
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -28,7 +28,6 @@ rank = len(problem.batch)
 SM, SN, R, C, T = p.side_m, p.side_n, p.item_m, p.item_n, p.together
 N, W, LANES = p.rows, p.columns, p.side_m * p.side_n
 STRIDE = N + 1
-fast = SN if by_rows else SM
 read, names = ("b", ["l", "b"]) if source is None else ("c", ["l", "c", "b"])
 %>
 ${element.scalar(e)}
@@ -40,10 +39,10 @@ void ${kernel("solve")}
 {
     __local value_t triangles[${T * N * STRIDE}], rows[${2 * T * W}];
     const int t = get_local_id(0) % ${LANES}, which = get_local_id(0) / ${LANES};
-    const int ${"x = t % {0}, y = t / {0}".format(fast) if by_rows else "y = t % {0}, x = t / {0}".format(fast)};
-    const long own = get_group_id(0) / groups * ${T} + which;
+    const int ${f"x = t % {SN}, y = t / {SN}" if by_rows else f"y = t % {SM}, x = t / {SM}"};
+    const long triangle = get_group_id(0) / groups * ${T} + which;
 % if rank or ragged or problem.reports:
-    const long product = min(own, count - 1);
+    const long product = min(triangle, count - 1);
 % endif
     const long column = get_group_id(0) % groups * ${W} + x;
     __local value_t *lower = triangles + which * ${N * STRIDE}, *row = rows + which * ${W};
@@ -58,7 +57,7 @@ ${ragged_.pair()}
 % for r in range(R):
 % for c in range(C):
     value_t v${r}_${c} = (value_t)(0);
-    if (${'own < count && ' if T > 1 else ''}y + ${r * SM} < n && column + ${c * SN} < m)
+    if (${'triangle < count && ' if T > 1 else ''}y + ${r * SM} < n && column + ${c * SN} < m)
         v${r}_${c} = ${e.name}_load(${read} + (y + ${r * SM}) * ${read}_row + (column + ${c * SN}) * ${read}_col);
 % endfor
 % endfor
@@ -76,19 +75,19 @@ ${triangle.load(problem, policy)}\
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 % for c in range(C):
-        const value_t above${c} = shared[x + ${c * SN}];
+        const value_t x${c} = shared[x + ${c * SN}];
 % endfor
 % for r in range(b, R):
         ${f"if (y > j - {b * SM}) " if r == b else ""}{
             const value_t factor = lower[j * ${STRIDE} + y + ${r * SM}];
 % for c in range(C):
-            v${r}_${c} -= MUL(factor, above${c});
+            v${r}_${c} -= MUL(factor, x${c});
 % endfor
         }
 % endfor
     }
 % endfor
-    if (own >= count) return;
+    if (triangle >= count) return;
 % if problem.reports:
     if (t == 0 && get_group_id(0) % groups == 0) {
         report += report_offset + 2 * product;

@@ -84,20 +84,20 @@ ${operands.locate(names, rank, "product")}
     value_t ${", ".join(f"w{i}_{j}" for i in range(depth) for j in range(16 // depth))};
 % endif
 % if factorise and separate:
-    ${memory.zeros(*(("max(s0, 0l)", "leads ? f0 + 64 : s0 + 64") if paired else ("s0", "s0 + 64")))}
+    ${memory.zeros(*(("max(s0, 0l)", "has_diagonal ? f0 + 64 : s0 + 64") if paired else ("s0", "s0 + 64")))}
 % endif
     ${products.input("c" if separate else "v")}
     ${products.all()}
 % if paired:
-    ${pair.solved_and_factorised()}
+    ${pair.solve_and_factorise()}
 % else:
 % if factorise:
     if (s == f) {
-        ${factor.factorised()}
+        ${factor.factorise_tile()}
     } else
 % endif
     {
-        ${solve.solved()}
+        ${solve.solve_tile()}
         ${memory.store()}
     }
 % endif

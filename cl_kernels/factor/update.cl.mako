@@ -1,8 +1,8 @@
 ## B2 -= L21 X1 of pairs of different sizes, a work-item for each column of B.
 ##
 ##      +----+              +-- group --+ k       A group copies 16 rows of L21 to local memory, 32 columns
-##      |L11 |              |    X1     |         after the others; a work-item has the sums for its column
-##      +----+----+         +-----------+         of those 16 rows in registers.
+##      |L11 |              |    X1     |         at a time; a work-item has the sums of those 16 rows for
+##      +----+----+         +-----------+         its column in registers.
 ##      |L21 |    | n       |    B2     | n
 ##      +----+----+         +-----------+
 ##
@@ -28,7 +28,7 @@ void ${kernel("update")}
     const long product = get_group_id(0) / groups, column = get_group_id(0) % groups * ${G} + t;
 ${operands.locate(["l", "b"], 0, "product")}
 ${ragged_.pair()}
-    if (column - t >= m) n = 0;  // no return: see solve
+    if (column - t >= m) n = 0;  // no return: some runtimes of CPUs mishandle barriers after one
     for (int i = 0; i < n; i += ${R}) {
 % for r in range(R):
         value_t s${r} = (value_t)(0);

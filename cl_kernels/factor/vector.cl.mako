@@ -21,7 +21,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 e, rank = problem.elem, len(problem.batch)
-given = "CONJ" if problem.l.conj else ""
+conj = "CONJ" if problem.l.conj else ""
 b, words = "c" if separate else "v", e.itemsize // 4
 
 def tile_of(k):
@@ -53,8 +53,8 @@ ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
     l += first_row * l_row;
     v += column * v_col;
     if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
-    ${diagonal.bring(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
-    ${parts.known(e, along, given, tile_of, lambda k: "true", cell)}
+    ${diagonal.load_diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", conj, problem.unit)}
+    ${parts.known(e, along, conj, tile_of, lambda k: "true", cell)}
     ${parts.subtract(along)}
     ${diagonal.substitute()}
 % for h in range(2):

@@ -22,21 +22,21 @@ void ${kernel("backward")}
     const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
     x += x_offset;
-    ${E} *l = factor + factor_offset + panel, *own = x + first * count;
+    ${E} *l = factor + factor_offset + panel, *columns_x = x + first * count;
     __global const int *row = row_index + row_start;
     for (long at = t; at < columns * count; at += ${size}) {
         const long k = at / count, r = at % count;
-        value_t sum = own[at];
+        value_t sum = columns_x[at];
         for (long i = 0; i < rows; i++)
             sum -= MUL(CONJ(l[(columns + i) * leading + k]), x[row[i] * count + r]);
-        own[at] = sum;
+        columns_x[at] = sum;
     }
     for (long k = columns - 1; k >= 0; k--) {
         barrier(CLK_GLOBAL_MEM_FENCE);
         const real_t inverse = 1 / REAL(l[k * leading + k]);
-        for (long r = t; r < count; r += ${size}) own[k * count + r] *= inverse;
+        for (long r = t; r < count; r += ${size}) columns_x[k * count + r] *= inverse;
         barrier(CLK_GLOBAL_MEM_FENCE);
         for (long at = t; at < k * count; at += ${size})
-            own[at] -= MUL(CONJ(l[k * leading + at / count]), own[k * count + at % count]);
+            columns_x[at] -= MUL(CONJ(l[k * leading + at / count]), columns_x[k * count + at % count]);
     }
 }

@@ -40,7 +40,7 @@ void ${kernel("solve")}
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local uint ticket;
-    __local int until;
+    __local int ready_end;
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
     if (t == 0) ticket = ${waiting.ticket()};
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -92,9 +92,9 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     ${sums.declare()}
     ${sums.sums()}
 % endif
-    ${products.all(below=backward, held=True)}
+    ${products.all(below=backward, has_input=True)}
     if (is_own) {
-        ${solve.solved()}
+        ${solve.solve_tile()}
     }
 % if not backward:
     if (!is_own) v = contributions + (started[task.x] - c) * count;

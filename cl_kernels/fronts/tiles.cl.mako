@@ -58,9 +58,9 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
     ${products.input("v")}
     ${products.all()}
     if (s == f) {
-        ${factors.factorised()}
+        ${factors.factorise_tile()}
     } else {
-        ${solve.solved()}
+        ${solve.solve_tile()}
         ${memory.store()}
     }
     ${tickets.finish()}

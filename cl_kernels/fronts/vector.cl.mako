@@ -26,7 +26,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 along, words = not backward, e.itemsize // 4
-given = "CONJ" if backward and e.complex else ""
+conj = "CONJ" if backward and e.complex else ""
 
 def tile_of(k):
     return f"l + first_row * l_row + 64l * {k} * l_col", "l_row", "l_col", "left", f"(c - 64 * {k})"
@@ -70,8 +70,8 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     __global const ${e.name}_t *l = factor + last * (leading + 1);
     __global ${e.name}_t *y = x + (first + last) * count;
     if (t < left) own = ${e.name}_load(y + (first_row + t) * y_row);
-    ${diagonal.bring(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
-    ${parts.below(e, along, given, below)}
+    ${diagonal.load_diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", conj, False)}
+    ${parts.below(e, along, conj, below)}
 % else:
     contributions += contributions_offset + r;
     const bool is_own = block < blocks;
@@ -86,11 +86,11 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
         for (int k = start[0]; k < start[1]; ++k) own += ${e.name}_load(contributions + taken[k] * count);
     }
     if (is_own) {
-        ${diagonal.bring(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+        ${diagonal.load_diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", conj, False)}
     } else
         y = contributions + (started[s] - c) * count;
 % endif
-    ${parts.known(e, along, given, tile_of, there, cell)}
+    ${parts.known(e, along, conj, tile_of, there, cell)}
     ${parts.subtract(along)}
 % if not backward:
     if (!is_own) {

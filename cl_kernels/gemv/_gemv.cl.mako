@@ -29,7 +29,7 @@ def swapped(name, C):
     return f"{name}.s" + "".join(f"{i ^ 1:x}" for i in range(C))
 
 def head(name, P):
-    """The first element of a vector, as one to assign to."""
+    """The first element of a vector, on the left of an assignment."""
     return f"{name}.s0" if P == 1 else f"{name}.s01"
 
 def lane_sum(name, C):
@@ -40,13 +40,13 @@ def lane_sum(name, C):
     return terms[0]
 
 def column(q, pitch, Q):
-    """What leads from the first of Q vectors to vector q, or to the last one that there is."""
+    """The term that is added to the address of vector 0 to give that of vector q, or of the last vector before it."""
     if q <= Q // 2:
         return f" + {q} * {pitch}" if q else ""
     return f" + min({q}, vectors - 1) * {pitch}"
 
 def exists(q, Q):
-    """What a condition goes on with for vector q."""
+    """The further part of a condition: vector q exists."""
     return f" && {q} < vectors" if q > Q // 2 else ""
 
 def signs(rtype, C):
@@ -85,7 +85,7 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 }
 </%def>
 
-## s (and t) plus a times x; `xs` is swap(x).  For one output, x is a vector as a is.
+## Add a x to s, and a xs to t of complex elements; xs is swap(x).
 <%def name="dot_step(e, s, t, a, x, xs)">
         ${s} += ${a} * ${x};
 % if e.complex:
@@ -93,7 +93,8 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 % endif
 </%def>
 
-## The pair of vectors (first, second) whose plain lane sums are the real and imaginary part.
+## Give the components of s (of t for a conjugated A) their signs, so that the sums of all components of s and of t
+## are the real and the imaginary part.
 <%def name="signed(e, r, C, conj, s, t)">
 % if e.complex:
     ${t if conj else s} *= ${signs(r, C)};

@@ -1,8 +1,11 @@
-## Common to the sampling kernels: what an output makes of its taps.
+## Common to the sampling kernels: how the taps of an output are combined.
 ##
-## kind: of problem.KINDS.  e: Element of values.  taps: of each ruled axis, the number of taps in this text; 0: a loop
-## until a place is -1.  loops: axes whose loops need the largest number of taps.  gaps: whether each ruled axis has
-## outputs that read nothing.  outer: number of plain axes.  index: C type of indices.  names: operands.
+## kind    one of problem.KINDS          e       the Element of values
+## taps    for each axis that has a rule: the number of taps in this text; 0 for a loop that ends at a place of -1
+## loops   the axes whose loops need the largest number of taps
+## gaps    whether each axis with a rule has outputs that read nothing
+## outer   the number of other axes      index   the C type of indices        names   the operands
+
 ## The declaration of a pointer to operand n.
 <%def name="pointer(n, suffix='')">\
 <% ctype = "long" if n in ("which", "indices") else f"{e.name}_t" %>\
@@ -20,7 +23,8 @@ ${f"({e.value})({lowest})" if e.floating else lowest}\
 % endif
 </%def>
 
-## Take value `v`, of C type `type`, into accumulator `acc`; `flat`: its index in the plane; `w`: its weight.
+## Combine the value `v` with the accumulator `acc`.  weight: the factor of v in a sum; flat: the index of v in the
+## plane, which becomes `found` where v is the largest value so far.
 <%def name="take(acc, v, flat='', found='', weight='')">\
 % if kind == "sum":
 ${acc} += ${f"{weight} * " if weight else ""}${v};\

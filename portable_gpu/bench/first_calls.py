@@ -82,8 +82,10 @@ def first_calls(names: Sequence[str], device: str | None) -> list[FirstCall]:
     layers = [name for name in names if name.startswith(LAYER)]
     others = [name for name in names if name not in layers]
     calls: dict[str, FirstCall] = {}
-    for together in ([others] if others else []) + [["engine", name] for name in layers]:
-        for call in _from_empty_caches(together, device):
+    processes = [others] if others else []
+    processes += [["engine", name] for name in layers]
+    for process_names in processes:
+        for call in _from_empty_caches(process_names, device):
             calls.setdefault(call.name, call)
     return [*calls.values()]
 
@@ -133,6 +135,7 @@ def _run(names: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[st
     )  # fmt: skip
     lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
     if ran.returncode != 0:
+        # The process prints a line for each import and call, in this order; the next one failed.
         last = (ran.stderr.strip() or f"exit status {ran.returncode}").splitlines()[-1]
         imports = [IMPORT, *(IMPORT_LAYERS for name in names[-1:] if name.startswith(LAYER))]
         order = dict.fromkeys((*DENSE, *SPARSE, *names))

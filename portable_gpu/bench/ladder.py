@@ -32,7 +32,7 @@ from portable_gpu.runtime.engine import Engine
 
 @dataclass(frozen=True)
 class LadderRow:
-    """Everybody's time on one size; who is missing was left out."""
+    """The times on one size of the rungs, the library and the peers that were not left out."""
 
     size: str
     seconds: dict[str, Statistic]
@@ -78,7 +78,7 @@ def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
         *bench.peers,
     ]
     rows = []
-    known: dict[str, float] = {}  # seconds for each operation, on the size before
+    known: dict[str, float] = {}  # seconds for each flop, on the size before
     sizes = parse_sizes(ladder.sizes)
     for case in cases(ladder.operation, [ladder.dtype], sizes, bench.engine.target.is_cpu):
         inputs = bench.inputs(case)
@@ -98,10 +98,10 @@ def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
         times = alternate([side.timed for side in sides], calls, bench.turns)
         seconds = {s.name: Statistic.of(t) for s, t in zip(sides, times, strict=True)}
         rows.append(LadderRow(case.size, seconds))
-    here = bench.engine.target
+    target = bench.engine.target
     note = f"{Ours.name}: what the library chooses by itself."
-    if here.is_cpu:
-        note = f"The rungs run as class generic: {here.facts.name}'s own path has none. {note}"
+    if target.is_cpu:
+        note = f"The rungs run as class generic: the kernels of CPUs have no rungs. {note}"
     names = tuple(rung.name for rung in ladder.rungs)
     took_part = {name for row in rows for name in row.seconds}
     peers = (Ours.name, *(peer.name for peer in bench.peers if peer.name in took_part))

@@ -27,7 +27,7 @@ def operands(case: Case, seed: int = 1) -> Operands:
 
 
 def copies(case: Case, cache_bytes: int, memory_bytes: int) -> int:
-    """How many copies of the inputs take turns, so that a call finds none of its data cached.
+    """The number of copies of the inputs that take turns, so that no data of a call are in a cache.
 
     Together they are twice as large as the last-level cache, as far as 16 copies reach and an
     eighth of the memory allows.

@@ -32,9 +32,9 @@ Point: TypeAlias = tuple[float, float]
 
 
 def plot_throughput(report: BenchReport, path: Path) -> Any:
-    """Draw a panel for each operation and dtype: everybody's throughput by size, and the roof.
+    """Draw a panel for each operation and dtype: throughputs by size, and the roof.
 
-    In GFLOP/s where arithmetic is what limits, everything else in GB/s.  Returns the figure.
+    The unit is GFLOP/s where arithmetic limits a case, otherwise GB/s.  Returns the figure.
     """
     from matplotlib.figure import Figure
 

@@ -72,7 +72,7 @@ class BenchReport:
             self.remarks.append(found)
 
     def judge(self) -> None:
-        """Give the verdicts on revisions the spread of all their rows, once all are timed."""
+        """Compute the verdicts on revisions, with the spread of all rows; all rows are timed."""
         result = iter(pooled([row.verdict for row in self.rows if row.verdict is not None]))
         self.rows = [
             row if row.verdict is None else replace(row, verdict=next(result)) for row in self.rows
@@ -81,8 +81,8 @@ class BenchReport:
     @property
     def times(self) -> list[Statistic]:
         """Seconds of our calls, of rows and of ladders."""
-        climbed = [row.seconds for ladder in self.ladders for row in ladder.rows]
-        ours = [seconds[Ours.name] for seconds in climbed if Ours.name in seconds]
+        of_ladders = [row.seconds for ladder in self.ladders for row in ladder.rows]
+        ours = [seconds[Ours.name] for seconds in of_ladders if Ours.name in seconds]
         return [*(row.ours for row in self.rows), *ours]
 
     @property

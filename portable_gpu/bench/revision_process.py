@@ -125,7 +125,7 @@ def main() -> None:
     """Answer requests until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # compilers talk
+    os.dup2(2, 1)  # compilers print to it
     requests = sys.stdin.buffer
     try:
         server = Server(importlib.import_module("portable_gpu"), Path(__file__).resolve().parent)

@@ -101,9 +101,9 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
     """Time the copy, the multiply-adds, and a large product of each type that has matrix units.
 
     Args:
-        engine: Where.
-        turns: How often each.
-        cases: What the roofs are for: the types of their products count.
+        engine: The engine that runs them.
+        turns: The number of turns of each.
+        cases: The cases that are compared with the roofs; products of their types are timed.
 
     Raises:
         BuildError: The driver refused a kernel.

@@ -49,12 +49,11 @@ class Timed(ABC):
         """Time the same calls as they are made: the host's time counts."""
 
     def turn(self, first: int, count: int) -> float:
-        """Seconds of a call, of ``count`` in a turn that starts when the process is silent.
+        """Return the seconds of a call in a turn of ``count`` calls.
 
-        OpenBLAS's threads spin for a tenth of a second after a call, in wait of the next one: calls
-        that came straight after would share the cores with them.  And where a call is short, a turn
-        starts with one that does not count: it wakes the threads of the side whose turn it is,
-        which is then timed at its best.
+        The turn starts when no thread of the process runs: OpenBLAS's threads spin for a tenth of a
+        second after a call, and would share the cores with the next calls.  A turn of several calls
+        starts with one that is not timed, which wakes the threads that the others need.
         """
         fall_silent()
         if count > 1:
@@ -220,7 +219,7 @@ class Hold:
         self._rounds = int(self._rounds / min(self._second() for _ in range(3)))
 
     def _second(self) -> float:
-        """How long it takes what it takes for a second."""
+        """Return the seconds of a kernel whose rounds are meant to take one second."""
         begin = time.perf_counter()
         self(1.0).wait()
         return time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""Parts of the oracles of all operations: checks of results of random operands.
+"""Functions of which the oracles of operations are made: they check results of random operands.
 
 Rounding errors of random data are a random walk (Higham & Mary, SIAM J. Sci. Comput. 41(5), 2019).
 So if n terms of zero mean and root mean square s are added one after another, the error of the sum

@@ -1,4 +1,4 @@
-"""``--budget``: the text of a time."""
+"""The value of ``--budget``: a time such as ``1h30m``."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def _bytes(text: str) -> int:
 
 
 def _rows_of(matrix: Path, right_side: Path | None) -> int:
-    """How many equations there are: of the files the first lines alone are read.
+    """The number of equations; only the first lines of the files are read.
 
     Raises:
         PortableGPUError: A file cannot be read, or the host has not the memory for what it says.

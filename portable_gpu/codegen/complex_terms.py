@@ -61,7 +61,7 @@ class ComplexTerms(Terms):
         return super().as_mask(term)
 
     def as_result(self, term: Term, ctype: str) -> str:
-        """See :meth:`Terms.as_result`; of a complex term a real result has the real part."""
+        """See :meth:`Terms.as_result`; a real result is the real part of a complex term."""
         if ctype[-1] != "2":
             if term.kind == "complex":
                 term = Term(f"({term.text}).x", self._ctype)
@@ -72,10 +72,10 @@ class ComplexTerms(Terms):
     def _number(self, node: Literal) -> Term:
         if node.kind != "imaginary":
             return super()._number(node)
-        digits = node.text
-        text = literal(int(digits), self._ctype) if digits.isdigit() else super()._number(
-            Literal(digits, "floating")
-        ).text  # fmt: skip
+        if node.text.isdigit():
+            text = literal(int(node.text), self._ctype)
+        else:
+            text = super()._number(Literal(node.text, "floating")).text
         return Term(f"(({self._ctype}2)(0, {text}))", "complex")
 
     def _name(self, word: str) -> Term:
@@ -112,15 +112,14 @@ class ComplexTerms(Terms):
         """See :meth:`Terms.function`."""
         t = self._ctype
         texts = [g.text for g in given]
-        if all(g.kind != "complex" for g in given) or name in OPERATORS:
+        is_real = all(g.kind != "complex" for g in given)
+        if is_real or name in OPERATORS or name == "logical_xor":
             return super().function(name, word, given)
         if name in ("minimum", "maximum") and len(given) > 1:
             text, *others = [self._complex(g) for g in given]
             for other in others:
                 text = self.call(f"complex_{name}", t, text, other)
             return Term(text, "complex")
-        if name in ("logical_xor",):
-            return super().function(name, word, given)
         if len(given) > 1:
             raise UnsupportedError(f"{word} of complex numbers is not supported")
         if name in _REAL:

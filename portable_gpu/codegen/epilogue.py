@@ -108,7 +108,7 @@ class Stage:
 
 
 class Reader(Protocol):
-    """How an index of a stage's array that runs over several axes becomes a place in memory."""
+    """The map from an index over several axes to a place in the array of a stage."""
 
     @property
     def rank(self) -> int: ...  # noqa: D102  # see ops/gemm/reader.py

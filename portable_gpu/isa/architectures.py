@@ -59,7 +59,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many waves of one kernel are resident.
+    """The number of waves of one kernel that are resident.
 
     Attributes:
         waves: Waves of a SIMD, on average.

@@ -50,10 +50,10 @@ def machines() -> tuple[Machine, ...]:
     result = []
     for architecture, device_class in _AMD.items():
         facts = example_target(device_class).facts
-        shown = {"dpp": architecture}
+        names = {"dpp": architecture}
         if architecture in _ALSO_LDS:
-            shown["lds"] = f"AMD {architecture}"
-        for exchange, name in shown.items():
+            names["lds"] = f"AMD {architecture}"
+        for exchange, name in names.items():
             target = detect(replace(facts, name=name))
             result.append(
                 Machine(f"{architecture}-{exchange}", ARCHITECTURES[architecture], target)

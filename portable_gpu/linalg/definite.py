@@ -213,7 +213,7 @@ def solve(
     Raises:
         NotPositiveDefiniteError: As :func:`cholesky`; with a number of corrections, also of a
             matrix that has no factor in float32.
-        ArgumentError: Another ``assume_a``, ``refine`` or ``check``.
+        ArgumentError: ``assume_a``, ``refine`` or ``check`` is unknown.
         ShapeError, DTypeError, ReadOnlyError, UnsupportedError, DeviceMemoryError: As
             :func:`solve_triangular`.
 

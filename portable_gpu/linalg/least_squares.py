@@ -162,7 +162,7 @@ def _add(x: Any, correction: Any, place: Place) -> None:
 
 
 def _rank_check(tolerance: float) -> Callable[[np.ndarray[Any, Any]], None]:
-    """Return a check of the columns' residuals, each relative to the column and both squared."""
+    """Return a check of the ratios that :func:`_residuals` returns."""
 
     def check(residuals: np.ndarray[Any, Any]) -> None:
         dependent = np.argwhere(np.isnan(residuals))
@@ -199,7 +199,7 @@ def _checked_shape(a: Any, b: Any) -> Shape:
             f"a has shape {tuple(a.shape)}; matrices of at least as many rows as columns are needed"
         )
     check_dtype(a.dtype, "a")
-    rows = b.shape[-2:][:1]
+    rows = b.shape[-2:][:1]  # the only axis of a vector
     if rows != a.shape[-2:-1]:
         raise ShapeError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[-2]} rows")
     matrix = (*b.shape, 1) if b.ndim == 1 else b.shape

@@ -16,7 +16,7 @@ def chosen_devices(devices: Any) -> list[cl.Device]:
 
     Raises:
         DeviceNotFoundError: There is no such device.
-        ArgumentError: No device, or one that is given twice.
+        ArgumentError: There is no device, or one is given twice.
         ArgumentTypeError: The argument is of another type.
         UnsupportedError: The default device has no such sub-devices.
     """

@@ -132,10 +132,8 @@ def common_box(source: Array, axis: int, start: int, target: Array, other: int, 
     """Return the elements that two blocks of one array have in common.
 
     Args:
-        source: A block along ``axis``, which begins at index ``start`` of the array.
-        axis, start: See above.
-        target: A block along the axis ``other``, which begins at index ``first``.
-        other, first: See above.
+        source, axis, start: A block along an axis, and the index in the array at which it begins.
+        target, other, first: A block along another axis, and the index at which it begins.
     """
     low, high = sorted((axis, other))
     slices = prod(source.shape[:low])

@@ -46,7 +46,7 @@ class _TracedState(QueueState):
 class _Place:
     """The place of an operand of a traced call: its whole array, and its byte offset there."""
 
-    of: int | Temporary
+    whole: int | Temporary
     start: int
     itemsize: int
 
@@ -73,29 +73,29 @@ class ComposedPlan(Plan):
         self.kept_bytes = sum(each.plan.kept_bytes for each in traced)
         self._itemsizes = [array.dtype.itemsize for array in operands]
         self._starts = [array.offset for array in operands]
-        wholes: dict[int, int | Temporary] = {}
+        whole_of: dict[int, int | Temporary] = {}
         for index, array in enumerate(operands):
-            wholes.setdefault(array.base_data.int_ptr, index)
+            whole_of.setdefault(array.base_data.int_ptr, index)
         self._calls = []
         for each in traced:
             for base in each.written:
-                if base is not None and base.int_ptr not in wholes:
-                    wholes[base.int_ptr] = Temporary(str(len(wholes)), base.size, 1)
-            if any(view.buffer.int_ptr not in wholes for view in each.views if view.size):
+                if base is not None and base.int_ptr not in whole_of:
+                    whole_of[base.int_ptr] = Temporary(str(len(whole_of)), base.size, 1)
+            if any(view.buffer.int_ptr not in whole_of for view in each.views if view.size):
                 raise ArgumentError(
                     "a plan cannot be made of this call: in the middle of its work it copies "
                     "values to the device; pass arrays that are there"
                 )
             places = [
                 _Place(
-                    wholes.get(view.buffer.int_ptr, 0),
+                    whole_of.get(view.buffer.int_ptr, 0),
                     view.offset * view.dtype.itemsize,
                     view.dtype.itemsize,
                 )
                 for view in each.views
             ]
             self._calls.append((each.plan, places, each.scalars))
-        used = [[place.of for place in places] for _, places, _ in self._calls]
+        used = [[place.whole for place in places] for _, places, _ in self._calls]
         self._temporaries, self._nbytes = arrange(used)
         self.workspace_bytes = self._nbytes + max(each.plan.workspace_bytes for each in traced)
 
@@ -113,7 +113,7 @@ class ComposedPlan(Plan):
         for plan, places, call_scalars in self._calls:
             passed, starts = [], []
             for place in places:
-                whole, start = place.of, place.start
+                whole, start = place.whole, place.start
                 if isinstance(whole, Temporary):
                     passed.append(space)
                     start += self._temporaries[whole]
@@ -127,17 +127,13 @@ class ComposedPlan(Plan):
 
 
 class ComposedCall:
-    """A repeated call of a planned function that makes several calls, on device arrays.
-
-    Attributes:
-        replay: The launches; it takes the inputs and the memory of reports.
-    """
+    """A repeated call of a planned function that makes several calls, on device arrays."""
 
     def __init__(self, replay: Replay, reports: Sequence[tuple[Any, KernelReport]]) -> None:
         """Keep what all calls have in common.
 
         Args:
-            replay: See above.
+            replay: The launches; it takes the inputs and the memory of reports.
             reports: An array like that of each report, and the report.
         """
         self._replay = replay
@@ -166,7 +162,7 @@ class ComposedCall:
         events = result.events
         has_event = not isinstance(events, QueueEvents) and events
         event = events[-1] if has_event else None
-        del events  # cover() counts the references of the list
+        del events  # cover() replaces the list only if there is no other reference to it
         for array in written:
             state.cover(array, event)
         checks = [check for _, _, check in self._reports]
@@ -178,7 +174,7 @@ class ComposedCall:
 
 def composed(
     function: Callable[..., Any],
-    unnamed: Sequence[Any],
+    positional: Sequence[Any],
     arguments: Mapping[str, Any],
     inputs: Sequence[str],
     out: str | None,
@@ -187,13 +183,13 @@ def composed(
     """Trace a call on device arrays.
 
     Args:
-        function, unnamed, arguments: The call.
+        function, positional, arguments: The call.
         inputs, out: The names of the arrays that calls pass.
         state: The queue of the arrays.
 
     Returns:
-        The repetition of the call, or ``None`` where the function has to make each call; and the
-        arrays within other arguments, which a repetition takes after the inputs.
+        The repetition of the call, or ``None`` where there is none and the function must be called
+        each time; and the arrays within other arguments, which a repetition takes after the inputs.
 
     Raises:
         ArgumentError: The function reads or writes values on the host in the middle of its work.
@@ -223,7 +219,7 @@ def composed(
             named[name] = target
         elif name not in named:
             named[name] = replaced(value)
-    result = function(*map(replaced, unnamed), **named)
+    result = function(*map(replaced, positional), **named)
     operands = [*(named[name] for name in inputs), *stand_ins]
     values += constants
     everything = values if out is None else [*values, arguments[out]]
@@ -265,7 +261,7 @@ def _is_small(traced: Sequence[TracedCall], state: QueueState) -> bool:
 
 
 def _stand_in(array: Any, state: _TracedState, queue: cl.CommandQueue) -> Array:
-    """Return an array with memory of its own, and with the place of another one in its memory."""
+    """Return an array in fresh memory, with the offset and the strides of another array."""
     _, end = extent(array)
     base = state.engine.allocate(array.offset + end)
     stand_in = Array(

@@ -1,4 +1,4 @@
-"""Which path, policy and table row a call takes, and why: what each operation tells of itself."""
+"""``explain``: the path, the policy and the row of a table that a call takes, with the reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain(
     engine: Engine | None = None,
     **options: Any,
 ) -> Explanation:
-    """Which path, policy and table row a call would take, and why.  Nothing is run.
+    """Explain which path, policy and row of a table a call would take, and why.  Nothing is run.
 
     Args:
         operation: ``gemm``, ``matmul``, ``gemv``, ``sum`` ...: the name of a public function.
@@ -38,17 +38,18 @@ def explain(
         dtype: The dtype of the arrays, or its name.
         target: Explain for this device class (``"gcn"``, ``"nvidia-sm90"``), or for a
             :class:`Target`, instead of a device; no device is then needed.
-        engine: Whose device and tuning table; default :func:`portable_gpu.default_engine`.
+        engine: The engine whose device and tuning table are used; by default
+            :func:`portable_gpu.default_engine`.
         options: As the function takes them: ``axis`` of reductions, ``trans`` of gemv and solves,
             ``axis`` of fft and rfft (all extents without it; ``batch=`` has those before them),
             ``trans_a``, ``trans_b`` and ``precision`` of gemm (the engine's without it).  gemm and
             matmul also take ``symmetric=True``: B is A's transpose, in the same memory.
 
     Returns:
-        An :class:`Explanation`; printed, it reads well.
+        An :class:`Explanation`; ``print`` shows it as a text.
 
     Raises:
-        ArgumentError: No such operation, or sizes or options that it does not take.
+        ArgumentError: There is no such operation, or it does not take these sizes or options.
         DTypeError: An unknown dtype, or one that the operation does not take.
         UnsupportedError: Double precision for a device without it.
 

@@ -1,4 +1,4 @@
-"""The record of a family, which tells the commands about its operations.
+"""The record of a family, by which the commands find its operations.
 
 ``ops/<family>/commands/family.py`` makes one, and :mod:`portable_gpu.ops.registry` lists it::
 

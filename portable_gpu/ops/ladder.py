@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """One way to compute what a ladder is about.
+    """One kernel of a ladder.
 
     Attributes:
-        name: The idea.
-        engine: Where it runs.
+        name: The idea by which it differs from the rung below.
+        engine: The engine that runs it.
         bind: Makes a call of a case's operands, which are arrays on the device.
         takes: Whether it computes a case.
     """
@@ -36,13 +36,13 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """Rungs, the lowest first, and what they compute.
+    """Kernels for one operation, from the plainest to the fastest; each adds an idea.
 
     Attributes:
-        title: What it leads to.
-        operation, dtype: What its rungs compute.
+        title: The title of the table.
+        operation, dtype: The operation that all rungs compute, and its dtype.
         sizes: The sizes, as ``--sizes`` takes them.
-        rungs: The ways.
+        rungs: The kernels, the plainest first.
     """
 
     title: str

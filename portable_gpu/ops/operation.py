@@ -120,10 +120,10 @@ class Operation:
     __slots__ = ("call",)
 
     def __init__(self, name: str, normalise: Callable[[CallArguments], Invocation]) -> None:
-        """Declare it.
+        """Make the operation of a public function.
 
         Args:
-            name: What tells it from other operations.
+            name: Its name, which no other operation has.
             normalise: Checks the arguments of a call that is not a repeated one.
         """
         ndarray = np.ndarray
@@ -207,7 +207,7 @@ def complete(
 
     Args:
         invocation: The call.
-        key: What a repeated call is remembered by, if anything.
+        key: The key of a repeated call; ``None`` if the call is not remembered.
         repeat_arrays: The arrays that a repeated call will have in the place of the inputs.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
         scalars_vary: Whether the scalars of a repeated call may be others.

@@ -43,7 +43,7 @@ def plan(
         itself is given once, as the output.  It returns what the function would.
 
     Raises:
-        ArgumentError: No such operation, or arguments that it does not take; or the function makes
+        ArgumentError: There is no such operation; or it does not take these arguments; or it makes
             several calls, and an array is not on the device, or it reads values in between.
         As the function: A dtype, a shape or an option is refused, or a kernel does not build.
 

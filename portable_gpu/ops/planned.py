@@ -62,13 +62,13 @@ class PlannedCall:
             raise ArgumentError("wait_for is for calls; a plan waits for its arrays' events")
         self._function, self._engine, self._queue = function, engine, queue
         self._arguments: dict[str, Any] = {}
-        self._unnamed: list[Any] = []
+        self._positional: list[Any] = []
         inputs: list[str] = []
         out: str | None = None
         for name, value in bound.arguments.items():
             kind = parameters.parameters[name].kind
             if kind is Parameter.POSITIONAL_ONLY:
-                self._unnamed.append(value)
+                self._positional.append(value)
                 continue
             if kind is Parameter.VAR_KEYWORD:
                 self._arguments |= {other: _as_number(one) for other, one in value.items()}
@@ -104,7 +104,7 @@ class PlannedCall:
             state = planning.call.home
             results = planning.call.results
             if len(results) > 1 and not _are(returned, results):  # the function returns one of them
-                planning.again = None
+                planning.repetition = None
         self._arguments |= dict.fromkeys([*self._inputs, *self._updated, *self._outputs])
         self._kinds = [_kind(array) for array in (*inputs, *out)]
         self._state = state
@@ -116,7 +116,7 @@ class PlannedCall:
         same = len(inputs) + len(self._extras) == len(planning.arrays) and all(
             one is other for one, other in zip(everything, planning.arrays, strict=False)
         )
-        self._again = planning.again if same and self._signature is not None else None
+        self._again = planning.repetition if same and self._signature is not None else None
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
@@ -135,8 +135,8 @@ class PlannedCall:
                 )
         state = state_for(arrays, self._engine, self._queue)
         out = self._outputs[0] if self._outputs else None
-        planning.again, constants = composed(
-            self._function, self._unnamed, self._arguments, self._inputs, out, state
+        planning.repetition, constants = composed(
+            self._function, self._positional, self._arguments, self._inputs, out, state
         )
         planning.arrays = (*arrays[: len(self._inputs)], *constants)
         return state
@@ -195,7 +195,7 @@ class PlannedCall:
                 raise error(f"{name} is {kind[0]}{where}; the plan is for {planned[0]}")
 
     def _call(self, arguments: Mapping[str, Any], engine: Any, queue: Any) -> Any:
-        return self._function(*self._unnamed, **arguments, engine=engine, queue=queue)
+        return self._function(*self._positional, **arguments, engine=engine, queue=queue)
 
 
 def _are(returned: Any, results: Sequence[Any]) -> bool:

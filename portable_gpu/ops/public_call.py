@@ -20,15 +20,15 @@ class PublicCall:
     """A call of a public function.
 
     Attributes:
-        function: Its name in the package: ``sum``, ``fft.fftn``.
-        options: What it takes by keyword.
-        leading: What it takes before the arrays.
-        names: Keywords of the arrays; empty where they are taken by position.
+        function: The name of the function in the package: ``sum``, ``fft.fftn``.
+        options: The arguments that are passed by keyword.
+        leading: The arguments that are passed before the arrays.
+        names: Keywords of the arrays; empty where they are passed by position.
         transposed: A letter for each operand: T where the last two axes of its array are exchanged
             before the call, L where the last axis becomes the second one (images whose channels
             are adjacent); empty where none are.  A single array is all operands.
-        own: Whether the call changes its arrays, which are copied before.
-        into: Keyword, shape and dtype of the array that it writes, where the call makes one.
+        changes_arrays: Whether the call changes its arrays, which are copied before.
+        into: Keyword, shape and dtype of the array that is passed for the result, if any.
     """
 
     function: str
@@ -36,7 +36,7 @@ class PublicCall:
     leading: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
     transposed: str = ""
-    own: bool = False
+    changes_arrays: bool = False
     into: tuple[str, tuple[int, ...], str] | None = None
 
     def bind(self, package: Any, arrays: Sequence[Any], engine: Any) -> Callable[[], Any]:
@@ -50,7 +50,7 @@ class PublicCall:
         flags = self.transposed or "N" * len(arrays)
         arrays = arrays if len(arrays) > 1 else [*arrays] * len(flags)
         operands = [_moved(x, letter) for x, letter in zip(arrays, flags, strict=True)]
-        if self.own:
+        if self.changes_arrays:
             operands = [x.copy() for x in operands]
         options = {**self.options, "engine": engine}
         if self.into is not None:

@@ -1,4 +1,4 @@
-"""The families: a new one is listed here, and every command knows it."""
+"""The families: all commands find a family that is listed here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Variants: every way to compute a problem, and which of them a call takes.
 
-A family lists the variants of a problem on a target.  ``explain`` prints them, a plan is the first
-of them that the device can do, ``bench dispatch`` forces each, and the tuner changes the policy of
-the first.
+A family lists the variants of a problem on a target.  ``explain`` prints them, a call takes the
+first one that works on the device, ``bench dispatch`` forces each, and the tuner changes the policy
+of the first.
 
 Variants compete by estimated seconds.  Where a rule decides between some of them, they share the
 name of a decision: the one that the rule prefers is listed first and has the estimate, and
@@ -152,7 +152,8 @@ def chosen(engine: Engine, variants: Iterable[Variant]) -> tuple[Variant, Plan]:
 def lacks_memory(error: Exception) -> bool:
     """Return whether an error says that memory is in use, which a later call may find free.
 
-    A kernel that needs more registers or local memory than there are has another code.
+    The error of a kernel that needs more registers or local memory than the device has is another
+    one (``OUT_OF_RESOURCES``).
     """
     if isinstance(error, DeviceMemoryError):
         return error.__cause__ is None or lacks_memory(error.__cause__)  # type: ignore[arg-type]

@@ -363,9 +363,10 @@ def run_to_the_end(
 
     Args:
         state: The queue.
-        memory: What the kernels use.
+        memory: The memory that the kernels use.
         work: The work.
-        finish: What waits for all of it, where the state's own queue is not all.
+        finish: Waits for all kernels of the work; without it the end of the state's queue is
+            awaited.
     """
     key = id(memory)
     try:

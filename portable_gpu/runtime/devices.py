@@ -92,7 +92,7 @@ def choose_device(request: str | None = None, name: str = "device") -> tuple[cl.
         request: ``platform:device`` (indices or parts of names), or part of a name.  Without it
             ``PORTABLE_GPU_DEVICE`` is used (the first, if it lists several), then the first GPU,
             then the first CPU (if several runtimes offer it, by the fastest one).
-        name: What messages call the request.
+        name: The name of the request in messages.
 
     Raises:
         DeviceNotFoundError: Nothing matches; the message lists the devices that exist.
@@ -126,7 +126,7 @@ def devices_like(chosen: cl.Device, request: str | None) -> list[tuple[str, cl.D
     """The devices of the kind and the platform of a chosen one, with their indices.
 
     Args:
-        chosen: What :func:`choose_device` returned.
+        chosen: The device that :func:`choose_device` returned.
         request: Its request: only devices that match it, too, are returned.
     """
     request = request or os.environ.get(DEVICE_VARIABLE) or None

@@ -28,15 +28,15 @@ class Planning:
     Attributes:
         engine, queue: The engine and the queue that calls will run on.
         call: The prepared call.
-        arrays: The inputs of the call, in the order in which ``again`` takes other arrays.
-        again: Repeats the call on other arrays; ``None`` if each call must check its arrays.
+        arrays: The inputs of the call, in the order in which ``repetition`` takes other arrays.
+        repetition: Repeats the call on other arrays; ``None`` if each call must check its arrays.
     """
 
     def __init__(self, engine: Engine | None, queue: cl.CommandQueue | None) -> None:
         self.engine, self.queue = engine, queue
         self.call: Call | None = None
         self.arrays: tuple[Any, ...] = ()
-        self.again: Repeat | None = None
+        self.repetition: Repeat | None = None
 
 
 class EngineGroup(ABC):

@@ -99,7 +99,7 @@ def known_state(queue: cl.CommandQueue) -> QueueState | None:
 
 
 def known_home(engine: Engine | None) -> QueueState | None:
-    """Return the state of the own queue of an engine (or the default engine), if it exists."""
+    """Return the state of the queue that an engine (or the default engine) made, if it exists."""
     if engine is None:
         engine = _default
     return None if engine is None else engine.home

@@ -307,8 +307,8 @@ def remember(
             object that prepares a call; ``None`` if the call is not remembered.
         arrays: The inputs.
         call: The call, which is done.
-        views: What the kernels took the inputs and the results for.
-        plan, scalars: What was enqueued, if anything.
+        views: The views of the inputs and of the results that the plan was made for.
+        plan, scalars: The plan that was enqueued, if any, and its scalars.
         out: The caller's array for the result; of several results, a tuple or ``None``.
         report: Values that kernels write in addition to the result, if any.
         scalars_vary: Whether the scalars may differ from call to call.
@@ -321,7 +321,7 @@ def remember(
     else:
         repeat = _repeat(arrays, call, views, plan, scalars, out, report)
     if isinstance(key, Planning):
-        key.arrays, key.again = tuple(arrays), repeat
+        key.arrays, key.repetition = tuple(arrays), repeat
     elif repeat is not None:
         home = call.home
         if len(home.known) >= _MOST:

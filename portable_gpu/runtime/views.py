@@ -202,7 +202,7 @@ def new_array(
     Args:
         state, queue: The state of the queue, and the caller's object for the queue.
         shape, dtype: Those of the array.
-        data: Its memory.
+        data: The memory of the array.
 
     Raises:
         DeviceMemoryError: The memory cannot be allocated.

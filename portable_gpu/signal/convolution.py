@@ -63,7 +63,7 @@ def fftconvolve(
     Raises:
         ShapeError: Different numbers of axes; other axes do not broadcast; with ``"valid"``,
             neither input is at least as large as the other along all axes.
-        ArgumentError: Unknown ``mode``; ``axes`` is empty or names one twice.
+        ArgumentError: ``mode`` is unknown; ``axes`` is empty or names one twice.
         AxisError: An axis is out of range.
         DTypeError: The elements of an input are not numbers, or are long doubles.
         UnsupportedError: Double precision on a device without it.
@@ -156,7 +156,7 @@ def convolve(
         See :func:`fftconvolve`; in the inputs' common dtype.
 
     Raises:
-        ArgumentError: Unknown ``mode`` or ``method``.
+        ArgumentError: ``mode`` or ``method`` is unknown.
         ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: See :func:`fftconvolve`.
 
     Cost: by sums, one product for each pair of a result and an element of the smaller input; by

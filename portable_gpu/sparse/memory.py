@@ -114,7 +114,7 @@ def targets_of(devices: Any) -> list[Target]:
 
     Raises:
         ArgumentTypeError: `devices` is something else.
-        DeviceNotFoundError: No device has such a name.
+        DeviceNotFoundError: There is no device with this name.
     """
     if isinstance(devices, (Engine, cl.Device, str)):
         devices = [devices]

@@ -11,8 +11,8 @@ from portable_gpu.targets.target import DeviceFacts, MatrixUnits, Source
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
 
-#: The second cache of GPUs for data centres, MiB, by compute capability (NVIDIA's white papers).
-_SHARED_MIB = {80: 40, 90: 50, 100: 126}
+#: The L2 cache of GPUs for data centres, MiB, by compute capability (NVIDIA's white papers).
+_L2_MIB = {80: 40, 90: 50, 100: 126}
 
 _CUDA_12_7 = 565  # the first driver of CUDA 12.7
 
@@ -23,8 +23,8 @@ def _matches(facts: DeviceFacts) -> bool:
     )
 
 
-#: Compute capabilities of data centres' GPUs alone; of those shared with games the slower counts.
-_FULL_DOUBLES = (60, 70, 80, 90, 100)
+#: Compute capabilities of which every GPU has half as many float64 as float32 units.
+_FAST_DOUBLES = (60, 70, 80, 90, 100)
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
@@ -41,11 +41,12 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         out.exchange("warp_shuffle", 32, "derived", why)
     else:
         out.exchange("warp_volatile", 32, "derived", "no shuffle before SM 30")
-    shared = _SHARED_MIB.get(sm, 0) << 20
-    out.set("shared_cache", shared, "derived", "the second cache, where it is large")
-    rate = 2 if sm in _FULL_DOUBLES else 64 if sm >= 80 else 32
+    l2_bytes = _L2_MIB.get(sm, 0) << 20
+    out.set("shared_cache", l2_bytes, "derived", "the second cache, where it is large")
+    rate = 2 if sm in _FAST_DOUBLES else 64 if sm >= 80 else 32
     out.set("double_rate", rate, "derived", "float64 units of a multiprocessor (CUDA's guide)")
-    registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)
+    registers = 255 if sm >= 35 else 63
+    local_kib = _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)
     out.set("registers", registers, "derived", "registers of a thread at this compute capability")
     out.set("resident_registers", registers, "derived", "any kernel leaves room for two warps")
     # 65536 registers, at most 255 a work-item; before SM 35 32768, at most 63.  A compiler that
@@ -55,10 +56,10 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("sector_bytes", 32, "derived", "caches move sectors of 32 bytes (CUDA's guide)")
     out.set("local_banks", 32, "derived", "banks of shared memory (CUDA's guide)")
     out.set("simds", 4, "derived", "partitions of a multiprocessor")
-    out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
+    out.set("local_mem_per_unit", local_kib << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
         # Larger static arrays than the reported 48 KiB build and run.
-        max_bytes = (unit << 10) * 7 // 8
+        max_bytes = (local_kib << 10) * 7 // 8
         out.set("static_local_mem", max_bytes, "derived", "7/8 of a multiprocessor's shared memory")
     out.set("tensor_maps", *_tensor_maps(sm, facts.driver_version))
     out.set("forward_progress", True, "derived", "groups that run share the multiprocessors' time")
@@ -83,7 +84,10 @@ def _matrix_units(sm: int) -> tuple[MatrixUnits, str]:
 
 
 def _tensor_maps(sm: int, driver: str) -> tuple[bool, Source, str]:
-    """PTX tensormap.replace of sm_90a; before CUDA 12.7 its strides were in units of 16 bytes."""
+    """Whether kernels use PTX's tensormap.replace; its source, and a reason.
+
+    Before CUDA 12.7 the strides of that instruction were in units of 16 bytes.
+    """
     major = driver.partition(".")[0]
     if sm != 90 or (major.isdigit() and int(major) < _CUDA_12_7):
         return False, "derived", f"tensormap.replace of sm_90a, by drivers from {_CUDA_12_7} on"

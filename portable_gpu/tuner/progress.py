@@ -1,4 +1,4 @@
-"""How far a search is."""
+"""The progress of a search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from portable_gpu.tuning.policy import Policy
 
 @dataclass
 class Progress:
-    """How far a search is.
+    """The progress of a search.
 
     Attributes:
         job: What is searched.

@@ -1,11 +1,13 @@
 """The search for one row: trials by Optuna, the incumbent, and what it takes to replace it.
 
-A trial's value is its time over that of the policy by formula, measured by turns with the
-incumbent.  What looks faster races the formula for longer, and, if it wins, the incumbent; then it
-has to pass the edge checks and be no slower on a grid of other problems, and only then takes the
-incumbent's place and is stored.  Where the
-sampler comes back to what looked faster and did not win, noise may have decided: it is measured
-again.  So is every winner once its checks are done, from new programs in other memory.
+The value of a trial is the time of its policy, divided by that of the policy by formula.  Both are
+timed by turns with the incumbent.  A policy that is faster in a trial is compared with the formula
+in more turns, and then with the incumbent.  If it is faster again, it must pass the edge checks and
+be no slower on a grid of other problems.  It is then timed once more, from new programs in other
+memory, before it takes the incumbent's place and is stored.
+
+A policy that was faster in its trial, but not in the longer comparison, is measured again when the
+sampler proposes it again, because noise may have decided the comparison.
 """
 
 from __future__ import annotations
@@ -38,24 +40,24 @@ from portable_gpu.version import __version__
 
 _TURNS = 8
 _FINAL_TURNS = 18
-#: Seconds of a trial at least, and how many times those of the first race it may take.
-_PATIENCE, _LEAST_LIMIT = 5.0, 10.0
+#: The time limit of a trial: a factor of the time of the first race, and the least seconds.
+_LIMIT_FACTOR, _LEAST_LIMIT = 5.0, 10.0
 #: How often one policy is measured at most.
-_MEASUREMENTS = 4
-#: Trials in a row that needed no measurement: the sampler has run out of ideas.
-_IDLE = 200
+_MAX_MEASUREMENTS = 4
+#: The search ends when the sampler has proposed this many measured policies in a row.
+_MAX_REPEATED = 200
 
 Store = Callable[[dict[str, Any]], None]
 
 
 class Studies:
-    """Searches on disk, one for each job; they outlive a kill at any moment."""
+    """Searches on disk, one for each job; they are whole after the process is killed."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file.
 
         Raises:
-            PortableGPUError: It is no such file, or cannot be written.
+            PortableGPUError: The file is not a storage of searches, or cannot be written.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:
@@ -69,9 +71,9 @@ class Studies:
             ) from error
 
     def study(self, job: TuningJob, target: Target, resume: bool) -> optuna.Study:
-        """A job's study: where it was left, or a new one.
+        """Return the study of a job: the stored one, or a new one.
 
-        One of another driver, version, space or other problems is a study of its own.
+        The stored study is one of the same driver, version, values of fields and problems.
         """
         facts = (job.space(target), job.default, [str(case) for case in job.cases])
         digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
@@ -109,7 +111,7 @@ class Search:
             for name, values in job.space(target).items()
         }
         self._seen: dict[Policy, float | None] = {}
-        self._looks: Counter[Policy] = Counter()
+        self._measurements: Counter[Policy] = Counter()
 
     def run(
         self, until: float, deadline: float, watch: Callable[[Progress], None] = lambda _: None
@@ -123,25 +125,26 @@ class Search:
         """
         job, progress = self._job, self.progress
         self._recall()
+        begin = time.monotonic()
         try:
             first = self._race(job.current, job.default, _TURNS, deadline)
         except TrialError as error:
             progress.remark = f"left out: {error}"
             return progress
-        limit = max(_LEAST_LIMIT, _PATIENCE * self._took)
+        limit = max(_LEAST_LIMIT, _LIMIT_FACTOR * (time.monotonic() - begin))
         if job.current != job.default:
             progress.relative = first.relative
         watch(progress)
-        idle = 0
-        while time.monotonic() < until and idle < _IDLE:
+        repeated = 0
+        while time.monotonic() < until and repeated < _MAX_REPEATED:
             trial = self._study.ask(self._space)
             measured = self._try(trial, min(time.monotonic() + limit, deadline), deadline)
-            idle = 0 if measured else idle + 1
+            repeated = 0 if measured else repeated + 1
             watch(progress)
         return progress
 
     def _recall(self) -> None:
-        """Take up what earlier runs found; a new study begins around the formula's policy."""
+        """Read the trials of earlier runs; a new study begins near the policy by formula."""
         trials = self._study.get_trials(deepcopy=False)
         repeated = []
         for trial in trials:
@@ -164,13 +167,13 @@ class Search:
                 self._study.enqueue_trial(params)
 
     def _try(self, trial: optuna.Trial, end: float, deadline: float) -> bool:
-        """One trial; whether anything had to be measured."""
+        """Run a trial, and return whether its policy was measured."""
         policy = self._job.policy(trial.params)
         state, value, measured = TrialState.FAIL, None, False
         try:
             if not all(policy.limits(self._target, self._job.elem).values()):
                 state = TrialState.PRUNED
-            elif policy in self._seen and not self._worth_another_look(policy):
+            elif policy in self._seen and not self._is_measured_again(policy):
                 value = self._seen[policy]
                 state = TrialState.PRUNED if value is None else TrialState.COMPLETE
             else:
@@ -188,15 +191,15 @@ class Search:
             self._study.tell(trial, value, state)
         return measured
 
-    def _worth_another_look(self, policy: Policy) -> bool:
-        """Whether a policy that did not win looked faster than the incumbent."""
+    def _is_measured_again(self, policy: Policy) -> bool:
+        """Return whether a policy that did not win was faster than the incumbent in its trial."""
         value = self._seen[policy]
         faster = value is not None and value < (1 - LEAST_GAIN) * self.progress.relative
-        return faster and self._looks[policy] < _MEASUREMENTS
+        return faster and self._measurements[policy] < _MAX_MEASUREMENTS
 
     def _note(self, policy: Policy, value: float | None) -> None:
         self._seen[policy] = value
-        self._looks[policy] += 1
+        self._measurements[policy] += 1
         self.progress.trials += 1
         self.progress.failed += value is None
 
@@ -220,15 +223,15 @@ class Search:
         if wrong:
             progress.refused.append(f"{policy}: {wrong}")
             raise TrialError(f"faster and wrong: {wrong}")
-        self._look_around(policy, incumbent, deadline)
+        self._compare_on_grid(policy, incumbent, deadline)
         repeated = self._race(policy, default, _FINAL_TURNS, deadline)
         if repeated.won:
             self._store(self._row(policy, repeated))
             progress.policy, progress.relative = policy, repeated.relative
         return repeated.relative
 
-    def _look_around(self, policy: Policy, incumbent: Policy, deadline: float) -> None:
-        """Hold a winner to the incumbent on the grid.
+    def _compare_on_grid(self, policy: Policy, incumbent: Policy, deadline: float) -> None:
+        """Compare a winner with the incumbent on the grid of other problems.
 
         Raises:
             TrialError: It is slower on one of the problems.
@@ -237,16 +240,14 @@ class Search:
         if not grid:
             return
         left = max(0.0, deadline - time.monotonic())
-        beyond = replace(self._job, cases=grid)
-        loss = self._judge.race(beyond, policy, incumbent, _FINAL_TURNS, left).loss
+        on_grid = replace(self._job, cases=grid)
+        loss = self._judge.race(on_grid, policy, incumbent, _FINAL_TURNS, left).loss
         if loss is not None:
             raise TrialError(f"faster on its problems, and slower on {grid[loss]}")
 
     def _race(self, policy: Policy, other: Policy, turns: int, end: float) -> Race:
-        begin = time.monotonic()
-        race = self._judge.race(self._job, policy, other, turns, max(0.0, end - begin))
-        self._took = time.monotonic() - begin
-        return race
+        left = max(0.0, end - time.monotonic())
+        return self._judge.race(self._job, policy, other, turns, left)
 
     def _row(self, policy: Policy, race: Race) -> dict[str, Any]:
         """The table's row, with its evidence."""

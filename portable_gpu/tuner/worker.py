@@ -15,7 +15,7 @@ from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
 from portable_gpu.tuning.policy import Policy
 
-_PATIENCE = 2.0  # seconds for a process to end by itself
+_MAX_WAIT = 2.0  # seconds that a killed process may take to end
 
 
 class Worker:
@@ -52,7 +52,7 @@ class Worker:
             self._pipe = None
         if self._process is not None:
             self._process.kill()
-            self._process.join(_PATIENCE)
+            self._process.join(_MAX_WAIT)
             self._process = None
 
     def _ask(self, method: str, arguments: tuple[Any, ...], limit: float) -> Any:
@@ -87,7 +87,7 @@ class Worker:
     def _exit_code(self) -> str:
         if self._process is None:
             return "not started"
-        self._process.join(_PATIENCE)
+        self._process.join(_MAX_WAIT)
         return f"exit code {self._process.exitcode}"
 
 
@@ -95,7 +95,7 @@ def _serve(pipe: Connection, device: str | None) -> None:
     """Answer requests until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # compilers talk
+    for stream in (1, 2):  # compilers print to both
         os.dup2(silent, stream)
     referee: Referee | None = None
     while True:

@@ -143,4 +143,4 @@ def test_wrong_results(engine: Engine, where: str) -> None:
                     array.get()
     planning = Planning(engine, None)
     several(x, (None, total, None), planning)
-    assert (planning.again is not None) == is_repeated(engine, where)
+    assert (planning.repetition is not None) == is_repeated(engine, where)

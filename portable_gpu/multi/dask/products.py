@@ -47,9 +47,9 @@ def matmul(a: da.Array, b: da.Array, *, precision: str | None = None) -> da.Arra
         along a batch axis, both are rechunked.
 
     Raises:
-        ArgumentTypeError, ArgumentError, DTypeError: Not a Dask array of known chunks, or of a
-            dtype that devices do not take.
-        ShapeError: The shapes do not fit each other; scalars.
+        ArgumentTypeError, ArgumentError, DTypeError: An operand is not a Dask array of known
+            chunks, or has a dtype that devices do not take.
+        ShapeError: The shapes do not fit each other, or an operand is a scalar.
 
     Cost: ``2 m n k`` flop, one task for each chunk of the result.  The task multiplies all chunks
         of a row of ``a`` with those of a column of ``b`` and adds in place, so no partial sums

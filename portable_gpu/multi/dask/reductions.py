@@ -59,7 +59,7 @@ def min(x: da.Array, axis: Axes = None, keepdims: bool = False) -> da.Array:  # 
     """Smallest element, NaN if there is one; otherwise as :func:`sum`.  Exact.
 
     Raises:
-        ShapeError: No elements; else as :func:`sum`.
+        ShapeError: There are no elements; otherwise as :func:`sum`.
     """
     return _exact("min", x, axis, keepdims, np.minimum)
 
@@ -131,7 +131,7 @@ def argmin(x: da.Array, axis: int | None = None, keepdims: bool = False) -> da.A
         keepdims: Whether the axes stay with extent 1.
 
     Raises:
-        ShapeError: No elements; else as :func:`sum`.
+        ShapeError: There are no elements; otherwise as :func:`sum`.
     """
     return _index_of("argmin", x, axis, keepdims)
 
@@ -163,7 +163,7 @@ def vdot(a: da.Array, b: da.Array) -> da.Array:
         A Dask array without axes, of NumPy's dtype.
 
     Raises:
-        ShapeError: The shapes differ; else as :func:`sum`.
+        ShapeError: The shapes differ; otherwise as :func:`sum`.
 
     Cost, Accuracy, Order: as :func:`sum`.
     """

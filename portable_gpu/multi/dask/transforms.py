@@ -34,7 +34,8 @@ def fft(x: da.Array, n: int | None = None, axis: int = -1, norm: str | None = No
     Raises:
         ArgumentError: ``axis`` is cut into chunks, a length is below 1, or ``norm`` is unknown.
         AxisError: The axis is out of range.
-        ArgumentTypeError, DTypeError: Not a Dask array, or of a dtype that is not transformed.
+        ArgumentTypeError, DTypeError: ``x`` is not a Dask array, or has a dtype that is not
+            transformed.
 
     Cost: one task for each chunk, which is copied to a GPU and back: about as long as these copies.
     Accuracy, Order: as :func:`portable_gpu.fft.fft`; the bits are those of a call on one chunk.

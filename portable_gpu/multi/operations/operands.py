@@ -65,7 +65,7 @@ def check_parts(arrays: Sequence[Any], axis: int) -> None:
 
 
 class Cut(NamedTuple):
-    """How the work of a call is cut into blocks.
+    """The blocks of the work of a call.
 
     Attributes:
         axis: The axis that is cut.

@@ -129,7 +129,7 @@ def _product(
 
     Args:
         group: The group.
-        product: See above.
+        product: The kind of product.
         a, b: The operands.
         letters: The axes of ``a``, ``b`` and the result.
         arguments: Those of the public function.

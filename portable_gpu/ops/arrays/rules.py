@@ -51,11 +51,11 @@ _MIRRORED = {
 
 
 class Rule(NamedTuple):
-    """How an operator is computed.
+    """The computation of an operator.
 
     Attributes:
         expression: A C expression of ``x``, and ``y``.
-        compute: What both are converted to.
+        compute: The dtype to which both operands are converted.
         result: The result's dtype.
     """
 

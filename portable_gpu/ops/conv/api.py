@@ -82,7 +82,7 @@ def convolve(
         options: Stride, padding, dilation and groups.
         size: ``output_padding`` of a transposed convolution; the shape of the result of a
             gradient.
-        epilogue: What follows on each element of a convolution, or of a transposed one.
+        epilogue: The stages that each element of a convolution, or of a transposed one, passes.
         precision, algo, workspace_limit, out, engine, queue, wait_for: See
             :func:`portable_gpu.nn.conv2d`.
     """

@@ -45,7 +45,7 @@ class DirectKernel:
     """The kernel of one problem, and the partition of its work.
 
     Attributes:
-        context: What the template is rendered with.
+        context: The values of the template's parameters.
         constants: The arguments of every launch.
         items: Work-items.
     """

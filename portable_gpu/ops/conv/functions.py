@@ -59,11 +59,11 @@ class Convolution:
                 for each axis; ``"valid"``, or ``"same"``, which needs stride 1.
             dilation: Distance of taps: an integer, or one for each axis.
             groups: Groups of channels, each with K / groups filters of its own.
-            epilogue: What follows on each element of y, such as batch normalisation, a residual and
-                an activation: ``Epilogue().scale(s).bias(t).add(shortcut).relu()``.  The columns
-                are the channels: ``scale`` and ``bias`` take arrays of shape (K,).  Those of
-                ``add`` and ``apply`` broadcast to y.  A convolution has no rows: ``per="row"`` is
-                refused, and so are ``row`` and ``col`` in an expression.
+            epilogue: The stages that each element of y passes, such as batch normalisation, a
+                residual and an activation: ``Epilogue().scale(s).bias(t).add(shortcut).relu()``.
+                The columns are the channels: ``scale`` and ``bias`` take arrays of shape (K,).
+                Those of ``add`` and ``apply`` broadcast to y.  A convolution has no rows:
+                ``per="row"`` is refused, and so are ``row`` and ``col`` in an expression.
             precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
             algo: ``"auto"``, the variant with the least estimate; ``"found"``, the fastest one that
                 :func:`find_conv2d` timed for such a call; or the name of one.

@@ -52,7 +52,7 @@ class ConvProblem:
     extent 1 in front.  The problem of a transposed convolution is that of the gradient by x.
 
     Attributes:
-        direction: What is computed.
+        direction: The result that is computed.
         elem: The element of all arrays.
         batch, groups: Images, and groups of channels.
         channels, filters: Channels of x and of y, of all groups.
@@ -61,7 +61,7 @@ class ConvProblem:
         before: Zeros in front of x.
         x, w, y: The arrays.
         bias: The stride of b; ``None`` without one.  It is added to the gradient by x too.
-        epilogue: What follows on each element of y, or of the gradient by x.
+        epilogue: The stages that each element of y, or of the gradient by x, passes.
         extras: The array of each stage that reads one, in order.
         precision: The precision of products; see :func:`portable_gpu.gemm`.
         pieces: The number of pieces of bfloat16 in which the arrays that are read store a value; 0:

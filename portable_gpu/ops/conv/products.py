@@ -458,9 +458,9 @@ def _result(
     Args:
         p: The convolution.
         axes: Those of the rows, or of the columns.
-        side: Which of them.
+        side: The side of ``axes``: rows or columns.
         other: The stride of the other index.
-        group_stride: From a group to the next.
+        group_stride: The stride from a group to the next.
         aligned: A power of two that divides the byte address of the first element.
     """
     axes = axes.simplified()

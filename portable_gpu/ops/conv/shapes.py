@@ -18,8 +18,8 @@ class ConvExtents:
 
     Attributes:
         batched: Whether x and y have an axis of the batch.
-        batch, groups, channels, filters: See :class:`~portable_gpu.ops.conv.problem.ConvProblem`.
-        x_size, w_size, y_size, stride, dilation, before: See there.
+        batch, groups, channels, filters, x_size, w_size, y_size, stride, dilation, before: The
+            fields of :class:`~portable_gpu.ops.conv.problem.ConvProblem` with these names.
     """
 
     batched: bool

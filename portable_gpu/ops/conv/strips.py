@@ -65,9 +65,8 @@ class Strip:
 
     Attributes:
         taps: Their number.
-        step, divisor: The first element that the strip at q may read is at
+        step, divisor, shift: The first element that the strip at q may read is at
             ``q * step / divisor + shift``.
-        shift: See there.
         reads: For each tap and result the number of the element that is read, or ``None``.
         loads: The numbers of all elements that are read, sorted; the first is 0.
     """

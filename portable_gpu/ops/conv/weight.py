@@ -43,7 +43,7 @@ class WeightKernel:
     """The kernel of one problem, and the partition of its work.
 
     Attributes:
-        context: What the template is rendered with.
+        context: The values of the template's parameters.
         constants: The arguments of every launch.
         blocks: Blocks of pairs and taps.
         parts: Work-groups that share a block.

@@ -264,7 +264,7 @@ class WinogradKernel:
         name: The name of the kernel.
         problem: The convolution.
         target: The device.
-        context: What the template is rendered with.
+        context: The values of the template's parameters.
         items: The number of items.
         constants: The integers of a launch.
         operands: The buffers.

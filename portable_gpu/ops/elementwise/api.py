@@ -50,8 +50,8 @@ def elementwise(
         expression: An expression of one element of each input, such as ``"exp(x - m) / s"``,
             ``"x > lo ? x : lo"`` or ``"where(x > lo, x, lo)"``.  It may use the operators of C and
             of Python, OpenCL's functions, and NumPy's names.
-        out: Where to put the result; must have its shape and dtype.  It may be one of the inputs
-            itself, which is then updated in place.
+        out: The array for the result; it must have its shape and dtype.  It may be one of the
+            inputs itself, which is then updated in place.
         dtype: The dtype of the result, to which values are converted as in C: floats lose their
             fraction when they become integers, a bool is true for any value but 0, and complex
             numbers lose their imaginary part.  Default: the inputs' common dtype.

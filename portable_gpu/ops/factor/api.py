@@ -79,7 +79,7 @@ def cholesky(
             and the ``pivot``.  With ``overwrite_a`` the triangle is lost.
         ShapeError: ``a`` is not a stack of square matrices.
         DTypeError: ``a`` has another dtype.
-        ArgumentError, OverlapError, ReadOnlyError: Unknown options; an ``a`` that cannot be
+        ArgumentError, OverlapError, ReadOnlyError: An option is unknown, or ``a`` cannot be
             overwritten.
         UnsupportedError: float64 on a device without it.
         DeviceMemoryError: The result cannot be allocated.

@@ -49,7 +49,7 @@ def packed_size(n: int) -> int:
 
     Raises:
         ArgumentTypeError: ``n`` is not an integer.
-        ArgumentError: It is negative.
+        ArgumentError: The number is negative.
     """
     rows = whole(n, "n")
     if rows < 0:

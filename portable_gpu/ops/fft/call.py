@@ -54,7 +54,7 @@ def transform(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Raises:
-        ArgumentError: Unknown ``norm``, a length below 1.
+        ArgumentError: ``norm`` is unknown, or a length is below 1.
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
         DTypeError: The dtype of ``x`` is not supported.
     """

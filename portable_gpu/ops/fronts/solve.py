@@ -24,7 +24,10 @@ from portable_gpu.targets import Target
 
 Lists = Sequence[np.ndarray[Any, np.dtype[np.int32]]]
 Place = int | Temporary
-_SIZE, _RUN = 64, 64
+#: Work-items of a group of a GPU that solves with one front.
+_SIZE = 64
+#: Elements that a work-item of a CPU permutes or gathers.
+_RUN = 1024
 #: Columns of B of a work-item on a CPU.
 _STRIP = 16
 
@@ -98,6 +101,7 @@ def _step(
     text = solve_text(name, elem, target)
     which = np.concatenate(lists).astype(np.int32)
     if target.is_cpu:
+        # One list of few columns has two work-items, so that two cores solve.
         columns = _STRIP if count > _STRIP or len(lists) > 1 else max(1, -(-count // 2))
         start = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         plan = FrontsPlan(
@@ -129,7 +133,7 @@ class PermutePlan(OneLaunch):
         self._perm = perm
         target = engine.target
         size = group_size(target)
-        run = _RUN * 16 if target.is_cpu else 1
+        run = _RUN if target.is_cpu else 1
         groups = -(-n * count // (run * size))
         self.bytes = 2 * n * count * b.elem.itemsize
         self._launch = engine.programs.launch(
@@ -154,11 +158,11 @@ class TakePlan(OneLaunch):
     """
 
     def __init__(
-        self, engine: Engine, index: np.ndarray[Any, Any], most: int, source: Element, to: Element
+        self, engine: Engine, index: np.ndarray[Any, Any], length: int, source: Element, to: Element
     ) -> None:
-        """Build the kernel, and upload the indices; `from` has ``most`` elements."""
+        """Build the kernel, and upload the indices; ``from`` has ``length`` elements."""
         target = engine.target
-        size, run = group_size(target), _RUN * 16 if target.is_cpu else 1
+        size, run = group_size(target), _RUN if target.is_cpu else 1
         groups = -(-len(index) // (run * size))
         self._index = engine.upload(index.astype(np.int64))
         self.kept_bytes = 8 * len(index)
@@ -166,7 +170,7 @@ class TakePlan(OneLaunch):
         self._launch = engine.programs.launch(
             take_text(source, to, target),
             "take",
-            {"count": len(index), "most": most, "run": run},
+            {"count": len(index), "most": length, "run": run},
             ["index", "from", "to"],
             ["from_offset", "to_offset"],
             (groups * size,),

@@ -63,7 +63,8 @@ def gemm(
             value, ``bf16x3`` 16, ``tf32x3`` 22, ``bf16x6`` all 24.  It is the least accuracy
             wanted: other dtypes, and devices without such units, compute as for ``ieee``.
             ``None``: the engine's, which is ``ieee`` unless set.
-        epilogue: What follows on each element; see :class:`~portable_gpu.Epilogue`.
+        epilogue: The stages that each element of the result passes; see
+            :class:`~portable_gpu.Epilogue`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
@@ -123,9 +124,10 @@ def matmul(
         a, b: One-dimensional arrays are vectors; further axes before the last two are batches
             and broadcast.  Any supported dtypes; the result has NumPy's (integers wrap around
             in their own type, bool is "any of the ands").
-        out: Where to put the result: its shape and dtype (or float32 for 16-bit floats).
+        out: The array for the result, of its shape and dtype (or float32 for 16-bit floats).
         precision: The precision of products of float32; see :func:`gemm`.
-        epilogue: What follows on each element; see :class:`~portable_gpu.Epilogue`.
+        epilogue: The stages that each element of the result passes; see
+            :class:`~portable_gpu.Epilogue`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:

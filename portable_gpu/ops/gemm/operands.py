@@ -83,7 +83,7 @@ def extents(batch: tuple[int, ...]) -> dict[str, int]:
 
 
 def triangle_tiles(problem: GemmProblem, tiles: int) -> dict[str, int]:
-    """How many tiles a product has, where that is not rows times columns."""
+    """The number of tiles of a product, where that is not rows times columns."""
     return {"triangle_tiles": tiles} if problem.triangle else {}
 
 

@@ -25,7 +25,7 @@ class Operand:
         aligned_bytes: A power of two, at most 16, that divides the byte offset (from the start
             of its buffer) of the first element and of every row, or column, along which
             elements are adjacent.
-        reader: What reads it instead of the strides ``row`` and ``col``; of a result, instead of
+        reader: The reader in place of the strides ``row`` and ``col``; for a result, in place of
             one of them.
     """
 
@@ -47,7 +47,7 @@ class Operand:
 class GemmProblem:
     """``C = epilogue(alpha * A @ B + beta * C)`` for a stack of matrices.
 
-    The scalars ``alpha`` and ``beta`` are arguments of a launch; the problem knows only whether
+    The scalars ``alpha`` and ``beta`` are arguments of a launch; the problem says only whether
     ``C`` is read (``beta != 0``).  Where ``alpha == 0``, ``k`` is 0: A and B are not read.
 
     Attributes:
@@ -57,17 +57,17 @@ class GemmProblem:
         compute: Element of products and sums (float32 for 16-bit floats); A's and B's elements
             are converted to it on the way in, which makes mixed dtypes cost no pass of their own.
         reads_c: Whether ``beta * C`` is added.
-        epilogue: What follows on each element of the result.
+        epilogue: The stages that each element of the result passes.
         extras: The array of each stage that reads one, in order; strides by C's own rows and
             columns, also where the problem is transposed.
         precision: The precision of the products and sums: ``ieee``, or a split that is at least as
             coarse.
-        transposed: Whether this is the transpose of what was asked for: its rows are C's columns.
+        transposed: Whether this is the transpose of the call's product: its rows are C's columns.
         aligned: Whether buffers start at multiples of 16 bytes, which ``aligned_bytes`` rests on.
         triangle: ``lower`` or ``upper``: the part of C, with the diagonal, that is computed; the
             rest is neither read nor written, and m is n.  Empty: all of C.
-        fills: What the rest of C becomes where a triangle is computed: ``zeros``, or the
-            triangle's ``mirror`` image.  Empty: what it was.
+        fills: The values of the rest of C where a triangle is computed: ``zeros``, or the
+            triangle's ``mirror`` image.  Empty: the rest is not written.
         symmetric: Whether B is A's transpose, in the same memory.
     """
 
@@ -158,7 +158,7 @@ class GemmProblem:
 
         Args:
             costs, units: The costs of the device, and the number of its compute units.
-            stores: How many times as long C's elements take to write as others to read.
+            stores: The time to write an element of C, divided by the time to read an element.
         """
         written = self.batch_size * self.area * self.c.elem.itemsize
         return (self.bytes + (stores - 1) * written) / (costs.bandwidth * units)

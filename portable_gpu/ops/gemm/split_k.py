@@ -15,7 +15,7 @@ class SplitSpace:
     """Workspace in which the parts of tiles are combined, for one launch.
 
     Attributes:
-        counters: How many words are 0 between launches.
+        counters: The number of words that are 0 between launches.
         nbytes: The bytes of the partial sums.
     """
 

@@ -22,7 +22,7 @@ class GemvPlan(Plan):
     """
 
     def __init__(self, engine: Engine, problem: GemvProblem, kernel: GemvKernel) -> None:
-        """Build a kernel of a problem that runs forwards.
+        """Build a kernel of a problem that :meth:`GemvProblem.forwards` returned.
 
         Raises:
             BuildError: The driver refused the kernel.
@@ -41,7 +41,7 @@ class GemvPlan(Plan):
         buffers = ["a", "x", "y", *extras]
         if p.vectors > 1:
             constants |= {"x_pitch": p.x_pitch, "y_pitch": p.y_pitch}
-        if p.padded_vectors > 2:
+        if p.padded_vectors > 2:  # one or two vectors are not padded
             constants["vectors"] = p.vectors
         if kernel.context["split"]:
             constants |= {"parts": kernel.parts, "part_size": kernel.part_size}
@@ -74,7 +74,9 @@ class GemvPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, x, the epilogue's arrays and y, by alpha and beta.
+        """See :meth:`Plan.enqueue`.
+
+        The operands are a, x, the arrays of the epilogue and y; the scalars are alpha and beta.
 
         With ``alpha == 0`` neither a nor x is read.
         """

@@ -26,10 +26,11 @@ class GemvProblem:
         conj: Whether A is conjugated.
         a_aligned, x_aligned: Powers of two, at most 16, that divide the byte addresses of the
             first elements.
-        shifts: Elements to add to the offsets of a, x and y (where an axis is walked backwards).
-        vectors: How many x, and hence y, there are (GPUs; a gemm of few columns).
+        shifts: Elements to add to the offsets of a, x and y, where an axis is reversed.
+        vectors: The number of vectors x and y; it is above 1 for a gemm of few columns on a GPU.
         x_pitch, y_pitch: Strides from a vector to the next.
-        finish: What follows on each element of y, by its number and that of its vector.
+        finish: The epilogue of each element of y; it takes the number of the element and that of
+            its vector.
     """
 
     elem: Element
@@ -72,7 +73,7 @@ class GemvProblem:
 
     @property
     def by_rows(self) -> bool:
-        """Whether the summed axis is the one along which A is (closer to) contiguous."""
+        """Whether A is contiguous along the summed axis, or has the smaller stride there."""
         if self.m == 1 or self.n == 1:
             return self.m == 1
         if self.a_sum == 1 or self.a_out == 1:
@@ -82,7 +83,7 @@ class GemvProblem:
     def forwards(self) -> GemvProblem:
         """Return the problem with the axes reversed along which A has the stride -1.
 
-        Outputs keep their numbers where what follows may ask for them.
+        Outputs are not reversed where there is an epilogue, which takes their numbers.
         """
         problem = self
         if self.a_sum == -1 and self.n > 1:
@@ -93,7 +94,7 @@ class GemvProblem:
 
     def _reversed(self, *, out: bool) -> GemvProblem:
         by_a, by_x, by_y = self.shifts
-        # Nothing is known of the alignment of what was the last element.
+        # The element that was the last one may have no alignment beyond its size.
         result = replace(self, a_aligned=min(self.a_aligned, self.elem.itemsize))
         if out:
             last = self.m - 1

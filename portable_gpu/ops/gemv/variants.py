@@ -24,11 +24,12 @@ class GemvCosts(Figures):
         start: Seconds of a very small product.
         efficiency: The rate of multiply-adds with several vectors, divided by that of the best
             tiles.
-        load: Seconds that a work-item waits for the elements that it loads at the same time.
+        load: Seconds that a work-item waits for the elements of one turn of its loop, which it
+            loads together.
         wide: The factor of ``load`` for elements of 64 bits.
         fold: Seconds to pass a sum from one work-item to another.
-        apart: The factor of the time with several vectors, if the lanes' elements of each vector
-            are in another line of memory.
+        apart: The factor of the time with several vectors, if adjacent elements of a vector are in
+            different lines of memory.
         interleaved: The factor of the time with several vectors, if elements of all vectors are in
             the same line.
     """
@@ -57,7 +58,10 @@ def variants(problem: GemvProblem, target: Target, table: TuningTable) -> list[V
 
 
 def kernels(problem: GemvProblem, target: Target, table: TuningTable) -> list[GemvKernel]:
-    """Return every kernel of a product that is not empty; the problem runs forwards."""
+    """Return every kernel of a product that is not empty.
+
+    The problem is one that :meth:`GemvProblem.forwards` returned.
+    """
     p = problem
     kind = "eight" if p.padded_vectors == 8 else "any"  # eight vectors need more registers for sums
     rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
@@ -74,7 +78,7 @@ def kernels(problem: GemvProblem, target: Target, table: TuningTable) -> list[Ge
 
 
 def _variant(p: GemvProblem, kernel: GemvKernel, target: Target) -> Variant:
-    # A group alone moves the bytes of two of those that fill the device.
+    # While few groups run, each moves twice the bytes of a group of a full device.
     units = target.compute_units
     busy = min(units, max(units // 4, 2 * kernel.blocks * kernel.parts, 1))
     device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)

@@ -33,7 +33,7 @@ def layer_norm(
         normalized_shape: The extents of the axes over which the mean and the variance are taken.
         weight, bias: Arrays of that shape, of the dtype of ``input`` or of its statistics; or
             ``None``.
-        eps: What is added to the variance.
+        eps: The number that is added to the variance.
         out: The array for the result, with the shape and dtype of ``input``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

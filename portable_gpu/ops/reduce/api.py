@@ -49,10 +49,10 @@ def sum(  # noqa: A001  # NumPy's name
     Args:
         x: Any shape and strides; any supported dtype.
         axis: An axis, a tuple of axes, or ``None`` for all.
-        dtype: What elements are converted to before they are added, and the result's dtype
+        dtype: The dtype in which elements are added, and that of the result
             (16-bit floats: added as float32, and the result rounded once).  Default: that of
             ``x``; integers shorter than 64 bits become 64-bit ones, as in NumPy.
-        out: Where to put the result; must have its shape and dtype.
+        out: The array for the result; it must have its shape and dtype.
         keepdims: Whether folded axes stay with extent 1.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

@@ -29,7 +29,7 @@ class ReduceKernel:
 
     Attributes:
         reduction: What is computed.
-        geometry: On which axes.
+        geometry: The axes.
         row: The policy, and its origin.
         form, partition: The form of the kernel, and the partition of the work.
     """
@@ -42,7 +42,7 @@ class ReduceKernel:
 
     @property
     def unit(self) -> bool:
-        """Whether vectors of the streamed inputs are along the inner reduced axis."""
+        """Whether inputs that are read in vectors have adjacent elements along the inner axis."""
         return is_unit(self.geometry.inner.strides[: len(self.reduction.streamed)])
 
     @property
@@ -60,8 +60,9 @@ class ReduceKernel:
 def reduction_for(request: Request, target: Target) -> Reduction:
     """The reduction of a request, in the arithmetic that suits the target.
 
-    On a CPU the norm of single precision is summed in double, whose range holds every square: half
-    the time of three sums by magnitude.  On GPUs double precision is slower.
+    On a CPU the norm of single precision is summed in double precision, whose range holds every
+    square.  This takes half the time of sums of large, medium and small squares apart.  On GPUs
+    double precision is slower.
     """
     if request.name == "nrm2" and target.is_cpu and target.fp64:
         request = replace(request, acc=element("float64"))
@@ -133,10 +134,10 @@ def kernels(
     """Return the kernels of a reduction: along the rows that it folds, or across them.
 
     Args:
-        reduction: What.
-        geometry: On which axes.
+        reduction: The reduction.
+        geometry: The axes.
         alignment: A power of two that divides the address of each input's first element.
-        target, table: For what device, and by which policies.
+        target, table: The device, and the table of policies.
     """
     row = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
     forms = kernel_forms(row.policy, target, reduction, geometry, alignment)
@@ -161,14 +162,14 @@ def _constants(
     if form.split or form.kind == "columns":
         result["parts"] = partition.parts
     arrays = (*names, "out")
-    kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a CPU's kernel has one at least
-    for kind, axes, those in (
+    kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a kernel of a CPU has at least one
+    for kind, axes, kind_arrays in (
         ("kept", kept[: form.kept], arrays),
         ("outer", geometry.outer, names),
     ):
         for k, axis in enumerate(axes):
             result[f"{kind}{k}_size"] = axis.size
-            result |= _strides(those, f"{kind}{k}", axis)
+            result |= _strides(kind_arrays, f"{kind}{k}", axis)
     if form.kind == "columns":
         result["columns"] = geometry.kept[-1].size
         result |= _strides(arrays, "column", geometry.kept[-1])

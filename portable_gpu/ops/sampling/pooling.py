@@ -155,7 +155,7 @@ class Pooling:
             kernel_size, stride, padding, ceil_mode: As in :func:`max_pool2d`.
             count_include_pad: Whether padded places count as elements that are 0.  What is behind
                 the padding, where ``ceil_mode`` reaches, never does.
-            divisor_override: What sums are divided by, instead of the number of elements.
+            divisor_override: The divisor of sums, instead of the number of elements.
             dilation: The distance of the elements of a window.
             out, engine, queue, wait_for: As in :func:`max_pool2d`.
 

@@ -94,7 +94,8 @@ def interpolate(
         ``out``, or a fresh array with the dtype and the order of axes of ``input``.
 
     Raises:
-        ShapeError: Another number of axes than ``mode`` takes; an empty spatial axis.
+        ShapeError: ``input`` has another number of axes than ``mode`` takes, or an empty spatial
+            axis.
         ArgumentError: Both or none of ``size`` and ``scale_factor``; a result without elements;
             an unknown word, or an option that another one excludes.
         DTypeError: ``input`` is not of floating-point numbers.

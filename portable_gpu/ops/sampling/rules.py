@@ -119,11 +119,11 @@ class PoolingWindow(AxisRule):
     """Windows of a kernel at equal distances.
 
     Attributes:
-        kernel, stride, dilation: As in the public functions.
+        kernel, stride, dilation: Those of the public functions.
         before, after: The padding on each side.
-        mean: What weights add up to 1: ``padded``, those of the places within the padded axis;
+        mean: The weights whose sum is 1: ``padded``, those of the places within the padded axis;
             ``valid``, those within the axis; empty: all weights are equal.
-        divisor: What weights are divided by.
+        divisor: The number by which weights are divided.
     """
 
     kernel: int

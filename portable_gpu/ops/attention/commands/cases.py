@@ -74,7 +74,7 @@ def call(case: Case, on_host: bool) -> PublicCall:
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch."""
+    """Return the same call of PyTorch."""
     if not hasattr(library, "nn"):
         return None
     function = library.nn.functional.scaled_dot_product_attention

@@ -82,7 +82,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
 
 
 def like_torch(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch."""
+    """Return the same call of PyTorch."""
     if not hasattr(library, "nn"):
         return None
     name, aten = case.trans, library.ops.aten

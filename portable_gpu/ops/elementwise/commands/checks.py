@@ -58,7 +58,7 @@ def warmed(x: Any, y: Any, engine: Engine) -> Any:
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By ``add``, or by PyTorch."""
+    """Return the expected values, by ``add`` or by PyTorch."""
     if case.trans:
         return activations.like_torch(case, arrays, library)
     return partial(library.add, *arrays)

@@ -96,7 +96,7 @@ def explain_cholesky(
         operation: ``cholesky``.
         sizes: n.
         dtype: The dtype of the arrays.
-        target, table: For what device, and what was measured on it.
+        target, table: The device, and the table of policies.
         batch: Extents of the batch axes.
         lower, overwrite_a, precision: As the function takes them.
 

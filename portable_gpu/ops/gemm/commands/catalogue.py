@@ -59,11 +59,11 @@ def explain(
         operation: ``gemm`` or ``matmul``.
         sizes: ``m, k, n``: A is (m, k), B (k, n) and C (m, n).
         dtype: The dtype of A and B.
-        target, table: For what device, and what was measured on it.
+        target, table: The device, and the table of policies.
         batch: Extents of matmul's batch axes.
         trans_a, trans_b: N, T or C.
         precision: As :func:`~portable_gpu.gemm` takes it.
-        symmetric: Whether B is A's transpose in the same memory; ``trans_b`` then says nothing.
+        symmetric: Whether B is A's transpose in the same memory; ``trans_b`` is then ignored.
 
     Raises:
         ArgumentError: There are not three sizes, an unknown transposition or precision, or a

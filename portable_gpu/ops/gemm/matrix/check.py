@@ -38,11 +38,11 @@ _SMALL, _OF_PIECES = (4, 4), {2: (2**15 - 1, 1), 3: (2**17 - 1, 1)}
 
 
 def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool = False) -> bool:
-    """Whether small products in the format of ``problem`` come out right; found out once.
+    """Whether small products in the format of ``problem`` are correct; they run once.
 
     Args:
-        engine: Whose device.
-        problem: In what format.
+        engine: The engine of the device.
+        problem: A product in the format.
         bulk: Whether the copy engine is to bring the operands.
         gather: Whether they are to be copied element by element.
     """
@@ -175,10 +175,10 @@ def _multiplies(
     """Compare a product of whole numbers, exact in the format, bit by bit.
 
     Args:
-        engine: Whose device.
-        problem: In what format.
+        engine: The engine of the device.
+        problem: A product in the format.
         sizes: ``m, n, k``.
-        bind: By which path.
+        bind: Makes the plan of a product.
         trans: N or T each: whether A and B are stored transposed.
         exponent: A's numbers are times this power of two, exactly.
         greatest: A's and B's greatest numbers.

@@ -165,8 +165,8 @@ class PackedPlan(Plan):
     Order: fixed by the target, the policy and the shape.
 
     Attributes:
-        problem: What is computed.
-        choice: How.
+        problem: The product.
+        choice: The blocks, and the policy of the tiles.
     """
 
     def __init__(self, engine: Engine, problem: GemmProblem, form: PackedForm) -> None:
@@ -431,7 +431,7 @@ class PackedPlan(Plan):
         return {"a_packed": self.form.a_packed, "b_packed": self.form.b_packed}
 
     def _band(self) -> dict[str, int]:
-        """How far the columns that are computed reach over and under the diagonal."""
+        """The number of computed columns on each side of the diagonal."""
         triangle = self._core.triangle
         return {
             "over": 0 if triangle == "lower" else _EVERY_COLUMN,

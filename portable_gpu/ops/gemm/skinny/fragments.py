@@ -31,7 +31,7 @@ _WIDE = 8  # elements of a load
 
 @dataclass(frozen=True)
 class SkinnyPolicy(Policy):
-    """How ``cl_kernels/gemm/skinny.cl.mako`` deals a product out.
+    """The partition of a product in ``cl_kernels/gemm/skinny.cl.mako``.
 
     Attributes:
         warps: Warps of a group, which take turns along k.
@@ -117,12 +117,13 @@ class FewColumnsCosts(Figures):
     """The costs of the path in addition to its traffic.
 
     Attributes:
-        start: Seconds.
-        again: For each byte of the few columns that a group reads, though others do as well.
+        start: Seconds of a very small product.
+        reread: Seconds for each byte of the few columns that a group reads in addition to the
+            first group.
     """
 
     start: float
-    again: float
+    reread: float
 
 
 def takes(problem: GemmProblem, target: Target) -> bool:
@@ -225,7 +226,7 @@ def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant
         path="skinny",
         name="skinny",
         kind="skinny",
-        estimate=p.bytes / bandwidth + reread * costs.again + costs.start,
+        estimate=p.bytes / bandwidth + reread * costs.reread + costs.start,
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A in place",
         texts=lambda: [kernel.spec],

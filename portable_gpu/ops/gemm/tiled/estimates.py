@@ -237,7 +237,7 @@ def _time_of_groups(
 
 
 def _rounds(groups: int, units: int, most: int) -> int:
-    """How many groups, of whole tiles, a compute unit has that has most of them.
+    """The number of groups, in whole tiles, of the compute unit that has most of them.
 
     At first each unit gets one, then each another.  Those that run side by side end together, and
     so the groups after them are given out as many at a time.

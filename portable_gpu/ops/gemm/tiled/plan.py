@@ -40,8 +40,8 @@ class TiledPlan(Plan):
     """A product bound to shapes and strides, ready to launch.
 
     Attributes:
-        problem: What is computed (perhaps the transpose of what was asked for).
-        choice: By which path and policy, and why.
+        problem: The product, or its transpose where that is computed.
+        choice: The path and the policy, and the reason.
         pairs: Whether tiles take two steps of k in one instruction.
     """
 
@@ -55,9 +55,9 @@ class TiledPlan(Plan):
         """Build the kernel of a choice.
 
         Args:
-            engine: Whose device.
-            problem: What is computed.
-            choice: How.
+            engine: The engine of the device.
+            problem: The product.
+            tiling: The path and the policy.
             pairs: Whether tiles are to take two steps of k in one instruction.
 
         Raises:

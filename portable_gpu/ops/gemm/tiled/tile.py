@@ -23,8 +23,8 @@ class Panel:
         name: ``a`` or ``b``.
         elem: The element in memory.
         conj: Whether elements are conjugated when they are copied.
-        extent, depth: The rows of A (columns of B) and the steps of k of the panel, in values of
-            local memory.
+        extent, depth: The number of rows of A (columns of B) of the panel, and the number of its
+            values along k; see ``pairs``.
         along: The axis along which adjacent work-items load adjacent vectors: ``k`` or ``s`` (rows
             of A, columns of B); ``either``: single elements, along the axis that the kernel's
             arguments select.
@@ -65,12 +65,12 @@ class Panel:
 
     @property
     def pieces(self) -> int:
-        """The number of vectors from memory of which a vector of values is composed."""
+        """The number of loads from global memory that make a vector of values of local memory."""
         return 1 if self.along == "k" and self.width > 1 else self.pack
 
     @property
     def values(self) -> int:
-        """The number of values of local memory of one load."""
+        """The number of values in a vector that is stored in local memory."""
         return self.width * self.pieces // self.pack
 
     @property
@@ -251,7 +251,7 @@ class RegisterTile:
 
     @property
     def lines(self) -> int:
-        """Rows of the group's tile that one row of sums of every work-item makes."""
+        """The number of rows of the group's tile in which row ``i`` of all work-items' sums is."""
         return self.policy.tile_m // self.policy.item_m
 
     @property
@@ -334,9 +334,9 @@ def panels(
 ) -> tuple[Panel, Panel]:
     """Return the panels of A and B: loaded in full vectors, or in elements along either axis.
 
-    Other widths, and elements along a fixed axis, would be more programs of the same speed.  They
-    are used only for large tiles, which have no registers for the axis as an argument, and for
-    pairs.
+    Shorter vectors, and single elements along an axis that the text fixes, are used for large
+    tiles, which have no registers for the axis as an argument, and for pairs.  Elsewhere they would
+    be as fast, and would need more programs.
     """
     tight = policy.is_tight(target, problem.compute)
 
@@ -345,8 +345,8 @@ def panels(
         if wide.reader or pairs or tight or wide.width == policy.vector > 1:
             return wide
         single = panel(problem, policy, name, aligned, pairs, 1)
-        in_step = single.group % single.extent == single.group % single.depth == 0
-        return replace(single, along="either", pad=policy.vector) if in_step else single
+        whole_lines = single.group % single.extent == single.group % single.depth == 0
+        return replace(single, along="either", pad=policy.vector) if whole_lines else single
 
     return panel_of("a"), panel_of("b")
 
@@ -385,7 +385,7 @@ def panel(
         and packed * extent * policy.tile_k % (width * policy.group_size) == 0
     ):
         width //= 2
-    if width * operand.elem.itemsize < 4:  # two bytes: some compilers take them through memory
+    if width * operand.elem.itemsize < 4:  # some compilers pass two bytes through memory
         width = 1
     forwards = s_step >= 0 and k_step >= 0
     span = extent * abs(s_step) + (2 if pairs else 1) * policy.tile_k * abs(k_step)

@@ -58,7 +58,8 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 def transposed(case: Case, arrays: Sequence[Any]) -> list[Any]:
     """Return the operands of ``a @ b``, of gemm too; transposes are views.
 
-    A single array serves as both operands (``case.trans`` is NS).
+    A single array is both operands.  ``case.trans`` has a letter for each operand: N for the array
+    as it is; any other letter for its transpose.
     """
     flags = (case.trans + "NN")[:2]
     both = arrays if len(arrays) > 1 else [*arrays] * 2
@@ -66,7 +67,7 @@ def transposed(case: Case, arrays: Sequence[Any]) -> list[Any]:
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
-    """By ``matmul``, of gemm too."""
+    """Return the call of ``matmul`` of another library; gemm takes it too."""
     return partial(library.matmul, *transposed(case, arrays))
 
 

@@ -123,7 +123,7 @@ def call(case: Case, _on_host: bool) -> PublicCall:
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch."""
+    """Return the same call of PyTorch."""
     functional = getattr(getattr(library, "nn", None), "functional", None)
     if functional is None:
         return None
@@ -214,7 +214,7 @@ def squares_call(case: Case, _on_host: bool) -> PublicCall:
 
 
 def squares_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
-    """By PyTorch."""
+    """Return the same call of PyTorch."""
     functional = getattr(getattr(library, "nn", None), "functional", None)
     if functional is None:
         return None

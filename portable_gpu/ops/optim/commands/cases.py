@@ -43,7 +43,7 @@ def call(case: Case, on_host: bool) -> PublicCall:
     options: dict[str, Any] = {"lr": _LR, "momentum": _MOMENTUM}
     if _states(case) == 2:
         options = {"lr": _LR, "step": 1, "betas": _BETAS, "eps": _EPS}
-    return PublicCall(f"nn.{case.operation}", options, own=True)
+    return PublicCall(f"nn.{case.operation}", options, changes_arrays=True)
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
