@@ -113,6 +113,10 @@ class Steps(Plan):
     """Plans in sequence, with temporaries in one workspace.
 
     Temporaries that are not needed at the same time share memory.
+
+    Attributes:
+        steps: The plans, with their operands.
+        temporary_bytes: The bytes of all temporaries.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -120,8 +124,8 @@ class Steps(Plan):
         self.flop = sum(step.plan.flop for step in steps)
         self.bytes = sum(step.plan.bytes for step in steps)
         self.kept_bytes = sum(step.plan.kept_bytes for step in steps)
-        places, self._nbytes = arrange([step.wholes for step in steps])
-        self.workspace_bytes = self._nbytes + max(
+        places, self.temporary_bytes = arrange([step.wholes for step in steps])
+        self.workspace_bytes = self.temporary_bytes + max(
             (step.plan.workspace_bytes for step in steps), default=0
         )
         self._operands = [[_located(x, places) for x in step.operands] for step in steps]
@@ -149,17 +153,28 @@ class Steps(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Iterator[tuple[Step, cl.Event | None]]:
         """Enqueue the steps, and yield each with its event: see :meth:`enqueue`."""
-        space = state.workspace(self._nbytes) if self._nbytes else None
-        for step, operands in zip(self.steps, self._operands, strict=True):
+        space = state.workspace(self.temporary_bytes) if self.temporary_bytes else None
+        for step, operands in zip(self.steps, self.located(offsets), strict=True):
             event = step.plan.enqueue(
                 state,
                 [space if whole is None else buffers[whole] for whole, _ in operands],
-                tuple([at if whole is None else offsets[whole] + at for whole, at in operands]),
+                tuple([at for _, at in operands]),
                 scalars if step.takes_scalars else step.scalars,
                 wait_for,
             )
             wait_for = state.after(event)
             yield step, event
+
+    def located(self, offsets: Sequence[int]) -> Iterator[list[tuple[int | None, int]]]:
+        """Yield for each step the index of each operand, and its offset in elements.
+
+        The index of a temporary is ``None``, and its offset is that in the memory of all of them.
+
+        Args:
+            offsets: The offsets of the operands of the whole plan.
+        """
+        for operands in self._operands:
+            yield [(whole, at if whole is None else offsets[whole] + at) for whole, at in operands]
 
 
 def _located(

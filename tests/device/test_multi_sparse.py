@@ -102,10 +102,13 @@ def test_all_that_a_factor_has(groups: list[DeviceGroup]) -> None:
     assert same_bits([result.asnumpy() for result in of_groups]).tobytes() == x["A"].tobytes()
     on_device = pg.asarray(b, engine=groups[1].engines[0])
     assert pg.asnumpy(factors[1].solve(on_device)).tobytes() == x["A"].tobytes()
-    shifted = A + 3 * sp.eye_array(n, format="csr")
-    for factor in factors:
-        factor.refactorize(shifted)
-    assert np.allclose(shifted @ same_bits([f.solve(b) for f in factors]), b, atol=1e-12)
+    for shift in (3, 5, 2):  # the second call records kernels, and the third one repeats them
+        shifted = A + shift * sp.eye_array(n, format="csr")
+        for factor in factors:
+            factor.refactorize(shifted)
+        for right in (b, -b):
+            x_of_shifted = same_bits([factor.solve(right) for factor in factors])
+            assert np.allclose(shifted @ x_of_shifted, right, atol=1e-12)
     del of_groups
     for factor in factors:
         factor.close()

@@ -8,9 +8,9 @@ r"""Sparse Cholesky factors on a group: devices have parts of the elimination tr
              /   \       /   \
             a     b     c     d    level 0: device 0 has a and b, device 1 has c and d
 
-A part's update matrices are moved to the device of the part above it.  The memory for them is
-allocated by the first factorisation, as that for panels: where memory is freed, a driver may wait
-for all kernels.
+A part's update matrices are moved to the device of the part above it.  All memory is allocated by
+the first factorisation, because a driver may wait for all kernels where memory is freed, and the
+kernels of a part are recorded by the second one: parts have thousands of short kernels.
 A solve moves the parts' contributions up the tree, and then solutions down.
 """
 
@@ -36,6 +36,8 @@ from portable_gpu.multi.operations.operands import operand, recorded_kernels, re
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.layout import Shape
+from portable_gpu.runtime.plan import Steps
+from portable_gpu.runtime.replay import RepeatedSteps
 from portable_gpu.runtime.report import DTYPE, FIELDS
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse import Factor, Symbolic, analyze
@@ -166,6 +168,10 @@ class _PartPlans:
         self._plans: dict[Member, Numeric] = {}
         self._panels: dict[int, tuple[Member, Array]] = {}
         self._updates: dict[tuple[int, Member], Array] = {}
+        self._arenas: dict[Member, cl.Buffer] = {}
+        self._status: dict[Member, Array] = {}
+        self._values: dict[Member, Array] = {}
+        self._repeated: dict[Any, RepeatedSteps] = {}
 
     def on(self, member: Member) -> Numeric:
         """Return the plans on a device."""
@@ -194,10 +200,45 @@ class _PartPlans:
             self._updates[key] = member.empty((rows * (rows + 1) // 2,), self.dtype)
         return self._updates[key]
 
+    def arena(self, member: Member) -> cl.Buffer:
+        """Return the arena of a device, the same in each factorisation."""
+        if member not in self._arenas:
+            with member.named_errors():
+                self._arenas[member] = member.engine.allocate(self.on(member).device.arena_bytes)
+        return self._arenas[member]
+
+    def status(self, member: Member) -> Array:
+        """Return memory of a device for the pivot status of all fronts."""
+        if member not in self._status:
+            shape = max(1, len(self.symbolic.fronts)), FIELDS
+            self._status[member] = member.empty(shape, DTYPE)
+        return self._status[member]
+
+    def values(self, member: Member, like: Array) -> Array:
+        """Return memory of a device for the values of the matrix."""
+        if member not in self._values:
+            self._values[member] = member.empty(like.shape, like.dtype)
+        return self._values[member]
+
+    def factorise(self, number: int, member: Member) -> RepeatedSteps:
+        """Return the factorisation of a part on a device."""
+        return self._repeat(("factorise", number, member), self.on(member).chunk(number))
+
+    def substitute(self, number: int, member: Member, forward: bool, count: int) -> RepeatedSteps:
+        """Return the substitution with a part on a device."""
+        plan = self.on(member).substitute_chunk(number, forward, count)
+        return self._repeat(("substitute", number, member, forward, count), plan)
+
+    def _repeat(self, key: Any, plan: Steps) -> RepeatedSteps:
+        if key not in self._repeated:
+            self._repeated[key] = RepeatedSteps(plan)
+        return self._repeated[key]
+
     def close(self) -> None:
-        """Free the panels and the update matrices."""
-        self._panels.clear()
-        self._updates.clear()
+        """Free the memory."""
+        for each in (self._panels, self._updates, self._arenas, self._status, self._values):
+            each.clear()
+        self._repeated.clear()
 
     def bounds(self, number: int) -> tuple[int, int]:
         """Return the range of a part's panels in the factor."""
@@ -283,7 +324,7 @@ class _GroupPanels(FactorParts):
         fronts, itemsize = plans.symbolic.fronts, plans.dtype.itemsize
         numeric, state = plans.on(member), member.engine.state()
         queue, device = member.engine.queue, numeric.device
-        arena = state.workspace(device.arena_bytes)
+        arena = plans.arena(member)
         first, end = partition.ends[number - 1] if number else 0, partition.ends[number]
         for k in partition.sources(number):
             part = self._parts[k]
@@ -300,7 +341,7 @@ class _GroupPanels(FactorParts):
         buffers = [values.base_data, panels.base_data, state.empty_buffer, arena, status.base_data]
         offsets = (values.offset // itemsize, -start, 0, 0, 0)
         with recorded_kernels(member, number):
-            numeric.chunk(number).enqueue(state, buffers, offsets)
+            plans.factorise(number, member).enqueue(state, buffers, offsets)
         updates = {front: plans.update(front, member) for front in partition.outer[number].tolist()}
         for front, update in updates.items():
             copied = cl.enqueue_copy(
@@ -315,14 +356,16 @@ class _GroupPanels(FactorParts):
         """Return the values of the matrix on a device; the first one has them."""
         first = self._plans.group.members[0]
         if member not in self._values:
-            self._values[member] = transfers.move(first, self._values[first], member)
+            source = self._values[first]
+            target = self._plans.values(member, source)
+            transfers.move_boxes(first, [transfers.all_bytes(source, target)], member)
+            self._values[member] = target
         return self._values[member]
 
     def _status_for(self, member: Member) -> Array:
         """Return the pivot status of all fronts, which is written for the parts of a device."""
         if member not in self._status:
-            fronts = self._plans.symbolic.fronts
-            self._status[member] = member.empty((max(1, len(fronts)), FIELDS), DTYPE)
+            self._status[member] = self._plans.status(member)
         return self._status[member]
 
     def _report(self, report: View) -> None:
@@ -454,8 +497,8 @@ class _Substitution:
             number = level[index]
             part = self._parts[number]
             before(member, number)
-            numeric, state = self._plans.on(member), member.engine.state()
-            plan = numeric.substitute_chunk(number, forward, self._count)
+            state = member.engine.state()
+            plan = self._plans.substitute(number, member, forward, self._count)
             arrays = part.panels, self._x[member], self._contributions[member]
             start, _ = self._plans.bounds(number)
             with recorded_kernels(member, number):
