@@ -94,6 +94,7 @@ class WaitingCosts(Figures):
         transposed: The time of copies that read or write each element in another line of memory, as
             a multiple of that of others.
         window_tap, busy_window_tap: A tap of a sum of windows.
+        frequency, frequency_load: A term of a sum of products of spectra, and a load for it.
     """
 
     start: float
@@ -117,6 +118,8 @@ class WaitingCosts(Figures):
     transposed: float
     window_tap: float
     busy_window_tap: float
+    frequency: float
+    frequency_load: float
 
     @classmethod
     def on(cls, target: Target) -> WaitingCosts:
@@ -233,6 +236,28 @@ def weight_seconds(
     busy = places * (k.busy_place + k.busy_place_load * loads + k.busy_place_add * adds)
     of_unit = max(1.0, groups / target.compute_units) * context["G"]
     return 1e-9 * overlapped(waiting, of_unit * (busy + k.busy_sum * T))
+
+
+def spectra_seconds(
+    tile: tuple[int, int], depth: int, multiplied: int, nbytes: int, target: Target
+) -> float:
+    """Return the seconds of products of spectra.
+
+    Args:
+        tile: The rows and columns of a work-item.
+        depth: The terms of a sum.
+        multiplied: Multiply-adds of float32.
+        nbytes: Bytes of all spectra.
+        target: The device.
+    """
+    device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
+    units = target.compute_units
+    computing = multiplied / (units * device.multiply_adds * costs.spectra_rate)
+    seconds = overlapped(computing, nbytes / (device.bandwidth * units))
+    if target.is_cpu:
+        return seconds
+    k = WaitingCosts.on(target)
+    return overlapped(seconds, 1e-9 * depth * (k.frequency + k.frequency_load * sum(tile)))
 
 
 def windows_seconds(windows: Windows, target: Target) -> float:

@@ -81,7 +81,8 @@ class WindowMatrix:
         start: The offset of the first step.
         first_places: The places of the first step.
         repeats: Whether the first axis of the steps only repeats the others.
-        steps_adjacent: Whether elements are adjacent along the last axis of the steps.
+        steps_adjacent: Whether elements are nearest to each other along the last axis of the steps,
+            so that neighbouring work-items read neighbouring steps.
         piece: See :class:`~portable_gpu.ops.gemm.reader.Gather`.
     """
 
@@ -124,13 +125,15 @@ class WindowMatrix:
         rows_adjacent = (
             rows.strides[-1] == 1 and not any(rows.pitches[-1:]) and not self.steps_adjacent
         )
+        in_chunks = self.steps_adjacent and self.strides[-1] == 1
+        in_chunks &= not any(along[-1] for along in self.places)
         # Each of these moves goes from one chunk to another.
         moves = [self.start, *group_stride]
         moves += rows.strides[:-1] if rows_adjacent else rows.strides
-        count = len(self.extents) - self.steps_adjacent
+        count = len(self.extents) - in_chunks
         moves += [s for n, s in zip(self.extents[:count], self.strides, strict=False) if n > 1]
         nbytes = _power(gcd(aligned, *(elem.itemsize * move for move in moves)))
-        adjacent = self.extents[-1] if self.steps_adjacent else 1
+        adjacent = self.extents[-1] if in_chunks else 1
         adjacent = rows.extents[-1] if rows_adjacent else adjacent
         period, repeat = prod(self.extents), None
         inner = prod(self.extents[1:])
@@ -365,10 +368,16 @@ def _weights(p: ConvProblem) -> WindowProduct:
     )
     steps: tuple[int, ...] = (p.batch, *p.y_size)
     x_steps: tuple[int, ...] = (p.x.outer, *_times(p.stride, p.x.space))
+    y_axes: tuple[int, ...] = steps
     y_steps: tuple[int, ...] = (p.y.outer, *p.y.space)
-    adjacent = _has_adjacent_places(p)
-    if adjacent:
-        steps, x_steps, y_steps = (p.batch, prod(p.y_size)), (p.x.outer, 1), (p.y.outer, 1)
+    in_chunks = _has_adjacent_places(p)
+    # Work-items that copy single elements read neighbours along a row together.
+    by_rows = p.elem.itemsize > 2 and not p.pieces
+    dense_y = merged(Axis(n, (s,)) for n, s in zip(p.y_size, p.y.space, strict=True))
+    if in_chunks or (by_rows and len(dense_y) == 1):
+        y_axes, y_steps = (p.batch, prod(p.y_size)), (p.y.outer, dense_y[0].strides[0])
+    if in_chunks:
+        steps, x_steps = y_axes, (p.x.outer, 1)
     b = WindowMatrix(
         rows=columns,
         extents=steps,
@@ -377,15 +386,15 @@ def _weights(p: ConvProblem) -> WindowProduct:
         start=-_offset(p.before, p.x.space),
         first_places=tuple(first_places),
         repeats=True,
-        steps_adjacent=adjacent,
+        steps_adjacent=in_chunks or (by_rows and p.x.space[-1] == 1 < p.y_size[-1]),
         piece=_piece(p, p.channels),
     )
     a = WindowMatrix(
         rows=RowAxes((p.filters_of_group,), (p.y.channel,)),
-        extents=steps,
+        extents=y_axes,
         strides=y_steps,
         repeats=True,
-        steps_adjacent=adjacent,
+        steps_adjacent=in_chunks or (by_rows and y_steps[-1] == 1 < y_axes[-1]),
         piece=_piece(p, p.filters),
     )
     dw = _ordered((p.w.channel, *p.w.space), order)

@@ -21,7 +21,7 @@ from math import prod
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
-from portable_gpu.ops.conv.estimates import ConvCosts
+from portable_gpu.ops.conv.estimates import ConvCosts, spectra_seconds
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.fft.passes import Pass
@@ -36,7 +36,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
+from portable_gpu.tuning.costs import multiply_adds
 from portable_gpu.tuning.table import TuningTable
 
 #: Bytes of a CPU's vectors.
@@ -345,20 +345,18 @@ def variants(
         for transform, n in needed.items()
     ]
     kernel = s.products(images, adds=False)
-    device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
-    units = target.compute_units
     part = p.batch / images
-    computing = kernel.flop / 2 * multiply_adds(p.elem) / (units * device.multiply_adds)
     spectra_bytes = sum(s.temporary(spectra).nbytes for spectra in s.operands(images))
-    moving = spectra_bytes / (device.bandwidth * units)
-    products = part * overlapped(computing / costs.spectra_rate, moving)
+    multiplied = kernel.flop // 2 * multiply_adds(p.elem)
+    depth = kernel.constants["depth"]
+    products = part * spectra_seconds(kernel.tile, depth, multiplied, spectra_bytes, target)
+    transform_time = ConvCosts.of("convolutions", target).transform_time
     moved = part * spectra_bytes + sum(one.details["bytes"] * n for one, n in best)
     yield Variant(
         path="fft",
         name="fft",
         kind="fft",
-        estimate=products
-        + costs.transform_time * sum(variant.estimate * n for variant, n in best),
+        estimate=products + transform_time * sum(variant.estimate * n for variant, n in best),
         launches=len(every) + sum(variant.launches * n for variant, n in best),
         why=f"transforms of {' x '.join(str(s.lengths[c]) for c in s.axes)}, products of spectra",
         texts=lambda: [

@@ -39,7 +39,9 @@ class TileCosts(Figures):
         start: Seconds of a product with very few steps.
         group: Seconds from the end of a group to the start of the next one.
         stores: The time to write elements of C, divided by that to read them.
-        gathered: The factor of the time if operands have readers.
+        gathered: The times of an operand with a reader: of a ``load`` of adjacent elements; and, of
+            a load that a work-item waits for, for each ``place`` that is checked, and to ``wrap``
+            around the end of the table.
         unaligned: The factors of ``stores`` if rows of C are not aligned for vectors: for pairs;
             and, times the bytes of an element, for single elements, for interleaved columns, and
             for neighbours that are exchanged through local memory.
@@ -55,7 +57,7 @@ class TileCosts(Figures):
     start: float
     group: float
     stores: float
-    gathered: float
+    gathered: Mapping[str, float]
     unaligned: Mapping[str, float]
 
 
@@ -72,7 +74,6 @@ def estimates(
     p, units = problem, target.compute_units
     costs = TileCosts.of("tiles", target)
     device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
-    reading = costs.gathered if p.a.reader or p.b.reader else 1.0
     # Rows of the computed product should be the direction in which C is contiguous.
     is_row_major = step(p.c.col, p.n) <= step(p.c.row, p.m)
     tried: list[GemmPolicy] = []
@@ -90,7 +91,8 @@ def estimates(
             policy, stores = _stored(row.policy, computed, costs)
             moving = p.moving(device, units, stores)
             groups = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
-            work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
+            loads, waiting = _gathered(computed, policy, costs)
+            work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class] + loads
             orientation = 1.0 if transposed != is_row_major else costs.turned
             for splits, whole in _cuts(p, policy, groups, units):
                 used = policy.at_edges(target, p.compute, p.k, splits)
@@ -98,7 +100,8 @@ def estimates(
                 if splits == 1:
                     rounds = _rounds(groups, units, policy.resident(target, p.compute))
                 busy = work * (steps * time_of(rounds) + p.k * time_of(whole // units))
-                waits = latency * (p.k if whole else steps)
+                turns = max(1.0, rounds / policy.resident(target, p.compute))
+                waits = (latency + waiting * turns / slow) * (p.k if whole else steps)
                 time = orientation * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
                 time *= costs.shallow if used != policy else costs.cut if splits > 1 else 1.0
                 if splits > 1:
@@ -116,11 +119,23 @@ def estimates(
                     "the least estimate",
                     evidence=row.evidence,
                 )
-                computing = time * slow * reading / device.multiply_adds
+                computing = time * slow / device.multiply_adds
                 at_once = units * used.resident(target, p.compute)
                 others = max(0, -(-(whole + (groups - whole) * splits) // at_once) - 1)
                 seconds = overlapped(computing, moving) + costs.start + others * costs.group
                 yield seconds, tiling.fit(p.k)
+
+
+def _gathered(p: GemmProblem, policy: GemmPolicy, costs: TileCosts) -> tuple[float, float]:
+    """Return the work of a group, and the wait of a work-item, for the readers of a step of k."""
+    work = waits = 0.0
+    for reader, extent in ((p.a.reader, policy.tile_m), (p.b.reader, policy.tile_n)):
+        if reader is not None:
+            loads = extent / min(reader.width, policy.vector)
+            work += costs.gathered["load"] * loads
+            wait = costs.gathered["place"] * reader.places + costs.gathered["wrap"] * reader.wraps
+            waits += wait * loads / policy.group_size
+    return work, waits
 
 
 def least_seconds(problem: GemmProblem, target: Target) -> float:
@@ -134,23 +149,27 @@ def least_seconds(problem: GemmProblem, target: Target) -> float:
 def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmPolicy, float]:
     """Return the policy with the best order of stores, and the time of a store relative to a read.
 
-    If rows of C are not aligned, each work-item would store single elements of several columns.  It
-    is better if adjacent work-items store adjacent elements: after an exchange through local memory
-    if stores are most of the work, otherwise by interleaved columns.
+    If rows of C are not aligned, or C has a reader, each work-item would store single elements of
+    several columns.  It is better if adjacent work-items store adjacent elements: after an exchange
+    through local memory if stores are most of the work, otherwise by interleaved columns.
     """
     c, stores, size = p.c, costs.stores, p.c.elem.itemsize
-    if c.elem.complex or c.reader is not None:
+    if c.elem.complex:
         return policy, stores
-    if c.col == 1 and c.elem.storage == p.compute.real:
+    by_reader = c.reader is not None
+    is_contiguous = c.col == 1
+    if c.reader is not None and c.reader.side == "col":
+        is_contiguous = c.reader.strides[-1] == 1
+    if is_contiguous and not by_reader and c.elem.storage == p.compute.real:
         if _is_aligned(p, policy.vector):
             return policy, stores
         if policy.vector > 2 and _is_aligned(p, 2):
             return policy, stores * costs.unaligned["pairs"]
     order = "elements"
     is_large = p.n >= 2 * policy.tile_n and p.batch_size * p.area >= _LARGE_RESULT
-    if c.col == 1 and p.k <= _SHALLOW and is_large:
+    if is_contiguous and not by_reader and p.k <= _SHALLOW and is_large:
         policy, order = replace(policy, repack=True), "neighbours"
-    elif c.col == 1 and p.k <= _MODERATE:
+    elif is_contiguous and p.k <= _MODERATE:
         policy, order = replace(policy, interleave=True), "interleaved"
     return policy, stores * max(1.0, costs.unaligned[order] / size)
 
