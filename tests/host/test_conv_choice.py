@@ -1,9 +1,11 @@
-"""The choice of a convolution's variant on a GPU against times measured on it.  No device."""
+"""The choice of a convolution's variant against times measured on two devices.  No device."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from recorded_devices import H200
+from recorded_devices import H200, POCL
 
 from portable_gpu.bench.cases import cases
 from portable_gpu.ops.conv.commands.cases import problem_of
@@ -13,7 +15,8 @@ from portable_gpu.ops.variant import best_of
 from portable_gpu.targets import detect
 from portable_gpu.tuning.table import TuningTable
 
-GPU, TABLE = detect(H200), TuningTable.shipped()
+GPU, CPU = detect(H200), detect(replace(POCL, compute_units=1))
+TABLE = TuningTable.shipped()
 #: Microseconds of variants on an H200 (driver 580.159.04, bench dispatch --rows conv, 2026-11-27).
 #: Few work-items with long sums, results between which there are elements, transposed copies of
 #: windows, and channels that each have a filter.
@@ -49,4 +52,37 @@ def test_the_choice_is_close_to_the_fastest(operation: str) -> None:
     for size, times in TIMES[operation].items():
         (case,) = cases(operation, ["float32"], parse_sizes(size), False)
         choice = best_of(variants(problem_of(case), GPU, TABLE), GPU).name
+        assert times.get(choice, 1e9) <= 1.25 * min(times.values()), (size, choice)
+
+
+#: Microseconds of variants by PoCL on one core of a Xeon with AVX-512 (2026-11-28, CPU time): rows
+#: of few places, products of few rows, results between which there are elements.
+CPU_TIMES = {
+    "conv2d": {
+        "3x64x7x27x9x32x5x3x7/s3d1g32": {"direct": 1233, "im2col": 6980},
+        "27x478x1x11x2x1x5/s3d1g1": {"direct": 511, "im2col": 1682},
+        "2x350x73x7x2x7x3/s3d1g2": {"direct": 1092, "im2col": 6550},
+        "14x32x33x160x1/s1d1g32": {"direct": 274, "im2col": 76, "fft": 763},
+        "2x64x6x4x256x1x1/s1d2g32l": {"direct": 138, "im2col": 27, "fft": 467},
+        "26x52x11x8x17x2x5x3x1/s2d1g2": {"direct": 5304, "im2col": 18656},
+        "1x8x10x9x3x24x5x7x3/s1d1g8l": {"direct": 488, "im2col": 1059, "fft": 427},
+    },
+    "conv2d_input": {
+        "10x160x2x32x1/s1d1g32": {"direct": 166, "im2col": 34, "fft": 382},
+        "26x32x11x32x5/s3d1g32": {"direct": 374, "im2col": 165},
+        "18x128x9x32x7/s1d1g32": {"direct": 433, "im2col": 444, "fft": 198},
+    },
+    "conv2d_weight": {
+        "1x4x84x41x4x7x1/s1d1g4l": {"direct": 165, "im2col": 586, "fft": 406},
+        "3x64x7x27x9x32x5x3x7/s3d1g32": {"direct": 3273, "im2col": 7377},
+        "4x121x97x4x2x3x3/s1d1g1": {"direct": 4072, "im2col": 6968, "fft": 3368},
+    },
+}
+
+
+@pytest.mark.parametrize("operation", CPU_TIMES)
+def test_the_choice_of_a_cpu_is_close_to_the_fastest(operation: str) -> None:
+    for size, times in CPU_TIMES[operation].items():
+        (case,) = cases(operation, ["float32"], parse_sizes(size), True)
+        choice = best_of(variants(problem_of(case), CPU, TABLE), CPU).name
         assert times.get(choice, 1e9) <= 1.25 * min(times.values()), (size, choice)

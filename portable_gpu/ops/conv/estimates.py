@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2, prod
 from typing import Any
 
+from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.conv.strips import RowReads
 from portable_gpu.ops.conv.windows import Windows
+from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_seconds, preferred_form
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import fastest
+from portable_gpu.ops.variant import Variant, best_of
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.figures import Figures
+from portable_gpu.tuning.table import TuningTable
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,6 @@ class ConvCosts(Figures):
         transform_time: The time of the transforms of ``fft``, as a multiple of their own estimate.
         spectra_rate: The rate of products of spectra, as a part of that of the best tiles.
         following: Seconds of a further launch of a call on a CPU, whose threads are awake by then.
-        grouped: Seconds of one unit of a CPU in addition to the estimate of each product of a
-            group and an image.
     """
 
     copy_time: float
@@ -33,7 +37,6 @@ class ConvCosts(Figures):
     transform_time: float
     spectra_rate: float
     following: float
-    grouped: float
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,15 @@ class DirectSumCosts(Figures):
     """The costs of direct sums on a CPU, in multiply-adds of the best tiles of products.
 
     Attributes:
-        line: A row of results: the computation of its place.
+        row: A row of results: the computation of its place.
         strip: A strip of V results that are computed at the same time.
+        single: An element of y, of a strip whose elements are not adjacent.
         row_tap, edge_tap: A tap for a vector of 32 bytes inside of a row, and at an end of a row.
+        beyond: An element of a vector that would reach past the end of an image.
         load, build: An element that is read singly, and a component of a vector that is built from
             such elements.
         loop_tap: A tap of a result that is computed by itself.
+        tested: A tap that may fall between two elements of the source.
         wide_tap: A tap for 32 bytes of adjacent channels.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient by the weights, for a block of weights.
@@ -54,13 +60,16 @@ class DirectSumCosts(Figures):
             names without ``place_``, for the gradient by the weights.
     """
 
-    line: float
+    row: float
     strip: float
+    single: float
     row_tap: float
     edge_tap: float
+    beyond: float
     load: float
     build: float
     loop_tap: float
+    tested: float
     wide_tap: float
     weight: float
     gathered: float
@@ -70,6 +79,46 @@ class DirectSumCosts(Figures):
     place_load: float
     place_build: float
     place_wide_tap: float
+
+
+@dataclass(frozen=True)
+class WindowCosts(Figures):
+    """The seconds of parts of copies of windows and of their products, on one thread of a CPU.
+
+    Attributes:
+        item: A row of places of a channel.
+        row: A tap of such a row.
+        channels: A tap of a place whose channels are adjacent.
+        adjacent, single: An element of the matrix of windows that is copied, or added, in a vector,
+            and one that is copied singly.
+        summed: An element of the matrix that is added singly.
+        stored: An element of the image that is stored.
+        line: An element that is in a line of memory of its own, of an image beyond the cache.
+        product: A product of a group and an image.
+        tile: A tile of a product.
+        step: A vector of a tile in a step of k.
+        packed: An element that is packed for tiles, also beyond the end of the operand.
+        byte: A byte of an operand or a result.
+    """
+
+    item: float
+    row: float
+    channels: float
+    adjacent: float
+    single: float
+    summed: float
+    stored: float
+    line: float
+    product: float
+    tile: float
+    step: float
+    packed: float
+    byte: float
+
+    @classmethod
+    def on(cls, target: Target) -> WindowCosts:
+        """The costs of a CPU."""
+        return cls.of("windows", target)
 
 
 @dataclass(frozen=True)
@@ -128,6 +177,7 @@ class WaitingCosts(Figures):
 
 
 _VECTOR = 32  # bytes of a vector that an instruction adds
+_LINE = 64  # bytes of a cache line
 
 
 def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target: Target) -> float:
@@ -139,9 +189,14 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     strips = -(-c["t2_size"] // V)
     taps, planes = c["taps2"], c["sources"] * c["taps0"] * c["taps1"]
     sets = lines * strips * planes / (c["divisor0"] * c["divisor1"])
-    work = lines * (k.line + strips * k.strip)
+    single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
+    work = lines * (k.row + strips * (k.strip + single))
+    if max(c["divisor0"], c["divisor1"], 1 if strip else c["divisor2"]) > 1:
+        tested = c["taps0"] * (1 + c["taps1"] / c["divisor0"])
+        work += lines * strips * c["sources"] * tested * k.tested
+        work += 0 if strip else sets * taps * k.tested
     if rows:
-        work += sets * _of_rows(rows, strips, taps, c, context, k.row_tap, k.edge_tap)
+        work += sets * _of_rows(rows, strips, taps, c, context, k.row_tap, k.edge_tap, k.beyond)
     elif strip and wide > 1:
         work += sets * taps * k.wide_tap * _vectors(wide, context)
     elif strip:
@@ -162,23 +217,28 @@ def weight_work(
     places = blocks * c["places"]
     strips = -(-c["t2_size"] // V)
     if rows:
-        of_set = _of_rows(rows, strips, taps, c, context, k.place_row_tap, k.place_edge_tap)
+        costs = k.place_row_tap, k.place_edge_tap, k.beyond
+        of_set = _of_rows(rows, strips, taps, c, context, *costs)
     elif wide > 1:
         of_set = taps * k.place_wide_tap * _vectors(wide, context)
     else:
         of_set = len(strip.loads) * k.place_load + taps * V * k.place_build
-    return float(places * (k.place + first * second * of_set))
+    single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
+    return float(places * (k.place + single + first * second * of_set))
 
 
 def _of_rows(
     rows: RowReads, strips: int, taps: int, constants: Mapping[str, int],
-    context: Mapping[str, Any], inside: float, at_end: float,
+    context: Mapping[str, Any], inside: float, at_end: float, beyond: float,
 ) -> float:  # fmt: skip
     """Return the work of a row of taps for V results; about half of the taps reach past an end."""
     every = strips * taps
     ends = every if rows.count >= constants["s2_size"] else min(every, taps - 1)
     mean = ((every - ends) * inside + ends * at_end) / strips
-    return mean * _vectors(rows.count, context)
+    # Vectors that would reach past the end of the image are read by elements.
+    size = constants["s0_size"] * constants["s1_size"] * constants["s2_size"]
+    single = min(1.0, rows.count / size) * every / strips * rows.count * beyond
+    return mean * _vectors(rows.count, context) + single
 
 
 def _vectors(count: int, context: Mapping[str, Any]) -> float:
@@ -262,10 +322,10 @@ def spectra_seconds(
 
 def windows_seconds(windows: Windows, target: Target) -> float:
     """Return the seconds of a copy of windows, or of a sum of windows."""
+    if target.is_cpu:
+        return _windows_seconds(windows, target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
     moving = ConvCosts.of("convolutions", target).copy_time * windows.bytes / bandwidth
-    if target.is_cpu:
-        return moving
     k, (first, second, third) = WaitingCosts.on(target), windows.axes
     if not windows.sums:
         across = windows.channels > 1 and windows.image.channel == 1 and not windows.last
@@ -276,3 +336,50 @@ def windows_seconds(windows: Windows, target: Target) -> float:
     of_unit = windows.partition(target)[2] / target.compute_units
     summing = overlapped(taps * k.window_tap, of_unit * taps * k.busy_window_tap)
     return overlapped(moving, 1e-9 * summing)
+
+
+def _windows_seconds(windows: Windows, target: Target) -> float:
+    """Return the seconds of a copy of windows, or of a sum of windows, on a CPU."""
+    w, k, last = windows, WindowCosts.on(target), windows.axes[2]
+    places = [axis.target for axis in w.axes]
+    taps = [axis.taps / (axis.divisor if w.sums else 1) for axis in w.axes]
+    items = w.batch * (1 if w.last else w.channels) * places[0] * places[1]
+    if w.sums and not w.last:
+        taps[2] = last.taps
+    rows = items * prod(taps)
+    if w.last:
+        seconds = items * k.item + rows * places[2] * k.channels + w.elements * k.adjacent
+    else:
+        seconds = items * k.item + rows * k.row
+        step, s = (last.divisor, 1) if w.sums else (last.step, last.s)
+        single = k.summed if w.sums else k.single
+        seconds += w.elements * (k.adjacent if step == s == w.columns.place == 1 else single)
+    if w.sums:
+        seconds += items * places[2] * (w.channels if w.last else 1) * k.stored
+    elif not w.last and last.target > 1 and abs(last.s * last.step) * w.elem.itemsize >= _LINE:
+        image = w.channels * prod(axis.source for axis in w.axes) * w.elem.itemsize
+        seconds += w.elements * k.line * (image > L2_BYTES)
+    return seconds / target.compute_units
+
+
+def best_product(problem: GemmProblem, target: Target, table: TuningTable) -> Variant:
+    """Return the fastest variant of products of windows, by their estimate of small products."""
+    best = best_of(fastest(problem, target, table), target)
+    if not best.path.startswith("packed"):
+        return best
+    seconds = _product_seconds(problem, preferred_form(problem, target, table), target)
+    return replace(best, estimate=best.estimate * seconds / packed_seconds(problem, target))
+
+
+def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> float:
+    """Return the seconds of products of windows in tiles, on a CPU."""
+    p, k, tile = problem, WindowCosts.on(target), form.policy
+    core = p.transpose() if form.transposed else p
+    tiles = core.tiles(tile.item_m, tile.item_n)
+    each = k.product + tiles * k.tile
+    each += core.k * tiles * (tile.item_m * tile.item_n // tile.vector) * k.step
+    rows = -(-core.m // tile.item_m) * tile.item_m * form.a_packed
+    rows += -(-core.n // tile.item_n) * tile.item_n * form.b_packed
+    each += core.k * rows * k.packed
+    slow = multiply_adds(p.compute)
+    return (p.batch_size * each * slow + p.bytes * k.byte) / target.compute_units

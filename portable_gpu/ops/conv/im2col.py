@@ -22,7 +22,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
-from portable_gpu.ops.conv.estimates import windows_seconds
+from portable_gpu.ops.conv.estimates import best_product, windows_seconds
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of
 from portable_gpu.ops.conv.windows import ColumnStrides, Windows, WindowsPlan
@@ -30,7 +30,6 @@ from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as copied
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import make_plan as make_product
 from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
@@ -440,12 +439,11 @@ def variants(
         key = step.problem if isinstance(step, ConvProduct) else step[0]
         if key not in known:
             if not isinstance(key, Windows):
-                every = (
-                    fastest(key, target, table)
+                best = (
+                    best_product(key, target, table)
                     if isinstance(key, GemmProblem)
-                    else copied(key, target, table)
+                    else best_of(copied(key, target, table), target)
                 )
-                best = best_of(every, target)
                 known[key] = best.estimate, best.launches
                 texts += best.texts()
             else:

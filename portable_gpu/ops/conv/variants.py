@@ -168,7 +168,7 @@ def variants(
             *and_pass(lambda p: winograd.variants(p, target, table, limit)),
             *and_pass(lambda p: spectral.variants(p, target, table, limit)),
         ]
-        return [_on_cpu(item, problem, target) for item in listed]
+        return [_on_cpu(item, target) for item in listed]
     return [
         with_arrays(_direct(problem, target), problem, target),
         *(by_columns(problem) or and_pass(by_columns)),
@@ -178,15 +178,13 @@ def variants(
     ]
 
 
-def _on_cpu(variant: Variant, problem: ConvProblem, target: Target) -> Variant:
+def _on_cpu(variant: Variant, target: Target) -> Variant:
     """Return a variant with the estimate for a CPU.
 
     Launches after the first one are cheaper, because the threads are already awake.
     """
     costs = ConvCosts.of("convolutions", target)
     estimate = variant.estimate + (variant.launches - 1) * costs.following
-    if problem.groups > 1 and variant.path != "direct":
-        estimate += problem.groups * problem.batch * costs.grouped / target.compute_units
     return replace(variant, estimate=estimate, launches=1)
 
 

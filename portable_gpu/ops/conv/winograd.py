@@ -22,15 +22,14 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, images_within, workspace_limit
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
-from portable_gpu.ops.conv.estimates import ConvCosts
+from portable_gpu.ops.conv.estimates import ConvCosts, best_product
 from portable_gpu.ops.conv.items import bound_operands, index_type, items_of_one, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import make_plan as make_product
 from portable_gpu.ops.one_launch import OneLaunch
-from portable_gpu.ops.variant import Variant, best_of
+from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, View
@@ -346,7 +345,7 @@ def variants(
     chunk = w.images_at_a_time(limit)
     device, costs = DeviceCosts.of("device", target), ConvCosts.of("convolutions", target)
     product = w.product(chunk)
-    best = best_of(fastest(product, target, table), target)
+    best = best_product(product, target, table)
     # The transforms move each array on both of their sides once.
     moved = w.weight_bytes + p.w_elements * p.elem.itemsize
     for images in (w.source, w.result):
