@@ -81,7 +81,8 @@ class DataParallel:
             DeviceMemoryError: A device lacks memory.
 
         Memory: on each device, the parameters and their gradients, at most
-            ``3 + log2(micro_batches)`` further gradients, and the activations of its micro-batches.
+            ``3 + log2(micro_batches)`` further gradients, the activations of a micro-batch, and the
+            examples of all its micro-batches.
             It is not counted for ``memory_limit`` of the group.
         Threads: one call at a time.
         """
@@ -176,20 +177,23 @@ class DataParallel:
             scale = member.empty(result.shape, result.dtype).fill(weight)
             replica.module.backward(loss_on[member].backward(scale))
             tree.add(number, (member, replica.changes()))
-            return _MicroBatchResult(member, result, weight, replica.parts.host_state())
+            kept = x, wanted, scale
+            return _MicroBatchResult(member, result, weight, replica.parts.host_state(), kept)
 
         waits = examples.nbytes >= LEAST_BYTES_FOR_THREADS
         results = self.group.for_blocks(owners, work, waits=waits)
         [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
         losses = []
-        for owner, value, weight, _ in results:
-            with owner.named_errors():
-                losses.append(float(value.get()) * weight)
+        for each in results:
+            with each.member.named_errors():
+                losses.append(float(each.loss.get()) * each.weight)
+        its_state = results[0].state
+        del each, results  # no kernel runs now
         with member.named_errors():
             self._add(
                 [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)], count
             )
-        self._parts.restore(results[0].state)
+        self._parts.restore(its_state)
         return fsum(losses)
 
     def _add(self, sums: list[Array], count: int) -> None:
@@ -261,12 +265,15 @@ class _MicroBatchResult(NamedTuple):
         loss: The loss on the device.
         weight: Its weight in that of the batch.
         state: The state of the replica afterwards.
+        kept: Arrays that kernels read.  NVIDIA's driver waits for all kernels of a device where a
+            buffer is freed, and no other thread runs Python code then.
     """
 
     member: Member
     loss: Array
     weight: float
     state: HostState
+    kept: tuple[Array, ...]
 
 
 def _moved(loss: Module, member: Member) -> Any:
