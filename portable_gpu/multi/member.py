@@ -121,6 +121,24 @@ class Member:
             data = self.engine.allocate(nbytes) if nbytes else None
         return self.count(Array(self.engine.queue, extents, kind, data=data))
 
+    def pooled(self, shape: Sequence[int], dtype: Any) -> Array:
+        """Allocate an array in memory of the pool of the engine's queue.
+
+        Only commands of this queue may use it, because later ones use the memory again once it is
+        dropped.  Memory that is not of a pool is freed when it is dropped, where NVIDIA's driver
+        waits for all kernels of the device.
+
+        Raises:
+            DeviceMemoryError: See :meth:`empty`.
+        """
+        extents: Shape = tuple(shape)
+        kind = np.dtype(dtype)
+        nbytes = prod(extents) * kind.itemsize
+        self.check(nbytes)
+        with self.named_errors():
+            data = self.engine.state().allocate(nbytes) if nbytes else None
+        return self.count(Array(self.engine.queue, extents, kind, data=data))
+
     def check(self, nbytes: int) -> None:
         """Check that the limit admits a further array of ``nbytes``.
 

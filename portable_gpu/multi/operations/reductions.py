@@ -17,7 +17,7 @@ import numpy as np
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.multi import moments, transfers
+from portable_gpu.multi import collectives, moments, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.merge_tree import merged
@@ -34,7 +34,7 @@ from portable_gpu.ops.reduce import call
 from portable_gpu.ops.reduce.call import Axes, Maker, normalise_axes, run
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.layout import Shape
-from portable_gpu.runtime.transfer import asnumpy
+from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def reduction(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
         check_output(out, job.result_shape(shape), dtype, "out", True)
     result = job.run(inputs, shape, dtype) if prod(shape) and shape else job.single(inputs)
     if not on_host:
-        return result if isinstance(result, GroupArray) else group.broadcast(result)
+        return result if isinstance(result, GroupArray) else _replicated(group, result)
     if out is not None:
         out[...] = result
         return out
@@ -192,7 +192,7 @@ class _Job:
         for number, member in enumerate(place.members):
             numbers.setdefault(member, []).append(number)
         memory = {
-            member: member.empty((len(its), *single), dtype) for member, its in numbers.items()
+            member: member.pooled((len(its), *single), dtype) for member, its in numbers.items()
         }
 
         places = {number: at for its in numbers.values() for at, number in enumerate(its)}
@@ -295,6 +295,15 @@ class _Job:
         pairs = zip(positions, map(in_double, values), strict=True)
         index, _ = merged(pairs, partial(merged_extremes, is_better))
         return np.asarray(index)
+
+
+def _replicated(group: DeviceGroup, result: _Values) -> GroupArray:
+    """Return copies on all devices, whose kernels have ended, in memory of their queues' pools."""
+    copies = []
+    for member in group.members:
+        with member.named_errors():
+            copies.append(member.count(asarray(result, engine=member.engine)))
+    return collectives.replicated(group, copies)
 
 
 def _moved(
