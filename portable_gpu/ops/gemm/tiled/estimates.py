@@ -39,9 +39,9 @@ class TileCosts(Figures):
         start: Seconds of a product with very few steps.
         group: Seconds from the end of a group to the start of the next one.
         stores: The time to write elements of C, divided by that to read them.
-        gathered: The times of an operand with a reader: of a ``load`` of adjacent elements; and, of
-            a load that a work-item waits for, for each ``place`` that is checked, and to ``wrap``
-            around the end of the table.
+        gathered: The times of an operand with a reader: of a ``load`` of adjacent elements; and of
+            each ``place`` that is checked for a load, for which a work-item waits if neighbouring
+            work-items load different rows.
         unaligned: The factors of ``stores`` if rows of C are not aligned for vectors: for pairs;
             and, times the bytes of an element, for single elements, for interleaved columns, and
             for neighbours that are exchanged through local memory.
@@ -133,8 +133,8 @@ def _gathered(p: GemmProblem, policy: GemmPolicy, costs: TileCosts) -> tuple[flo
         if reader is not None:
             loads = extent / min(reader.width, policy.vector)
             work += costs.gathered["load"] * loads
-            wait = costs.gathered["place"] * reader.places + costs.gathered["wrap"] * reader.wraps
-            waits += wait * loads / policy.group_size
+            if reader.along == "s":
+                waits += costs.gathered["place"] * reader.places * loads / policy.group_size
     return work, waits
 
 
