@@ -124,9 +124,10 @@ class Member:
     def pooled(self, shape: Sequence[int], dtype: Any) -> Array:
         """Allocate an array in memory of the pool of the engine's queue.
 
-        Only commands of this queue may use it, because later ones use the memory again once it is
-        dropped.  Memory that is not of a pool is freed when it is dropped, where NVIDIA's driver
-        waits for all kernels of the device.
+        Later commands of this queue use the memory again once it is dropped, so other queues use it
+        only behind :meth:`copies_after_kernels`, and until the host has waited for them.  Memory
+        that is not of a pool is freed when it is dropped, where NVIDIA's driver waits for all
+        kernels of the device.
 
         Raises:
             DeviceMemoryError: See :meth:`empty`.
@@ -207,6 +208,13 @@ class Member:
             copied = cl.enqueue_marker(self.copies)
             self.copies.flush()
             cl.enqueue_barrier(self.engine.queue, wait_for=[copied])
+
+    def copies_after_kernels(self) -> None:
+        """Let copies to the device that are enqueued from now on wait for the kernels so far."""
+        with self.named_errors():
+            done = cl.enqueue_marker(self.engine.queue)
+            self.engine.queue.flush()
+            cl.enqueue_barrier(self.copies, wait_for=[done])
 
     def finish(self) -> None:
         """Wait for all commands of its queues."""

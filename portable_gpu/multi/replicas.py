@@ -8,7 +8,6 @@ from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.multi import transfers
 from portable_gpu.multi.member import Member
@@ -79,9 +78,7 @@ class NetworkState:
             else:
                 boxes.setdefault(owner, []).append(transfers.all_bytes(array, part))
         if boxes:  # the kernels so far may read the targets
-            used = cl.enqueue_marker(member.engine.queue)
-            cl.enqueue_barrier(member.copies, wait_for=[used])
-            member.engine.queue.flush()
+            member.copies_after_kernels()
         for owner, owned in boxes.items():
             transfers.move_boxes(owner, owned, member)
 

@@ -2,10 +2,10 @@
 
 Each device has a queue for copies and another for kernels, so that copies overlap with kernels.  A
 C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
-large copies to GPUs with memory of their own go through its pinned buffers, 4 MiB each, at most
-96 MiB a device, and so do large arrays with other strides.  Small ones of these go through two such
-buffers, and copies from one device to another through eight.  An upload, for example (a download
-runs the other way)::
+large copies to GPUs with memory of their own go through its pinned buffers, 8 MiB each, at most
+192 MiB a device, and so do large arrays with other strides.  Small ones of these go through two
+such buffers, and copies from one device to another through eight.  An upload, for example (a
+download runs the other way)::
 
     host   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
     device                 | read buffer 0   | read buffer 1   | ...
@@ -167,17 +167,24 @@ def copy_box(member: Member, box: Box) -> None:
     )  # fmt: skip
 
 
-def move(source: Member, array: Array, target: Member) -> Array:
+def move(source: Member, array: Array, target: Member, into: Array | None = None) -> Array:
     """Return a C-ordered copy of an array on another device, and wait for the copy.
+
+    Args:
+        source: The device of the array.
+        array: The array.
+        target: The other device.
+        into: An array there of the same shape and dtype, which gets the copy; ``None``: a new one.
 
     Raises:
         DeviceMemoryError: The other device lacks memory, or the array is not C-ordered and its own
             device lacks memory for a copy.
     """
     array = _checked(source, array)
-    fresh = target.empty(array.shape, array.dtype)
-    move_boxes(source, [all_bytes(array, fresh)], target)
-    return fresh
+    if into is None:
+        into = target.empty(array.shape, array.dtype)
+    move_boxes(source, [all_bytes(array, into)], target)
+    return into
 
 
 def all_bytes(source: Array, target: Array) -> Box:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The smallest copy, in bytes, that uses threads: starting all of them takes about 2 ms.
 LEAST = 32 << 20
-PIECE = 4 << 20  # bytes of a pinned piece, which is also the largest share
+PIECE = 8 << 20  # bytes of a pinned piece, which is also the largest share
 _LEAST_SHARE = 1 << 19  # bytes of the smallest share, which is what a thread copies at a time
 _THREADS = 8
 _PIECES_OF_THREAD = 2
@@ -36,7 +36,7 @@ _Events = Sequence[cl.Event]
 
 
 class Staging:
-    """The pinned pieces of an engine, at most 96 MiB, and the copies through them.
+    """The pinned pieces of an engine, at most 192 MiB, and the copies through them.
 
     The first large copies allocate the pieces, and they are freed with the engine.  Concurrent
     calls share them.  A call that finds no free piece lets the driver copy.

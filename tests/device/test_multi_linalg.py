@@ -487,7 +487,9 @@ def test_factors_of_matrices_that_are_copied_meanwhile(
         monkeypatch.setattr(copying.PendingCopy, "has_ended", ended)
         for group in groups:
             for tight in (False, True):
-                monkeypatch.setattr(block_columns, "_lacks_memory", lambda *_, tight=tight: tight)
+                monkeypatch.setattr(
+                    block_columns._PanelMemory, "lacks", lambda *_, tight=tight: tight
+                )
                 factor = pg.linalg.cholesky(a, lower=True, engine=group)
                 assert np.array_equal(factor, expected[0])
     assert np.array_equal(*expected)

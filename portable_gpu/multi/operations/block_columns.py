@@ -12,7 +12,7 @@ updated by all panels so far when it is there::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -64,6 +64,7 @@ class Factorisation:
         self._updates = [0] * len(columns)
         #: The copies of each panel on the devices, until all columns are updated by it.
         self._copies: dict[int, dict[Member, Any]] = {}
+        self._memory = _PanelMemory()
 
     def run(self) -> None:
         """Replace all columns by those of L.
@@ -100,13 +101,16 @@ class Factorisation:
         """Copy a panel to the devices that need it."""
         source = self._columns[k].member
         owners = dict.fromkeys(each.member for each in self._columns[k + 1 :])
-        if _lacks_memory(owners, below.nbytes):
+        if any(self._memory.lacks(member, below.nbytes) for member in owners):
             for j in range(k + 1, len(self._columns)):
                 self._wait_for_column(j)
                 self._update(j, k)
             self._free()
         self._copies[k] = {
-            m: below if m is source else transfers.move(source, below, m) for m in owners
+            m: below
+            if m is source
+            else transfers.move(source, below, m, self._memory.take(m, below))
+            for m in owners
         }
 
     def _has_column(self, j: int) -> bool:
@@ -150,7 +154,10 @@ class Factorisation:
         """Free the panels by which all later columns are updated."""
         for k in list(self._copies):
             if all(count > k for count in self._updates[k + 1 :]):
-                del self._copies[k]
+                for member, copy in self._copies.pop(k).items():
+                    if member is not self._columns[k].member:
+                        with self._enqueue_lock(member):
+                            self._memory.give_back(member, copy)
 
     def _enqueue_lock(self, member: Member) -> AbstractContextManager[Any]:
         """Return a lock that is held while kernels are enqueued, if other threads enqueue too."""
@@ -213,6 +220,40 @@ def _check(panel: _BlockPanel, column: BlockColumn) -> None:
         ) from None
 
 
-def _lacks_memory(members: Iterable[Member], nbytes: int) -> bool:
-    """Return whether a device has less memory left than ``nbytes``."""
-    return any(member.free < nbytes for member in members)
+class _PanelMemory:
+    """Memory of devices for copies of panels, which those of later panels take over.
+
+    NVIDIA's driver waits for all kernels of a device where memory is freed, and no other thread
+    runs Python code then.
+    """
+
+    def __init__(self) -> None:
+        """Allocate nothing."""
+        self._unused: dict[Member, list[tuple[Array, cl.Event]]] = {}
+
+    def lacks(self, member: Member, nbytes: int) -> bool:
+        """Return whether there is no memory for a copy of ``nbytes`` on a device."""
+        return member.free < nbytes and self._place(member, nbytes) is None
+
+    def take(self, member: Member, panel: Array) -> Array:
+        """Return an array for a copy of a panel."""
+        place = self._place(member, panel.nbytes)
+        if place is None:
+            return member.empty(panel.shape, panel.dtype)
+        array, is_read = self._unused[member].pop(place)
+        with member.named_errors():
+            cl.enqueue_barrier(member.copies, wait_for=[is_read])
+        return Array(member.engine.queue, panel.shape, panel.dtype, data=array.base_data)
+
+    def _place(self, member: Member, nbytes: int) -> int | None:
+        """Return the place of unused memory of ``nbytes`` at least, if there is some."""
+        unused = self._unused.get(member, [])
+        large = (k for k, (array, _) in enumerate(unused) if array.base_data.size >= nbytes)
+        return next(large, None)
+
+    def give_back(self, member: Member, copy: Array) -> None:
+        """Take memory that only the kernels so far read."""
+        with member.named_errors():
+            is_read = cl.enqueue_marker(member.engine.queue)
+            member.engine.queue.flush()
+        self._unused.setdefault(member, []).append((copy, is_read))

@@ -10,7 +10,9 @@ transformed too, the blocks are exchanged for blocks of another axis, which have
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +22,7 @@ import pyopencl as cl
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.multi import transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
@@ -32,6 +34,7 @@ from portable_gpu.multi.operations.operands import (
 )
 from portable_gpu.ops.fft import call
 from portable_gpu.ops.fft.problem import TransformKind
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
@@ -185,30 +188,81 @@ def _of_group(job: _SlabTransform, x: GroupArray) -> GroupArray:
             return job.compute(job.whole, x, engine, out)
 
         return compute_on_each(job.group, whole, {"x": x})
-    for stage in job.stages(x.axis, job.shape(job.whole, x.shape)):
-        if x.axis != stage.cut:
-            x = exchanged(x, stage.cut)  # frees the other blocks, whose memory the results take
+    stages = job.stages(x.axis, job.shape(job.whole, x.shape))
+    exchange: _Exchange | None = None
+    for stage, following in zip(stages, [*stages[1:], None], strict=True):
+        if x.axis != stage.cut:  # frees the other blocks, whose memory the results take
+            x = exchanged(x, stage.cut) if exchange is None else exchange.run(x)
+        exchange = None
+        if following is not None and following.cut != stage.cut:
+            # Before the kernels, behind which the memory could be used only when they have ended.
+            shape = job.shape(stage, x.shape)
+            exchange = _Exchange(job.group, shape, job.spectrum, following.cut)
+            exchange.allocate()
         x = job.of_blocks(x, stage)
     return x
 
 
 def exchanged(x: GroupArray, axis: int) -> GroupArray:
     """Return an array in blocks along another axis."""
-    assert x.axis is not None
-    before = x.axis
-    group = x.group
-    bounds = group.bounds(x.shape[axis], x.nbytes)
-    owners = group.owners(len(bounds) - 1)
-    devices = list(dict.fromkeys(owners))
-    numbers = [[k for k, owner in enumerate(owners) if owner is member] for member in devices]
+    return _Exchange(x.group, x.shape, x.dtype, axis).run(x)
 
-    def work(member: Member, number: int) -> list[GroupBlock]:
+
+class _Exchange:
+    """An exchange of the blocks of an array for blocks along another axis."""
+
+    def __init__(
+        self, group: DeviceGroup, shape: Sequence[int], dtype: np.dtype[Any], axis: int
+    ) -> None:
+        """Cut the axis.
+
+        Args:
+            group, shape, dtype: Those of the array.
+            axis: The axis of the new blocks.
+        """
+        self._group, self._shape, self._dtype, self._axis = group, tuple(shape), dtype, axis
+        self._bounds = group.bounds(shape[axis], prod(shape) * dtype.itemsize)
+        owners = group.owners(len(self._bounds) - 1)
+        self._devices = list(dict.fromkeys(owners))
+        self._numbers = [
+            [k for k, owner in enumerate(owners) if owner is member] for member in self._devices
+        ]
+        self._allocated: dict[tuple[Member, int], list[GroupBlock]] = {}
+
+    def allocate(self) -> None:
+        """Allocate the new blocks in memory of pools, before kernels are enqueued."""
+        for number, member in enumerate(self._devices):
+            with suppress(*DEVICE_ERRORS):  # then the exchange allocates them
+                self._allocated[member, number] = self._blocks(number, member.pooled, member)
+                member.copies_after_kernels()
+
+    def run(self, x: GroupArray) -> GroupArray:
+        """Return the array in the new blocks."""
+        made = self._group.for_blocks(
+            self._devices, partial(self._receive, x), waits=self._group.size > 1
+        )
+        blocks = [block for its in made for block in its]
+        return GroupArray(self._group, x.shape, x.dtype, self._axis, blocks)
+
+    def _blocks(
+        self, number: int, allocate: Callable[[Sequence[int], Any], Array], member: Member
+    ) -> list[GroupBlock]:
+        """Allocate the new blocks of a device."""
         blocks = []
-        for k in numbers[number]:
-            extents = [*x.shape]
-            extents[axis] = bounds[k + 1] - bounds[k]
-            array = member.empty(extents, x.dtype)
-            blocks.append(GroupBlock(bounds[k], bounds[k + 1], member, array))
+        for k in self._numbers[number]:
+            start, stop = self._bounds[k : k + 2]
+            extents = [*self._shape]
+            extents[self._axis] = stop - start
+            blocks.append(GroupBlock(start, stop, member, allocate(extents, self._dtype)))
+        return blocks
+
+    def _receive(self, x: GroupArray, member: Member, number: int) -> list[GroupBlock]:
+        """Copy what the new blocks of a device have of the other ones."""
+        assert x.axis is not None
+        before, axis, group = x.axis, self._axis, self._group
+        blocks = self._allocated.pop((member, number), None)
+        if blocks is None:
+            blocks = self._blocks(number, member.empty, member)
         # The next device sends first, so that devices do not all receive from the same one.
         senders = sorted(group.members, key=lambda each: (each.index - member.index) % group.size)
         for sender in senders:
@@ -233,10 +287,6 @@ def exchanged(x: GroupArray, axis: int) -> GroupArray:
             else:
                 transfers.move_boxes(sender, boxes, member)
         return blocks
-
-    made = group.for_blocks(devices, work, waits=group.size > 1)
-    blocks = [block for its in made for block in its]
-    return GroupArray(group, x.shape, x.dtype, axis, blocks)
 
 
 def _has_long_rows(box: transfers.Box) -> bool:
