@@ -545,14 +545,15 @@ def _identity(device: cl.Device, name: str, device_version: str) -> str:
             device.vendor,
             device_version,
             device.driver_version,
-            *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
             *(_POCL_VERSIONS if pocl_functions.is_tried(device.platform) else ("",)),
         )
     )
 
 
 def _disk_key(identity: str, kind: str, spec: Specialization) -> str:
-    return hashlib.sha256(f"{identity}\0{kind}\0{spec.key}".encode()).hexdigest()
+    """Return the key of a program; a build reads the variables, which may change until then."""
+    variables = "\0".join(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES)
+    return hashlib.sha256(f"{identity}\0{variables}\0{kind}\0{spec.key}".encode()).hexdigest()
 
 
 def _kernel(program: cl.Program, name: str) -> cl.Kernel:

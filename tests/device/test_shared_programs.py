@@ -107,6 +107,19 @@ def test_one_context_compiles_for_all(
     assert contexts[2:] == [second.context.int_ptr]
 
 
+def test_options_that_change_after_the_engine_are_part_of_the_key(
+    drivers: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = [opened(drivers[0], tmp_path) for _ in range(3)]
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    engines[0].programs.program(SPEC)
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "")
+    engines[1].programs.program(SPEC)
+    assert len(list(tmp_path.iterdir())) == 2
+    do_not_compile(monkeypatch)
+    engines[2].programs.program(SPEC)
+
+
 def test_a_header_of_another_form_is_not_shared(
     drivers: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
