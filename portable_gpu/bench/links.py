@@ -11,14 +11,16 @@ import pyopencl as cl
 
 from portable_gpu.bench.on_cores import in_threads, random_array
 from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
+from portable_gpu.host_memory import available
 from portable_gpu.ops.gemm import gemm
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray
 
 #: Bytes of a pinned copy, and the number of copies that stand in line on each device.
 _PINNED, _COPIES = 64 << 20, 16
-#: Bytes that the host copies.
-_HOST = 1 << 29
+#: Bytes that the host copies for CPUs; for other devices it copies more, so that the start of its
+#: threads does not count.
+_HOST, _MORE = 1 << 29, 8
 _TURNS = 3
 _FLAGS = cl.mem_flags
 
@@ -58,16 +60,24 @@ def _pinned(engine: Engine) -> tuple[cl.CommandQueue, cl.Buffer, Any]:
     return queue, device, memory
 
 
-def host_rate() -> float:
-    """Return the bytes in a second that all cores copy from memory to memory."""
-    source, target = random_array((_HOST,), 0, np.dtype(np.uint8)), np.ones(_HOST, np.uint8)
+def host_rate(is_link: bool) -> float:
+    """Return the bytes in a second that all cores copy from memory to memory.
+
+    Args:
+        is_link: Whether calls copy between the host and devices with memory of their own.
+    """
+    nbytes = _HOST * _MORE if is_link else _HOST
+    nbytes = min(nbytes, (available() or nbytes) // 16)
+    source, target = np.empty(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+    for array in (source, target):
+        in_threads(lambda part: part.fill(1), array)
 
     def seconds() -> float:
         begin = time.perf_counter()
         in_threads(np.copyto, target, source)
         return time.perf_counter() - begin
 
-    return _HOST / min(seconds() for _ in range(_TURNS))
+    return nbytes / min(seconds() for _ in range(_TURNS))
 
 
 def product_rate(engine: Engine, size: int, dtype: np.dtype[Any]) -> float:

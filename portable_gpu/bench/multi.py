@@ -71,6 +71,7 @@ class MultiBench:
         host: The bytes in a second that the host copies from memory to memory.
         products: The operations in a second of a product on one device, by its size and dtype.
         timeline: That of the last call.
+        stages: Seconds before the calls are timed, by call, size and stage.
     """
 
     def __init__(self, group: DeviceGroup, turns: int) -> None:
@@ -80,9 +81,10 @@ class MultiBench:
         self.down: dict[int, float] = {}
         for count in sorted({1, min(2, group.size), group.size}):
             self.up[count], self.down[count] = pinned_rates(group.engines[:count])
-        self.host = host_rate()
+        self.host = host_rate(self.up[1] < float("inf"))
         self.products: dict[tuple[int, str], float] = {}
         self.timeline: Timeline | None = None
+        self.stages: dict[tuple[str, int], dict[str, float]] = {}
 
     def rows(self, name: str, size: int, dtype: str) -> Iterator[MultiRow]:
         """Time a call.
@@ -90,17 +92,22 @@ class MultiBench:
         Raises:
             PortableGPUError: A result is wrong, or has other bits than that of fewer devices.
         """
+        begin = time.perf_counter()
         call = CALLS[name](size, dtype)
+        stages = {"operands": time.perf_counter() - begin, **call.preparation}
+        self.stages[name, size] = stages
         call.most_devices = self._group.size
         known = None
         for count in self.up:
             devices = [engine.device for engine in self._group.engines[:count]]
             with DeviceGroup(devices, threads=self._group.threads) as group:
+                before = time.perf_counter()
                 on_group = call.on_group(group)
                 begin = time.perf_counter()
                 first = on_group()
                 _finish(group)
                 once = time.perf_counter() - begin
+                stages[f"first call on {count}"] = time.perf_counter() - before
                 result = call.result(first)
                 del first
                 if known is None:

@@ -73,6 +73,7 @@ class MultiCall(ABC):
         packages: Packages that it needs and that may be missing.
         most_devices: The number of devices of the largest group on which it is timed.
         alone: The group of one device that :meth:`on_engine` made, if it did.
+        preparation: Seconds of parts of the preparation of the operands.
     """
 
     name: str
@@ -86,6 +87,7 @@ class MultiCall(ABC):
     def __init__(self, size: int, dtype: str) -> None:
         """Make the operands in NumPy."""
         self.size, self.dtype = size, dtype_of(dtype)
+        self.preparation: dict[str, float] = {}
 
     @abstractmethod
     def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
@@ -333,6 +335,7 @@ class SparseCholeskyCall(MultiCall):
         self.a = problems.poisson(size, size, size).astype(self.dtype)
         self.b = random_array((self.a.shape[0],), 0, self.dtype)
         self._symbolic = sparse.analyze(self.a, "nd")
+        self.preparation = {f"of these {name}": s for name, s in self._symbolic.times.items()}
 
     def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
         """See :class:`MultiCall`."""

@@ -18,6 +18,9 @@ from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.multi import DeviceGroup
 from portable_gpu.runtime.devices import requests_of
 
+#: Seconds of a preparation whose stages are shown.
+_LONG_PREPARATION = 3.0
+
 
 def multi(
     names: str | None,
@@ -62,9 +65,10 @@ def multi(
         if report is not None:
             rates = {"up": bench.up, "down": bench.down, "host": bench.host}
             rates["products"] = {f"{n} {t}": rate for (n, t), rate in bench.products.items()}
-            write_json(
-                report, head.to_dict() | {"rates": rates, "multi": [asdict(row) for row in rows]}
-            )
+            stages = {f"{name} {size}": each for (name, size), each in bench.stages.items()}
+            rows_of_report = [asdict(row) for row in rows]
+            report_of_all = {"rates": rates, "stages": stages, "multi": rows_of_report}
+            write_json(report, head.to_dict() | report_of_all)
         if plot is not None and bench.timeline is not None:
             with replacing(plot) as file:
                 bench.timeline.plot(file)
@@ -72,6 +76,8 @@ def multi(
     for index, name in enumerate(members):
         output.write(f"device {index}: {name}")
     for line in _rates(bench):
+        output.write(line)
+    for line in _stages(bench):
         output.write(line)
     output.print(_table(rows))
     if head.noise.warning:
@@ -108,6 +114,16 @@ def _rates(bench: MultiBench) -> list[str]:
     for (size, dtype), rate in bench.products.items():
         lines.append(f"product of {size}, {dtype}: {rate / 1e12:.3g} TFLOP/s on one device")
     return lines
+
+
+def _stages(bench: MultiBench) -> list[str]:
+    """Return the seconds before calls are timed, of those calls that take several."""
+    return [
+        f"before {name} {size:,}, in s: "
+        + ", ".join(f"{stage} {seconds:.2g}" for stage, seconds in stages.items())
+        for (name, size), stages in bench.stages.items()
+        if sum(stages.values()) > _LONG_PREPARATION
+    ]
 
 
 def _table(rows: list[MultiRow]) -> Table:

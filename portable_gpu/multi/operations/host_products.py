@@ -149,7 +149,7 @@ class _DevicePart:
         cut = product.cut
 
         def empty(values: _Values, axis: int, start: int, stop: int) -> Array:
-            return member.empty(transfers.part(values, axis, start, stop).shape, values.dtype)
+            return member.pooled(transfers.part(values, axis, start, stop).shape, values.dtype)
 
         numbers = [k for k, owner in enumerate(cut.members) if owner is member]
         self.blocks = {
@@ -159,6 +159,7 @@ class _DevicePart:
             empty(product.panels, product.axis_of_panels, *pair) for pair in pairwise(bounds)
         ]
         self._results = {k: empty(product.result, cut.axis, *cut.range(k)) for k in numbers}
+        member.copies_after_kernels()  # kernels so far may use the memory of the pool
         self.uploads: list[_Upload] = []
         self._computed: SimpleQueue[tuple[cl.Event, Array, _Values] | None] = SimpleQueue()
 
