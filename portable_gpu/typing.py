@@ -14,7 +14,7 @@ from portable_gpu.runtime.array import Array
 HostArray: TypeAlias = np.ndarray[Any, Any] | np.generic | complex | Sequence[Any]
 #: An array on the device; results are of the first kind.
 DeviceArray: TypeAlias = Array | cla.Array
-#: What functions take.
+#: Arrays that functions take.
 ArrayLike: TypeAlias = HostArray | DeviceArray
 
 _P = ParamSpec("_P")

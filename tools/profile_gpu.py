@@ -30,7 +30,7 @@ from portable_gpu.bench.cases import cases
 from portable_gpu.bench.operands import operands
 from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.sizes import parse_sizes
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 #: Kinds of SASS instructions, by how their names begin.
 KINDS = {

@@ -23,7 +23,7 @@ import pyopencl.array as cla
 import scipy.sparse as sp
 
 from portable_gpu import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.symbolic import Symbolic, analyze
 

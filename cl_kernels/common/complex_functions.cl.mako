@@ -76,8 +76,8 @@ ${one("tanh", t)}
 <%def name="complex_tan(t)">
 ${one("tan", t)}
 {
-    const ${t}2 turned = complex_tanh__${t}((${t}2)(-a.y, a.x));
-    return (${t}2)(turned.y, -turned.x);
+    const ${t}2 rotated = complex_tanh__${t}((${t}2)(-a.y, a.x));
+    return (${t}2)(rotated.y, -rotated.x);
 }
 </%def>
 

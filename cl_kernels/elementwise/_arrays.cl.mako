@@ -1,8 +1,8 @@
 ## Common to the elementwise kernels: loads and stores of their arrays.
 ##
-## f: portable_gpu.codegen.functions.Function, of the inputs' values, then the old output's `updated`
-## times, then the numbers'.  helpers: the text of the functions that it calls.  inputs: Element by name.  result: the
-## output's.  numbers: the C types and texts of what f takes of them.
+## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, the old value of the output
+## (`updated` times), and the numbers.  helpers: the text of the functions that it calls.  inputs: Element by name.
+## result: the Element of the output.  numbers: the C types and the texts of the numbers that f takes.
 ## steps: stride along the inner axis by name (0, 1, or 2 for any).  outer: number of other axes.
 ## V: elements of a vector.  index: C type of indices.  Strides count elements.
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,5 +1,5 @@
-## Report the first index that is not the number of a row.  The first work-group checks all indices, during the others'
-## work; loads of its work-items are in flight together.
+## Report the first index that is not the number of a row.  The first work-group checks all indices while the
+## others do their work; loads of its work-items are in flight together.
 ##
 ## idx: the element type of indices.  G: work-items of a group.
 <%def name="report_first()">

@@ -1,11 +1,11 @@
-## gather: out[i, :] = weight[indices[i], :], and which index is not a row (of zeros then).
+## gather: out[i, :] = weight[indices[i], :]; zeros, and a report of the first one, for indices of no row.
 ##
 ##   GPU   | row 0: V V V | row 1: V V V | ...      a work-item copies U vectors, G apart, that are loaded before
 ##                                                  the first of them is stored
 ##   CPU   | pieces_each vectors | ...              a work-item copies adjacent vectors
 ##
-## elem: the element type.  idx: that of indices.  V: elements of a vector.  step: whether the columns of weight have a
-## stride.  index: C type of numbers of vectors.  G: work-items of a group.  U: see above; 0 on a CPU.
+## elem, idx: the element types of weight and of indices.  V: elements of a vector.  step: whether the columns of weight
+## have a stride.  index: C type of numbers of vectors.  G: work-items of a group.  U: see above; 0 on a CPU.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="check" file="/embedding/_check.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>

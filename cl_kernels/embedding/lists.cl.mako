@@ -5,7 +5,7 @@
 ##                                             tail[chunk, row]: the last position, if there is one
 ##
 ## A work-item has a chunk and a range of rows.  It walks back through the chunk, so it needs no atomics.  On a GPU the
-## work-items of a group have one chunk, whose indices they bring to local memory, G at a time.  Indices of no row, and
+## work-items of a group have one chunk, whose indices they copy to local memory, G at a time.  Indices of no row, and
 ## of the row `padding`, are in no list.
 ##
 ## idx: the element type of indices.  G: work-items of a group.

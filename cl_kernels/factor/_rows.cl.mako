@@ -57,7 +57,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 
 <%def name="define(e, policy, real_diagonal)"><%
     R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components
-    turned = e.complex and not real_diagonal
+    is_complex = e.complex and not real_diagonal
 %>
 static inline void solve_rows(__global const ${e.name}_t *t, long ld, __global const ${e.name}_t *inverse,
                               __global ${e.name}_t *x, long ldx, long j)
@@ -67,8 +67,8 @@ ${inner(e, policy)}
     __global const real_t *inv = (__global const real_t *)(inverse + j);
 % for r in range(R):
     {
-        const real_t re = inv[${r * C}]${f", im = inv[{r * C + 1}]" if turned else ""};
-        ${" ".join(f"c{r}_{v} = re * c{r}_{v}{f' + im * TIMES_I(c{r}_{v})' if turned else ''};" for v in range(NV))}
+        const real_t re = inv[${r * C}]${f", im = inv[{r * C + 1}]" if is_complex else ""};
+        ${" ".join(f"c{r}_{v} = re * c{r}_{v}{f' + im * TIMES_I(c{r}_{v})' if is_complex else ''};" for v in range(NV))}
 % if e.complex and r + 1 < R:
         ${" ".join(f"const vec_t i{v} = TIMES_I(c{r}_{v});" for v in range(NV))}
 % endif

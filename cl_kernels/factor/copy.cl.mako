@@ -2,7 +2,7 @@
 ##
 ## A group moves `lines` lines of `size` elements, neighbours of which are neighbours in the target.
 ##
-## source    Operand of what is read      triangle   whether what is above the diagonal becomes zero
+## source    the Operand that is read     triangle   whether elements above the diagonal become zeros
 ## by_rows   whether lines are rows        rank       batch axes
 ## inverse   0: a copy; else the start of an inverse by halves: blocks of `inverse` columns along the diagonal become
 ##           unit matrices, elements above them zeros, and elements below them are negated

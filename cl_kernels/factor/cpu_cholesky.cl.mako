@@ -108,10 +108,10 @@ ${ragged_.matrix(names, "long")}
             for (long i = j + ${NR}; i < n; i += ${NR}) solve_rows(t + j, ld, inverse, t + i, ld, j);
         }
         put(t, ld, l, l_row, l_col, n);
-        __global long *told = report + report_offset + 2 * place;
-        if (first == 0 || (failed >= 0 && told[0] < 0)) {
-            told[0] = failed < 0 ? -1 : first + failed;
-            told[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};
+        __global long *reported = report + report_offset + 2 * place;
+        if (first == 0 || (failed >= 0 && reported[0] < 0)) {
+            reported[0] = failed < 0 ? -1 : first + failed;
+            reported[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};
         }
     }
 }

@@ -91,10 +91,10 @@ void ${kernel("cholesky")}
             lanes, by_rows);
         const ${"long" if e.needs_fp64 else "int"} *column = (const void *)&failed, *bits = (const void *)&bad_pivot;
         for (long w = 0; w < lanes; w++) {
-            __global long *told = report + report_offset + 2 * (product + w);
-            if (first != 0 && (column[w * ${C}] < 0 || told[0] >= 0)) continue;
-            told[0] = column[w * ${C}] < 0 ? -1 : first + column[w * ${C}];
-            told[1] = bits[w * ${C}];
+            __global long *reported = report + report_offset + 2 * (product + w);
+            if (first != 0 && (column[w * ${C}] < 0 || reported[0] >= 0)) continue;
+            reported[0] = column[w * ${C}] < 0 ? -1 : first + column[w * ${C}];
+            reported[1] = bits[w * ${C}];
         }
     }
 }

@@ -14,12 +14,12 @@
 ##   D: L's diagonal tile s, conjugated; where s = f it is computed from V
 ##
 ## The ticket of a group determines its tile, or its pair of tiles (_pair).  All tiles that these depend on belong to
-## groups with lower tickets, for which it waits (group/waiting).  The flag of a diagonal tile is the number of its
-## parts of 16 columns, of four, that are done, because the tiles below continue with these.
+## groups with lower tickets, for which it waits (group/waiting).  A diagonal tile has
+## four parts of 16 columns.  Its flag is the number of parts that are done, because the tiles below continue with them.
 ##
 ## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
 ## separate    whether C and V are different arrays; then elements above L become zeros
-## unit, conj  of SolveProblem, and whether P and D are conjugated
+## unit, conj  whether L has a unit diagonal, and whether P and D are conjugated
 ## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  the same for V along s
 ## mma         whether products are by matrix instructions (float64)    paired   whether there are pairs
 ## depth       rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory

@@ -1,9 +1,9 @@
 ## Find the first zero on the diagonal of each triangle of a stack, by some work-items of a group.  The result of a
 ## group of one is in private memory.
 ##
-## lanes     of a triangle, of the group's `size`
+## lanes     the work-items for a triangle, out of the group's `size`
 ## triangle  Operand           layout   "dense", "packed" (see packed.py), or "table": see _ragged
-## report    of each triangle, its column, or -1; and 0: see cholesky
+## report    two numbers for each triangle: the column, or -1; and 0 (see cholesky)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>

@@ -5,8 +5,8 @@
 ##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ## more: the parameters from `factors` on that the function has
 ##
-## Forms and factors as in _cpu_bring.
-## turned: rows of two transforms of real sequences; their real parts are stored after multiplication by factors.
+## Forms and factors as in _cpu_load.
+## rotated: rows of two transforms of real sequences; their real parts are stored after multiplication by factors.
 ## times: the numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored.
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
 ## has that of the strip's first lane, fine those from it to the others.
@@ -22,7 +22,7 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
     real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {
     __global const vec_t *p = s + 2 * place[k];
-% if form in ("half", "turned"):
+% if form in ("half", "rotated"):
     __global const vec_t *q = s + 2 * place[k ? n - k : 0];
     const real_t half_scale = scale / 2;
     re[0] = (p[flip] + q[flip]) * half_scale;

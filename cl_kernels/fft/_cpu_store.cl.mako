@@ -6,7 +6,7 @@
 ##
 ## Of a cropped result, neither rows before `first` are stored nor, in row k, the lanes before begin - k * limit_row.
 ##
-## Arguments and forms as in _cpu_bring.  The numbers of a folded row behind the middle are stored, conjugated, before
+## Arguments and forms as in _cpu_load.  The numbers of a folded row behind the middle are stored, conjugated, before
 ## it, except those of lanes that have both of such a pair: 0, and half of limit_row, or of limit_batch where there is
 ## one.  In that case limit and begin count from the number of row 0 of lane 0, in folded rows from twice that number.
 <%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>

@@ -2,7 +2,7 @@
 ##
 ##   define(target, V, planes, number)     load_times<number>(t, k, row, lane_step, live, at, limit, re, im)
 ##
-## t: the first of `live` lanes.  Forms of a row as in _cpu_bring; `at` is the number of a folded row's first lane,
+## t: the first of `live` lanes.  Forms of a row as in _cpu_load; `at` is the number of a folded row's first lane,
 ## and limit the length of the sequence.
 <%def name="define(target, V, planes, number)">
 <%

@@ -5,7 +5,7 @@
 ##
 ##   define()             barriers that count bytes (see gemm), copies of a line
 ##   begin(p, rank)       start the copy of the group's first line
-##   bring(plan, rank)    load the line to registers, and start the copy of the next one
+##   load(plan, rank)    load the line to registers, and start the copy of the next one
 ##
 ## Lines whose address is not a multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
 ## unit; group i transforms the lines i, i + number of groups, ... of `groups` lines.
@@ -33,12 +33,12 @@ ${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))})\
 
 <%def name="begin(p, rank)">
     __local real_t line[${2 * p.plan.n}] __attribute__((aligned(128)));
-    __local ulong brought[1];
-    const uint barrier_at = local_address(brought);
+    __local ulong arrived[1];
+    const uint barrier_at = local_address(arrived);
     uint parity = 0;
     if (id == 0) {
         barrier_init(barrier_at, 1);
-        barriers_shown();
+        barriers_published();
         __global const real_t *next = ${line(rank, "(uint)get_group_id(0)")};
         if (engine_takes(next))
             copy_line(local_address(line), next, ${2 * p.plan.n} * sizeof(real_t), barrier_at);
@@ -46,7 +46,7 @@ ${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))})\
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-<%def name="bring(plan, rank)">
+<%def name="load(plan, rank)">
 <% first = plan.stages[0] %>\
     if (engine_takes(x_at - 2 * (long)${first.item})) {
         barrier_wait(barrier_at, parity);

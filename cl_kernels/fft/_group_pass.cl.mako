@@ -10,7 +10,7 @@ import re
 from portable_gpu.codegen import axes
 %>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%namespace name="source_rows" file="/fft/_group_bring.cl.mako"/>
+<%namespace name="source_rows" file="/fft/_group_load.cl.mako"/>
 <%namespace name="result_rows" file="/fft/_group_put.cl.mako"/>
 <%namespace name="side_in" file="/fft/_group_source.cl.mako"/>
 <%namespace name="side_out" file="/fft/_group_result.cl.mako"/>
@@ -22,7 +22,7 @@ from portable_gpu.codegen import axes
 <%def name="define(p)">
 ${stages.define(p.plan, p.tag)}
 % if p.source.form != "packed":
-${source_rows.bring(p.source, p.planes, p.all_in, p.sure, p.tag)}
+${source_rows.load(p.source, p.planes, p.all_in, p.sure, p.tag)}
 % endif
 ${result_rows.put(p.result, p.planes, p.twisted and p.plan.staged_target, p.all_out, p.tag)}
 % if p.result.form == "split":
@@ -103,7 +103,7 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
     real_t re[${plan.numbers_per_item}], im[${plan.numbers_per_item}];
 ${side_in.read(plan, p.source, planes, fixed_x, p.tag, p.sure, rank if p.ahead else 0)}\
 % if p.twists:
-${stages.bring_twists(plan, p.result.form, number_of)}\
+${stages.load_twists(plan, p.result.form, number_of)}\
 % endif
 % if plan.cyclic:
 ${cyclic.read_zeroth(plan)}\

@@ -1,4 +1,4 @@
-## Positions of the rows of a side in global memory, and the arguments of bring and put that describe them.
+## Positions of the rows of a side in global memory, and the arguments of load_row and put that describe them.
 ##
 ##   place(name, side, row, lane)     the pointer to a row of a lane
 ##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, which is as
@@ -11,7 +11,7 @@
 ##   half(plan, stage, r)             `mirrored` of number r of a stage's butterflies: "false", "true", or "" where it
 ##                                    is known only at run time
 ##   mirrored(name, side, row, lane)  the C expression for it
-##   fixed(name, side, all)           the arguments of bring and put that are the same in all calls; on a stepped side,
+##   fixed(name, side, all)           the arguments of load_row and put that all calls have; on a stepped side,
 ##                                    <name>_number is the number of row 0 of lane 0, from which limits count
 ##   factor(side, row)                the factor of a row's number
 ##   parameters(side, all), arguments(side, all)     declarations of these arguments in both functions, and their names
@@ -36,7 +36,7 @@ def pairs(side):
     return side.form == "folded" and side.stepped
 
 def declared(side, all):
-    """Declarations of the arguments of bring and put that do not change, in the order of `fixed`."""
+    """Declarations of the arguments of load_row and put that do not change, in the order of `fixed`."""
     limited = not all or side.form == "folded" or side.factor
     return [
         "long lane_step", *(["long limit", "long limit_row"] if limited else []),

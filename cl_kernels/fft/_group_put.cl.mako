@@ -4,7 +4,7 @@
 ##       put(y, k, lane, live, sign, scale, ..., v): store v as row k of a lane, or of two real lanes that form one
 ##       complex lane
 ##
-## Arguments as in _group_bring.  The form half stores two rows, k and n - k.  Of a cropped result, neither rows before
+## Arguments as in _group_load.  The form half stores two rows, k and n - k.  Of a cropped result, neither rows before
 ## `first` are stored nor, in row k, lanes before begin - k * limit_row.  If a row of a folded result is mirrored, which
 ## is a parameter then, y points to the number that is its conjugate.
 ## times     whether numbers are multiplied by those of t
@@ -12,14 +12,14 @@
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="put(result, planes, twisted, all, tag)">
 <%
-told, tells = (", bool mirrored", ", mirrored") if result.form == "folded" else ("", "")
+mirrored_parameter, mirrored_argument = (", bool mirrored", ", mirrored") if result.form == "folded" else ("", "")
 fixed = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
 fixed += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
 more = ", long first, long begin" if not all else ""
 if result.times:
     more += ", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate"
 %>
-static inline void put_element${tag}(__global real_t *y, long k, long lane${told},
+static inline void put_element${tag}(__global real_t *y, long k, long lane${mirrored_parameter},
     pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
 {
 % if result.form != "folded" and not all:
@@ -50,7 +50,7 @@ static inline void put_element${tag}(__global real_t *y, long k, long lane${told
 % endif
 }
 
-static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint live, real_t sign,
+static inline void put${tag}(__global real_t *y, long k, long lane${mirrored_parameter}, uint live, real_t sign,
     real_t scale${rows.parameters(result, all)}${more},
     pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2
     and result.form == "half" else ", pair_t root") if twisted else ""})
@@ -62,7 +62,7 @@ static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint 
     const pair_t b = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
 % endif
     if (live > 0)
-        put_element${tag}(y, k, lane${tells}, ${"a" if result.form == "half" else "v"}${fixed});
+        put_element${tag}(y, k, lane${mirrored_argument}, ${"a" if result.form == "half" else "v"}${fixed});
 % if planes == 2 and result.form in ("half", "real"):
     if (live > 1)
         put_element${tag}(y + ${result.components} * lane_step, k, lane + 1,

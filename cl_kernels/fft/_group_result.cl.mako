@@ -1,14 +1,14 @@
 ## Store the results of the last stage, which are in registers, in a target.
 ##
-##   write(plan, result, planes, number_of, brought, fixed, tag)
+##   write(plan, result, planes, number_of, loaded, fixed, tag)
 ##       fixed: see _group_places; number_of(slot, plane): the number l of the twiddle factors, if there are any;
-##       brought: see _group_stages
+##       loaded: see _group_stages
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
-<%def name="write(plan, result, planes, number_of, brought, fixed, tag)">
+<%def name="write(plan, result, planes, number_of, loaded, fixed, tag)">
 <% last, half, folded = plan.final, result.form == "half", result.form == "folded" %>\
 % if plan.staged_target:
 % if len(plan.stages) > 1 or plan.staged_source:
@@ -23,14 +23,14 @@ ${local.write(plan, last, plan.natural, ("re", "im"), plan.used_outputs)}\
 ${rows.begin("y", result, 0, "lane0")}\
 % for all_here in (True, False)[: planes * plan.slots]:
     ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
-${staged(plan, result, planes, number_of, brought, fixed, tag, all_here)}\
+${staged(plan, result, planes, number_of, loaded, fixed, tag, all_here)}\
     }
 % endfor
 % elif result.form == "split":
 ${split.write(plan, result, fixed, tag)}\
 % else:
 % if number_of:
-${stages.twist_all(plan, number_of, brought)}\
+${stages.twist_all(plan, number_of, loaded)}\
 % endif
 <% lane, live = f"lane0 + {planes} * {last.slot}", f"left({planes} * {last.slot}, lanes_here)" %>\
 ${rows.begin("y", result, last.item, lane)}\
@@ -60,8 +60,8 @@ mirrored = (rows.module.half(plan, last, r) or rows.module.mirrored("y", result,
 % endif
 </%def>
 
-<%def name="twist(plan, form, planes, number_of, brought, u)">
-% if brought:
+<%def name="twist(plan, form, planes, number_of, loaded, u)">
+% if loaded:
 <%
 steps = plan.steps(form)
 bits = [bit for bit in range(steps) if u >> bit & 1]
@@ -81,7 +81,7 @@ for bit in bits:
 % endif
 </%def>
 
-<%def name="staged(plan, result, planes, number_of, brought, fixed, tag, all_here)">
+<%def name="staged(plan, result, planes, number_of, loaded, fixed, tag, all_here)">
 <%
 count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
 folded = result.form == "folded"
@@ -108,7 +108,7 @@ s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
             const long lane = lane0 + ${planes} * s${u};
 <% mirrored = rows.module.mirrored("y", result, f"i{u}", "lane") if folded else "" %>\
 % if number_of:
-${twist(plan, result.form, planes, number_of, brought, u)}\
+${twist(plan, result.form, planes, number_of, loaded, u)}\
 % endif
             put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u},
                 lane${", " * folded}${mirrored}, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"},

@@ -37,12 +37,12 @@ lane = f"min({lane}, lanes - 1)" if sure and plan.slots > 1 else lane
 %>\
 ${rows.begin("x", source, first.item, lane)}\
 % if ahead_rank:
-${ahead.bring(plan, ahead_rank)}\
+${ahead.load(plan, ahead_rank)}\
 % elif source.form == "half":
 % for r in range(plan.n // 2 + 1):
     {
         pair_t mirror;
-        const pair_t v = bring${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${fixed},
+        const pair_t v = load_row${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${fixed},
             ${plan.n}, &mirror);
         re[${r}] = v.x, im[${r}] = v.y;
 % if 0 < r < plan.n - r:
@@ -60,7 +60,7 @@ ${ahead.bring(plan, ahead_rank)}\
 far = f"(int){row} - (int){first.item}" if plan.chirp else further
 mirrored = (rows.module.half(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
 %>\
-        const pair_t v${r} = bring${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row},
+        const pair_t v${r} = load_row${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row},
             ${lane}${", " * folded}${mirrored}, ${live}, sign${fixed});
 % endfor
 % for r in range(plan.used_inputs):
@@ -91,7 +91,7 @@ there = [plan.there(plan.source_across, count, u) for u in numbers]
 live = planes if all_here else f"left({planes} * s{u}, lanes_here)"
 mirrored = rows.module.mirrored("x", source, f"i{u}", f"lane0 + {planes} * s{u}") if folded else ""
 %>\
-        const pair_t v${u} = bring${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u},
+        const pair_t v${u} = load_row${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u},
             lane0 + ${planes} * s${u}${", " * folded}${mirrored},
             ${f"{there[u]} ? {live} : 0" if there[u] else live},
             sign${fixed}${f", {plan.n_in_text}, &mirror{u}" if half else ""});

@@ -9,11 +9,11 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
-##   bring_twists(plan, form, lane)      load twists before they are needed: the factors exp(-2 pi i k l / whole) of
+##   load_twists(plan, form, lane)      load twists before they are needed: the factors exp(-2 pi i k l / whole) of
 ##                                       row k of lane l of the last stage's results, for the first row of each
 ##                                       butterfly (of a staged target: of a work-item's rows), and for steps from
 ##                                       row to row; lane(slot): l
-##   twist_all(plan, lane, brought)      multiply results by these factors, which may be read from their tables
+##   twist_all(plan, lane, loaded)      multiply results by these factors, which may be read from their tables
 <%def name="define(plan, tag)">
 % for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\
@@ -63,7 +63,7 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
     };
 </%def>
 
-<%def name="bring_twists(plan, form, lane)">
+<%def name="load_twists(plan, form, lane)">
 <%
 last, M, steps = plan.final, plan.final.count, plan.steps(form) * plan.slots
 step = plan.items if plan.staged_target else M
@@ -84,7 +84,7 @@ step = plan.items if plan.staged_target else M
 % endif
 </%def>
 
-<%def name="twist_all(plan, lane, brought)">
+<%def name="twist_all(plan, lane, loaded)">
 <%
 last, R, M = plan.final, plan.used_outputs, plan.final.count
 bits = (R - 1).bit_length()
@@ -92,13 +92,13 @@ bits = (R - 1).bit_length()
     {
 % for bit in range(bits):
         const pair_t w${1 << bit} = ${(f"twists[{bit * plan.slots} + {last.slot}]"
-            if brought
+            if loaded
             else f"root_of({M << bit}ul * {lane(last.slot)}, coarse, fine, shift)")};
 % endfor
 % for b in range(last.butterflies):
         pair_t w_of${b}[${R}];
 <% at = f"(ulong)min({last.item} + {b * plan.items}, {M - 1}u) * {lane(last.slot)}" %>\
-        w_of${b}[0] = ${(f"twists[{bits * plan.slots + b * plan.group} + id]" if brought
+        w_of${b}[0] = ${(f"twists[{bits * plan.slots + b * plan.group} + id]" if loaded
             else f"root_of({at}, coarse, fine, shift)")};
 % for r in range(1, R):
 <% high = 1 << (r.bit_length() - 1) %>\

@@ -1,12 +1,12 @@
 ## Transforms on a CPU: a work-item computes one transform in each lane of a vector.
 ##
-##      source ──bring──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──store──▶ target
+##      source ──load──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──store──▶ target
 ##
 ## A work-item has its own scratch, and computes `run` strips of lanes one after the other.  With two passes in one
 ## launch it computes whole transforms: all strips of the first pass, with results in its own part of `between`, and
 ## then all strips of the second pass.
 ##
-## launches         of each its passes, and of each pass: source, result (Side: the form of a row, the layout of lanes),
+## launches         the passes of each launch; a pass has source, result (Side: the form of a row, the layout of lanes),
 ##                  planes (transforms in a lane), twisted (whether rows of the result are multiplied by roots of one:
 ##                  Cooley and Tukey's twiddles, before the second pass of a long transform); the last result may be
 ##                  multiplied by an array t, number by number (result.times)
@@ -17,14 +17,14 @@
 ## computed from the rows k and n - k.  For the inverse direction (flip), re and im are exchanged on both sides.
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="stages" file="/fft/_stages.cl.mako"/>
-<%namespace name="bring" file="/fft/_cpu_bring.cl.mako"/>
+<%namespace name="load" file="/fft/_cpu_load.cl.mako"/>
 <%namespace name="store" file="/fft/_cpu_store.cl.mako"/>
 <%namespace name="vectors" file="/fft/_cpu_vectors.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 V, suffix = policy.vector, "" if real.needs_fp64 else "f"
 every = [one for passes in launches for one in passes]
-brings = list(dict.fromkeys((one.source, one.planes) for one in every))
+loads = list(dict.fromkeys((one.source, one.planes) for one in every))
 stores = list(dict.fromkeys((one.result, one.planes, one.twisted) for one in every))
 batch = axes.digits("batch", rank, "batch_item")
 %>
@@ -32,8 +32,8 @@ ${vectors.types(real, V)}
 ${butterflies.define(radices, suffix)}
 ${stages.define(radices)}
 ${vectors.transpose(V)}
-% for k, (source, planes) in enumerate(brings):
-${bring.define(source, V, planes, k)}
+% for k, (source, planes) in enumerate(loads):
+${load.define(source, V, planes, k)}
 % endfor
 % for k, (result, planes, twisted) in enumerate(stores):
 ${store.define(result, V, planes, twisted, k)}
@@ -76,7 +76,7 @@ times = passes[-1].result.times
 <%
 a, b = names[k]
 W = V * pass_.planes
-bring_number = brings.index((pass_.source, pass_.planes))
+load_number = loads.index((pass_.source, pass_.planes))
 store_number = stores.index((pass_.result, pass_.planes, pass_.twisted))
 given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row"
 given_a += f", {a}_factor" if pass_.source.factor else ""
@@ -95,7 +95,7 @@ given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else
             const long lane = one % across * ${W};
 % endif
             const long live = least(lanes${k} - lane, ${W});
-            bring${bring_number}(s, n${k}, flip,
+            load_rows${load_number}(s, n${k}, flip,
                 ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${given_a});
             transform(s, roots${k}, order${k}, n${k});
             store${store_number}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"},

@@ -3,7 +3,7 @@
 ##      y[i] = sum_j x[i + first - j] t[j]        along each axis, for existing x and t
 ##
 ##        x  ├──────────┤          a work-item computes ${"W"} neighbours along the last axis,
-##        t      ├──┤              a number of t after the other
+##        t      ├──┤              one element of t after the other
 ##        y   first ├────┤
 ##
 ## elem   Element of all three          W          results of a work-item

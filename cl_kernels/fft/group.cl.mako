@@ -1,15 +1,15 @@
 ## Transforms on a GPU: a work-group has one, or several adjacent ones, in its registers.
 ##
-##      source ──bring──▶ stage 0 ──local memory──▶ stage 1 ──local memory──▶ ... last stage ──put──▶ target
+##      source ──load──▶ stage 0 ──local memory──▶ stage 1 ──local memory──▶ ... last stage ──put──▶ target
 ##
 ##      work-item (t, slot)      holds butterflies t, t + items ... of a stage, for the transform of its slot;
 ##                               neighbours are along slots if lanes are adjacent in memory, else along t
 ##
-## Work-items change between these two orders at the first exchange.  A side is staged, so that neighbours go
-## through it in order whatever the butterflies: where the runs of rows are short, and for rows that need
-## their mirror image (form half).
+## Work-items change between these two orders at the first exchange.  A side is staged, so that neighbouring
+## work-items access neighbouring elements, where the runs of rows are short, and for rows that need their mirror image
+## (form half).
 ##
-## alone     whether a group makes both of two passes of a part
+## alone     whether one group computes both of two passes of a part
 ## passes    one, or two of which a part of the second one follows the same part of the first: see _group_tickets.
 ##           Each has
 ##   plan      GroupPlan of ops/fft/group: items, slots, stages, layouts       planes    lanes of a slot
@@ -17,15 +17,15 @@
 ##                       result.times: an array t that results are multiplied by, number by number
 ##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform
 ##   twists    how many of these roots are in local memory, if any
-##   by_batch  whether these are of a number along the last batch axis, not of the lane's
-##   sure      whether loads have no condition, as some drivers let each that has one wait for that before it
+##   by_batch  whether these roots depend on the number along the last batch axis, not on the number of the lane
+##   sure      whether loads are unconditional: some drivers make each conditional load wait for the load before it
 ##   ahead     whether the copy engine copies a group's next line in advance: see _group_ahead
 ##   plan.back         the stages of the inverse transform, where a transform of n is a convolution: transform, multiply
 ##                     by a filter, transform back.  See _group_chirps and _group_cyclic
-##   early     whether the roots of a stage are on their way while numbers are exchanged
+##   early     whether the roots of a stage are loaded while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane exists
 ##   scaled    whether results are multiplied by a scale
-##   tag       behind its functions and parameters
+##   tag       the suffix of its functions and parameters
 ## inverse   whether exponents are positive
 ## rank      batch axes in addition to the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.

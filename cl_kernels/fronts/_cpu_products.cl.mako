@@ -1,7 +1,8 @@
 ## Products of rows of L with columns of B, on CPUs: with several adjacent columns (see also _cpu_product_strips), and
 ## with one column.
 ##
-##       subtract, scale        several     subtract_products, subtract_row, subtract_transposed   one
+##       subtract, scale                                             several columns
+##       subtract_products, subtract_row, subtract_transposed        one column
 <%def name="define(e, policy)"><% E, V = f"__global {e.name}_t", policy.vector %>
 // y[r] -= a x[r]
 static inline void subtract(${E} *restrict y, const value_t a, ${E} *restrict x, long count)

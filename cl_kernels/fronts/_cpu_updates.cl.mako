@@ -1,5 +1,5 @@
-## How a work-item of a CPU adds children's updates to its front T, and stores the panel and the update: see
-## cpu_subtrees, and _strips for the layout of T.
+## The addition of children's updates to the front T of a work-item of a CPU, and the stores of the panel and of the
+## update: see cpu_subtrees, and _strips for the layout of T.
 <%def name="define(e, policy)"><%
 E, NR, V, C = f"__global {e.name}_t", policy.strip(e), policy.vector, e.components
 %>

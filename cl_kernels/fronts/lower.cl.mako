@@ -1,7 +1,7 @@
 ## Gather to[k] = from[take[k]], the lower triangle of stored values.  Set doubt[0] if the host has to check the
 ## matrix: a value is not finite, differs from its mirror image from[mirror[k]], or is complex on the diagonal.
 ##
-## e                Elements        index    the type of take and mirror, -1 of an element that is not stored, a zero
+## e                Elements        index    the type of take and mirror, which are -1 for a zero that is not stored
 ## compares         whether there are mirror images; if not, `conjugates` says whether values are conjugated
 ## rounding         the tolerance of mirror images, relative to the largest of them and of their rows' scale
 ## start, column    the rows, as in CSR, columns ascending

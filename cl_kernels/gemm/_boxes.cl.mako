@@ -6,12 +6,12 @@
 ## hold the address of the product's matrix.  (NVIDIA's manual does not mention dimensions that overlap;
 ## the engine only adds.)  Elements outside of the matrix arrive as zeros.  For a box wholly outside the
 ## engine accesses the map's own address, which is not mapped, so such a box is never
-## requested.  An operand of fewer lines than a tile has boxes of no more; the rest of the tile is never
-## written.  box_bytes: of all boxes of a step.
+## requested.  The boxes of an operand with fewer lines than a tile have only its lines; the rest of the tile is
+## never written.  box_bytes: the bytes of all boxes of a step.
 
-## Show initialised barriers to the copy engine, and announce to one of them the bytes that it will count.
+## Make initialised barriers visible to the copy engine, and announce to one of them the bytes that it will count.
 <%def name="show()">
-static inline void barriers_shown(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+static inline void barriers_published(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 </%def>
 <%def name="expect()">
 static inline void barrier_expect(uint at, uint bytes)

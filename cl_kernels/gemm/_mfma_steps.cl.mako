@@ -1,4 +1,4 @@
-## A step of k in mfma: on its way to local memory, and multiplied from there.
+## A step of k in mfma: its copy to local memory, and its products.
 ##
 ## policy, a, b, instruction, tail: as in mfma.
 <%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
@@ -7,7 +7,7 @@
 from itertools import product
 %>
 
-## Where the buffer in use begins.
+## The start of the buffer in use.
 <%def name="start(lines)">${f"buffer * {8 * lines.extent}" if policy.buffers == 2 else "0"}</%def>
 
 <%def name="load(step)">

@@ -67,8 +67,8 @@ def lane(form):
 % endfor
 % endif
 </%def>
-<%def name="at(type, lines, turned, ahead)">\
-*(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${turned}) + ${ahead})\
+<%def name="at(type, lines, flipped, ahead)">\
+*(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${flipped}) + ${ahead})\
 </%def>
 
 ## Declare fragments as registers that `refill` fills (names as in `fragment`).

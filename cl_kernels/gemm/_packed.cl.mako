@@ -1,4 +1,4 @@
-## What the CPU's gemm kernels share: elements, packing of both operands, the register tile.
+## Common to the gemm kernels of CPUs: elements, packing of both operands, the register tile.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>

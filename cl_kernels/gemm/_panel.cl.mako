@@ -1,4 +1,4 @@
-## How one operand gets to local memory.  A panel holds `extent` rows of A (or columns of B), each
+## The copy of one operand to local memory.  A panel holds `extent` rows of A (or columns of B), each
 ## `depth` deep along k.  In local memory k is the slow axis, so that fragments are vectors:
 ##
 ##        s ->  extent (+ pad)             A: s is a row (a_row), B: s is a column (b_col)
@@ -6,9 +6,9 @@
 ##   v  | . . . . . . . . |  depth         NAME_LOCAL(buffer, k, s)
 ##
 ## panel: portable_gpu.ops.gemm.tiled.tile.Panel.  Work-item t moves `loads` vectors of `width` elements
-## along `along` ("k": stored transposed, or "s"), held in the registers NAME_r0, NAME_r1 ... between.
+## along `along` ("k": stored transposed, or "s"), through the registers NAME_r0, NAME_r1 ...
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
-## along "either": single elements, along the axis that the strides say (_either_way).
+## along "either": single elements, along the axis that the strides select (_either_way).
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
 ## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
@@ -58,7 +58,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 
 ## The reader of the operand: _strided or _gather.
 ##
-##   place(panel, first, count, begin)   where this work-item's loads are: in the tile (NAME_s0, NAME_k0 ...), and in
+##   place(panel, first, count, begin)   where this work-item's loads are: in the tile (NAME_s0, NAME_k0 ...), and
 ##                                       in memory.  first: the first row of A (column of B); count: the number of rows;
 ##                                       begin: the first step of k
 ##   load(panel, ends)                   a step's panel, from memory to registers; ends: only `tail` of its steps exist

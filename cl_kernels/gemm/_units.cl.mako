@@ -48,9 +48,9 @@ static inline uint packed_pair(float v, float w)
 
 ## The head of the loop over this group's units, which are tiles of a product or, if k is split, parts
 ## of tiles.  once: there is one unit and no loop, because a loop takes registers.  It defines first_row,
-## first_col, k_first, part, parts, length (of k), steps and the pointers `names` at their product.  types: what
-## these point to.  some: if k is split, only that of the tiles of a product after the first `whole`, a kernel
-## argument.
+## first_col, k_first, part, parts, length (of k), steps and the pointers `names` at their product.  types: the
+## types to which these point.  some: if k is split, whether only the tiles of a product after the first `whole`, a
+## kernel argument, are split.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
 <%def name="loop(policy, names, types, problem, depth, once, some=False)">
 ${pointers(names, types)}\

@@ -1,6 +1,6 @@
 ## Exchange of values between the lanes of a warp, so that each lane stores adjacent elements.
 ##
-## exchanged(mine, distance): the value of the lane at `distance`, a power of two.  of_lane(mine, lane): that of a lane.
+## exchanged(mine, distance): the value of the lane at `distance`, a power of two.  of_lane(mine, lane): that of `lane`.
 ## share_pieces(x, y, upper, distance): two lanes at `distance` hold pieces x and y; afterwards the lower lane has both
 ## x, and the upper lane both y, that of the lower lane first.
 ## WARP_BARRIER(): after it, all lanes of the warp see what they have written to local memory.

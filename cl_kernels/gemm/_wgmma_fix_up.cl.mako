@@ -17,7 +17,7 @@ places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * ite
             }
             if (from > 0) {
                 barrier_wait(here_base, 0);
-                asm volatile("bar.sync 1, ${items};" ::: "memory");  // all are through with the stages
+                asm volatile("bar.sync 1, ${items};" ::: "memory");  // no consumer reads the stages any more
                 const int begin = share_of(low - from, share, longer);
                 __global const uint4 *at = (__global const uint4 *)partial + (begin * lanes + lane_of_share)
                     * ${fours * items}l + t;

@@ -13,14 +13,14 @@
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="line_by_line" file="/gemm/_wgmma_lines.cl.mako"/>
 <%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
-<%namespace name="turned" file="/gemm/_wgmma_columns.cl.mako"/>
+<%namespace name="by_columns" file="/gemm/_wgmma_columns.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 % if width == "lines":
 ${line_by_line.store(policy, sums, type)}
 % elif width == "columns":
-${turned.eights(policy, sums, type)}
+${by_columns.eights(policy, sums, type)}
 % elif pair == "columns":
-${turned.columns(policy, sums, type)}
+${by_columns.columns(policy, sums, type)}
 % else:
 ${rows(policy, sums, width, type, registers)}
 % endif
@@ -36,7 +36,7 @@ done = rest + 4 * half_line
 reader = problem.c.reader
 of_row = lambda row: f"({capture(gather.offset, 'c', reader, f'(int)({row})').strip()})" if reader else f"{row} * c_row"
 %>
-            const long top = ${turned.top(registers)};
+            const long top = ${by_columns.top(registers)};
 % if rest:
             const int upper = lane / 4 % 2;
             const long at = first_col + ${("upper * 32 + lane % 4 * 8"
@@ -97,7 +97,7 @@ ${pieces.load_row()}\
 
 ## Store the elements of a tile across the diagonal one by one (see _triangle).
 <%def name="each(policy, problem, sums, type, registers)">
-            const long top = ${turned.top(registers)}, left = first_col + lane % 4 * 2;
+            const long top = ${by_columns.top(registers)}, left = first_col + lane % 4 * 2;
 % for r, h in ((r, h) for r in range(policy.blocks) for h in range(2)):
             {
                 const long row = top + ${64 * r + h * (1 if registers else 8)};

@@ -15,7 +15,8 @@
 ##   counters | next ticket | flag: group 0 has stored its part | group 1 | ...    the group that waits resets a flag
 ##
 ## The copiers set the flag of their group, and wait for those of others: they do this before the last steps of the
-## tile are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, all others' are there.
+## tile are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, the parts of all others are in
+## local memory.
 ## Parts are copied asynchronously to the local memory of the steps of k, because registers would hold too few loads at
 ## a time.  A work-item copies and reads its own words only, in chunks of 8.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
@@ -60,8 +61,8 @@ static inline float4 part_read(uint at)
     const int low = rank * share + min(rank, longer), end = low + share + (rank < longer);
 </%def>
 
-## The head of the loop over a group's tiles and parts of tiles, as `loop` of _units is; until: the step of k after
-## the last.  copies: whether operands are copied there, tail: by work-items that look where k ends.
+## The head of the loop over a group's tiles and parts of tiles, like `loop` of _units; until: the step of k after
+## the last.  copies: whether the loop copies operands; tail: whether it compares their steps with the end of k.
 <%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
 ${units.pointers(names, types)}\
         int high = end;

@@ -75,7 +75,7 @@ ${barriers.start(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_reg
 ${parted.take_ticket(policy)}
 % endif
 % if policy.bulk:
-    barriers_shown();
+    barriers_published();
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 % if split:

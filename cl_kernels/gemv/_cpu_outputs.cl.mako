@@ -1,4 +1,4 @@
-## What the CPU kernels of gemv share: lane sums of many vectors, the store of many outputs, and
+## Common to the gemv kernels of CPUs: lane sums of many vectors, the store of many outputs, and
 ## the fold of the parts that several groups summed.
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 

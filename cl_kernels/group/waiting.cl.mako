@@ -10,7 +10,7 @@
 ## Forward progress: groups with lower tickets have started.  So every wait ends if all groups that have started make
 ## progress while others wait.  OpenCL does not guarantee this; Target.forward_progress says which devices do, and
 ## docs/devices.md on which of them it was tested.  A template that waits is not rendered for other devices;
-## other candidates are taken there.  Tickets and the last group alone need no progress (fix_up, fronts/cpu_subtrees).
+## other variants are taken there.  Tickets and the last group alone need no progress (fix_up, fronts/cpu_subtrees).
 ##
 ## Memory order: OpenCL 1.2 has neither release nor acquire.  Fences and barriers take their place.
 ##

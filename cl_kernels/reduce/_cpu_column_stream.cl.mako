@@ -1,4 +1,4 @@
-## How cpu_columns folds the rows of a part into the vectors of a block.
+## The fold of the rows of a part into the vectors of a block, for cpu_columns.
 ##
 ##   total[j]   row i ... i + U - 1 of V columns: one state, lifted into the accumulators
 ##

@@ -1,4 +1,4 @@
-## How cpu_rows folds its part of a row: whole steps of U vectors first, then vectors, as far as they go,
+## The fold of a part of a row by cpu_rows: whole steps of U vectors first, then vectors, as far as they go,
 ## then elements.
 ##
 ##   sum<V>   the vectors' accumulators, a lane each, folded by halves at the end

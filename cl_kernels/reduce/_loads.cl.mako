@@ -1,4 +1,4 @@
-## How the kernels of reductions load their inputs x and y, by parts: a real number has one part, a
+## The loads of the inputs x and y of reductions, by parts: a real number has one part, a
 ## complex number two (real, imaginary).  A streamed input is read element by element; an input that is
 ## not streamed holds one value for each result.
 ##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p

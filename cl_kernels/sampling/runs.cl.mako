@@ -1,4 +1,4 @@
-## runs: on a CPU, out[o] = what becomes of the taps of o, for axes with rules and plain axes.
+## runs: on a CPU, out[o] = the combination of the taps of o, for axes with rules ("ruled") and others ("plain").
 ##
 ##   row 0   | columns_each | columns_each | ...     a work-item has a part of a row,
 ##   row 1   |                                       or rows_each whole rows

@@ -7,7 +7,8 @@
 ## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  An index
 ## that is not in the window of its source is left out: the places of the window are compared with it.
 ##
-## unit: whether each operand has stride 1 along the columns.  size, places, most: of the sources and their windows.
+## unit: whether each operand has stride 1 along the columns.  size: the sources of an axis; places: the
+## places of the window of each source; most: the largest number of these.
 ## Rows of the table of the last axis are filled to multiples of 16.
 ## out_flat: the distance in the result of neighbours of the plane.  B, other parameters: see runs and _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>

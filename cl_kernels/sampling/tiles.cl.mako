@@ -1,4 +1,4 @@
-## tiles: on a GPU, out[o] = what becomes of the taps of o, for axes with rules and plain axes.
+## tiles: on a GPU, out[o] = the combination of the taps of o, for axes with rules ("ruled") and others ("plain").
 ##
 ##            LX work-items side by side, V elements each       ^ rows and chunks of the repeated axis
 ##   row 0    | V V V ... V |                                   | G / LX of them are side by side

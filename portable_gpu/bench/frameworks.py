@@ -1,4 +1,4 @@
-"""PyTorch and CuPy: on a GPU their time is taken by the device's own events."""
+"""PyTorch and CuPy; on a GPU they are timed by the device's events."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ def _product_into(case: Case, tensors: Sequence[Any], torch: Any) -> Call:
     return partial(torch.mm, *transposed(case, tensors), out_dtype=getattr(torch, case.result))
 
 
-_HELD = 2048  # rows of the square matrix whose products hold the device
-_HELD_SECONDS = 3e-4  # of such a product on a fast device
+_HOLD_ROWS = 2048  # rows of the square matrix whose products keep the device busy
+_HOLD_SECONDS = 3e-4  # of such a product on a fast device
 #: By operation, the call of PyTorch whose result is of another dtype.
 _INTO: dict[str, Callable[[Case, Sequence[Any], Any], Call]] = {"gemm": _product_into}
 
 
 class TorchPeer(Peer):
-    """PyTorch; on a GPU its calls stand in line, so that its host time does not count.
+    """PyTorch; on a GPU its calls are timed in line, so that the time of its host does not count.
 
-    float32 products and convolutions stay float32 but of case ``tf32``.  cuDNN times its
-    algorithms at the first call of a convolution, and takes the fastest (its benchmark mode).
+    Products and convolutions of float32 are computed in float32, except in cases of ``tf32``.
+    cuDNN times its algorithms at the first call of a convolution, and takes the fastest (its
+    benchmark mode).
     """
 
     name = "torch"
@@ -111,12 +112,12 @@ class _TorchInLine(InLine):
     ) -> None:
         super().__init__(calls, torch.accelerator.synchronize, fetch)
         self._torch, self._device = torch, device
-        self._factor = torch.ones(_HELD, _HELD, device=device)
+        self._factor = torch.ones(_HOLD_ROWS, _HOLD_ROWS, device=device)
         self._begin: Any = None
 
     def hold(self, seconds: float) -> None:
         """See :class:`InLine`."""
-        for _ in range(ceil(seconds / _HELD_SECONDS)):
+        for _ in range(ceil(seconds / _HOLD_SECONDS)):
             self._torch.mm(self._factor, self._factor)
         self._begin = self._torch.Event(self._device, enable_timing=True)
         self._begin.record()

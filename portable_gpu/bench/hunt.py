@@ -137,7 +137,7 @@ class Summary:
 
 
 def summaries(trials: Iterable[Trial]) -> list[Summary]:
-    """One for each kind and peer, in the order in which they were met."""
+    """Return the summary of each kind and peer, in the order of the trials."""
     return [Summary.of(group) for group in _by_row(trials)]
 
 
@@ -153,9 +153,9 @@ class RevisionRow:
     """A row compared with another revision.
 
     Attributes:
-        kind, peer: Whose.
-        verdict: In line.
-        eager: The times of calls as Python makes them.
+        kind, peer: The row and the revision.
+        verdict: The verdict on the times in line.
+        eager: The verdict on the times of calls from Python.
     """
 
     kind: str
@@ -176,7 +176,7 @@ class RevisionRow:
 
     @property
     def lost(self) -> bool:
-        """Whether either is lost."""
+        """Whether one of the two verdicts is a loss."""
         return self.verdict.lost or self.eager.lost
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class RevisionRow:
 
 
 def revision_rows(trials: Iterable[Trial]) -> list[RevisionRow]:
-    """One for each kind and revision, in the order of the first cases."""
+    """Return a row for each kind and revision, in the order of the first cases."""
     of_two_revisions = [trial for trial in trials if trial.itself is not None]
     rows = [RevisionRow.of(group) for group in _by_row(of_two_revisions)]
     line, eager = pooled([row.verdict for row in rows]), pooled([row.eager for row in rows])
@@ -197,7 +197,7 @@ def revision_rows(trials: Iterable[Trial]) -> list[RevisionRow]:
 
 
 def kinds(engine: Engine) -> list[HuntRow]:
-    """Every row whose dtype the device has."""
+    """Return the rows of all dtypes that the device supports."""
     return [
         HuntRow(operation, sizes, dtype)
         for operation, benchmark in BENCHMARKS.items()
@@ -211,9 +211,9 @@ def kinds(engine: Engine) -> list[HuntRow]:
 def random_cases(
     rows: Sequence[HuntRow], count: int, seed: int, on_cpu: bool
 ) -> list[tuple[HuntRow, Case]]:
-    """``count`` cases of each row, by turns, so that the time may be up at any of them.
+    """Return ``count`` cases of each row, one of each row in turn, so that a run may stop at any.
 
-    A row's cases do not depend on what other rows there are.
+    The cases of a row do not depend on the other rows.
     """
     result: list[tuple[HuntRow, Case]] = []
     sources = {row: random.Random(f"{seed} {row}") for row in rows}
@@ -226,15 +226,15 @@ def random_cases(
 
 @dataclass(frozen=True)
 class Ready:
-    """A case that is to be timed: results were found right, and programs are built.
+    """A case whose results are correct and whose programs are built; it is timed next.
 
     Attributes:
-        row, case: Which.
-        first: Seconds of our first call, with the programs that it built.
-        programs: How many it built.
-        sides: Whose calls take turns, by the name of a peer that has it: ours, its own, and where
-            it is another revision its own once more.
-        remarks: Why someone is missing.
+        row, case: The row and the case.
+        first: Seconds of our first call, including the build of programs.
+        programs: The number of programs that the first call built.
+        sides: For each peer that has the operation, the calls that take turns: ours and the peer's.
+            Another revision runs in two processes, so it has two calls.
+        remarks: The reasons why peers are missing.
     """
 
     row: str
@@ -273,20 +273,20 @@ class Hunt:
             yield self.time(self.prepare(str(row), case))
 
     def prepare(self, row: str, case: Case) -> Ready | Remark:
-        """Build and check a case of a row; nothing is to be timed whose result is wrong."""
+        """Build and check a case of a row; a case with a wrong result is not timed."""
         try:
             inputs, built = [self._operands(case)], self._built()
             ours = self._ours.prepare(case, inputs)
             first = ours.eager().seconds(0, 1)
             programs, judge = self._built() - built, oracle(case, inputs[0])
-            us = checked(_OurCalls(ours), case, inputs, judge)
-            if isinstance(us, Remark):
-                return us
+            checked_ours = checked(_OurCalls(ours), case, inputs, judge)
+            if isinstance(checked_ours, Remark):
+                return checked_ours
             sides: dict[str, Sequence[Timed]] = {}
             remarks = []
             for peer in self._peers:
-                whose = peer.sides if isinstance(peer, Revision) else (peer,)
-                result = _all_checked(whose, case, inputs, judge)
+                contenders = peer.sides if isinstance(peer, Revision) else (peer,)
+                result = _all_checked(contenders, case, inputs, judge)
                 if isinstance(result, Remark):
                     remarks.append(result)
                 elif result is not None:
@@ -319,7 +319,7 @@ class Hunt:
         )  # fmt: skip
 
     def _operands(self, case: Case) -> Operands:
-        """Parts of one row of random numbers for each dtype, or what is made of them."""
+        """Return operands that are made of parts of one row of random numbers for each dtype."""
         sizes = [prod(shape) for shape in case.shapes]
         ends = list(accumulate(-(-size // _APART) * _APART for size in sizes))
         numbers = self._numbers.get(case.dtype)
@@ -338,9 +338,9 @@ class Hunt:
         return sum(len(engine.programs) for engine in engines if engine is not None)
 
     def _times(self, sides: Sequence[Timed]) -> list[float]:
-        """Seconds of a call of each side, in the median of turns.
+        """Return the seconds of a call of each side, the median of turns.
 
-        On a GPU no threads are to be woken, and a turn is its calls alone.
+        On a CPU a turn also waits for idle threads and wakes those that the calls need.
         """
         on_cpu = self._engine.maps_host_memory
         calls = [_calls_on_cpu(side) if on_cpu else _calls_in_line(side) for side in sides]
@@ -352,12 +352,15 @@ class Hunt:
 
 
 def _all_checked(
-    whose: Sequence[Contender], case: Case, inputs: Sequence[Operands], judge: Oracle
+    contenders: Sequence[Contender], case: Case, inputs: Sequence[Operands], judge: Oracle
 ) -> Sequence[Timed] | Remark | None:
-    """The calls of all, or why one has none; ``None`` where one lacks the operation."""
+    """Return the calls of all contenders, or the remark on the first one that fails.
+
+    ``None``: a contender does not have the operation.
+    """
     timed = []
-    for who in whose:
-        result = checked(who, case, inputs, judge)
+    for contender in contenders:
+        result = checked(contender, case, inputs, judge)
         if result is None or isinstance(result, Remark):
             return result
         timed.append(result[0])

@@ -84,14 +84,14 @@ def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
         inputs = bench.inputs(case)
         judge = oracle(case, inputs[0])
         sides: list[Contestant] = []
-        for who in contenders:
-            if known.get(who.name, 0.0) * case.flop * bench.turns > BUDGET:
-                yield Remark(case, who.name, "left out: it would take too long")
+        for contender in contenders:
+            if known.get(contender.name, 0.0) * case.flop * bench.turns > BUDGET:
+                yield Remark(case, contender.name, "left out: it would take too long")
                 continue
-            result = bench.admit(who, case, inputs, judge)
+            result = bench.admit(contender, case, inputs, judge)
             if isinstance(result, Contestant):
                 sides.append(result)
-                known[who.name] = result.once / case.flop
+                known[contender.name] = result.once / case.flop
             elif result is not None:
                 yield result
         calls = [calls_a_turn(side.once) for side in sides]

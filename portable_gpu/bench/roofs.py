@@ -220,6 +220,6 @@ def _steps(target: Target) -> int:
 def _prepared(
     engine: Engine, kernel: Any, group: int, groups: int, arguments: tuple[Any, ...]
 ) -> Prepared:
-    """Launches of a kernel; it does not keep its buffers alive, the call does."""
+    """Launches of a kernel, whose arguments stay alive with the call."""
     queue = engine.queue
     return Prepared([lambda: kernel(queue, (group * groups,), (group,), *arguments)], queue.finish)

@@ -153,10 +153,11 @@ class InLine(Prepared):
         return seconds
 
     def _line(self, calls: Sequence[Call], tries: int) -> float | None:
-        """The time of calls that all wait; None if no hold is long enough.
+        """Return the time of calls that are all enqueued before the first starts, or ``None``.
 
         The driver accepts about a thousand launches, and makes the host wait before the next one.
-        Then no hold is long enough, and the next line is held no longer than this one was at first.
+        Then the device cannot be kept busy for long enough, and the next line begins with the time
+        with which this one began.
         """
         length = self._length
         for _ in range(tries):
@@ -188,28 +189,28 @@ class OpenCLInLine(InLine):
         """
         super().__init__(calls, queue.finish, lambda result: np.asarray(result.get()))
         self._work = work
-        self._held: cl.Event | None = None
+        self._hold_event: cl.Event | None = None
 
     def hold(self, seconds: float) -> None:
         """See :class:`InLine`."""
-        self._held = self._work()(seconds)
+        self._hold_event = self._work()(seconds)
 
     def since_hold(self) -> float | None:
         """See :class:`InLine`."""
-        held, self._held = self._held, None
-        assert held is not None
-        in_time = held.command_execution_status != cl.command_execution_status.COMPLETE
-        held.wait()
+        event, self._hold_event = self._hold_event, None
+        assert event is not None
+        in_time = event.command_execution_status != cl.command_execution_status.COMPLETE
+        event.wait()
         begin = time.perf_counter()
         self.finish()
         return time.perf_counter() - begin if in_time else None
 
 
 class Hold:
-    """Keeps a device at work for about as long as is asked."""
+    """Keeps a device busy for a given time."""
 
     def __init__(self, program: cl.Program, queue: cl.CommandQueue) -> None:
-        """Find out how long a round of the program's kernel takes (``bench/hold``)."""
+        """Measure the time of a round of the program's kernel (``bench/hold``)."""
         self._kernel, self._queue = cl.Kernel(program, "hold"), queue
         self._out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4)
         self._rounds = 1 << 12  # of a second: a guess, until the device takes long enough for them

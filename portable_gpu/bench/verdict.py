@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from math import exp, log, sqrt
 from typing import Any
 
-LEAST = 0.98  #: a row whose geometric mean is not below has not lost
+LEAST = 0.98  #: a row has lost only if its geometric mean is below
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,14 @@ class Verdict:
 
     The revision has two processes, which take turns with ours, and its time is the geometric mean
     of the two: a process may be some per cent faster than another of the same code.  The spread is
-    what the revision shows against itself: how far the geometric mean of the ratios of the two is
-    from 1, its standard error where that is larger, or what all rows show where :func:`pooled` did.
+    the larger one of two numbers: the distance from 1 of the geometric mean of the ratios of these
+    two processes, and the standard error of that mean.  :func:`pooled` increases it to that of all
+    rows.
 
     Attributes:
         ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.
         itself: That ratio of the revision's second process over its first.
-        spread: The uncertainty of ``itself``, as a logarithm: about the part by which it may be
-            off.
+        spread: The uncertainty of ``itself``, as a logarithm, which is about its relative error.
         count: Ratios of each.
     """
 
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def pooled(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The verdicts on the rows of one run, with what the revision shows against itself in all rows.
+    """Return the verdicts on the rows of one run, with a spread of all rows.
 
     Two processes of one code differ by some per cent, and in a single row that difference may be
     small by chance.  So no spread is below the root mean square of ``log(itself)`` over the rows.

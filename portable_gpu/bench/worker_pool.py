@@ -29,7 +29,7 @@ _CASES = 12
 class WorkerPool:
     """Processes that time random cases on one device.
 
-    The device holds the arrays of 12 cases of each process, and of 12 cases of each peer.
+    The device has the arrays of at most 12 cases of each process and of each peer.
     """
 
     def __init__(self, jobs: int, device: str | None, peers: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class WorkerPool:
         """Yield the result of each case, in order; the processes prepare many cases in parallel.
 
         Raises:
-            PortableGPUError: A process ended by itself.
+            PortableGPUError: A process ended, for example because memory was exhausted.
         """
         left = iter(cases)
         try:
@@ -60,15 +60,15 @@ class WorkerPool:
                     yield item.submit(_time).result()
         except BrokenExecutor:
             raise PortableGPUError(
-                f"one of {len(self._members)} processes of the hunt ended by itself, for want of "
-                "memory perhaps; fewer --jobs may do"
+                f"one of the {len(self._members)} processes of the hunt ended, perhaps because "
+                "memory was exhausted; use fewer --jobs"
             ) from None
         finally:
             for item in self._members:
                 item.shutdown(cancel_futures=True)
 
 
-_hunt: list[Hunt] = []  # the one hunt of a worker process
+_hunt: list[Hunt] = []  # the hunt of a worker process, which has one
 _ready: list[Ready | Remark] = []  # cases that are prepared and not yet timed, the oldest first
 
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from portable_gpu.bench.altered import Altered, check_changes
 from portable_gpu.bench.cases import EVERY, GROUPS, ROOFLINE, cases
 from portable_gpu.bench.known_peers import is_known, open_peers, registry, usual_peers
-from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
-from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
+from portable_gpu.bench.ladder import CLIMBED, climb, ladders
+from portable_gpu.bench.measure import BUDGET, Bench, Remark
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.revisions import PREFIX, Revision
-from portable_gpu.bench.roofs import Roofs, measure_roofs
-from portable_gpu.bench.statistics import Statistic
-from portable_gpu.bench.summary import means, overall
+from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.cli.bench_help import OPERATIONS
-from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.bench_tables import (
+    roofs_text,
+    sections,
+    table_of_ladder,
+    table_of_means,
+    table_of_rows,
+)
+from portable_gpu.cli.console import Console
 from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.first_calls import first_calls_of
@@ -37,7 +41,6 @@ from portable_gpu.cli.transfer import transfer
 from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.sizes import SYNTAX, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
@@ -229,16 +232,16 @@ def bench(
     if plot is not None and result.rows:
         _draw(operation, result, plot)
     if result.roofs is not None:
-        output.write(_roofs(result.roofs))
+        output.write(roofs_text(result.roofs))
         names = {peer.name: f"policy {i}" for i, peer in enumerate(altered, 1)}
         revisions = [peer.name for peer in opened if isinstance(peer, Revision)]
         names |= {name: f"revision {i}" for i, name in enumerate(revisions, 1)}
         for name, short in names.items():
             output.print(escape(f"{short}: {name}"), soft_wrap=True)
-        for title, section in _sections(result.rows).items():
-            output.print(_table(title, section, result.roofs, names))
+        for title, section in sections(result.rows).items():
+            output.print(table_of_rows(title, section, result.roofs, names))
         if len(result.rows) > 1:
-            output.print(_means(result.rows, result.roofs, names))
+            output.print(table_of_means(result.rows, result.roofs, names))
     judged = [(str(row.case), row.peer or "", row.verdict) for row in result.rows if row.verdict]
     if judged:
         output.print(verdicts(judged))
@@ -309,7 +312,7 @@ def _climb(
                     found.add(item)
                 else:
                     found.ladders.append(item)
-        output.print(_ladder_table(found.ladders[-1]))
+        output.print(table_of_ladder(found.ladders[-1]))
 
 
 def _draw(operation: str, found: BenchReport, path: Path) -> None:
@@ -317,101 +320,3 @@ def _draw(operation: str, found: BenchReport, path: Path) -> None:
 
     with replacing(path) as file:
         (plot_roofline if operation == ROOFLINE else plot_throughput)(found, file)
-
-
-def _roofs(roofs: Roofs) -> str:
-    parts = [f"copy {_with_spread(roofs.copy, 1e-9)} GB/s"]
-    parts += [f"{real} {_with_spread(item, 1e-9)} GFLOP/s" for real, item in roofs.fma.items()]
-    parts += [
-        f"{kind} on matrix units, as the fastest product had it, {_with_spread(r, 1e-12)} TFLOP/s"
-        for kind, r in roofs.matrix.items()
-    ]
-    return f"Measured roofs: {', '.join(parts)}"
-
-
-def _sections(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by operation and dtype."""
-    result: dict[str, list[Row]] = {}
-    for row in rows:
-        result.setdefault(f"{row.case.operation}, {row.case.type}", []).append(row)
-    return result
-
-
-def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
-    """In GFLOP/s or GB/s, as the record says; it fits 80 columns.  ``names``: of peers, short."""
-    by_flop = BENCHMARKS[rows[0].case.operation].by_flop
-    table = Table(title=title, title_justify="left", **TABLE_STYLE)
-    table.add_column("size", no_wrap=True)
-    for heading in ("ours ms", "GFLOP/s" if by_flop else "GB/s", "of roof"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("peer", no_wrap=True)
-    for heading in ("peer ms", "peer / ours"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        case, seconds = row.case, row.ours.median
-        table.add_row(
-            case.size,
-            _with_spread(row.ours, 1e3),
-            _figure((case.flop if by_flop else case.bytes) / seconds / 1e9),
-            f"{roofs.share(case, seconds):.0%} {roofs.limit(case)}",
-            names.get(row.peer or "", row.peer or ""),
-            "" if row.theirs is None else _figure(row.theirs.median * 1e3),
-            "" if row.ratio is None else _with_spread(row.ratio),
-        )
-    return table
-
-
-def _means(rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
-    """Geometric means of the cases of each operation, and of all."""
-    caption = "Geometric means; of copy: the least traffic over the speed of a copy."
-    table = Table(title="Summary", title_justify="left", caption=caption, **TABLE_STYLE)
-    for heading in ("operation", "peer"):
-        table.add_column(heading)
-    for heading in ("cases", "peer / ours", "worst", "of roof", "of copy"):
-        table.add_column(heading, justify="right")
-    for item in (*means(rows, roofs), *overall(rows, roofs)):
-        name = ", ".join(filter(None, (item.operation, item.dtype, item.section)))
-        table.add_row(
-            name,
-            names.get(item.peer or "", item.peer or ""),
-            str(item.count),
-            "" if item.ratio is None else _figure(item.ratio),
-            "" if item.worst is None else f"{_figure(item.worst[0])} {item.worst[1]}",
-            f"{item.roof:.0%}",
-            f"{item.copy:.0%}",
-        )
-    return table
-
-
-def _ladder_table(ladder: LadderTimes) -> Table:
-    rival = next((name for name in ladder.peers[1:] if name in ladder.rows[0].seconds), None)
-    caption = (
-        ladder.note if rival is None else f"{ladder.note} In brackets: {rival}'s time over it."
-    )
-    title = f"{ladder.title}, microseconds"
-    table = Table(title=title, title_justify="left", caption=caption, **TABLE_STYLE)
-    table.add_column("rung", no_wrap=True)
-    for row in ladder.rows:
-        table.add_column(row.size.replace("x", " x "), justify="right")
-    for name in (*ladder.rungs, *ladder.peers):
-        table.add_row(name, *(_cell(row.seconds, name, rival) for row in ladder.rows))
-    return table
-
-
-def _cell(seconds: dict[str, Statistic], name: str, rival: str | None) -> str:
-    """A time, and how it compares with the first peer's."""
-    if name not in seconds:
-        return ""
-    local = seconds[name].median
-    if rival is None or rival not in seconds:
-        return f"{local * 1e6:.4g}"
-    return f"{local * 1e6:.4g} ({seconds[rival].median / local:.2f})"
-
-
-def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:
-    return f"{_figure(statistic.median * factor)} ±{statistic.spread:.0%}"
-
-
-def _figure(value: float) -> str:
-    """Three digits, or all before the point."""
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

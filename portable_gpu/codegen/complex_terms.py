@@ -6,9 +6,10 @@ computed only from real terms are real.
 
 from __future__ import annotations
 
+from portable_gpu.codegen.literals import literal
 from portable_gpu.codegen.names import TESTS
 from portable_gpu.codegen.syntax import Literal
-from portable_gpu.codegen.terms import OPERATORS, Term, Terms, literal
+from portable_gpu.codegen.terms import OPERATORS, Term, Terms
 from portable_gpu.errors import ArgumentError, UnsupportedError
 
 _OPERATORS = {"*": "multiply", "/": "divide", "**": "power"}

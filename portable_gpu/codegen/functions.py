@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from portable_gpu.codegen.complex_terms import ELEMENTARY, ComplexTerms
+from portable_gpu.codegen.literals import FLOATING, cast_from, intermediate_type
 from portable_gpu.codegen.names import MAGNITUDES
 from portable_gpu.codegen.operators import SCALAR_BYTES, component, vector
 from portable_gpu.codegen.source import render
 from portable_gpu.codegen.syntax import NoTree, parsed
-from portable_gpu.codegen.terms import FLOATING, Helper, Term, Terms, by_way_of, cast_from
+from portable_gpu.codegen.terms import Helper, Term, Terms
 
 _FLOAT_LITERAL = re.compile(
     r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])"
@@ -129,7 +130,7 @@ class Function:
         except NoTree:
             return None
         if self.result != self.compute:
-            between = by_way_of(self.compute, self.result)
+            between = intermediate_type(self.compute, self.result)
             if between:
                 text = f"CONVERT({vector(between, width)}, {text})"
             text = f"CONVERT({vector(self.result, width)}, {text})"
@@ -180,7 +181,7 @@ class Function:
         if width > 1:
             if self.boolean and ctype in FLOATING:
                 return f"CONVERT({to}, {argument} != ({vector(ctype, width)})(0))"
-            between = by_way_of(ctype, self.compute)
+            between = intermediate_type(ctype, self.compute)
             if between:
                 argument = f"CONVERT({vector(between, width)}, {argument})"
             return f"CONVERT({to}, {argument})"

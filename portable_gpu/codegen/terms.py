@@ -14,6 +14,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from portable_gpu.codegen.literals import (
+    FLOATING,
+    cast_from,
+    fits,
+    literal,
+    of_floating_type,
+    wider,
+)
 from portable_gpu.codegen.names import (
     ALIASES,
     INTEGER_FUNCTIONS,
@@ -27,7 +35,6 @@ from portable_gpu.errors import ArgumentError, UnsupportedError
 
 #: A function in C that a text calls: its def in ``cl_kernels/common``, the C type, and the width.
 Helper = tuple[str, str, int]
-FLOATING = ("float", "double")
 _CONSTANTS = re.compile(
     r"INFINITY|NAN|MAXFLOAT|M_[A-Z0-9]+_?[A-Z0-9]*|(?:FLT|DBL)_(?:MAX|MIN|EPSILON)"
 )
@@ -157,7 +164,7 @@ class Terms:
         result = ""
         for term in terms:
             kind = {"mask": "", "integer": "", "constant": self._floating}.get(term.kind, term.kind)
-            result = _wider(result, kind) if result and kind else result or kind
+            result = wider(result, kind) if result and kind else result or kind
         result = result or self._ctype
         if self._width > 1 and result != self._ctype:
             raise NoTree
@@ -206,7 +213,7 @@ class Terms:
             digits = node.text.rstrip("uUlL")
             octal = digits[0] == "0" and digits.isdigit() and len(digits) > 1
             return Term(node.text, "integer", int(digits, 8 if octal else 0))
-        return Term(_of_type(node.text.rstrip("fF"), self._floating), "constant")
+        return Term(of_floating_type(node.text.rstrip("fF"), self._floating), "constant")
 
     def _name(self, word: str) -> Term:
         if word in self._names:
@@ -533,60 +540,3 @@ _METHODS: Mapping[str, tuple[int, int, Callable[[Any, list[Term]], Term]]] = {
     "square": (1, 1, Terms._square),
     "reciprocal": (1, 1, Terms._reciprocal),
 }
-
-
-def fits(value: int, ctype: str) -> bool:
-    """Whether an integer type of C holds a value."""
-    bits = 8 * SCALAR_BYTES[ctype]
-    return 0 <= value < 1 << bits if ctype[0] == "u" else -1 << bits - 1 <= value < 1 << bits - 1
-
-
-def literal(value: int, ctype: str) -> str:
-    """An integer as a literal of a C type; what an integer type does not hold wraps around."""
-    if ctype in FLOATING:
-        text = f"{value}.0{'f' if ctype == 'float' else ''}"
-        return f"({text})" if value < 0 else text
-    bits = 8 * SCALAR_BYTES[ctype]
-    value &= (1 << bits) - 1
-    if ctype[0] != "u" and value >> bits - 1:
-        value -= 1 << bits
-    end = {"uint": "u", "long": "L", "ulong": "UL"}.get(ctype, "")
-    if value == -1 << bits - 1 and bits >= 32:
-        return f"({value + 1}{end} - 1)"
-    text = f"{value}{end}"
-    if bits < 32:
-        return f"(({ctype}){text})"
-    return f"({text})" if value < 0 else text
-
-
-def _of_type(text: str, ctype: str) -> str:
-    return text if ctype == "double" else f"{text}f"
-
-
-def by_way_of(given: str, ctype: str) -> str | None:
-    """The C type between a floating type and a short integer one, as NumPy converts on a PC.
-
-    C leaves the conversion of a number open that the integer type cannot hold.
-    """
-    if given not in FLOATING:
-        return None
-    return {"uint": "long"}.get(ctype, "int" if SCALAR_BYTES[ctype] < 4 else None)
-
-
-def cast_from(text: str, kind: str, ctype: str) -> str:
-    """A single value of one C type as another."""
-    between = by_way_of(kind, ctype)
-    return f"(({ctype})({between}){text})" if between else f"(({ctype}){text})"
-
-
-def _wider(a: str, b: str) -> str:
-    """The C type in which an operation on values of two is computed."""
-    if a == b:
-        return a
-    if "complex" in (a, b):
-        return "complex"
-    floats = [t for t in (a, b) if t in FLOATING]
-    if floats:
-        return "double" if "double" in floats else "float"
-    rank = {t: (SCALAR_BYTES[t], t[0] == "u") for t in (a, b)}
-    return max((a, b), key=rank.__getitem__)

@@ -41,8 +41,8 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        opcode: As in the assembly.
-        kind: What it does.
+        opcode: The opcode in the assembly.
+        kind: Its kinds.
         loads: Bytes that a work-item loads from global memory.
     """
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 
 

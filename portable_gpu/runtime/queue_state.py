@@ -19,7 +19,7 @@ from portable_gpu.runtime.memory import memory_pool
 if TYPE_CHECKING:
     from portable_gpu.runtime.call import TracedCall
     from portable_gpu.runtime.engine import Engine
-    from portable_gpu.runtime.program import Launch
+    from portable_gpu.runtime.launch import Launch
     from portable_gpu.runtime.repeat import Repeat
 
 # Fractions of the device's memory: the largest result that is allocated in a queue's pool, and the

@@ -17,8 +17,8 @@ import pyopencl as cl
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.launch import BoundKernel
 from portable_gpu.runtime.plan import Plan, Steps
-from portable_gpu.runtime.program import BoundKernel
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.report import KernelReport, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of

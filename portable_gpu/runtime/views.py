@@ -382,6 +382,7 @@ def packed(array: Any) -> Any:
 
 
 def whole(buffer: Any, array: np.ndarray[Any, Any]) -> View:
+    """Return the view of a buffer that has the elements of an array in C order."""
     return View(buffer, 0, array.shape, contiguous_strides(array.shape), array.dtype)
 
 

@@ -52,7 +52,7 @@ class Derivation:
         self.set("resident_registers", 64, "assumed", "few enough for any GPU")
         self.set("local_mem_per_unit", facts.local_mem_size, "assumed", "LOCAL_MEM_SIZE")
         self.set("static_local_mem", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
-        self.set("unbound_group", 0, "assumed", "a compiler makes the best of what it is told")
+        self.set("unbound_group", 0, "assumed", "compilers use the size of a group well")
         self.set("matrix_units", "", "assumed", "none that kernels can reach")
         self.set("matrix_instructions", (), "derived", "none is asked for by name")
         self.set("dot2", False, "assumed", "no such instruction that kernels can reach")

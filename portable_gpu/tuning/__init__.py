@@ -1,1 +1,1 @@
-"""How a kernel should use a device: policies (by formula) and measured rows.  No OpenCL."""
+"""Policies of kernels: formulas and measured rows.  Nothing here imports OpenCL."""

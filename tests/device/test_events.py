@@ -21,7 +21,7 @@ from portable_gpu.runtime import events as events_module
 from portable_gpu.runtime import queue_state
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import enqueue_without_event
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 KINDS = cl.command_queue_properties
 X = np.arange(40.0, dtype=np.float32).reshape(5, 8)

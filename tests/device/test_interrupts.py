@@ -25,7 +25,7 @@ import portable_gpu as pg
 from portable_gpu.codegen import source
 from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.runtime.replay import Kernels
 from portable_gpu.targets import example_target
 

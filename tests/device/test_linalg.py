@@ -44,7 +44,7 @@ from portable_gpu.linalg import cho_solve, cholesky, inv_triangular, packed, sol
 from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.policy import largest
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 SOME = [np.dtype("float32")] if FORCED else DTYPES
 _HERE = "host", "device", "host over a", "device over a"

@@ -36,7 +36,7 @@ from portable_gpu.linalg import cho_factor, cho_solve, cholesky, logdet, lstsq, 
 from portable_gpu.linalg import definite as definite_module
 from portable_gpu.ops.factor import variants
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 SOME = [np.dtype("float32")] if FORCED else DTYPES
 

@@ -25,7 +25,7 @@ from portable_gpu.errors import (
 from portable_gpu.nn import parameter as parameter_module
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 EPS = np.finfo(np.float32).eps
 

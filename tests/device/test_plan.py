@@ -26,7 +26,7 @@ from portable_gpu.errors import (
 from portable_gpu.ops import planned
 from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 RNG = np.random.default_rng(0)
 

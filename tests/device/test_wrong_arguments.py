@@ -19,7 +19,7 @@ import pytest
 import portable_gpu as pg
 from portable_gpu.errors import ArgumentTypeError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 
 Case = tuple[str, Callable[[], Any]]
 

@@ -121,7 +121,7 @@ def test_a_real_line_as_a_complex_one_of_half_the_length(
 
 
 @pytest.mark.parametrize(("n", "offset"), [(512, 0), (1024, 1)])
-def test_lines_that_the_copy_engine_brings(
+def test_lines_that_the_copy_engine_copies(
     n: int, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two groups have three lines each; lines that begin at no multiple of 16 bytes are read."""

@@ -32,8 +32,7 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import InLine, Prepared, calls_a_turn
 from portable_gpu.bench.verdict import Verdict, pooled
 from portable_gpu.cli import main
-from portable_gpu.cli.bench import _ladder_table as ladder_table
-from portable_gpu.cli.bench import _table as bench_table
+from portable_gpu.cli.bench_tables import table_of_ladder, table_of_rows
 from portable_gpu.errors import ArgumentError, PortableGPUError, UnsupportedError
 from portable_gpu.ops import public_call
 from portable_gpu.ops.case import Case
@@ -430,15 +429,15 @@ def test_the_tables_fit_80_columns() -> None:
     sizes = "400x1100000x400,1024:64x64x64,2048x2048x2048/NN"
     result = cases("gemm", ["float32:bf16x6"], parse_sizes(sizes), False)
     rows = [timed(case, 12.345678, 1.2345678) for case in result]
-    assert_fits(bench_table("gemm, float32:bf16x6", rows, HALVES, {"numpy": "policy 12"}))
+    assert_fits(table_of_rows("gemm, float32:bf16x6", rows, HALVES, {"numpy": "policy 12"}))
     result = cases("all", ["float32"], None, False)
     rows = [timed(case, 1.2345678e-4, 0.0012345) for case in result]
-    assert_fits(bench_table("all", rows, HALVES, {}))
+    assert_fits(table_of_rows("all", rows, HALVES, {}))
     names = "double buffer, 128b, prefetch", "portable_gpu", "numpy"
     seconds = {name: Statistic.of([1.2345e-2]) for name in names}
     sizes = [f"{n}x{n}x{n}/NN" for n in (256, 512, 1024, 2048)]
     steps = tuple(LadderRow(size, seconds) for size in sizes)
-    assert_fits(ladder_table(LadderTimes("sgemm", "A note.", names[:1], names[1:], steps)))
+    assert_fits(table_of_ladder(LadderTimes("sgemm", "A note.", names[:1], names[1:], steps)))
 
 
 def assert_fits(table: Any) -> None:

@@ -13,7 +13,7 @@ from portable_gpu import dtypes, errors
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import BuildError, DTypeError, NumPyAxisError, PortableGPUError
 from portable_gpu.ops.fft.call import dtype_of_transforms
-from portable_gpu.runtime.program import build_message
+from portable_gpu.runtime.build_message import build_message
 
 if TYPE_CHECKING:
     import pyopencl as cl

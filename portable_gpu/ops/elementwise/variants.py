@@ -12,9 +12,9 @@ from portable_gpu.ops.elementwise.plan import ElementwisePlan
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.transposed import TransposedPlan, transposed_copy
 from portable_gpu.ops.variant import Variant, bind_best, by_rule
+from portable_gpu.runtime.build_message import of_expression
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.table import TuningTable

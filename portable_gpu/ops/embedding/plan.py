@@ -16,8 +16,8 @@ from portable_gpu.ops.groups import group_size
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts

@@ -22,7 +22,7 @@ def cholesky_parameters(p: CholeskyProblem, ragged: bool) -> list[Parameter]:
 
 
 def cpu_cholesky_parameters(p: CholeskyProblem, ragged: bool, *sizes: str) -> list[Parameter]:
-    """The parameters of ``cholesky`` on a CPU; ``sizes``: the names of those that no table has."""
+    """The parameters of ``cholesky`` on a CPU; ``sizes``: the sizes where there is no table."""
     size_parameters = [_TABLE] if ragged else scalars("long", *sizes)
     return [*_scratch(p.elem), *size_parameters, *scalars("long", "count", "first"), *_factor(p)]
 

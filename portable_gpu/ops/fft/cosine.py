@@ -204,7 +204,7 @@ def _line_steps(
     if kind == "two" and not p.sine:
         line = Line(
             n, False, p.real, LineOperand("ordered", count, strides[axis]),
-            LineOperand("turned", n, p.strides_out[axis]),
+            LineOperand("rotated", n, p.strides_out[axis]),
             tuple(merged(
                 Axis(shape[a], (strides[a], p.strides_out[a]))
                 for a in range(len(shape)) if a != axis

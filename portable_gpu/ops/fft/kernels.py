@@ -90,7 +90,7 @@ class PassKernels:
         with_fused_passes: Adds the decompositions in which passes share a launch.
         fused_axes: Lists decompositions that transform two axes by fewer launches.
         between: Whether the array between two passes of a launch is an operand.
-        orders: Whether it has the forms ``ordered`` and ``turned`` of cosine transforms.
+        orders: Whether it has the forms ``ordered`` and ``rotated`` of cosine transforms.
     """
 
     name: str

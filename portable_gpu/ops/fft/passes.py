@@ -48,7 +48,7 @@ class RenderedOperand:
     @property
     def components(self) -> int:
         """Real numbers of an element, 1 or 2."""
-        return 1 if self.form in ("real", "ordered", "turned", "packed") else 2
+        return 1 if self.form in ("real", "ordered", "rotated", "packed") else 2
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Pass:
     @property
     def paired(self) -> bool:
         """Whether a lane has two transforms of real numbers, computed as one complex transform."""
-        return not {"half", "turned"}.isdisjoint((self.source.form, self.target.form))
+        return not {"half", "rotated"}.isdisjoint((self.source.form, self.target.form))
 
     @property
     def planes(self) -> int:

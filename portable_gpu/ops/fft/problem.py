@@ -20,11 +20,11 @@ TransformKind = Literal["c2c", "r2c", "c2r"]
 #: * ``folded``: n complex rows, of which those above n // 2 are stored as the conjugates of rows
 #:   n - k (Hermitian symmetry);
 #: * ``ordered``: the real input of a cosine transform: even rows, then odd rows in reverse order;
-#: * ``turned``: the real output of a cosine transform: the real parts of the spectra of two real
+#: * ``rotated``: the real output of a cosine transform: the real parts of the spectra of two real
 #:   sequences, multiplied by factors;
 #: * ``packed``: a real sequence of 2 n numbers as n complex numbers;
 #: * ``split``: rows 0 to n of the spectrum of 2 n real numbers, from the transform of ``packed``.
-Form = Literal["complex", "real", "half", "folded", "ordered", "turned", "packed", "split"]
+Form = Literal["complex", "real", "half", "folded", "ordered", "rotated", "packed", "split"]
 
 
 @dataclass(frozen=True)

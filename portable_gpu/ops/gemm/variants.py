@@ -35,9 +35,9 @@ from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule, ranked
+from portable_gpu.runtime.build_message import of_expression
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import PolicyRow, TuningTable

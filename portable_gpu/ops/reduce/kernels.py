@@ -1,6 +1,7 @@
 """The kernels of reductions: their forms, their partitions, their parameters and their texts.
 
-Kernels by rows read along the axis that they reduce, kernels by columns across it.
+Kernels by rows read along the axis that they reduce, kernels by columns across it.  Some choices
+are explained by measurements in docs/experiments/reduce.md.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ def kernel_forms(
 ) -> list[tuple[ReduceForm, ReducePartition]]:
     """Return the form and the partition by rows, and those by columns if results are adjacent."""
     elem, streamed = reduction.inputs[0], len(reduction.streamed)
-    if target.is_cpu and geometry.inner.size == 1:  # no text of its own for single elements
+    if target.is_cpu and geometry.inner.size == 1:  # the kernel for unit strides serves
         geometry = replace(geometry, inner=Axis(1, (1,) * len(reduction.inputs)))
     unit = is_unit(geometry.inner.strides[:streamed])
     target_groups = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
-    alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
-    target_groups = (
-        1 if alone else max(1, min(target_groups, target.compute_units * policy.groups_per_unit))
-    )
+    target_groups = max(1, min(target_groups, target.compute_units * policy.groups_per_unit))
+    if target.is_cpu and target.compute_units == 1:
+        target_groups = 1
     if target.is_cpu:
         along = cpu_rows(policy, target, reduction, geometry, target_groups, unit)
     else:
@@ -56,14 +56,14 @@ def kernel_forms(
 def _with_spread(
     reduction: Reduction, along: Axis, form: ReduceForm, partition: ReducePartition
 ) -> tuple[ReduceForm, ReducePartition]:
-    """Return a form that names the inputs which have one element along an axis."""
+    """Return the form with the names of inputs that have one element for all places of an axis."""
     strides = along.strides[: len(reduction.streamed)]
     item = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
     return replace(form, spread=item), partition
 
 
 def is_unit(strides: tuple[int, ...]) -> bool:
-    """Return whether vectors are along an axis, or have one element."""
+    """Return whether strides along an axis are 1, or 0 for some inputs."""
     return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
@@ -141,7 +141,7 @@ def gpu_rows(
     target_groups: int,
     unit: bool,
 ) -> tuple[ReduceForm, ReducePartition]:
-    """Sub-groups or groups that have a row each, or groups that share one."""
+    """Return the kernel whose sub-groups or groups have a row each, or share one."""
     elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
     vector, aligned, peel = 1, False, False
     if unit and reduction.vectorizable:
@@ -151,11 +151,10 @@ def gpu_rows(
         lanes = max(lanes, vector)
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
-        # In rows that share a group the other rows hide the latency, and accumulators with indices
-        # need the registers (docs/experiments/reduce.md).
-        plain = lanes < size or reduction.indexed
-        fitted = replace(policy, unroll=1) if plain else policy
-        unroll = unrolled(fitted, target, reduction, vector, n // (lanes * vector))
+        # Rows of one group hide each other's latency; accumulators with indices need registers.
+        single = lanes < size or reduction.indexed
+        base = replace(policy, unroll=1) if single else policy
+        unroll = unrolled(base, target, reduction, vector, n // (lanes * vector))
     group_rows = size // lanes
     parts = _row_parts(policy, target, reduction, geometry, target_groups) if lanes == size else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, lanes * vector * unroll)
@@ -180,14 +179,18 @@ def _row_vector(
     geometry: Geometry,
     alignment: int,
 ) -> tuple[int, bool, bool]:
-    """Elements of a load along rows, whether it is aligned, and whether rows begin anywhere."""
+    """Return the width of vectors along rows, whether they are aligned, and ``peel``.
+
+    ``peel``: rows may be unaligned; elements before and behind their aligned vectors are loaded
+    one by one.
+    """
     elem, n, lanes = reduction.inputs[0], geometry.inner.size, target.subgroup_size
     figures = _figures(target)
     if n <= lanes and _are_few(geometry, target):
         return 1, False, False
     vector = min(widest_vector(policy, reduction), floor_power_of_two(max(1, n)))
     if len(reduction.folds[0].lane.fields) > 1 and elem.itemsize <= 4:
-        vector = max(1, vector // 2)  # docs/experiments/reduce.md
+        vector = max(1, vector // 2)
     while vector > 1 and not fits(policy, target, reduction, vector):
         vector //= 2
     if reduction.name == "moment" and elem.itemsize < 4:
@@ -195,10 +198,10 @@ def _row_vector(
             vector //= 2
     widest = vector
     vector, aligned = aligned_vector(vector, reduction, geometry, alignment, geometry.inner)
-    # Each of a row's lanes has one of the elements before, or behind, the vectors.
-    single = len(reduction.streamed) == 1 and not elem.complex
-    single &= widest <= target.subgroup_size
-    if single and vector < widest and n >= figures.peeled_vectors * widest:
+    # Each lane of a row loads one of the elements before, or behind, the vectors.
+    can_peel = len(reduction.streamed) == 1 and not elem.complex
+    can_peel &= widest <= target.subgroup_size
+    if can_peel and vector < widest and n >= figures.peeled_vectors * widest:
         return widest, True, True
     return vector, aligned, False
 
@@ -212,25 +215,24 @@ def _row_lanes(
     target_groups: int,
     peel: bool,
 ) -> tuple[int, int]:
-    """Work-items of a group, and of a row: a whole group, or a sub-group at most."""
+    """Return the work-items of a group, and those of a row: all, or at most a sub-group."""
     n, rows, units = geometry.inner.size, geometry.rows, target.compute_units
-    size, most, figures = policy.group_size, target.subgroup_size, _figures(target)
-    if n <= vector * most and _are_few(geometry, target):
+    size, subgroup, figures = policy.group_size, target.subgroup_size, _figures(target)
+    if n <= vector * subgroup and _are_few(geometry, target):
         return size, ceil_power_of_two(max(1, -(-n // vector)))
     lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
     if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
-        lanes //= 2  # fewer lanes are without work in the last step
-    # With many rows a compute unit, sub-groups that have a row each are faster than groups that
-    # have one (docs/experiments/reduce.md).
+        lanes //= 2  # then fewer lanes have no work in the last step
+    # With many rows a compute unit, rows of a sub-group are faster than rows of a group.
     many = rows >= figures.many_rows * units
-    wide = lanes > 4 * most or rows * min(lanes, size) < size * target_groups
+    wide = lanes > 4 * subgroup or rows * min(lanes, size) < size * target_groups
     if wide and not many:
         if 2 * rows >= units:
             enough = ceil_power_of_two(-(-n // (vector * figures.group_steps)))
-            size = max(2 * most, min(size, enough))
+            size = max(2 * subgroup, min(size, enough))
         return size, size
-    lanes = min(lanes, most)
-    # Where rows are many, lanes with more of a row spend less time on combining their results.
+    lanes = min(lanes, subgroup)
+    # With many rows, fewer lanes for each row take less time to combine their results.
     line = max(1, figures.adjacent_bytes // (vector * itemsize))
     while lanes > line and n < figures.lane_steps * lanes * vector:
         if rows * lanes < 2 * figures.busy_items * units:
@@ -240,7 +242,7 @@ def _row_lanes(
 
 
 def _are_few(geometry: Geometry, target: Target) -> bool:
-    """Whether there is so little to fold that latency counts alone."""
+    """Whether there are too few elements to hide latency."""
     elements = geometry.rows * geometry.inner.size
     few = _figures(target).few_elements * target.subgroup_size * target.compute_units
     return geometry.outer_count == 1 and elements <= few
@@ -253,17 +255,18 @@ def _row_parts(
     geometry: Geometry,
     target_groups: int,
 ) -> int:
-    """Into how many parts each row is cut at most, a group each."""
+    """Return the largest number of groups that share a row."""
     rows, units, figures = geometry.rows, target.compute_units, _figures(target)
     nbytes = geometry.count * reduction.inputs[0].itemsize
-    dear = reduction.name == "moment" or 2 * rows >= units
-    if nbytes < figures.single_bytes * (2 if dear else 1):
+    # Combining parts takes longer for moments, and gains less where rows fill half the device.
+    doubled_limit = reduction.name == "moment" or 2 * rows >= units
+    if nbytes < figures.single_bytes * (2 if doubled_limit else 1):
         return 1
     parts = -(-target_groups // max(1, rows))
     if nbytes < parts * figures.group_bytes:
         groups = min(figures.few_groups, policy.groups_per_unit) * units
         parts = min(parts, -(-groups // max(1, rows)))
-    if rows >= units:  # which have work anyway
+    if rows >= units:  # all units have work without parts
         parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
     return parts
 
@@ -276,7 +279,7 @@ def gpu_columns(
     alignment: int,
     target_groups: int,
 ) -> tuple[ReduceForm, ReducePartition]:
-    """Groups that have blocks of columns, or a part of one."""
+    """Return the kernel whose groups have blocks of columns, or parts of blocks."""
     figures = ReduceColumnFigures.of("reduce columns", target)
     columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
     vector, widest, aligned = 1, 1, False
@@ -290,22 +293,17 @@ def gpu_columns(
             vector, reduction, geometry, alignment, geometry.kept[-1], columns
         )
     itemsize = reduction.inputs[0].itemsize
-    # Narrow vectors side by side would spread a load over eight times the lines.
+    # With several narrow vectors side by side, a load would touch eight times as many lines.
     vectors = max(1, policy.column_bytes // max(policy.vector_bytes, vector * itemsize))
     vectors = min(vectors, floor_power_of_two(max(1, columns // vector)))
     while vectors > 1 and not fits(policy, target, reduction, vector * vectors, shared=vector):
         vectors //= 2
-    # Fewer groups of a compute unit than for rows are faster (docs/experiments/reduce.md).
-    most_groups = figures.groups * target.compute_units
-    shared_by_all = target_groups >= most_groups
-    target_groups = min(target_groups, most_groups)
+    # Fewer groups on a compute unit than for rows are faster.
+    max_groups = figures.groups * target.compute_units
+    fills_device = target_groups >= max_groups
+    target_groups = min(target_groups, max_groups)
     lanes = policy.column_lanes
-    if (
-        reduction.name == "moment"
-        and itemsize <= 4
-        and count >= figures.tall_rows
-        and shared_by_all
-    ):
+    if reduction.name == "moment" and itemsize <= 4 and count >= figures.tall_rows and fills_device:
         tall = replace(policy, group_size=min(figures.tall_group, target.max_work_group_size))
         if fits(tall, target, reduction, vector * vectors, shared=vector):
             size = max(size, tall.group_size)
@@ -314,32 +312,33 @@ def gpu_columns(
         adjacent = figures.unaligned_lanes.get(str(itemsize), adjacent)
         lanes = min(size, max(lanes, adjacent))
     lanes = min(lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
-    # Few rows are soon folded: work-items go side by side rather than share columns.
+    # Few rows take few steps: work-items have columns of their own.
     few = count <= figures.few_rows and not geometry.outer and not reduction.indexed
     if few:
-        alone = -(-columns // (vector * vectors * target.compute_units))
-        lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(alone)))
+        per_unit = -(-columns // (vector * vectors * target.compute_units))
+        lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(per_unit)))
     lanes = max(lanes, size // ceil_power_of_two(max(1, count)))
     lanes = _lanes_of_many(columns, vector * vectors, count, lanes, size, target, figures)
     block = lanes * vector * vectors
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = in_flight(
         max(1, policy.unroll // vectors), policy, target, reduction, vector * vectors,
-        most=geometry.inner.size * lanes // size,
+        limit=geometry.inner.size * lanes // size,
     )  # fmt: skip
     if few:
         all_rows = ceil_power_of_two(count)
         unroll = doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
     step = size // lanes * unroll
-    # Two parts of a column pay only where blocks leave a third of the groups without work.
+    # Parts of columns are faster only if blocks leave a third of the groups without work.
     shared = count >= figures.shared_steps * step and 2 * target_groups > 3 * tiles
     parts = -(-target_groups // tiles) if shared else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)
-    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
+    result_axes, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
     split = inner * outer > 1
     form = ReduceForm(
-        "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
-    )
+        "columns", size, lanes, vector, vectors, unroll, aligned, False, split, result_axes,
+        outer_axes,
+    )  # fmt: skip
     return form, ReducePartition(tiles, inner, outer, inner_span, outer_span, 1)
 
 
@@ -352,7 +351,10 @@ def _lanes_of_many(
     target: Target,
     figures: ReduceColumnFigures,
 ) -> int:
-    """Work-items side by side, of ``each`` columns, where columns fill the device by themselves."""
+    """Return the work-items side by side, doubled while blocks still fill the device.
+
+    A work-item has ``each`` columns.
+    """
     max_lanes = min(size, figures.item_rows * size // max(1, count))
     while lanes < size:
         if lanes >= max_lanes and count > figures.many_rows:
@@ -372,7 +374,7 @@ def cpu_rows(
     target_groups: int,
     unit: bool,
 ) -> tuple[ReduceForm, ReducePartition]:
-    """Rows on a CPU: short ones a vector's lane each, others one after the other."""
+    """Return the kernel by rows of a CPU: a lane for each short row, or one row after the other."""
     n, rows = geometry.inner.size, geometry.rows
     strides = geometry.inner.strides[: len(reduction.streamed)]
     vector = widest_vector(policy, reduction) if unit and reduction.vectorizable else 1
@@ -380,7 +382,7 @@ def cpu_rows(
     short_row = ReduceCpuFigures.of("reduce on CPUs", target).short_row
     short = n <= short_row * (2 if reduction.indexed else 1)
     side_by_side = short and set(strides) == {1} and 1 < together <= rows
-    # Each step waits for the one before, and where nothing is lifted there are more side by side.
+    # A step waits for the step before; accumulators without blocks have twice as many in flight.
     unroll = policy.unroll * (1 if reduction.block else 2)
     form = ReduceForm(
         "rows", 1, 1, together if side_by_side else vector, 1, unroll, False, unit,
@@ -403,7 +405,7 @@ def cpu_columns(
     geometry: Geometry,
     target_groups: int,
 ) -> tuple[ReduceForm, ReducePartition]:
-    """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
+    """Return the kernel by columns of a CPU: a block's accumulators stay in the L1 cache."""
     columns, figures = geometry.kept[-1].size, ReduceCpuFigures.of("reduce on CPUs", target)
     vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
     vector = vector if vector <= columns else 1
@@ -421,7 +423,7 @@ def cpu_columns(
 
 
 def widest_vector(policy: ReducePolicy, reduction: Reduction) -> int:
-    """Elements of the widest vector: within policy_bytes, and within OpenCL's 16 components."""
+    """Return the elements of the widest vector that the policy and OpenCL (16 components) allow."""
     widths = [
         min(policy.vector_bytes // elem.itemsize, 16 // elem.components)
         for elem in reduction.streamed
@@ -432,39 +434,40 @@ def widest_vector(policy: ReducePolicy, reduction: Reduction) -> int:
 def fits(
     policy: ReducePolicy, target: Target, reduction: Reduction, width: int, shared: int = 0
 ) -> bool:
-    """Whether ``width`` elements at a time leave most registers and half the local memory free.
+    """Whether the states of ``width`` elements fit the registers, and half the local memory.
 
-    ``shared``: accumulators of a work-item in local memory.  What folds
-    them takes as many registers again and half as many: two sub-groups of a SIMD are to have them.
+    The fold of the states takes as many registers as these, and half as many more; two sub-groups
+    must fit a SIMD.  ``shared`` is the number of a work-item's accumulators in local memory.
     """
     state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
     local = policy.group_size * shared * reduction.acc.bytes
-    roomy = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
-    return roomy and 2 * local <= target.local_mem_size
+    fits_registers = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
+    return fits_registers and 2 * local <= target.local_mem_size
 
 
 def unrolled(
-    policy: ReducePolicy, target: Target, reduction: Reduction, vector: int, most: int
+    policy: ReducePolicy, target: Target, reduction: Reduction, vector: int, steps: int
 ) -> int:
-    """Vectors in flight: where a GPU keeps several sums of a value, more share in lifting them.
+    """Return the number of vectors in flight: more where states are lifted into several sums.
 
-    Their number makes it cost a value no more than one sum's, and is at most ``most``, all that a
-    work-item has of a row.
+    A lift of several vectors together costs as much for each element as that of a single sum.
+    ``steps`` is the number of vectors of a work-item.
     """
-    limit = min(most, policy.unroll * reduction.folds[0].lift_cost)
+    limit = min(steps, policy.unroll * reduction.folds[0].lift_cost)
     return doubled(policy.unroll, limit, policy, target, reduction, vector)
 
 
 def in_flight(
-    unroll: int, policy: ReducePolicy, target: Target, reduction: Reduction, width: int, most: int
+    unroll: int, policy: ReducePolicy, target: Target, reduction: Reduction, width: int, limit: int
 ) -> int:
-    """Steps of ``width`` elements in flight: where elements are few, or small, more of them.
+    """Return the number of steps of ``width`` elements in flight, at most ``limit``.
 
-    Their states must fit twice, because loaded values and addresses take registers too.
+    There are more steps where elements are few or small.  Their states must fit the registers
+    twice, because loaded values and addresses take registers, too.
     """
     figures = ReduceLoadFigures.of("reduce loads", target)
     enough = -(-figures.item_bytes // (width * reduction.inputs[0].itemsize))
-    limit = min(most, figures.steps, enough)
+    limit = min(limit, figures.steps, enough)
     return doubled(unroll, limit, policy, target, reduction, width, copies=2)
 
 
@@ -477,7 +480,7 @@ def doubled(
     width: int,
     copies: int = 1,
 ) -> int:
-    """``unroll``, doubled as often as ``copies`` times the states fit, up to ``limit``."""
+    """Return ``unroll``, doubled up to ``limit`` while the states fit ``copies`` times."""
     while 2 * unroll <= limit:
         if not fits(replace(policy, unroll=2 * copies * unroll), target, reduction, width):
             break
@@ -493,9 +496,10 @@ def aligned_vector(
     along: Axis,
     extent: int = 0,
 ) -> tuple[int, bool]:
-    """The most of ``vector`` of which every line along an axis of unit stride starts at a multiple.
+    """Return the widest vector, at most ``vector``, to which all lines are aligned.
 
-    Of all streamed inputs; and whether that is more than one.
+    A line is along the axis ``along``, where an input has the stride 1.  Also returns whether the
+    vector has more than one element.
     """
     lines = [k for k in range(len(reduction.streamed)) if along.strides[k] == 1]
     axes = (*geometry.kept, *geometry.outer, geometry.inner)
@@ -508,7 +512,10 @@ def aligned_vector(
 
 
 def split_elements(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, int]:
-    """Cut a result's elements into about ``parts``: outer positions first, then the inner axis."""
+    """Cut the elements of a result into about ``parts``: first outer axes, then the inner axis.
+
+    Returns the numbers of inner and of outer parts, and the extents of these.
+    """
     n, outer = max(1, geometry.inner.size), max(1, geometry.outer_count)
     outer_span = -(-outer // min(outer, max(1, parts)))
     outer_parts = -(-outer // outer_span)

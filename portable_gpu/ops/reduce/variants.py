@@ -17,9 +17,9 @@ from portable_gpu.ops.reduce.plan import (
 )
 from portable_gpu.ops.reduce.problem import Problem, analyse, centre_dtype
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
+from portable_gpu.runtime.build_message import of_expression
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
-from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, stride_waste
 from portable_gpu.tuning.table import TuningTable

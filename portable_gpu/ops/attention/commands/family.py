@@ -78,16 +78,16 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     table = TuningTable.shipped()
     by_rows, *_ = variants(problem, target, table)
     problems = (problem, masked, replace(problem, is_causal=True), wide)
-    ways = [way for each in problems for way in variants(each, target, table) if way.policy]
+    forward = [v for each in problems for v in variants(each, target, table) if v.policy]
     sides: tuple[Side, Side] = ("q", "k")
     backward = [
-        way
+        variant
         for side in sides
         for each in problems
-        for way in backward_variants(_of_side(each, side), side, target, table)
-        if way.policy or each is problem
+        for variant in backward_variants(_of_side(each, side), side, target, table)
+        if variant.policy or each is problem
     ]
-    return [text for way in (by_rows, *ways, *backward) for text in way.texts()]
+    return [text for variant in (by_rows, *forward, *backward) for text in variant.texts()]
 
 
 def _of_side(problem: AttentionProblem, side: Side) -> AttentionProblem:

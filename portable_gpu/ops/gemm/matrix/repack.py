@@ -13,7 +13,7 @@ from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.targets import Target
 
 

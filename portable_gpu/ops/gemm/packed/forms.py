@@ -27,17 +27,18 @@ class PackedFigures(Figures):
     """The thresholds of the rules for packed products.
 
     Attributes:
-        slab_uses, whole_uses: An operand that is used by no more tiles than this is read where it
-            is: in slabs (packing costs a pass over memory), and if one work-item computes whole
-            products (a pass over the cache).
-        long_k: Steps of k from which on it counts more what is packed than how C is stored.
-        lone_flop: Flop for each compute unit up to which nothing is packed that need not be: it
-            costs a launch.
+        slab_uses, whole_uses: An operand that is used by at most this number of tiles is read in
+            place: in slabs (packing is a pass over memory), and if one work-item computes whole
+            products (packing is a pass over the cache).
+        long_k: From this number of steps of k on, the choice between the product and its transpose
+            follows from the packed operand, not from the stores of C.
+        lone_flop: Up to this many flop for each compute unit, operands are read in place if they
+            can be, because packing takes a launch.
         strip_flop, strip_steps: Up to this many flop of float32 for each compute unit, and from
             this many steps of k on, each work-item packs the columns that it multiplies, because a
             launch that packs costs more.
         strips: Strips for each compute unit, which divide the work evenly.
-        serial_flop: Flop up to which it costs more to wake a second thread than it saves.
+        serial_flop: Up to this many flop, a second thread takes longer to wake than it saves.
     """
 
     slab_uses: int
@@ -160,7 +161,7 @@ def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> PolicyRo
 def _packs(
     core: GemmProblem, policy: PackedPolicy, whole: bool, target: Target
 ) -> tuple[bool, bool]:
-    """Return whether A and B are packed: it pays if enough tiles use them."""
+    """Return whether A and B are packed: packing saves time if enough tiles use them."""
     figures, units = packed_figures(target), target.compute_units
     a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
     if a_fits and b_fits and not whole and core.flop <= figures.lone_flop * units:
@@ -208,8 +209,8 @@ def strip_of(core: GemmProblem, policy: PackedPolicy, target: Target) -> int:
 
 def _fits_strips(core: GemmProblem, policy: PackedPolicy, strip: int) -> bool:
     """Whether A can be read in place, and fits the cache together with a strip's columns of B."""
-    near = (core.m + strip * policy.item_n) * core.k * core.compute.itemsize
-    return in_place(core.a, core.compute) and near <= L2_BYTES
+    nbytes = (core.m + strip * policy.item_n) * core.k * core.compute.itemsize
+    return in_place(core.a, core.compute) and nbytes <= L2_BYTES
 
 
 def _strip(core: GemmProblem, policy: PackedPolicy, target: Target, b_packed: bool) -> int:
@@ -239,7 +240,7 @@ def takes_whole(core: GemmProblem, policy: PackedPolicy, target: Target) -> bool
 
 
 def is_small(problem: GemmProblem, target: Target) -> bool:
-    """Whether one work-item computes a product with its batch fast enough, as they are small."""
+    """Whether a product with its batch is small enough for one work-item."""
     return problem.flop <= packed_figures(target).serial_flop
 
 

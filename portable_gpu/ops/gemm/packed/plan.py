@@ -26,8 +26,8 @@ from portable_gpu.ops.gemm.packed.forms import PackedForm, in_place, is_small
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 

@@ -27,8 +27,8 @@ from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.gemm.tiled.tile import Panel, group_stagger, panels, register_tile
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling, split_length
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.launch import Launch
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 

@@ -1,7 +1,7 @@
 ## Rows of a source in global memory, loaded as numbers (re, im).
 ##
-##   bring(source, planes, all, sure, tag)
-##       bring(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
+##   load(source, planes, all, sure, tag)
+##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
 ##
 ## x         the pointer to the row.  If a row of the form folded is mirrored, which is a parameter then, it points to
 ##           the number whose conjugate the row is.
@@ -11,15 +11,15 @@
 ## first     an existing number that is read in the place of a missing one, for the same reason
 ## sign      -1 if the exponents of the transform are positive; then real and imaginary parts are exchanged
 ##
-## The form half reads two rows, i and n - i.  Other forms, limits and factors: see _cpu_bring; all: see _group_places.
+## The form half reads two rows, i and n - i.  Other forms, limits and factors: see _cpu_load; all: see _group_places.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="bring(source, planes, all, sure, tag)">
+<%def name="load(source, planes, all, sure, tag)">
 <%
 half = source.form == "half"
 within, of = ("", "") if all or source.form == "folded" else (", __global const real_t *first", ", first")
-told, tells = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
+mirrored_parameter, mirrored_argument = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
 %>
-static inline pair_t element${tag}(__global const real_t *x, long i, long lane${told}
+static inline pair_t element${tag}(__global const real_t *x, long i, long lane${mirrored_parameter}
     ${rows.parameters(source, all)}${within})
 {
 % if source.form == "folded":
@@ -44,13 +44,14 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
     return v;
 }
 
-static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${told}, uint live,
+static inline pair_t load_row${tag}(__global const real_t *x, long i, long lane${mirrored_parameter}, uint live,
     real_t sign${rows.parameters(source, all)}${within}${", long n, pair_t *mirror" if half else ""})
 {
 % if sure:
-    pair_t v = element${tag}(x, i, lane${tells}${rows.arguments(source, all)}${of});
+    pair_t v = element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${of});
 % else:
-    pair_t v = live > 0 ? element${tag}(x, i, lane${tells}${rows.arguments(source, all)}${of}) : (pair_t)(0, 0);
+    pair_t v = live > 0 ? element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${of})
+        : (pair_t)(0, 0);
 % endif
 % if planes == 2 and source.form != "folded":
 % if sure:

@@ -1,7 +1,7 @@
 ## The rows of a source, loaded to scratch (_cpu_put).
 ##
 ##   define(source, V, planes, k)
-##       bring<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
+##       load_rows<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
 ##
 ## a: the first of `live` lanes, with number `lane`.  Rows from `rows` on are zeros, and so are, in row i, lanes
 ## from limit - i * limit_row on: a sequence that ends early.  Forms of a row:
@@ -45,7 +45,7 @@ static inline void bring_some${k}(__global const real_t *a, long i, long row, lo
 % endfor
 }
 
-static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row,
+static void load_rows${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row,
     long lane_step, long lane, long live, long limit, long limit_row${factors})
 {
     //@apart
