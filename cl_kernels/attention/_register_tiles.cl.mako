@@ -1,13 +1,31 @@
-## Parts of tiles_backward; names as there.
+## Parts of tiles and tiles_backward; names as there.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 
-## Load a tile of rows, from `start` on, of head `head`; rows and elements that are not there are zeros.
-<%def name="load(item, start, rows, head, count)"><% name, size, D = item %>\
-            for (uint e = t; e < ${count * D}u; e += 256u) {
-                const uint r = ${start} + e / ${D}u, d = e % ${D}u;
-                const long at = b * ${name}_batch + (${head}) * ${name}_head + r * ${name}_row + d * ${name}_step;
-                ${name}_tile[e / ${D}u * ${D + 4}u + d] =
-                    r < ${rows} && d < ${size} ? ${elem.name}_load(${name}_in + ${name}_offset + at) : 0;
+## Load a tile of rows, from `start` on, of head `head`, to registers; what is not there is 0.
+<%def name="fetch(item, start, rows, head, count)"><% name, size, D = item %>\
+            ${real} ${name}_next[${count * D // 256}];
+            {
+                const uint r = ${start} + t / ${D}u, d = t % ${D}u;
+                __global const ${elem.name}_t *from = ${name}_in + (${name}_offset
+                    + b * ${name}_batch + (${head}) * ${name}_head + r * ${name}_row + d * ${name}_step);
+#pragma unroll
+                for (uint e = 0; e < ${count * D // 256}u; ++e)
+                    ${name}_next[e] = r + ${256 // D}u * e < ${rows} && d < ${size}
+                        ? ${elem.name}_load(from + ${256 // D} * e * ${name}_row) : 0;
+            }
+</%def>
+
+## Copy the rows that were loaded to the tile.
+<%def name="place(item, count)"><% name, _, D = item %>\
+#pragma unroll
+            for (uint e = 0; e < ${count * D // 256}u; ++e)
+                ${name}_tile[(t / ${D}u + ${256 // D}u * e) * ${D + 4}u + t % ${D}u] = ${name}_next[e];
+</%def>
+
+<%def name="load(item, start, rows, head, count)">\
+            {
+${fetch(item, start, rows, head, count)}\
+${place(item, count)}\
             }
 </%def>
 
@@ -63,7 +81,7 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
 <%def name="add(sums, D, other)"><% T, R = vector(real, 4), TM // 16 %>\
             for (uint n = 0; n < ${TN}u; n += 4u) {
 % for i in range(R):
-                const ${T} e${i} = *(const __local ${T} *)(pairs + (y + ${16 * i}u) * ${TN + 4}u + n);
+                const ${T} e${i} = *(const __local ${T} *)(pairs + (y + ${16 * i}u) * ${TN + 8}u + n);
 % endfor
 % for k, q in ((k, q) for k in range(4) for q in range(D // 64)):
                 {
@@ -78,10 +96,10 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
 </%def>
 
 ## Store sums of the own rows, multiplied by a factor of each.
-<%def name="store(name, sums, D, extent, factors)">\
+<%def name="store(name, sums, D, extent, factors, rows='rows', head='own_head')">\
 % for i, factor in enumerate(factors):
-    if (first + y + ${16 * i}u < rows) {
-        __global ${elem.name}_t *line = ${name}_in + (${name}_offset + b * ${name}_batch + own_head * ${name}_head
+    if (first + y + ${16 * i}u < ${rows}) {
+        __global ${elem.name}_t *line = ${name}_in + (${name}_offset + b * ${name}_batch + ${head} * ${name}_head
             + (first + y + ${16 * i}u) * ${name}_row);
 % for q, k in ((q, k) for q in range(D // 64) for k in range(4)):
         if (4u * x + ${64 * q + k}u < ${extent})

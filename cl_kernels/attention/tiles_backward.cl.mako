@@ -4,8 +4,8 @@
 ##   others     | TN | TN | ...        16 x 16 work-items; work-item (y, x) has rows y + 16 i of the own rows, and of
 ##                                     pairs the columns x + 16 j, of results the columns 4 x + 64 q and the next three
 ##
-## Rows in local memory are 4 elements longer, so that vectors of adjacent rows are in different banks.  The order of
-## sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  Other parameters: see backward.
+## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
+## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  Other parameters: see backward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>
@@ -26,7 +26,7 @@ void ${kernel("attention_backward")}
 % for (name, _, D), rows in ((x, n) for xs, n in ((own, TM), (tiles, TN)) for x in xs):
     __local ${real} ${name}_tile[${rows * (D + 4)}] __attribute__((aligned(16)));
 % endfor
-    __local ${real} pairs[${TM * (TN + 4)}] __attribute__((aligned(16)));
+    __local ${real} pairs[${TM * (TN + 8)}] __attribute__((aligned(16)));
     __local ${real} m_of[${TM if by_query else TN}], delta_of[${TM if by_query else TN}];
     const uint t = get_local_id(0), x = t % 8u + t / 32u % 2u * 8u, y = t / 8u % 4u + t / 64u * 4u;
     const uint number = get_group_id(0) % blocks, head = get_group_id(0) / blocks;
@@ -87,7 +87,7 @@ ${parts.slope(i, j)}\
             barrier(CLK_LOCAL_MEM_FENCE);  // the other pairs are no longer read
 % endif
 % for i, j in cells:
-            pairs[(y + ${16 * i}u) * ${TN + 4}u + x + ${16 * j}u] = ${"z" if sums == "a" else "s"}${i}_${j};
+            pairs[(y + ${16 * i}u) * ${TN + 8}u + x + ${16 * j}u] = ${"z" if sums == "a" else "s"}${i}_${j};
 % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
 ${parts.add(sums, D, tiles[source][0])}\

@@ -140,37 +140,44 @@ def test_many_blocks(engine: Engine) -> None:
             close(got, want, n + m + 20)
 
 
-@pytest.mark.parametrize("mask", ["causal", "bool"])
+@pytest.mark.parametrize("mask", ["causal", "bool", "added"])
 def test_register_tiles(engine: Engine, monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
     """Tiles of 16 rows, which compile soon, against work-items with rows, in double precision."""
-    monkeypatch.setattr(tiles, "_ROWS", 16)
-    monkeypatch.setattr(tiles, "_others", lambda problem: 16)
-    b, h, shared, n, m, e, w, drops = 2, 4, 2, 37, 50, 20, 70, 0.3 if mask == "bool" else 0.0
+    monkeypatch.setattr(tiles, "_TILES", ((32, 64), (16, 64)))
+    monkeypatch.setattr(tiles, "_GRADIENT_TILES", {"q": ((16, 16),), "k": ((16, 16),)})
+    b, h, shared, n, m, e, w, drops = 2, 4, 2, 37, 150, 20, 70, 0.3 if mask == "bool" else 0.0
     q, k, v, grad = (
         RNG.standard_normal(s).astype(np.float32)
         for s in ((b, n, h, e), (b, h // shared, m, e), (b, h // shared, m, w), (b, h, n, w))
     )
     q = q.swapaxes(1, 2)
-    seen = RNG.random((n, m)) < 0.7
-    seen[3] = False
+    masks = {"bool": RNG.random((n, m)) < 0.7, "added": RNG.standard_normal((h, n, m))}
+    masks["bool"][3] = False
     options: dict[str, Any] = {
         "is_causal": mask == "causal", "enable_gqa": True, "dropout_p": drops, "seed": 5,
-        "attn_mask": seen if mask == "bool" else None,
     }  # fmt: skip
     call = pg.nn.native_scaled_dot_product_attention
     back = pg.nn.scaled_dot_product_attention_backward
     exact = [x.astype(np.float64) for x in (grad, q, k, v)]
-    y, sums = call(*exact[1:], engine=engine, **options)
-    gradients = back(*exact, y, sums, engine=engine, **options)
+    y, sums = call(*exact[1:], masks.get(mask), engine=engine, **options)
+    gradients = back(*exact, y, sums, masks.get(mask), engine=engine, **options)
 
     def of_side(engine: Engine, problem: AttentionProblem, side: Side) -> Any:
         return tiles.TilesGradientPlan(engine, problem, side)
 
+    monkeypatch.setattr(functions, "bind_best", tiles.TilesAttentionPlan)
+    monkeypatch.setattr(functions, "variants", lambda problem, *_: problem)
     monkeypatch.setattr(functions, "_of_side", of_side)
     fresh = pg.Engine(engine.device)  # without plans
+    given = masks["added"].astype(np.float32) if mask == "added" else masks.get(mask)
+    single = call(q, k, v, given, engine=fresh, **options)
+    close(single[0], y, m + 20)
+    seen = np.isfinite(sums)
+    np.testing.assert_array_equal(np.isfinite(single[1]), seen)
+    close(single[1][seen], sums[seen], m + 20)
     single = y.astype(np.float32), sums.astype(np.float32)
     for got, want in zip(
-        back(grad, q, k, v, *single, engine=fresh, **options), gradients, strict=True
+        back(grad, q, k, v, *single, given, engine=fresh, **options), gradients, strict=True
     ):
         close(got, want, 2 * (n + m) + 20)
 

@@ -1,4 +1,4 @@
-"""The gradients of attention in register tiles, on GPUs with 86 KiB of local memory or more.
+"""Attention and its gradients in register tiles, on GPUs whose local memory holds the tiles.
 
 Arithmetic is float32; 16-bit floats take this way where matrix units do not compute them.
 """
@@ -18,7 +18,9 @@ from portable_gpu.ops.attention.plan import (
     backward_constants,
     backward_operands,
     dropout_parameters,
+    forward_arguments,
     mask_names,
+    operands,
     rounded_extent,
 )
 from portable_gpu.ops.one_launch import OneLaunch
@@ -26,21 +28,24 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _GROUP = 256  # work-items of a group
-_ROWS = 64  # own rows of a group
+#: Own rows of a group, and rows of a tile of the other side, from the fastest on.
+_TILES = ((128, 128), (128, 64), (64, 64), (64, 32))
+_GRADIENT_TILES = {"q": ((64, 64), (64, 32)), "k": ((128, 64), (64, 64), (64, 32))}
 _UNIT = 64  # the extents of rows are rounded up to multiples of it
 _MAX_EXTENT = 128  # elements of the longest row
 _PADDING = 4  # elements after each row in local memory, so that its banks differ
+_PAIR_PADDING = 8  # the same of rows of scores
 
 
-def takes(problem: AttentionProblem, target: Target) -> bool:
-    """Whether register tiles compute a problem."""
+def takes(problem: AttentionProblem, target: Target, side: Side | None = None) -> bool:
+    """Whether register tiles compute a problem, or one side of its gradients."""
     p = problem
     return (
         not target.is_cpu
         and p.elem.real == "float"
         and 0 < max(p.dq, p.dv) <= _MAX_EXTENT
         and target.max_work_group_size >= _GROUP
-        and local_bytes(p) <= target.static_local_mem
+        and bool(_fitting(p, target, side))
     )
 
 
@@ -49,23 +54,62 @@ def extents(problem: AttentionProblem) -> tuple[int, int]:
     return rounded_extent(problem.dq, _UNIT), rounded_extent(problem.dv, _UNIT)
 
 
-def _others(problem: AttentionProblem) -> int:
-    """The rows of a tile of the other side."""
-    return 64 if sum(extents(problem)) <= 2 * _UNIT else 32
+def partition(problem: AttentionProblem, target: Target, side: Side | None) -> tuple[int, int]:
+    """The own rows of a group, and the rows of a tile of the other side.
+
+    Groups of few rows have fewer of them, so that there is one for each compute unit.
+    """
+    p, fitting = problem, _fitting(problem, target, side)
+    count, heads = (p.keys, p.heads // p.shared) if side == "k" else (p.queries, p.heads)
+    for rows, others in fitting:
+        if -(-count // rows) * heads * p.batch >= target.compute_units:
+            return rows, others
+    return min(fitting, key=lambda tile: tile[0])
 
 
-def local_bytes(problem: AttentionProblem) -> int:
+def local_bytes(problem: AttentionProblem, side: Side | None, rows: int, others: int) -> int:
     """Local memory of a group."""
-    others, width = _others(problem), sum(extents(problem)) + 2 * _PADDING
-    statistics = 2 * _ROWS
-    elements = (_ROWS + others) * width + _ROWS * (others + _PADDING) + statistics
-    return elements * SCALAR_BYTES[problem.elem.real]
+    dq, width = extents(problem)[0], sum(extents(problem)) + 2 * _PADDING
+    pairs = rows * (others + _PAIR_PADDING)
+    if side is None:
+        own, statistics = rows * (dq + _PADDING), _GROUP + rows
+    else:
+        own, statistics = rows * width, 2 * max(rows, others)
+    return (own + others * width + pairs + statistics) * SCALAR_BYTES[problem.elem.real]
 
 
-def specialization(problem: AttentionProblem, target: Target, side: Side) -> Specialization:
-    """The text and options of the kernel of one side."""
+def _fitting(problem: AttentionProblem, target: Target, side: Side | None) -> list[tuple[int, int]]:
+    """The tiles that local memory holds."""
+    return [
+        tile
+        for tile in (_TILES if side is None else _GRADIENT_TILES[side])
+        if local_bytes(problem, side, *tile) <= target.static_local_mem
+    ]
+
+
+def specialization(problem: AttentionProblem, target: Target) -> Specialization:
+    """The text and options of the kernel of attention."""
     p = problem
-    dq, dv = extents(p)
+    (dq, dv), (rows, others) = extents(p), partition(p, target, None)
+    parameters = [
+        *array_parameters(p, operands(p), ("out", "sums")),
+        *scalars("uint", *SIZES, "dq", "dv"),
+        *scalars(p.elem.real, "scale"),
+        *dropout_parameters(p),
+    ]
+    return specialize(
+        "attention/tiles", target, {"attention_forward": parameters}, elem=p.elem, wide=p.wide,
+        mask=p.mask, real=p.elem.real, causal=p.is_causal, drops=p.drops, DQ=dq, DV=dv, TM=rows,
+        TN=others,
+    )  # fmt: skip
+
+
+def gradient_specialization(
+    problem: AttentionProblem, target: Target, side: Side
+) -> Specialization:
+    """The text and options of the kernel of one side of the gradients."""
+    p = problem
+    (dq, dv), (rows, others) = extents(p), partition(p, target, side)
     parameters = [
         *array_parameters(p, backward_operands(p, side), RESULTS[side]),
         *scalars("uint", *SIZES, "dq_size", "dv_size"),
@@ -74,12 +118,32 @@ def specialization(problem: AttentionProblem, target: Target, side: Side) -> Spe
     ]
     of_queries = ("q", "dq_size", dq), ("grad", "dv_size", dv)
     of_keys = ("k", "dq_size", dq), ("v", "dv_size", dv)
-    rows, tiles = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
+    own, tiles = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
     return specialize(
         "attention/tiles_backward", target, {"attention_backward": parameters}, elem=p.elem,
         wide=p.wide, mask=p.mask, real=p.elem.real, causal=p.is_causal, drops=p.drops, DQ=dq,
-        DV=dv, side=side, own=rows, tiles=tiles, TM=_ROWS, TN=_others(p),
+        DV=dv, side=side, own=own, tiles=tiles, TM=rows, TN=others,
     )  # fmt: skip
+
+
+class TilesAttentionPlan(OneLaunch):
+    """Attention in register tiles; its operands are those of ``AttentionPlan``."""
+
+    def __init__(self, engine: Engine, problem: AttentionProblem) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused it.
+        """
+        p = problem
+        rows, _ = partition(p, engine.target, None)
+        blocks = -(-p.queries // rows)
+        self.flop, self.bytes = p.flop, p.bytes
+        self._scalars = NO_DROPOUT if p.drops else ()
+        self._launch = engine.programs.launch(
+            specialization(p, engine.target), "attention_forward", *forward_arguments(p, blocks),
+            (p.batch * p.heads * blocks * _GROUP,), (_GROUP,),
+        )  # fmt: skip
 
 
 class TilesGradientPlan(OneLaunch):
@@ -93,12 +157,12 @@ class TilesGradientPlan(OneLaunch):
         """
         p, by_query = problem, side == "q"
         rows, heads = (p.queries, p.heads) if by_query else (p.keys, p.heads // p.shared)
-        blocks = -(-rows // _ROWS)
+        blocks = -(-rows // partition(p, engine.target, side)[0])
         names = backward_operands(p, side)
         self.flop = (2 if by_query else 3) * p.flop
         self._scalars = NO_DROPOUT if p.drops else ()
         self._launch = engine.programs.launch(
-            specialization(p, engine.target, side), "attention_backward",
+            gradient_specialization(p, engine.target, side), "attention_backward",
             backward_constants(p, side, blocks), [f"{name}_in" for name in names],
             [*mask_names(p), *(f"{name}_offset" for name in names)],
             (p.batch * heads * blocks * _GROUP,), (_GROUP,),

@@ -30,12 +30,13 @@ class AttentionCosts(Figures):
 
     Attributes:
         rows: The rate with a work-item for each row.
-        tiles: The rate of gradients in register tiles.
+        tiles, tiles_backward: The rates of register tiles, and of gradients in them.
         mma, wgmma: The rates of 16-bit floats on matrix units, by warps and by warpgroups.
     """
 
     rows: float
     tiles: float
+    tiles_backward: float
     mma: float
     wgmma: float
 
@@ -51,7 +52,10 @@ _OWN = {"mma": "warps have blocks of 16", "wgmma": "warpgroups have 64"}
 
 def variants(problem: AttentionProblem, target: Target, table: TuningTable) -> list[Variant]:
     """Every way to compute a problem whose result has elements."""
-    return [_by_rows(problem, target), *_by_matrix_units(problem, target, table)]
+    ways = [_by_rows(problem, target)]
+    if tiles.takes(problem, target):
+        ways.append(_by_tiles(problem, target))
+    return [*ways, *_by_matrix_units(problem, target, table)]
 
 
 def _seconds(problem: AttentionProblem, target: Target, rate: float) -> float:
@@ -74,8 +78,28 @@ def _by_rows(problem: AttentionProblem, target: Target) -> Variant:
     )
 
 
-def _by_tiles(p: AttentionProblem, side: Side, target: Target) -> Variant:
+def _by_tiles(problem: AttentionProblem, target: Target) -> Variant:
+    p = problem
     rate = AttentionCosts.of("attention", target).tiles * (p.dq + p.dv) / sum(tiles.extents(p))
+    return Variant(
+        path="tiles",
+        name="tiles",
+        kind="attention_tiles",
+        estimate=_seconds(p, target, rate),
+        launches=1,
+        why="groups have tiles of queries in local memory, and go over tiles of keys once",
+        texts=lambda: [tiles.specialization(p, target)],
+        bind=lambda engine: tiles.TilesAttentionPlan(engine, p),
+        details={
+            "local bytes": tiles.local_bytes(p, None, *tiles.partition(p, target, None)),
+            "flop": p.flop, "bytes": p.bytes,
+        },
+    )  # fmt: skip
+
+
+def _gradient_by_tiles(p: AttentionProblem, side: Side, target: Target) -> Variant:
+    costs = AttentionCosts.of("attention", target)
+    rate = costs.tiles_backward * (p.dq + p.dv) / sum(tiles.extents(p))
     products = 2 if side == "q" else 3
     return Variant(
         path="tiles",
@@ -83,10 +107,13 @@ def _by_tiles(p: AttentionProblem, side: Side, target: Target) -> Variant:
         kind="attention_backward_tiles",
         estimate=products * _seconds(p, target, rate),
         launches=1,
-        why="work-items have 4 x 4 pairs of a tile of own rows and others, and parts of results",
-        texts=lambda: [tiles.specialization(p, target, side)],
+        why="groups have tiles of own rows in local memory, and go over tiles of the others once",
+        texts=lambda: [tiles.gradient_specialization(p, target, side)],
         bind=lambda engine: tiles.TilesGradientPlan(engine, p, side),
-        details={"flop": products * p.flop, "local bytes": tiles.local_bytes(p)},
+        details={
+            "flop": products * p.flop,
+            "local bytes": tiles.local_bytes(p, side, *tiles.partition(p, target, side)),
+        },
     )
 
 
@@ -145,8 +172,8 @@ def backward_variants(
         bind=lambda engine: BackwardPlan(engine, problem, side),
     )
     ways = [rows]
-    if tiles.takes(problem, target):
-        ways.append(_by_tiles(problem, side, target))
+    if tiles.takes(problem, target, side):
+        ways.append(_gradient_by_tiles(problem, side, target))
     if gradient.takes(problem, target, side):
         policies = gradient.policies_of(problem, side, target, table)
         ways += [_backward_of_policy(problem, side, target, row) for row in policies]

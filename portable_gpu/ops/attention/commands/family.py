@@ -76,9 +76,13 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     strides = (*problem.strides[:3], *problem.strides[2:])
     masked = replace(problem, mask=element(bool), strides=strides)
     table = TuningTable.shipped()
-    by_rows, *_ = variants(problem, target, table)
     problems = (problem, masked, replace(problem, is_causal=True), wide)
-    forward = [v for each in problems for v in variants(each, target, table) if v.policy]
+    forward = [
+        variant
+        for each in problems
+        for variant in variants(each, target, table)
+        if variant.policy or each is problem
+    ]
     sides: tuple[Side, Side] = ("q", "k")
     backward = [
         variant
@@ -87,7 +91,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         for variant in backward_variants(_of_side(each, side), side, target, table)
         if variant.policy or each is problem
     ]
-    return [text for variant in (by_rows, *forward, *backward) for text in variant.texts()]
+    return [text for variant in (*forward, *backward) for text in variant.texts()]
 
 
 def _of_side(problem: AttentionProblem, side: Side) -> AttentionProblem:

@@ -1,0 +1,64 @@
+## Scores of a query in tiles: work-item t has every W-th vector of a row of the tile.  Names as in tiles.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
+<%!
+places = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
+%>
+
+## The key of element e of a work-item's vector n.
+<%def name="key(n, e, W)">const uint n = t0 + ${4 * n * W + e}u + t % ${W}u * 4u;</%def>
+
+## Load scores, to base 2, and add the mask; hide those that are not seen.  `largest` is the maximum of all so far.
+<%def name="largest(vectors, W)"><% T = vector(real, 4) %>\
+        ${T} own[${vectors}];
+% for n in range(vectors):
+        own[${n}] = factor * scores[${n * W}];
+% endfor
+        if (t0 + ${TN}u > ${"min(last, first + 1u)" if causal else "last"}) {
+% for n, e in places(vectors):
+            {
+                ${key(n, e, W)}
+                own[${n}].s${e} = n < last${" && n <= i" if causal else ""} ? own[${n}].s${e} : -INFINITY;
+            }
+% endfor
+        }
+% for n, e in places(vectors) if mask else ():
+        {
+            ${key(n, e, W)}
+            const ${mask.value} of_key = n < last ? ${mask.name}_load(given + n * mask_step) : 0;
+% if mask.boolean:
+            own[${n}].s${e} = of_key ? own[${n}].s${e} : -INFINITY;
+% else:
+            own[${n}].s${e} += M_LOG2E_F * of_key;
+% endif
+        }
+% endfor
+        ${real} largest = m;
+% for n in range(vectors):
+        largest = fmax(largest, fmax(fmax(own[${n}].s0, own[${n}].s1), fmax(own[${n}].s2, own[${n}].s3)));
+% endfor
+</%def>
+
+## Store the exponentials of scores; the sum z is scaled where the maximum m grows, and so is the factor of results.
+<%def name="powers(vectors, W)">\
+#pragma unroll
+        for (uint w = 0; w < ${W}u; ++w) largest = fmax(largest, top_of[t / ${W}u * ${W}u + w]);
+        const ${real} shrink = exp2(m - largest);
+        if (t % ${W}u == 0) factor_of[t / ${W}u] = shrink;
+        m = largest;
+        z *= shrink;
+% for n, e in places(vectors):
+        {
+            const ${real} p = exp2(own[${n}].s${e} - m);
+            z += p;
+% if drops:
+            ${key(n, e, W)}
+            own[${n}].s${e} = p * ${dropout.factor()};
+% else:
+            own[${n}].s${e} = p;
+% endif
+        }
+% if e == 3:
+        scores[${n * W}] = own[${n}];
+% endif
+% endfor
+</%def>

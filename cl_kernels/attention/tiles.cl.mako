@@ -1,0 +1,92 @@
+## forward (see there) in register tiles: the products of a tile of queries and keys, and then those with values.
+##
+##   queries | TM |                 local memory: TM rows of q, TN of k and of v, and the scores of a tile
+##   keys    | TN | TN | ...        16 x 16 work-items; work-item (y, x) has queries y + 16 i, and of scores the columns
+##                                  x + 16 j, of results the columns 4 x + 64 c and the next three
+##
+## W = 256 / TM work-items compute the maximum and the exponentials of a query.  A tile of v is loaded to registers
+## under the products of k, and the next tile of k under those of v.
+##
+## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.
+<%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>
+<%namespace name="softmax" file="/attention/_tile_rows.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    T, R, C, W = vector(real, 4), TM // 16, TN // 16, 256 // TM
+    q, k, v = ("q", "dq", DQ), ("k", "dq", DQ), ("v", "dv", DV)
+    cells = [(i, j) for i in range(R) for j in range(C)]
+    sums = [f"sum{i}_{c}" for i in range(R) for c in range(DV // 64)]
+    vectors, pitch = TN // 4 // W, TN + 8
+%>
+% for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
+${element.scalar(e)}
+% endfor
+${dropout.define(real) if drops else ""}\
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void ${kernel("attention_forward")}
+{
+% for (name, _, D), rows in ((q, TM), (k, TN), (v, TN)):
+    __local ${real} ${name}_tile[${rows * (D + 4)}] __attribute__((aligned(16)));
+% endfor
+    __local ${real} pairs[${TM * pitch}] __attribute__((aligned(16)));
+    __local ${real} top_of[256], factor_of[${TM}];
+    const uint t = get_local_id(0), x = t % 8u + t / 32u % 2u * 8u, y = t / 8u % 4u + t / 64u * 4u;
+    const uint number = get_group_id(0) % blocks, h = get_group_id(0) / blocks % heads;
+    const uint b = get_group_id(0) / blocks / heads;
+    const uint first = ${"(blocks - 1u - number)" if causal else "number"} * ${TM}u, i = first + t / ${W}u;
+    const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
+% if mask:
+    __global const ${mask.name}_t *given =
+        mask_in + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
+% endif
+    __local ${T} *scores = (__local ${T} *)(pairs + t / ${W}u * ${pitch}u) + t % ${W}u;
+    const ${real} factor = scale * M_LOG2E_F;
+    ${real} m = -FLT_MAX, z = 0;
+    ${T} ${", ".join(f"{s} = 0" for s in sums)};
+${parts.fetch(q, "first", "queries", "h", TM)}\
+${parts.place(q, TM)}\
+${parts.fetch(k, "0u", "last", "h / shared", TN)}\
+${parts.place(k, TN)}\
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint t0 = 0; t0 < last; t0 += ${TN}u) {
+${parts.fetch(v, "t0", "last", "h / shared", TN)}\
+        ${real} ${", ".join(f"s{i}_{j} = 0" for i, j in cells)};
+${parts.multiply("s", q, k)}\
+% for i, j in cells:
+        pairs[(y + ${16 * i}u) * ${pitch}u + x + ${16 * j}u] = s${i}_${j};
+% endfor
+${parts.place(v, TN)}\
+        barrier(CLK_LOCAL_MEM_FENCE);
+${softmax.largest(vectors, W)}\
+        top_of[t] = largest;
+        barrier(CLK_LOCAL_MEM_FENCE);
+${softmax.powers(vectors, W)}\
+        barrier(CLK_LOCAL_MEM_FENCE);
+% for i in range(R):
+        const ${real} factor${i} = factor_of[y + ${16 * i}u];
+% for c in range(DV // 64):
+        sum${i}_${c} *= factor${i};
+% endfor
+% endfor
+${parts.fetch(k, f"t0 + {TN}u", "last", "h / shared", TN)}\
+${parts.add("sum", DV, "v")}\
+${parts.place(k, TN)}\
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    top_of[t] = z;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    z = 0;
+#pragma unroll
+    for (uint w = 0; w < ${W}u; ++w) z += top_of[t / ${W}u * ${W}u + w];
+    if (t % ${W}u == 0) {
+        factor_of[t / ${W}u] = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
+        if (i < queries)
+            ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
+                M_LN2_F * (m + log2(z)));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+${parts.store("out", "sum", DV, "dv", [f"factor_of[y + {16 * i}u]" for i in range(R)], "queries", "h")}\
+}
