@@ -35,7 +35,6 @@ from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.operands import operand, recorded_kernels, refuse
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
-from portable_gpu.runtime.layout import Shape
 from portable_gpu.runtime.plan import Steps
 from portable_gpu.runtime.replay import RepeatedSteps
 from portable_gpu.runtime.report import DTYPE, FIELDS
@@ -485,6 +484,7 @@ class _Substitution:
     def gather(self) -> None:
         """Copy the solution to the first device."""
         first = self._plans.group.members[0]
+        first.finish()  # its kernels read what it has of these rows
         for number, part in self._parts.items():
             if part.member is not first:
                 columns = self._plans.columns(number)
@@ -522,14 +522,18 @@ class _Substitution:
         rows = source[1] - source[0]
         if not rows:
             return
-        row_bytes = self._count * self._plans.dtype.itemsize
-        shape: Shape = (rows, self._count)
-        part = Array(
-            owner.engine.queue, shape, self._plans.dtype, data=arrays[owner].base_data,
-            offset=source[0] * row_bytes, events=[self._events[number]],
-        )  # fmt: skip
-        moved = transfers.move(owner, part, member)
-        _copy(member.engine.queue, moved, arrays[member].base_data, target[0] * row_bytes)
+        row_bytes, shape = self._count * self._plans.dtype.itemsize, (rows, self._count)
+
+        def rows_of(its: Member, first: int, events: list[cl.Event]) -> Array:
+            return Array(
+                its.engine.queue, shape, self._plans.dtype, data=arrays[its].base_data,
+                offset=first * row_bytes, events=events,
+            )  # fmt: skip
+
+        computed = rows_of(owner, source[0], [self._events[number]])
+        # No kernel of the other device that is enqueued so far uses its rows.
+        box = transfers.all_bytes(computed, rows_of(member, target[0], []))
+        transfers.move_boxes(owner, [box], member)
 
 
 def _copy(queue: cl.CommandQueue, source: Array, target: Any, offset: int) -> None:
