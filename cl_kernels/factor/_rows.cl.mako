@@ -63,6 +63,7 @@ static inline void solve_rows(__global const ${e.name}_t *t, long ld, __global c
                               __global ${e.name}_t *x, long ldx, long j)
 {
     //@apart
+    //@optimised_twice
 ${inner(e, policy)}
     __global const real_t *inv = (__global const real_t *)(inverse + j);
 % for r in range(R):

@@ -60,6 +60,9 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
     long first, long begin${step}${more})
 {
     //@apart
+% if form == "folded":
+    //@optimised_twice
+% endif
     long k = first;
     vec_t re[${planes}], im[${planes}];
 % if target.layout == "along":

@@ -40,16 +40,18 @@ static inline void store_complex(__global real_t *p, vec_t re, vec_t im)
 }
 </%def>
 
-<%def name="transpose(V)">
-<% component = lambda r, j: f"r[{r}].s{'0123456789abcdef'[j]}" %>
+<%def name="transpose(V)"><%
+    halves = [[j for lane in range(start, start + V // 2) for j in (lane, V + lane)] for start in (0, V // 2)]
+%>
 // Rows i and i + ${V // 2} are shuffled together, as often as it takes.
-static inline void transpose(vec_t *r)
+static inline __attribute__((always_inline)) void transpose(vec_t *r)
 {
     vec_t t[${V}];
 % for _ in range(V.bit_length() - 1):
 % for i in range(V // 2):
-    t[${2 * i}] = (vec_t)(${", ".join(component(i + half, j) for j in range(V // 2) for half in (0, V // 2))});
-    t[${2 * i + 1}] = (vec_t)(${", ".join(component(i + half, j) for j in range(V // 2, V) for half in (0, V // 2))});
+% for half in (0, 1):
+    t[${2 * i + half}] = __builtin_shufflevector(r[${i}], r[${i + V // 2}], ${", ".join(map(str, halves[half]))});
+% endfor
 % endfor
 % for i in range(V):
     r[${i}] = t[${i}];

@@ -37,6 +37,7 @@ static inline void tile(
     ${', long over, long under' if triangle == 'any' else ''}${epilogue.typed(problem)})
 {
     //@apart
+    //@optimised_twice
 % for i in range(MR):
     ${vec} ${', '.join(f'c{i}_{j}_{x} = 0' for x in names for j in range(NV))};
 % endfor

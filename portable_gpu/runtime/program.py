@@ -285,7 +285,9 @@ class ProgramCache:
         text = self._text(spec)
         declaring = opencl_functions.declaring(text) if self._vector_bits else None
         if declaring is not None:
-            options = (*spec.options, opencl_functions.NO_HEADER)
+            options = (
+                *spec.options, opencl_functions.NO_HEADER, *pocl_bodies.options(text),
+            )  # fmt: skip
             with suppress(CompilerError):  # the log shall be that of the text with the header
                 return compiled(self._context, self._device, declaring, options)
         return compiled(self._context, self._device, text, spec.options)

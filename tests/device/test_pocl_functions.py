@@ -20,7 +20,13 @@ import portable_gpu as pg
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
 from portable_gpu.ops.registry import CATALOGUE
-from portable_gpu.runtime import opencl_functions, pocl_entries, pocl_functions, program
+from portable_gpu.runtime import (
+    opencl_functions,
+    pocl_bodies,
+    pocl_entries,
+    pocl_functions,
+    program,
+)
 from portable_gpu.runtime.compiler import compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
@@ -172,9 +178,26 @@ def test_machine_code_is_that_with_the_header(
     assert len(builds.found) == 1  # without the header
     assert opencl_functions.NO_HEADER in options
     _, _, text = str(content).partition("#line 1\n")
-    with_header = compiled(context, device, text, spec.options)
+    more = pocl_bodies.options(text)
+    assert set(more) < set(options)
+    with_header = compiled(context, device, text, (*spec.options, *more))
     libraries = [machine_code(each) for each in (program, with_header)]
     assert libraries[0] == libraries[1] != {}
+
+
+def test_only_pocl_optimises_a_text(optimised: Engine) -> None:
+    (spec, *_) = CATALOGUE["sum"](optimised.target, np.dtype("float32"))
+    context, device = optimised.context, optimised.device
+    text = wrapped(spec.text, 256)
+    (option,) = pocl_bodies.options(text)
+    sizes = []
+    for more in ((), (option,)):
+        entry = pocl_entries.entry_of(
+            compiled(context, device, text, (*spec.options, *more)).binaries[0]
+        )
+        assert entry is not None
+        sizes.append(sum(file.stat().st_size for file in entry.glob("program.bc")))
+    assert 0 < 1.2 * sizes[0] < sizes[1]
 
 
 def machine_code(built: cl.Program) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portable_gpu.runtime.pocl_bodies import wrapped, wrappers
+from portable_gpu.runtime.pocl_bodies import options, wrapped, wrappers
 
 HEAD = "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\n"
 SCALE = (
@@ -75,7 +75,7 @@ def test_functions_apart() -> None:
     )
     plain = marked.replace("add", "subtract").replace("//@apart", "").replace("+=", "-=")
     text = wrapped(plain + marked + SCALE, 512)
-    assert text.startswith(plain)
+    assert text.startswith(plain.replace("inline ", "inline __attribute__((always_inline)) "))
     apart = "static __attribute__((noinline, min_vector_width(512))) void add(__global float *y,\n"
     assert apart + marked.partition("\n")[2] in text
     unsafe = f"static uint first(void)\n{{\n    return get_global_id(0);\n}}\n{marked}"
@@ -94,3 +94,26 @@ void f(__global float *y,  // out, of n
     made = wrapped(text, 256)
     assert "f_body(y, n, get_global_id(0));" in made
     assert made.count("const size_t") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "inlined"), [(1, True), (4, True), (5, False)], ids=["one", "four", "five"]
+)
+def test_short_functions_are_always_inlined(lines: int, inlined: bool) -> None:
+    function = (
+        "static inline void f(float *x,\n    int n)\n{\n" + "    x[n] += 1;\n" * lines + "}\n"
+    )
+    text = wrapped(function + SCALE, 256)
+    assert ("static inline __attribute__((always_inline)) void f(float *x," in text) == inlined
+    assert text.count("always_inline") == inlined
+
+
+def test_clang_optimises_only_texts_with_other_kernels_and_marked_texts() -> None:
+    (option,) = options(wrapped(SCALE, 256))
+    assert option.endswith("\t-disable-llvm-passes")
+    waits = SCALE.replace("{\n", "{\n    barrier(CLK_LOCAL_MEM_FENCE);\n", 1)
+    others = wrapped(waits.replace("void scale", "void other") + SCALE, 256)
+    assert wrappers(others) == ["scale"]
+    marked = wrapped("static void f(int n)\n{\n    //@optimised_twice\n}\n" + SCALE, 256)
+    assert wrappers(marked) == ["scale"]
+    assert options(SCALE) == options(others) == options(marked) == ()
