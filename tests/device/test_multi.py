@@ -587,8 +587,8 @@ def small_tiles(groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch)
     """Small products of NumPy arrays have tiles; the list has an entry for each that had."""
     made: list[bool] = []
 
-    def counted(product: Any) -> bool:
-        made.append(host_products.compute_in_tiles(product))
+    def counted(group: DeviceGroup, product: Any) -> bool:
+        made.append(host_products.compute_in_tiles(group, product))
         return made[-1]
 
     for engine in (engine for group in groups.values() for engine in group.engines):
@@ -631,7 +631,7 @@ def test_tiles_of_products_of_numpy(
 
 
 def test_tiles_of_products_on_devices_that_fail(
-    groups: dict[str, DeviceGroup], small_tiles: list[bool]
+    groups: dict[str, DeviceGroup], small_tiles: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error ends all threads of the call, and memory is as before; so does an interrupt."""
     group, draw = groups["two"], random.Random(7)
@@ -659,6 +659,12 @@ def test_tiles_of_products_on_devices_that_fail(
         assert np.allclose(pg.matmul(a, b, engine=group), expected, rtol=1e-4, atol=1e-4)
     assert small_tiles[-1] is False
     assert np.array_equal(pg.matmul(a, b, engine=group), expected)
+    monkeypatch.setattr(group, "on_failure", "retry")
+    assert np.array_equal(pg.matmul(a, b, engine=group), expected)
+    assert small_tiles[-1] is True
+    with failing(group.engines[1], "copies", draw.randrange(copies), lasts=False):
+        assert np.allclose(pg.matmul(a, b, engine=group), expected, rtol=1e-4, atol=1e-4)
+    assert small_tiles[-1] is False
 
 
 def test_threads_of_copies_end_after_an_interrupt(

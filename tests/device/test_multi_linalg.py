@@ -495,6 +495,15 @@ def test_factors_of_matrices_that_are_copied_meanwhile(
     assert np.array_equal(*expected)
     bound = 8 * n * np.finfo(np.float64).eps * np.diag(a).max()
     assert np.abs(factor @ factor.T - a).max() <= bound
+    with failing(groups[1].engines[1], "copies", 3, lasts=True):
+        with pytest.raises(DeviceFailedError, match="device 1"):
+            pg.linalg.cholesky(a, lower=True, engine=groups[1])
+        monkeypatch.setattr(groups[1], "on_failure", "retry")
+    for lasts in (False, True):
+        with failing(groups[1].engines[1], "copies", 3, lasts=lasts) as left:
+            factor = pg.linalg.cholesky(a, lower=True, engine=groups[1])
+        assert np.abs(factor @ factor.T - a).max() <= bound
+        assert left[0] < 0
     a[40, 40] = -1
     with pytest.raises(NotPositiveDefiniteError, match="column 40"):
         pg.linalg.cholesky(a, lower=True, engine=groups[1])

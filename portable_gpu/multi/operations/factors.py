@@ -12,7 +12,6 @@ ones are factorised, and panels of L are copied back while the next ones are com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -26,10 +25,10 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import transfers
+from portable_gpu.multi import failures, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.copying import copies
-from portable_gpu.multi.member import Member
+from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.block_columns import BlockColumn, Factorisation
 from portable_gpu.multi.operations.operands import on_device, operand, refuse
 from portable_gpu.multi.operations.substitutions import substitute
@@ -68,8 +67,14 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     if not a.size:
         return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
     if lower and _copies_under_kernels(group, a):
-        with suppress(NoThreadError):
+        try:
             return _cholesky_of_host(group, a, precision)
+        except NoThreadError:
+            pass
+        except DEVICE_ERRORS:
+            if group.on_failure == "raise":
+                raise
+            failures.drain(group.members)
     columns = _columns(group, a, lower)
     Factorisation(columns, precision).run()
     return _result(group, a, columns, lower)
@@ -78,12 +83,11 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
 def _copies_under_kernels(group: DeviceGroup, a: Any) -> bool:
     """Return whether a matrix is copied while it is factorised.
 
-    It is a large one of NumPy, each device has memory of its own, and columns of a device that
-    fails are not copied to another.
+    It is a large one of NumPy, and each device has memory of its own.
     """
     apart = not any(member.engine.maps_host_memory for member in group.members)
     is_large = isinstance(a, np.ndarray) and a.nbytes >= _LEAST_BYTES_FOR_COPIES
-    return is_large and apart and group.on_failure == "raise"
+    return is_large and apart
 
 
 def _cholesky_of_host(group: DeviceGroup, a: Any, precision: str | None) -> Any:

@@ -69,8 +69,7 @@ class HostProduct(NamedTuple):
 def fits(group: DeviceGroup, product: HostProduct) -> bool:
     """Return whether a product is computed in tiles.
 
-    It is large enough for pinned memory, each device has memory of its own for all of it, and
-    blocks of a device that fails are not computed anew.
+    It is large enough for pinned memory, and each device has memory of its own for all of it.
     """
     arrays = product.blocks, product.panels, product.result
     nbytes = sum(x.nbytes for x in arrays)
@@ -78,7 +77,7 @@ def fits(group: DeviceGroup, product: HostProduct) -> bool:
         not member.engine.maps_host_memory and nbytes <= member.limit // _MEMORY_DIVISOR
         for member in group.members
     )
-    if not has_memory or group.on_failure != "raise":
+    if not has_memory:
         return False
     extent = product.cut.bounds[-1]
     widest = max(stop - start for start, stop in product.cut.ranges)
@@ -94,16 +93,16 @@ def panel_count(values: _Values) -> int:
     return max(1, count)
 
 
-def compute_in_tiles(product: HostProduct) -> bool:
+def compute_in_tiles(group: DeviceGroup, product: HostProduct) -> bool:
     """Compute a product, and wait.
 
     Returns:
-        Whether the devices had the memory, and the system the threads.  If not, nothing was
-        computed.
+        Whether the devices had the memory, and the system the threads.  If not, or if a device
+        failed and the group retries, the result has unspecified values.
 
     Raises:
-        DeviceMemoryError, DeviceFailedError: A device lacks memory for a workspace, or fails; the
-            message names the device and the block.
+        DeviceMemoryError, DeviceFailedError: A device lacks memory for a workspace, or fails, and
+            the group does not retry; the message names the device and the block.
     """
     extent = product.panels.shape[product.axis_of_panels]
     count = panel_count(product.panels)
@@ -122,6 +121,11 @@ def compute_in_tiles(product: HostProduct) -> bool:
                 tasks += [partial(part.enqueue, running), partial(part.store, running)]
             running.side_by_side(tasks)
     except NoThreadError:
+        return False
+    except DEVICE_ERRORS:
+        if group.on_failure == "raise":
+            raise
+        failures.drain(group.members)
         return False
     return True
 

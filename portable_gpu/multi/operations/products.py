@@ -160,7 +160,7 @@ def _product(
         reads_out = out is not None and arguments.get("beta", 0) != 0
         if sorted(of_a + of_b) == ["k", "k", "m", "n"] and not reads_out:
             tiled = _in_tiles(product, (a, of_a), (b, of_b), result, letter, cut)
-            if fits(group, tiled) and compute_in_tiles(tiled):
+            if fits(group, tiled) and compute_in_tiles(group, tiled):
                 return result
         reads = []
         for x, its in ((a, of_a), (b, of_b)):
