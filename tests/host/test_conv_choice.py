@@ -19,8 +19,8 @@ GPU, CPU = detect(H200), detect(replace(POCL, compute_units=1))
 TABLE = TuningTable.shipped()
 #: Microseconds of variants on an H200 (driver 580.159.04, bench dispatch --rows conv, 2026-11-27).
 #: Few work-items with long sums, results between which there are elements, transposed copies of
-#: windows, and channels that each have a filter.
-TIMES = {
+#: windows, channels that each have a filter, and transforms of few places of many channels.
+TIMES: dict[str, dict[str, dict[str, float]]] = {
     "conv2d": {
         "1x311x3x3x9x91x3x3x3/s2d1g1": {"direct": 1080, "im2col": 25.6, "implicit_gemm": 21.5},
         "1x509x70x94x1/s1d2g1l": {"direct": 182, "im2col": 6.55, "implicit_gemm": 6.64},
@@ -28,6 +28,12 @@ TIMES = {
         "4x156x72x19x3x7x7/s3d1g1": {"direct": 643, "im2col": 36.8, "implicit_gemm": 41.9},
         "29x291x10x17x291x5x5/s1d2g291l": {"direct": 24.6, "im2col": 670, "implicit_gemm": 158},
         "20x230x5x141x230x3x3/s3d2g230l": {"direct": 8.79, "im2col": 69.5, "implicit_gemm": 33.5},
+        "2x448x8x4x3x12x7x3x3/s1d1g1": {
+            "direct": 1737,
+            "im2col": 55.8,
+            "implicit_gemm": 47.2,
+            "fft": 186,
+        },
     },
     "conv2d_input": {
         "11x1x19x96x470x5x5/s3d2g1l": {"direct": 2540, "im2col": 17.8, "implicit_gemm": 145},
@@ -36,6 +42,12 @@ TIMES = {
         "1x5x3x79x228x3x5/s1d1g1l": {"direct": 313, "im2col": 17.7, "implicit_gemm": 15.4},
         "29x291x10x17x291x5x5/s1d2g291l": {"direct": 27.1, "im2col": 295, "implicit_gemm": 160},
         "25x142x37x7x142x3x1/s1d1g142": {"direct": 5.81, "im2col": 51.9, "implicit_gemm": 66.8},
+        "1x1x46x8x496x5x5/s1d1g1": {
+            "direct": 900,
+            "im2col": 20.2,
+            "implicit_gemm": 53.7,
+            "fft": 69.4,
+        },
     },
     "conv2d_weight": {
         "1x152x5x13x1/s3d1g1": {"direct": 8.3, "im2col": 4.74, "implicit_gemm": 2.29},
