@@ -7,15 +7,15 @@ quarters = lambda B, TK: [(i, j, h, e) for i in range(B) for j in range(TK // 8)
 ## What a lane reads of matrices.
 <%def name="places()"><% module = products.module %>\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
-% for name, D, _ in own:
+% for name, D, _ in row_arrays:
     const uint ${name}_at = ${module.rows(name, D, policy.blocks)};
     uint ${name}_turn = ${products.turn_of_rows(D)};
 % endfor
-% for name, D, _ in tiles:
+% for name, D, _ in tile_arrays:
     const uint ${name}_at = ${module.keys(name, D)};
     uint ${name}_turn = ${products.turn_of_keys(D)};
 % endfor
-% for name, D, _ in tiles[:1 if side == "q" else 2]:
+% for name, D, _ in tile_arrays[:1 if side == "q" else 2]:
     const uint ${name}t_at = ${module.values(name, D)};
     uint ${name}t_turn = ${products.turn_of_rows(D)};
 % endfor
@@ -98,14 +98,15 @@ less = f"(z{x} - {delta})"
 % for i, j in ((i, j) for i in range(B) for j in range(TK // 8)):
             float ${", ".join(f"{x}{i}_{j}_{r} = 0" for x in "sz" for r in range(4))};
 % endfor
-% for sums, mine, other in (("s", own[0], tiles[0]), ("z", own[1], tiles[1])):
+% for sums, mine, other in (("s", row_arrays[0], tile_arrays[0]), ("z", row_arrays[1], tile_arrays[1])):
             {
 ${products.scores(B, TK, sums, mine[0], other[0], mine[1], False, " + stage")}\
             }
 % endfor
 ${powers(f"(stage ? {TK}u : 0u)")}\
 ${slopes()}\
-% for sums, operand, name, other in (("z", "e", "a", tiles[0]), ("s", "p", "w", tiles[1]))[:1 if side == "q" else 2]:
+<% gradients = (("z", "e", "a", tile_arrays[0]), ("s", "p", "w", tile_arrays[1])) %>\
+% for sums, operand, name, other in gradients[:1 if side == "q" else 2]:
             {
 ${operands(operand, sums)}\
 ${products.results(B, TK, name, operand, other[0] + "t", other[1], " + stage")}\

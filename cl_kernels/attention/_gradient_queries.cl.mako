@@ -10,7 +10,7 @@ ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i
 <%def name="logarithm(sum)">(${sum} == -INFINITY ? 0.0f : M_LOG2E_F * ${sum}) - ${shift}</%def>
 
 ## Of side q: m and delta of the warp's rows; a quad of lanes has a row.
-<%def name="own()">\
+<%def name="declare_own()">\
 % for i, h in ((i, h) for i in range(policy.blocks) for h in range(2)):
     float m${i}_${h} = INFINITY, delta${i}_${h} = 0;
     {
@@ -36,7 +36,7 @@ ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i
 ## side k, its queries' m and delta, which have arrived by then, to one half of of_queries.
 <%def name="copy(copy_tile, start, ahead)">\
         if (${start} < end) {
-% for name, D, extent in tiles:
+% for name, D, extent in tile_arrays:
 ${copy_tile(name, D, policy.others, extent, policy.group_size, f"others - ({start})", ahead)}\
 % endfor
             COPIES_COMMIT();

@@ -14,7 +14,7 @@
 </%def>
 
 ## Load the work-item's own row x, in vectors.
-<%def name="own(T, name, size, extent)">\
+<%def name="load_own_row(T, name, size, extent)">\
     ${T} ${name}[${extent // V}];
     {
         __global const ${elem.name}_t *row = ${name}_in

@@ -5,8 +5,8 @@
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="of_query" file="/attention/_gradient_queries.cl.mako"/>
 <%def name="multiply()"><% TK, sums = policy.others, "a" if side == "q" else "aw" %>\
-% for x, mine, other, D in (("s", own[0][0], tiles[0][0], DQ), ("z", own[1][0], tiles[1][0], DV)):
-${units.multiply_rows(x, f"at_{mine}", f"DESCRIPTOR({other}_base + stage, 512)", D, policy.rows, TK)}\
+% for x, (row, D, _), (tile, _, _) in zip("sz", row_arrays, tile_arrays):
+${units.multiply_rows(x, f"at_{row}", f"DESCRIPTOR({tile}_base + stage, 512)", D, policy.rows, TK)}\
 % endfor
         WAIT_s(1);
 % if policy.stages == 3:
@@ -18,12 +18,12 @@ ${pairs.powers("turn")}\
 ${of_query.copy(lines.copy, f"t0 + {TK}u", " + ahead")}\
 % if side == "k":
 ${pairs.operands("p", "s", "")}\
-${units.add_rows("w", "p", f"DESCRIPTOR({tiles[1][0]}_base + stage, {8 * TK})", TK)}\
+${units.add_rows("w", "p", f"DESCRIPTOR({tile_arrays[1][0]}_base + stage, {8 * TK})", TK)}\
 % endif
         WAIT_z(${int(side == "k")});
 ${pairs.slopes()}\
 ${pairs.operands("e", "z", "")}\
-${units.add_rows("a", "e", f"DESCRIPTOR({tiles[0][0]}_base + stage, {8 * TK})", TK)}\
+${units.add_rows("a", "e", f"DESCRIPTOR({tile_arrays[0][0]}_base + stage, {8 * TK})", TK)}\
 % if policy.stages == 2:
 % for x in sums:
         WAIT_${x}(0);

@@ -20,7 +20,7 @@
     of_queries = ("q", "dq_size", DQ), ("grad", "dv_size", DV)
     of_keys = ("k", "dq_size", DQ), ("v", "dv_size", DV)
     products = " + ".join(f"product{component(V, c)}" for c in range(V))
-    own, tiles = (of_queries, of_keys) if by_query else (of_keys, of_queries)
+    row_arrays, tile_arrays = (of_queries, of_keys) if by_query else (of_keys, of_queries)
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -30,7 +30,7 @@ ${dropout.define(real) if drops else ""}\
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void ${kernel("attention_backward")}
 {
-% for name, _, extent in tiles:
+% for name, _, extent in tile_arrays:
     __local ${real} ${name}t[${TK * extent}] __attribute__((aligned(64)));
 % endfor
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
@@ -38,8 +38,8 @@ void ${kernel("attention_backward")}
     const uint others = ${"keys" if by_query else "queries"};
     const uint b = pair / own_heads, own_head = pair % own_heads;
     const uint first = block * ${G}u + lid, x = min(first, rows - 1u);
-% for name, size, extent in own:
-${tiles_of.own(T, name, size, extent)}\
+% for name, size, extent in row_arrays:
+${tiles_of.load_own_row(T, name, size, extent)}\
 % endfor
     ${T} a[${DQ // V}];
 #pragma unroll
@@ -62,7 +62,7 @@ ${tiles_of.own(T, name, size, extent)}\
     for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
         const uint h = ${"own_head" if by_query else "own_head * shared + s"};
         for (uint t0 = 0; t0 < others; t0 += ${TK}u) {
-${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
+${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
             for (uint j = 0; j < ${TK}u && t0 + j < others; ++j) {
                 const uint i = ${"x" if by_query else "t0 + j"}, n = ${"t0 + j" if by_query else "x"};
                 (void)n;  // masks read it
@@ -72,13 +72,13 @@ ${tiles_of.load(tiles, 'own_head / shared' if by_query else 'h')}\
                     + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
 % endif
                 if (!is_seen${" || !given" if mask and mask.boolean else ""}) continue;
-                const __local ${T} *near = (const __local ${T} *)(${tiles[0][0]}t + j * ${DQ}u);
-                const __local ${T} *far = (const __local ${T} *)(${tiles[1][0]}t + j * ${DV}u);
+                const __local ${T} *near = (const __local ${T} *)(${tile_arrays[0][0]}t + j * ${DQ}u);
+                const __local ${T} *far = (const __local ${T} *)(${tile_arrays[1][0]}t + j * ${DV}u);
                 ${T} dot = 0, product = 0;
 #pragma unroll
-                for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${own[0][0]}[c] * near[c];
+                for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${row_arrays[0][0]}[c] * near[c];
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) product += ${own[1][0]}[c] * far[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) product += ${row_arrays[1][0]}[c] * far[c];
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ given" if mask and not mask.boolean else ""};
                 const long at = b * sums_batch + h * sums_head + i * sums_row;

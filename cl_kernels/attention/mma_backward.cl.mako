@@ -12,7 +12,8 @@
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
-## own, tiles  arrays of own rows and of the others: first those of s, then those of z; name, extent and its argument
+## row_arrays, tile_arrays  arrays of own rows, and of the others: first that of s, then that of z; each has a name, an
+##         extent and the argument that is the extent
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
@@ -50,21 +51,21 @@ void ${kernel("attention_backward")}
     const uint mine = first + t / 32u * ${16 * B}u;
     const uint begin = ${f"first / {TK}u * {TK}u" if causal and not by_query else "0"};
     const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
-% for base, at in (("own", own), ("tile", tiles)):
+% for base, at in (("own", row_arrays), ("tile", tile_arrays)):
     const uint ${at[0][0]}_base = local_address(${base}_local);
     const uint ${at[1][0]}_base = ${at[0][0]}_base + ${2 * DQ * (TM if base == "own" else TK)}u;
 % endfor
 % if by_query:
     __global const ushort *const grad_rows = grad_in + grad_offset + b * grad_batch + own_head * grad_head;
 % endif
-% for name, D, extent in own:
+% for name, D, extent in row_arrays:
     ${name}_in += ${name}_offset + b * ${name}_batch + own_head * ${name}_head + first * ${name}_row;
 ${copies.place(name, D, TM, extent, G)}\
 ${copies.copy(name, D, TM, extent, G, "rows - first")}\
 % endfor
     COPIES_COMMIT();
     uint h = own_head${" / shared" if by_query else " * shared"};
-% for name, D, extent in tiles:
+% for name, D, extent in tile_arrays:
     ${name}_in += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
 ${copies.place(name, D, TK, extent, G)}\
 % endfor
@@ -81,7 +82,7 @@ ${pairs.places()}\
 % endif
 % if by_query:
     h = own_head;
-${of_query.own()}\
+${of_query.declare_own()}\
 % else:
     for (const uint after = h + shared; h < after; ++h) {
         barrier(CLK_LOCAL_MEM_FENCE);  // the tiles of the last head are no longer read
@@ -97,7 +98,7 @@ ${pairs.multiply()}\
 ${of_query.keep(f"(stage ? {TK}u : 0u)")}\
     }
 % if not by_query:
-% for name, _, _ in tiles:
+% for name, _, _ in tile_arrays:
         ${name}_in += ${name}_head - (long)copied * ${name}_row;
 % endfor
     }

@@ -23,7 +23,7 @@ ${dropout.define(real) if drops else ""}\
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void ${kernel("attention_backward")}
 {
-% for (name, _, D), rows in ((x, n) for xs, n in ((own, TM), (tiles, TN)) for x in xs):
+% for (name, _, D), rows in ((x, n) for xs, n in ((row_arrays, TM), (tile_arrays, TN)) for x in xs):
     __local ${real} ${name}_tile[${rows * (D + 4)}] __attribute__((aligned(16)));
 % endfor
     __local ${real} pairs[${TM * (TN + 8)}] __attribute__((aligned(16)));
@@ -35,7 +35,7 @@ void ${kernel("attention_backward")}
     const uint first = ${"(blocks - 1u - number)" if causal and by_query else "number"} * ${TM}u;
     const uint begin = ${f"first / {TN}u * {TN}u" if causal and not by_query else "0"};
     const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
-% for item in own:
+% for item in row_arrays:
 ${parts.load(item, "first", "rows", "own_head", TM)}\
 % endfor
 % if by_query:
@@ -62,7 +62,7 @@ ${parts.load(item, "first", "rows", "own_head", TM)}\
         const uint h = ${"own_head" if by_query else "own_head * shared + part"};
         for (uint t0 = begin; t0 < end; t0 += ${TN}u) {
             barrier(CLK_LOCAL_MEM_FENCE);  // the last tile is no longer read
-% for item in tiles:
+% for item in tile_arrays:
 ${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
 % endfor
 % if not by_query:
@@ -75,7 +75,7 @@ ${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
 % endif
             barrier(CLK_LOCAL_MEM_FENCE);
             ${real} ${", ".join(f"{n}{i}_{j} = 0" for n in "sz" for i, j in cells)};
-% for n, mine, other in zip("sz", own, tiles):
+% for n, mine, other in zip("sz", row_arrays, tile_arrays):
 ${parts.multiply(n, mine, other)}\
 % endfor
 % for i, j in cells:
@@ -90,7 +90,7 @@ ${parts.slope(i, j)}\
             pairs[(y + ${16 * i}u) * ${TN + 8}u + x + ${16 * j}u] = ${"z" if sums == "a" else "s"}${i}_${j};
 % endfor
             barrier(CLK_LOCAL_MEM_FENCE);
-${parts.add(sums, D, tiles[source][0])}\
+${parts.add(sums, D, tile_arrays[source][0])}\
 % endfor
         }
     }

@@ -53,14 +53,14 @@ void ${kernel("attention_backward")}
     const uint mine = first + t / 32u * 16u;
     const uint begin = ${f"first / {TK}u * {TK}u" if causal and not by_query else "0"};
     const uint end = ${f"min(others, first + {TM}u)" if causal and by_query else "others"};
-% for base, at, count in (("own", own, TM), ("tile", tiles, TK)):
+% for base, at, count in (("own", row_arrays, TM), ("tile", tile_arrays, TK)):
     const uint ${at[0][0]}_base = local_address(${base}_local);
     const uint ${at[1][0]}_base = ${at[0][0]}_base + ${2 * DQ * count}u;
 % endfor
 % if by_query:
     __global const ushort *const grad_rows = grad_in + grad_offset + b * grad_batch + own_head * grad_head;
 % endif
-% for name, D, extent in own:
+% for name, D, extent in row_arrays:
     ${name}_in += ${name}_offset + b * ${name}_batch + own_head * ${name}_head + first * ${name}_row;
 ${lines.place(name, D, TM, extent, G)}\
 ${lines.copy(name, D, TM, extent, G, "rows - first")}\
@@ -68,7 +68,7 @@ ${lines.copy(name, D, TM, extent, G, "rows - first")}\
 % endfor
     COPIES_COMMIT();
     uint h = own_head${" / shared" if by_query else " * shared"};
-% for name, D, extent in tiles:
+% for name, D, extent in tile_arrays:
     ${name}_in += ${name}_offset + b * ${name}_batch + h * ${name}_head + begin * ${name}_row;
 ${lines.place(name, D, TK, extent, G)}\
 % endfor
@@ -87,7 +87,7 @@ ${lines.place(name, D, TK, extent, G)}\
 % endif
 % if by_query:
     h = own_head;
-${of_query.own()}\
+${of_query.declare_own()}\
 % else:
     const uint copied = begin < end ? (end - begin + ${TK - 1}u) / ${TK}u * ${TK}u : 0;  // rows of a head
     for (const uint after = h + shared; h < after; ++h) {
@@ -108,7 +108,7 @@ ${products.multiply()}\
 ${of_query.keep("turn")}\
     }
 % if not by_query:
-% for name, _, _ in tiles:
+% for name, _, _ in tile_arrays:
         ${name}_in += ${name}_head - (long)copied * ${name}_row;
 % endfor
     }

@@ -5,7 +5,7 @@
 ##   ...
 ##
 ## A work-item does 2 * steps * chains * lanes floating-point operations.  It stores its sums only if
-## they are NaN.  They never are, but the compiler cannot know that and keeps the loop.
+## they are NaN.  They never are, but the compiler cannot exclude that, so it keeps the loop.
 ## real: float or double.  type: the same, `lanes` wide.
 <%include file="/common/prelude.cl.mako"/>
 #pragma OPENCL FP_CONTRACT ON

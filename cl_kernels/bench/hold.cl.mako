@@ -1,6 +1,6 @@
 ## hold: keeps the device busy for `rounds` multiply-adds, each of which depends on the one before.
 ##
-## Its sum is stored only if it is NaN.  It never is, but the compiler cannot know that.
+## Its sum is stored only if it is NaN.  It never is, but the compiler cannot exclude that.
 <%include file="/common/prelude.cl.mako"/>
 __kernel void ${kernel("hold")}
 {

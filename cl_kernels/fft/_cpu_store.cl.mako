@@ -6,9 +6,10 @@
 ##
 ## Of a cropped result, neither rows before `first` are stored nor, in row k, the lanes before begin - k * limit_row.
 ##
-## Arguments and forms as in _cpu_load.  The numbers of a folded row behind the middle are stored, conjugated, before
-## it, except those of lanes that have both of such a pair: 0, and half of limit_row, or of limit_batch where there is
-## one.  In that case limit and begin count from the number of row 0 of lane 0, in folded rows from twice that number.
+## Arguments and forms as in _cpu_load.  The numbers of a folded row behind the middle are stored, conjugated, at
+## their mirror images before it; not so in lane 0 and in the lane half of limit_row (of limit_batch where there is
+## one), whose mirror images are in the same lane.  With limit_batch, limit and begin count from the number of row 0 of
+## lane 0, in folded rows from twice that number.
 <%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%

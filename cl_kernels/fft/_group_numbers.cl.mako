@@ -1,6 +1,7 @@
-## Complex numbers as pairs, of a group's transforms.
+## Complex numbers as pairs, for the transforms of a group.
 ##
-##   types(real)     real_t, pair_t, vec_t; products of pairs; exchanged: for the other direction
+##   types(real)     real_t, pair_t, vec_t; products of pairs; exchanged: real and imaginary parts
+##                   are exchanged for positive exponents, whose sign is -1
 ##   roots()         root_of(p, ...): exp(-2 pi i p / whole), the product of a root of the coarse table and one of the
 ##                   fine table; the lower `shift` bits of p are the index into the fine table
 <%def name="types(real)">
@@ -25,15 +26,15 @@ static inline pair_t exchanged(pair_t v, real_t sign)
     return sign < 0 ? v.yx : v;
 }
 
-// How many of `here` there are from number i on.
+// The number of elements from number i on, of `here` elements.
 static inline uint left(uint i, uint here)
 {
     return here - min(i, here);
 }
 
-static inline pair_t conjugate_if(pair_t v, bool really)
+static inline pair_t conjugate_if(pair_t v, bool condition)
 {
-    return (pair_t)(v.x, really ? -v.y : v.y);
+    return (pair_t)(v.x, condition ? -v.y : v.y);
 }
 </%def>
 

@@ -33,7 +33,7 @@ def plot_sparse(
     problems = list(dict.fromkeys(row.problem for row in rows))
     peers = list(dict.fromkeys(row.peer for row in rows))
     figure = Figure(figsize=(11, 1 + 3.2 * len(phases)), layout="constrained", dpi=120)
-    bars = [(peer, is_peer) for peer in peers for is_peer in (False, True)[: 2 if peer else 1]]
+    bars = [(peer, is_peer) for peer in peers for is_peer in ((False, True) if peer else (False,))]
     width = 0.8 / len(bars)
     for number, phase in enumerate(phases, 1):
         axes = figure.add_subplot(len(phases), 1, number)

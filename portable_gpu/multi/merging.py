@@ -1,7 +1,7 @@
 """Partial results of reductions, and how two of them are merged, in NumPy.
 
-Each function takes the results of two groups of elements, the first group first.  Its value does
-not depend on how a tree over the groups is computed, only on the tree.
+Each function takes the results of two groups of elements, the first group first.  The result
+of a tree of such merges depends on the tree, and not on the order in which they are computed.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from portable_gpu.version import __version__
 
 
 def calibrated(target: Target) -> Target:
-    """The target with the figures of its calibration, if there is one that holds."""
+    """Return the target with the figures of its calibration, if a valid one is stored."""
     stored = calibration_of(target)
     if stored is None or stored[1]:
         return target
@@ -27,7 +27,7 @@ def calibrated(target: Target) -> Target:
 
 
 def calibration_of(target: Target) -> tuple[Calibration, list[str]] | None:
-    """The stored calibration of a target, and what has changed since it was measured."""
+    """Return the stored calibration of a target, and the changes since it was measured."""
     calibration = calibrations().get((target.facts.name, target.device_class))
     if calibration is None:
         return None

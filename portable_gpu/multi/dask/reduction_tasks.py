@@ -35,13 +35,13 @@ class ReductionTasks:
         part: Makes the part of a chunk from its offsets in the array, the axes, and the chunk.
         merge: Makes one part of two, in the order of their chunks.
         finish: Makes the values of the last part.
-        empty: Whether the reduction of no elements exists.
+        takes_empty: Whether the reduction of no elements has a value.
     """
 
     part: Callable[[Offsets, Axes, Block], Any]
     merge: Callable[[Any, Any], Any]
     finish: Callable[[Any], Any]
-    empty: bool = True
+    takes_empty: bool = True
 
 
 def merged(merge: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
@@ -82,7 +82,7 @@ def rounded(dtype: DType, values: Block) -> Block:
 
 
 def quotient(count: int, dtype: DType, values: Block) -> Block:
-    """Return the mean of values with a sum."""
+    """Return means: sums of ``count`` values, divided by their number."""
     return rounded(dtype, np.divide(values, count))
 
 

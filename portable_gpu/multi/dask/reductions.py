@@ -193,7 +193,7 @@ def _reduced(
     kind: ReductionTasks, *options: Any,
 ) -> da.Array:  # fmt: skip
     keepdims = flag(keepdims, "keepdims")
-    if not kind.empty and not product_of(x.shape[axis] for axis in axes) and x.ndim:
+    if not kind.takes_empty and not product_of(x.shape[axis] for axis in axes) and x.ndim:
         raise ShapeError(f"{name} of no elements does not exist: x has shape {x.shape}")
     label = new_name(name, x, axes, keepdims, dtype, *options)
     starts = [np.cumsum([0, *one]).tolist() for one in x.chunks]
@@ -207,7 +207,7 @@ def _reduced(
         for inner in product(*(range(x.numblocks[axis]) for axis in axes)):
             at |= zip(axes, inner, strict=True)
             place = tuple(at[axis] for axis in range(x.ndim))
-            if not kind.empty and 0 in [x.chunks[axis][at[axis]] for axis in axes]:
+            if not kind.takes_empty and 0 in [x.chunks[axis][at[axis]] for axis in axes]:
                 continue
             offsets = tuple(starts[axis][at[axis]] for axis in range(x.ndim))
             leaves.append((f"{label}-part", *place))
@@ -251,7 +251,7 @@ def _exact(name: str, x: da.Array, axis: Axes, keepdims: bool, fold: np.ufunc) -
         result = np.dtype(np.int64 if name == "count_nonzero" else np.bool_)
     kind = ReductionTasks(
         partial(tasks.exact, name), fold, partial(tasks.rounded, result),
-        empty=name not in ("min", "max"),
+        takes_empty=name not in ("min", "max"),
     )  # fmt: skip
     return _reduced(name, x, _axes(x, axis), keepdims, result, kind)
 
@@ -279,7 +279,7 @@ def _index_of(name: str, x: da.Array, axis: int | None, keepdims: bool) -> da.Ar
         partial(tasks.index_of_extreme, name, x.shape),
         partial(merged_extremes, is_better),
         tasks.index,
-        empty=False,
+        takes_empty=False,
     )
     return _reduced(name, x, axes, keepdims, np.dtype(np.int64), kind)
 

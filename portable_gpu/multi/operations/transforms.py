@@ -69,12 +69,12 @@ def transform(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
 
 
 class _Stage(NamedTuple):
-    """A part of a transform, which each device computes of its blocks.
+    """A part of a transform, which each device computes for its blocks.
 
     Attributes:
         cut: The axis of the blocks, which is not transformed.
         kind: Whether input and output are complex, real, or half of a spectrum.
-        axes: The axes that are transformed, the one that is halved or doubled at the end.
+        axes: The axes that are transformed; the last one is that of real numbers.
     """
 
     cut: int
@@ -120,11 +120,11 @@ class _SlabTransform:
     def stages(self, cut: int, shape: Sequence[int]) -> list[_Stage]:
         """Return the stages of an array in blocks along an axis.
 
-        Real lines are transformed in the first stage that transforms, and to real ones in the last.
+        The transform from real numbers is in the first stage, that to real numbers in the last.
 
         Args:
             cut: The axis.
-            shape: The shape of the result, whose longest axis is cut next where there is a choice.
+            shape: The shape of the result; where several axes could be cut next, the longest is.
 
         Raises:
             UnsupportedError: The array has one axis.
@@ -151,8 +151,8 @@ class _SlabTransform:
             return [*first, _Stage(longest(others), "c2c", (cut,))]
         if cut == last:
             return [*first, _Stage(longest(others), "c2r", (last,))]
-        if apart := [axis for axis in others if axis != last]:
-            return [*first, _Stage(longest(apart), "c2r", (cut, last))]
+        if candidates := [axis for axis in others if axis != last]:
+            return [*first, _Stage(longest(candidates), "c2r", (cut, last))]
         return [*first, _Stage(last, "c2c", (cut,)), _Stage(cut, "c2r", (last,))]
 
     def compute(self, stage: _Stage, x: Any, engine: Any, out: Any = None) -> Any:
@@ -168,10 +168,10 @@ class _SlabTransform:
 
         def work(member: Member, number: int) -> GroupBlock:
             block = x.blocks[number]
-            its = on_device(self.group, member, block.array)
+            array = on_device(self.group, member, block.array)
             with recorded_kernels(member, number):
-                result = self.compute(stage, its, member.engine)
-                # What waits for this block waits for no later one.
+                result = self.compute(stage, array, member.engine)
+                # A copy of this block need not wait for later blocks.
                 result.events = [cl.enqueue_marker(member.engine.queue)]
             return GroupBlock(block.start, block.stop, member, member.count(result))
 
@@ -191,11 +191,11 @@ def _of_group(job: _SlabTransform, x: GroupArray) -> GroupArray:
     stages = job.stages(x.axis, job.shape(job.whole, x.shape))
     exchange: _Exchange | None = None
     for stage, following in zip(stages, [*stages[1:], None], strict=True):
-        if x.axis != stage.cut:  # frees the other blocks, whose memory the results take
+        if x.axis != stage.cut:  # frees the blocks of before for the results
             x = exchanged(x, stage.cut) if exchange is None else exchange.run(x)
         exchange = None
         if following is not None and following.cut != stage.cut:
-            # Before the kernels, behind which the memory could be used only when they have ended.
+            # Before kernels are enqueued: memory that is allocated later is free when they end.
             shape = job.shape(stage, x.shape)
             exchange = _Exchange(job.group, shape, job.spectrum, following.cut)
             exchange.allocate()
@@ -241,7 +241,7 @@ class _Exchange:
         made = self._group.for_blocks(
             self._devices, partial(self._receive, x), waits=self._group.size > 1
         )
-        blocks = [block for its in made for block in its]
+        blocks = [block for of_device in made for block in of_device]
         return GroupArray(self._group, x.shape, x.dtype, self._axis, blocks)
 
     def _blocks(
@@ -324,8 +324,8 @@ def _on_host(job: _SlabTransform, x: Any, out: Any) -> Any:
     result: Any = np.empty(shape, dtype) if out is None else out
     last = job.whole.axes[-1]
     cut = last if job.kind == "c2r" else 0 if job.kind == "c2c" or last else 1
-    if apart := [axis for axis in range(x.ndim) if axis not in job.lengths]:
-        cut = max(apart, key=lambda axis: x.shape[axis])
+    if untransformed := [axis for axis in range(x.ndim) if axis not in job.lengths]:
+        cut = max(untransformed, key=lambda axis: x.shape[axis])
     stages = job.stages(cut, shape)
     for stage in stages:
         target = result

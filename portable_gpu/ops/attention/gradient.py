@@ -259,11 +259,12 @@ def specialization(
     ]
     of_queries = ("q", dq, "dq_size"), ("grad", dv, "dv_size")
     of_keys = ("k", dq, "dq_size"), ("v", dv, "dv_size")
-    own, tiles = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
+    row_arrays, tile_arrays = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
     return specialize(
         f"attention/{kernel_of(policy)}", target, {"attention_backward": parameters}, policy=policy,
         kind=p.elem.name, elem=p.elem, wide=p.wide, mask=p.mask, causal=p.is_causal, DQ=dq, DV=dv,
-        side=side, own=own, tiles=tiles, shift=15 if p.elem.name == "f16" and side == "k" else 0,
+        side=side, row_arrays=row_arrays, tile_arrays=tile_arrays,
+        shift=15 if p.elem.name == "f16" and side == "k" else 0,
     )  # fmt: skip
 
 

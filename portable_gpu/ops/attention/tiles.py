@@ -28,13 +28,13 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _GROUP = 256  # work-items of a group
-#: Own rows of a group, and rows of a tile of the other side, from the fastest on.
+#: Own rows of a group, and rows of a tile of the other side; the fastest pair is the first.
 _TILES = ((128, 128), (128, 64), (64, 64), (64, 32))
 _GRADIENT_TILES = {"q": ((64, 64), (64, 32)), "k": ((128, 64), (64, 64), (64, 32))}
 _UNIT = 64  # the extents of rows are rounded up to multiples of it
 _MAX_EXTENT = 128  # elements of the longest row
 _PADDING = 4  # elements after each row in local memory, so that its banks differ
-_PAIR_PADDING = 8  # the same of rows of scores
+_PAIR_PADDING = 8  # elements after each row of scores in local memory
 
 
 def takes(problem: AttentionProblem, target: Target, side: Side | None = None) -> bool:
@@ -57,7 +57,7 @@ def extents(problem: AttentionProblem) -> tuple[int, int]:
 def partition(problem: AttentionProblem, target: Target, side: Side | None) -> tuple[int, int]:
     """The own rows of a group, and the rows of a tile of the other side.
 
-    Groups of few rows have fewer of them, so that there is one for each compute unit.
+    Where there are few rows, a group has fewer of them, so that every compute unit has a group.
     """
     p, fitting = problem, _fitting(problem, target, side)
     count, heads = (p.keys, p.heads // p.shared) if side == "k" else (p.queries, p.heads)
@@ -118,11 +118,11 @@ def gradient_specialization(
     ]
     of_queries = ("q", "dq_size", dq), ("grad", "dv_size", dv)
     of_keys = ("k", "dq_size", dq), ("v", "dv_size", dv)
-    own, tiles = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
+    row_arrays, tile_arrays = (of_queries, of_keys) if side == "q" else (of_keys, of_queries)
     return specialize(
         "attention/tiles_backward", target, {"attention_backward": parameters}, elem=p.elem,
         wide=p.wide, mask=p.mask, real=p.elem.real, causal=p.is_causal, drops=p.drops, DQ=dq,
-        DV=dv, side=side, own=own, tiles=tiles, TM=rows, TN=others,
+        DV=dv, side=side, row_arrays=row_arrays, tile_arrays=tile_arrays, TM=rows, TN=others,
     )  # fmt: skip
 
 

@@ -14,7 +14,9 @@ from portable_gpu.runtime.views import Shape
 
 @dataclass(frozen=True)
 class ConvExtents:
-    """The extents of a convolution ``y = x * w``; axes of extent 1 are in front of few axes.
+    """The extents of a convolution ``y = x * w``.
+
+    If there are less than three axes of space, axes of extent 1 precede them.
 
     Attributes:
         batched: Whether x and y have an axis of the batch.
@@ -55,7 +57,7 @@ def whole_shape(value: Any, name: str, rank: int, least: int) -> Shape:
     """Return a shape with ``least`` to ``rank + 2`` axes.
 
     Raises:
-        ArgumentTypeError, ShapeError: It is no such shape.
+        ArgumentTypeError, ShapeError: The value is not such a shape.
     """
     try:
         extents = tuple(value)
@@ -111,7 +113,7 @@ def geometry(
         output_padding: The argument of that name of a transposed convolution.
 
     Raises:
-        ShapeError, ArgumentError, ArgumentTypeError: They do not fit each other.
+        ShapeError, ArgumentError, ArgumentTypeError: Shapes and options do not fit each other.
     """
     rank, (x_name, w_name, y_name) = o.rank, names
     stride, dilation = (
@@ -167,7 +169,8 @@ def geometry(
         )
         if any(n < 1 and q for n, q in zip(x_space, y_space, strict=True)):
             raise ShapeError(
-                f"{y_name} has shape {y}: the result would have the extents {x_space}; less padding"
+                f"{y_name} has shape {y}: the result would have the extents {x_space}; reduce "
+                "padding"
             )
         x_space = tuple(max(0, n) for n in x_space)
     ones = (1,) * (3 - rank)

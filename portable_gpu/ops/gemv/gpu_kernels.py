@@ -46,8 +46,8 @@ def _figures(target: Target) -> GemvRowFigures:
 def long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iterator[GemvKernel]:
     """Generate the kernel in which a work-group sums each row, if rows are long."""
     policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
-    V, most = _row_vectors(p, policy, target)
-    R = min(most, 2, p.m) if p.m < 2 * units else 1
+    V, max_rows = _row_vectors(p, policy, target)
+    R = min(max_rows, 2, p.m) if p.m < 2 * units else 1
     size = _fitting_group(policy.long_group_size, R, p, target)
     if p.n < size * V:
         return
@@ -279,9 +279,10 @@ def _is_interleaved(p: GemvProblem) -> bool:
 
 
 def _are_shared(p: GemvProblem, target: Target, policy: RowPolicy) -> bool:
-    """Return whether the lanes of a row share interleaved vectors; two of 64 bits are one load.
+    """Return whether the lanes of a row share interleaved vectors of 64-bit elements.
 
-    A row has few lanes then, so rows must be many and short.
+    One load reads the elements of two vectors.  A row has few lanes, so rows must be many and
+    short.
     """
     pairs = p.vectors % 2 == p.x_step % 2 == p.x_aligned % 16 == 0
     if not (_is_interleaved(p) and p.elem.itemsize == 8 and not p.elem.complex and pairs):

@@ -77,7 +77,7 @@ class RowProgram:
         inputs: The inputs with a value for each element (or broadcast along some axes).
         row_inputs: The inputs with a value for each row.
         index: The input with the number of an element of each row, if there is one.
-        tables: The inputs with a value for each element of which ``picks`` alone are read.
+        tables: The inputs with a value for each element of which only those in ``picks`` are read.
         scalars, integers: The names of the numbers.
         varying: The names of further numbers, which may differ from call to call.
         phases: The folds of a row that is kept.
@@ -88,8 +88,8 @@ class RowProgram:
         picks: The inputs of which ``at_`` and the name is the element that the index names.  Where
             there is an index, ``counts`` is 1 if it is an element and not ``ignore``, else 0.
         before: Statements before the first phase.
-        sums: The outputs that are sums over the rows of a work-group, each of which has one row of
-            them (CPUs), or in registers (GPUs).
+        sums: The outputs that are sums over the rows of a work-group.  A group adds them in a row
+            of the output (CPUs), or in registers (GPUs).
     """
 
     name: str
@@ -116,9 +116,9 @@ class RowProgram:
 
     @property
     def late(self) -> tuple[str, ...]:
-        """The inputs that only outputs read: a GPU's kernel reads them last, and keeps none.
+        """The inputs that only outputs read.  A GPU's kernel does not keep them in registers.
 
-        They are weights and biases, the same ones for many rows, which caches hold.
+        They are weights and biases, the same for many rows, so that they are in the caches.
         """
         phases = (*self.phases, *((self.stream,) if self.stream else ()))
         marked = {name: f"{{{name}}}" for name in self.inputs}
@@ -181,8 +181,8 @@ _MAXIMUM = Phase((("m", "LEAST"),), _largest, "a.m = fmax(a.m, b.m);", "const RO
 def online(finish: str, **terms: str) -> Phase:
     """The maximum of x, the sum z of exp(x - maximum), and further sums.
 
-    The sum is rescaled where the maximum grows.  Of minus infinity alone, the maximum is the least
-    finite number, and the sum 0.
+    The sum is rescaled where the maximum grows.  If all elements are minus infinity, the maximum is
+    the least finite number, and the sum is 0.
     """
 
     def step(values: Sequence[Values]) -> str:
@@ -230,7 +230,7 @@ _CENTRE = "({x} - mean)"
 
 
 def _moments() -> Phase:
-    """The mean and the sum of squares about it, of lanes that are merged (Chan et al., 1983)."""
+    """The mean and the sum of squared distances from it, merged as by Chan et al. (1983)."""
 
     def step(values: Sequence[Values]) -> str:
         k, total = len(values), " + ".join(v["x"] for v in values)
@@ -263,7 +263,10 @@ def _present(names: Sequence[str], flags: frozenset[str]) -> tuple[str, ...]:
 
 
 def _norm(flags: frozenset[str]) -> RowProgram:
-    """With ``rms``, of the root mean square; ``stats`` and ``running`` are further results."""
+    """Return the program of a normalisation by variance, or by the mean square with ``rms``.
+
+    ``stats`` and ``running`` are further results.
+    """
     squares = f"const ROW variance = s.q / COUNT; {_SCALE}"
     phases: tuple[Phase, ...] = (sums(squares, q="{x} * {x}"),)
     stream, centred, stats = phases[0], "{x}", [("rstd", "rstd")]
@@ -294,10 +297,11 @@ def _norm(flags: frozenset[str]) -> RowProgram:
 
 
 def _norm_backward(flags: frozenset[str]) -> RowProgram:
-    """With ``fixed``, of statistics that do not depend on x; ``dw`` and ``db`` are results.
+    """Return the program of the gradients of a normalisation.
 
-    These are sums over rows of gradients of the result, so they exclude a weight of elements.
-    ``dw_parts`` and ``db_parts`` are the sums for weights and biases of elements, of each group.
+    With ``fixed``, the statistics do not depend on x.  ``dw`` and ``db``, the gradients of a weight
+    and a bias of rows, are sums over a row, so there is no weight of elements with them.
+    ``dw_parts`` and ``db_parts`` are each group's sums for a weight and a bias of elements.
     """
     rows = {"dw": "s.sum_grad_x * rstd", "db": "s.sum_grad"}
     results = _present(tuple(rows), flags)
@@ -333,7 +337,7 @@ def _norm_backward(flags: frozenset[str]) -> RowProgram:
 
 
 def _affine_backward(flags: frozenset[str]) -> RowProgram:
-    """The gradients of weight and bias; a row is what one element of them was applied to."""
+    """The gradients of weight and bias; each row has the values to which one element applies."""
     centred = "{x}" if "rms" in flags else "({x} - {mean})"
     terms = {"dw": f"{{dy}} * {centred} * {{rstd}}", "db": "{dy}"}
     names = _present(("dw", "db"), flags)
@@ -354,12 +358,12 @@ _FRACTION = "({p} * (1 - smoothing) + smoothing / COUNT)"
 
 
 def _if_counted(value: str, kind: str = "ROW") -> str:
-    """A value of rows whose index counts; 0 of others, whatever the row has."""
+    """A value for rows whose index counts, and 0 for other rows, also where the value is NaN."""
     return f"(counts > (ROW)(0) ? ({value}) : ({kind})(0))"
 
 
 def _entropy_base(name: str, flags: frozenset[str]) -> RowProgram:
-    """The operands of a cross entropy but its results."""
+    """The operands of a cross entropy, without its results."""
     weights = _present(("w",), flags)
     if "probabilities" in flags:
         return RowProgram(name, ("x", "p", *weights), scalars=("smoothing",))
@@ -431,7 +435,7 @@ def _entropy_backward(flags: frozenset[str]) -> RowProgram:
 
 
 def _likelihood(flags: frozenset[str]) -> RowProgram:
-    """The negative element that the index names, with its weight; no element else is read."""
+    """The negative of the element that the index names, with its weight; only this one is read."""
     weights = _present(("w",), flags)
     weight = "at_w" if weights else "(ROW)(1)"
     return RowProgram(

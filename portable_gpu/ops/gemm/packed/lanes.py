@@ -47,7 +47,7 @@ def text(problem: GemmProblem, policy: PackedPolicy, target: Target) -> Speciali
 
 
 def takes(problem: GemmProblem, policy: PackedPolicy) -> bool:
-    """Whether the kernel can make the products: plain ones, of which a cache holds a block."""
+    """Whether the kernel can compute the products: no epilogue, and a block fits the cache."""
     p = problem
     return (
         len(p.batch) == 1
@@ -86,14 +86,14 @@ class SmallCosts(Figures):
     packed: float
 
     def side_by_side(self, p: GemmProblem, vector: int) -> float:
-        """Seconds of the products of this module."""
+        """Return the seconds of the products side by side."""
         tiles = sum(divmod(p.m, TILE)) * sum(divmod(p.n, TILE))
         each = self.moved + self.byte * p.compute.itemsize
         blocks = -(-p.batch_size // vector)
         return blocks * (_elements(p) * vector * each + tiles * self.tile)
 
     def one_by_one(self, p: GemmProblem, form: PackedForm) -> float:
-        """Seconds of the same by ``gemm/packed_whole``."""
+        """Return the seconds of the products one after the other, by ``gemm/packed_whole``."""
         core, policy = p.transpose() if form.transposed else p, form.policy
         vectors = policy.item_m * policy.item_n // policy.vector
         steps = core.k * core.tiles(policy.item_m, policy.item_n) * vectors * self.step
