@@ -18,23 +18,58 @@ def step(lines, i):
 def distinct(of, lines):
     return list(dict.fromkeys(of(lines, i) for i in range(lines.copies)))
 %>
+## The positions of this work-item's rows.  Divisions yield the indices of the first row along the axes; the others
+## follow by additions of the distance, with carries.  A row beyond the matrix repeats the row before it.
 <%def name="place(lines, first, count)">
-<% n, r = lines.name, lines.reader %>\
+<%
+n, r, rows, size = lines.name, lines.reader, distinct(row, lines), lines.elem.itemsize
+distance = lines.depth if lines.across else lines.step
+carried = range(r.rank - 1, 0, -1)
+%>\
     const int ${n}_last = (int)min(${count} - ${first}, ${lines.extent}l) - ${lines.width if lines.across else 1};
-% for u, s in enumerate(distinct(row, lines)):
-<% digits = axes.digits(f"{n}_axis", r.rank, f"{n}_index{u}") %>\
-    const int ${n}_index${u} = (int)${first} + min(${s}, ${n}_last);
-    __global const char *const ${n}_row${u} = (__global const char *)(${n} + (${axes.offset("axis", n, digits)}));
+    const int ${n}_index = (int)${first} + min(${rows[0]}, ${n}_last);
+% for d, digit in enumerate(axes.digits(f"{n}_axis", r.rank, f"{n}_index")):
+    int ${n}_at${d} = ${digit};
+% endfor
+% if len(rows) > 1:
+% for d, digit in enumerate(axes.digits(f"{n}_axis", r.rank, str(distance))):
+    const int ${n}_ahead${d} = ${digit};
+% endfor
+    const long ${n}_ahead = ${size} * (${axes.offset("axis", n, [f"{n}_ahead{d}" for d in range(r.rank)])});
+% for d in carried:
+    const long ${n}_carry${d} = ${size} * (${n}_axis${d - 1} - ${n}_axis${d}_size * ${n}_axis${d});
+% endfor
+% endif
+% for u, s in enumerate(rows):
+% if u == 0:
+    __global const char *const ${n}_row0 = (__global const char *)${n}
+        + ${size} * (${axes.offset("axis", n, [f"{n}_at{d}" for d in range(r.rank)])});
+% else:
+    __global const char *${n}_row${u} = ${n}_row${u - 1};
+    if (${s} <= ${n}_last) {
+        ${n}_row${u} += ${n}_ahead;
+% for d in range(r.rank):
+        ${n}_at${d} += ${n}_ahead${d};
+% endfor
+% for d in carried:
+        if (${n}_at${d} >= ${n}_axis${d}_size) {
+            ${n}_at${d} -= ${n}_axis${d}_size;
+            ${n}_at${d - 1} += 1;
+            ${n}_row${u} += ${n}_carry${d};
+        }
+% endfor
+    }
+% endif
 % for d in range(r.rank - r.places, r.rank):
-    const int ${n}_row${u}_place${d} = ${digits[d]} * ${n}_pitch${d};
+    const int ${n}_row${u}_place${d} = ${n}_at${d} * ${n}_pitch${d};
 % endfor
 % endfor
 % for v, k in enumerate(distinct(step, lines)):
 % if r.wraps:
-    int ${n}_at${v} = (int)((k_first + ${k}) % ${n}_period);
+    int ${n}_entry_at${v} = (int)((k_first + ${k}) % ${n}_period);
     long ${n}_far${v} = (k_first + ${k}) / ${n}_period * ${n}_repeat;
 % else:
-    int ${n}_at${v} = (int)k_first + ${k};
+    int ${n}_entry_at${v} = (int)k_first + ${k};
 % endif
     ${r.entry_type} ${n}_entry${v} = ${entry(lines, v)};
 % endfor
@@ -43,7 +78,8 @@ def distinct(of, lines):
 ## An entry of the table.  Entries of the next step are loaded while copies of this one are in flight.
 <%def name="entry(lines, v)"><%
 n, r = lines.name, lines.reader
-return f"{n}_steps[{n}_at{v}]" if r.wraps else f"{n}_at{v} < k ? {n}_steps[{n}_at{v}] : ({r.entry_type})(0)"
+at = f"{n}_entry_at{v}"
+return f"{n}_steps[{at}]" if r.wraps else f"{at} < k ? {n}_steps[{at}] : ({r.entry_type})(0)"
 %></%def>
 
 ## Copy a step of k to the stage at `to`, and advance by its steps after the last piece; the last step has `tail`.
@@ -69,10 +105,10 @@ inside = " && ".join([f"exists{v}", *(f"(uint)({place}) < (uint){bound}" for pla
 % endfor
     }
 % for v in range(len(distinct(step, lines))):
-    ${n}_at${v} += ${f"part == {parts - 1} ? {lines.depth} : 0" if parts > 1 else lines.depth};
+    ${n}_entry_at${v} += ${f"part == {parts - 1} ? {lines.depth} : 0" if parts > 1 else lines.depth};
 % if r.wraps:
-    if (${n}_at${v} >= ${n}_period) {
-        ${n}_at${v} -= ${n}_period;
+    if (${n}_entry_at${v} >= ${n}_period) {
+        ${n}_entry_at${v} -= ${n}_period;
         ${n}_far${v} += ${n}_repeat;
     }
 % endif

@@ -25,6 +25,9 @@ ${held.place() if registers else ''}
 % endif
 ${each_tile(policy, outputs, types, problem, a.depth, False)}
             int used = stage;
+% if 0 in problem.k_parts and not flush:
+            if (steps == 0) ${" = ".join(f"d{i}" for i in sums)} = 0;
+% endif
 % if flush:
             ${" = ".join(f"s{i}" for i in sums)} = 0;
 % endif
@@ -37,7 +40,11 @@ ${each_tile(policy, outputs, types, problem, a.depth, False)}
                 ${"; ".join(f"s{i} += d{i}" for i in sums)};
 % endif
             }
+% if 0 in problem.k_parts:
+            if (steps > 0) { ${steps.release()} }
+% else:
             ${steps.release()}
+% endif
 % if split:
 ${fix_up.add_parts(policy, [totals + i for i in sums])}
 % endif

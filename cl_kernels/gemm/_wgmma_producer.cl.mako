@@ -25,7 +25,7 @@
 </%def>
 
 <%def name="lines()"><% of = lambda operand: gathered if operand.reader else by_lines %>
-        const int chunk = t % 8, line = t / 8 % 16;
+        const int chunk = t % 8, line = t / 8 % ${policy.copiers // 8};
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
 % if split:
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail)}

@@ -70,7 +70,7 @@ ${line_by_line.scratch(policy)}
 % endif
     const int t = get_local_id(0);
 ${producer.acquire_maps(policy)}\
-${barriers.start(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
+${barriers.start(policy, 1 if policy.bulk else policy.copiers * (2 if a.by_registers != b.by_registers else 1), 4 * policy.consumers)}
 % if split:
 ${parted.take_ticket(policy)}
 % endif

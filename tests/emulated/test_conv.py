@@ -18,7 +18,7 @@ from portable_gpu.ops.conv import in_pieces
 from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
 from portable_gpu.ops.conv.direct import direct_kernel
 from portable_gpu.ops.conv.problem import Direction, ImageStrides, StageArray
-from portable_gpu.ops.conv.products import products_of
+from portable_gpu.ops.conv.products import inputs_at_once, products_of
 from portable_gpu.ops.conv.variants import variants as all_variants
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
@@ -171,6 +171,12 @@ CASES = {
     "few channels, and one axis": Case("forward", (2, 3, 30, 70, 7), padding=3, dilation=2),
     "three axes, two pieces": Case("forward", (1, 8, 3, 4, 5, 8, 2, 2, 3), precision="bf16x3"),
     "residues": Case("input", (2, 10, 7, 6, 20, 3, 3), stride=2, filters_last=True),
+    "a residual in residues in one launch": Case(
+        "input", (2, 16, 6, 8, 8, 3, 3), stride=2, last=True, residual="one column"
+    ),
+    "residues with a bias, and of one tap": Case(
+        "input", (2, 8, 6, 8, 8, 2, 2), stride=2, padding=0, last=True, bias=True
+    ),
     "elements apart, and residues without taps": Case(
         "input", (2, 8, 10, 16, 1), stride=3, padding=0, apart=2, wide="both"
     ),
@@ -256,3 +262,40 @@ def test_gradients_of_16_bit_filters(places: tuple[int, int], last: bool, taps: 
     expected = reference("weight", *values, x, w, g)
     result = out[16:-16].reshape(72, taps, taps, 24) if last else out[16:-16].reshape(w)
     np.testing.assert_array_equal(result.transpose(0, 3, 1, 2) if last else result, expected)
+
+
+@pytest.mark.parametrize(
+    ("taps", "space", "last", "name", "producers"),
+    [(3, (6, 10), True, "tiny", 1), (3, (4, 6), False, "small", 2), (1, (6, 10), True, "tiny", 2)],
+)
+def test_residues_of_the_stride_in_one_launch(
+    taps: int, space: tuple[int, int], last: bool, name: str, producers: int
+) -> None:
+    """Each has a part of k, and with one tap three of four have none; a group has several tiles."""
+    gpu, rng = Emulator.of("sm_90"), np.random.default_rng(taps)
+    gpu.target = replace(gpu.target, compute_units=1)
+    elem, extents = element(np.float16), (3, 136, *space, 72, taps, taps)
+    asked = {"stride": 2, "padding": taps // 2, "dilation": 1, "groups": 1}
+    p = problem("input", extents, elem, asked, True, filters_last=last)
+    x, w, g = all_shapes(extents, asked)
+    item = inputs_at_once(p)
+    assert item is not None
+    assert item.problem.k_parts == ((288, 144, 144, 72) if taps == 3 else (72, 0, 0, 0))
+    weights = rng.integers(-2, 3, w).astype(np.float32)
+    dy = rng.integers(-2, 3, (3, 72, *(n // 2 for n in space))).astype(np.float32)
+    read = np.full(dy.size, np.nan, np.float16)
+    read[where(dy.shape, p.y)] = dy
+    filters = np.full(weights.size, np.nan, np.float16)
+    filters[where(w, p.w)] = weights
+    if item.copied is not None:
+        steps = np.indices(item.copied.extents).reshape(len(item.copied.extents), -1)
+        filters = filters[np.array(item.copied.strides) @ steps]
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=False, producers=producers)
+    plan = MatrixPlan(gpu, item.problem, Tiling("", policy))  # type: ignore[arg-type]
+    out = np.full(p.x_elements + 32, np.nan, np.float16)
+    offsets = (0, 0, 16 + item.result_start)
+    plan.enqueue(gpu, [read, filters, out], offsets, (1.0, 0.0))  # type: ignore[arg-type]
+    assert np.isnan(out[:16]).all()
+    assert np.isnan(out[-16:]).all()
+    expected = reference("input", weights, dy, x, w, g)
+    np.testing.assert_array_equal(out[16:-16][where(x, p.x)], expected)

@@ -20,6 +20,7 @@ from portable_gpu.dtypes import BF16, Element, element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemm.matrix.check import product_of_pieces
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
+from portable_gpu.ops.gemm.matrix.parts import in_parts
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import (
     MMA_CLASSES,
@@ -35,6 +36,7 @@ from portable_gpu.ops.gemm.skinny.vectors import variants
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
+from portable_gpu.ops.gemm.variants import of_parts
 from portable_gpu.runtime.plan import Plan
 
 missing = find_compilers().missing.get("NVIDIA")
@@ -480,6 +482,35 @@ def test_wgmma_shares_of_steps(
     path = MatrixPlan(either, p, choice)  # type: ignore[arg-type]
     for _ in range(2):
         check(path, either, p, "NT")
+
+
+@pytest.mark.parametrize(
+    ("trans", "transposed", "bulk", "elem"),
+    [("NT", False, True, F32), ("TN", True, False, F16), ("TT", False, False, F16)],
+    ids=label,
+)
+def test_parts_of_k_are_added_by_a_second_launch(
+    gpu: Emulator, trans: str, transposed: bool, bulk: bool, elem: Element
+) -> None:
+    """Parts have 3 and 2 steps; the last one ends inside of a step."""
+    p = problem(72, 136, 712, F16, trans)
+    p = replace(p, c=operand(elem, p.m, p.n, "NT"[transposed], 0))
+    parts = in_parts(p, 5, transposed, 64)
+    assert parts.k_parts == (192, 192, 128, 128, 72)
+    policy = replace(WgmmaPolicy.for_shape_class("tiny"), bulk=bulk)
+    choice = Tiling("wgmma, split-k", policy, splits=5, transposed=transposed)
+    form = format_of(p, gpu.target)
+    assert form is not None
+    variant, *_ = of_parts(p, choice, form, gpu.target, gpu.table, 0.0)
+    a, b = whole_numbers((p.m, p.k), 1), whole_numbers((p.k, p.n), 2)
+    memory = np.full(p.m * p.n + 64, POISON, f"f{elem.itemsize}")
+    plan = variant.bind(gpu)  # type: ignore[arg-type]
+    buffers = [stored(a, F16, trans[0]), stored(b, F16, trans[1]), memory]
+    plan.enqueue(gpu, buffers, (0, 0, 32), (2.0, 0.0))  # type: ignore[arg-type]
+    result = memory[32:-32].reshape((p.n, p.m) if transposed else (p.m, p.n))
+    np.testing.assert_array_equal(result.T if transposed else result, 2 * (a @ b))
+    assert np.all(memory[:32] == POISON)
+    assert np.all(memory[-32:] == POISON)
 
 
 def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:

@@ -12,7 +12,13 @@ from math import prod
 
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
-from portable_gpu.ops.conv.products import PackedCopy, WindowProduct, products_of, residues
+from portable_gpu.ops.conv.products import (
+    PackedCopy,
+    WindowProduct,
+    inputs_at_once,
+    products_of,
+    residues,
+)
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.gemm.variants import fastest
@@ -21,6 +27,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
 
@@ -111,13 +118,13 @@ def _bind_copies(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> P
         else:
             before.append(Step(plan, (place, space)))
         operands[place] = space
-    products = bind_products(engine, inside, list(products_of(inside)))
+    products = bind_products(engine, inside)
     return Steps([*before, Step(products, tuple(operands)), *after])
 
 
 def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Variant:
     """The variant whose products gather windows of the images where they are."""
-    products = list(products_of(problem))
+    products = taken_products(problem, target, table)
     multiplied = [best_of(fastest(item.problem, target, table), target) for item in products]
     copies = _copies(problem, products)
     moved = [best_of(elementwise_variants(copy, target, table), target) for copy in copies]
@@ -133,7 +140,7 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
         launches=sum(item.launches for item in launched),
         why=f"products of windows gathered from the images: {first.name}",
         texts=lambda: [text for item in launched for text in item.texts()],
-        bind=partial(bind_products, problem=problem, products=products),
+        bind=partial(bind_products, problem=problem),
         policy=first.policy,
         origin=first.origin,
         evidence=first.evidence,
@@ -144,12 +151,34 @@ def _of_windows(problem: ConvProblem, target: Target, table: TuningTable) -> Var
     )  # fmt: skip
 
 
-def bind_products(engine: Engine, problem: ConvProblem, products: Sequence[WindowProduct]) -> Plan:
+def taken_products(p: ConvProblem, target: Target, table: TuningTable) -> list[WindowProduct]:
+    """Return the products of all residues, or all of them as one if that is estimated faster."""
+    products = list(products_of(p))
+    at_once = inputs_at_once(p) if target.matrix_units == "wgmma" else None
+    if at_once is None:
+        return products
+    whole, *each = (list(fastest(x.problem, target, table)) for x in (at_once, *products))
+    if not whole or not all(each):
+        return [at_once] if whole else products
+    costs = DeviceCosts.of("device", target)
+    if _leaves_places(p, products):
+        each.append(elementwise_variants(_clear(p), target, table))
+    seconds = sum(best_of(variants, target).seconds(costs) for variants in each)
+    return [at_once] if best_of(whole, target).seconds(costs) < seconds else products
+
+
+def bind_products(engine: Engine, problem: ConvProblem) -> Plan:
     """The plan: copies of weights, then the products."""
+    target, table = engine.target, engine.table
+    products = taken_products(problem, target, table)
+    if products and products[0].problem.k_parts:
+        works = best_of(fastest(products[0].problem, target, table), target).works
+        if works is not None and not works(engine):
+            products = list(products_of(problem))
     steps = []
     weight = problem.direction == "weight"
     last = problem.last
-    if len(products) < residues(problem):
+    if _leaves_places(problem, products):
         cleared = _clear(problem)
         plan = bind_best(engine, elementwise_variants(cleared, engine.target, engine.table))
         steps.append(Step(plan, (*([2] if problem.bias is not None else []), last)))
@@ -200,7 +229,12 @@ def _copies(p: ConvProblem, products: Sequence[WindowProduct]) -> list[Elementwi
     """All elementwise kernels before the products."""
     copies = [copy for item in products if (copy := _copy(p, item)) is not None]
     copies += [_from_packed(p, item.packed_result) for item in products if item.packed_result]
-    return [_clear(p), *copies] if len(products) < residues(p) else copies
+    return [_clear(p), *copies] if _leaves_places(p, products) else copies
+
+
+def _leaves_places(p: ConvProblem, products: Sequence[WindowProduct]) -> bool:
+    """Whether nothing contributes to some places of the result."""
+    return sum(len(item.problem.k_parts) or 1 for item in products) < residues(p)
 
 
 def _clear(p: ConvProblem) -> ElementwiseProblem:

@@ -19,9 +19,8 @@ from math import prod
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.conv.copies import moved
-from portable_gpu.ops.conv.implicit import bind_products, channels_last
+from portable_gpu.ops.conv.implicit import bind_products, channels_last, taken_products
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
-from portable_gpu.ops.conv.products import products_of
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.gemm.matrix.estimates import MOST_BATCH, repack_seconds
@@ -44,7 +43,7 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterat
     inside = stored_in_pieces(problem)
     if inside is None or target.matrix_units != "wgmma" or not inside.fits_int:
         return
-    products = [item.problem for item in products_of(inside)]
+    products = [item.problem for item in taken_products(inside, target, table)]
     forms = [format_of(product, target) for product in products]
     if not all(
         form is not None and form.supports_readers(product)
@@ -194,7 +193,7 @@ def _bind(engine: Engine, problem: ConvProblem, inside: ConvProblem) -> Plan:
     copy = _copy_of_result(problem, inside)
     last = problem.last
     result: int | Temporary = last if copy is None else _result(inside)
-    products = bind_products(engine, inside, list(products_of(inside)))
+    products = bind_products(engine, inside)
     steps.append(Step(products, (*(x.space for x in passes), *problem.following, result)))
     if copy is not None:
         back = bind_best(engine, elementwise_variants(copy, engine.target, engine.table))

@@ -14,7 +14,7 @@ stride is a product of its own.  Groups are the batch axis of the products.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import gcd, prod
@@ -26,9 +26,10 @@ from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.conv.copies import computed
-from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, StageArray
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, StageArray, Triple
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather, Table
+from portable_gpu.runtime.views import contiguous_strides
 
 #: Whether rows or columns of an operand run over axes.
 Side: TypeAlias = Literal["row", "col"]
@@ -83,7 +84,7 @@ class WindowMatrix:
         repeats: Whether the first axis of the steps only repeats the others.
         steps_adjacent: Whether elements are nearest to each other along the last axis of the steps,
             so that neighbouring work-items read neighbouring steps.
-        piece: See :class:`~portable_gpu.ops.gemm.reader.Gather`.
+        elements, piece: See :class:`~portable_gpu.ops.gemm.reader.Gather`.
     """
 
     rows: RowAxes
@@ -94,6 +95,7 @@ class WindowMatrix:
     first_places: tuple[int, ...] = ()
     repeats: bool = False
     steps_adjacent: bool = False
+    elements: int | None = None
     piece: int | None = None
 
     @property
@@ -102,7 +104,12 @@ class WindowMatrix:
         return merged(Axis(n, (s,)) for n, s in zip(self.extents, self.strides, strict=True))
 
     def operand(
-        self, elem: Element, side: Side, group_stride: tuple[int, ...], aligned: int
+        self,
+        elem: Element,
+        side: Side,
+        group_stride: tuple[int, ...],
+        aligned: int,
+        by_table: bool = False,
     ) -> Operand:
         """The operand of a product: with two strides if they suffice, else with a reader.
 
@@ -111,10 +118,11 @@ class WindowMatrix:
             side: Whether these rows are those of the operand, or its columns.
             group_stride: From a group to the next: see :func:`_of_groups`.
             aligned: A power of two that divides the byte address of the array's first element.
+            by_table: Whether it has a reader in any case.
         """
         rows, steps = self.rows.simplified(), self.merged_steps
         plain = not (rows.pitches or len(rows.extents) > 1 or len(steps) > 1 or self.start)
-        if plain and self.piece is None:
+        if plain and self.piece is None and not by_table:
             s, k = rows.strides[0], steps[0].strides[0] if steps else 0
             far = s if k == 1 else k
             nbytes = gcd(aligned, *(elem.itemsize * step for step in (*group_stride, far)))
@@ -151,6 +159,7 @@ class WindowMatrix:
             repeat=repeat,
             along="k" if self.steps_adjacent else "s",
             width=gcd(16, adjacent, max(1, nbytes // elem.itemsize)),
+            elements=self.elements,
             piece=self.piece,
         )
         return Operand(elem, 0, 0, group_stride, False, max(elem.itemsize, nbytes), reader)
@@ -210,9 +219,9 @@ def products_of(p: ConvProblem) -> Iterator[WindowProduct]:
         yield _weights(p)
     else:
         for residue in product(*map(range, _residue_counts(p))):
-            item = _inputs(p, residue)
-            if item is not None:
-                yield item
+            taps = _Taps.of(p, residue)
+            if taps is not None:
+                yield _inputs(p, taps)
 
 
 def has_empty_products(p: ConvProblem) -> bool:
@@ -248,6 +257,7 @@ def _forward(p: ConvProblem) -> WindowProduct:
         start=-_offset(p.before, p.x.space),
         first_places=tuple(-p.before[j] for j in checked),
         steps_adjacent=order[-1] == 0 and p.x.channel == 1,
+        elements=p.x_elements // p.groups,
         piece=_piece(p, p.channels),
     )  # fmt: skip
     w = _ordered((p.w.channel, *p.w.space), order)
@@ -284,67 +294,192 @@ def _taps_of(p: ConvProblem, j: int, residue: int) -> list[int]:
     return [r for r in range(p.w_size[j]) if (rest - r * p.dilation[j]) % p.stride[j] == 0]
 
 
-def _inputs(p: ConvProblem, residue: Sequence[int]) -> WindowProduct | None:
-    """The product of the places of x that are ``residue`` after a multiple of the stride.
+@dataclass(frozen=True)
+class _Taps:
+    """The taps of the places of x that are ``residue`` after a multiple of the stride, by axis.
 
-    ``None`` if it has no taps: nothing contributes to these places.
+    Attributes:
+        residue: The residues.
+        extents: The number of these places.
+        first, counts, steps: The first tap, the number of taps, and the step to the next tap.
+        first_places: The place of y that the first tap of the first place reads.
+        places_per_tap: The step from there to the place of y that the next tap reads.
     """
-    extents, first_taps, tap_counts, tap_steps, first_places = [], [], [], [], []
-    for j in _SPACE:
-        fits = _taps_of(p, j, residue[j])
-        if not fits:
-            return None
-        first_taps.append(fits[0])
-        tap_counts.append(len(fits))
-        tap_steps.append(fits[1] - fits[0] if len(fits) > 1 else 1)
-        first_places.append((residue[j] + p.before[j] - fits[0] * p.dilation[j]) // p.stride[j])
-        extents.append(-(-(p.x_size[j] - residue[j]) // p.stride[j]))
-    # The step to the next tap is a step of this many places of y, backwards.
-    places_per_tap = [-tap_steps[j] * p.dilation[j] // p.stride[j] for j in _SPACE]
-    checked = _checked(
-        [first_places[j] + places_per_tap[j] * (tap_counts[j] - 1) for j in _SPACE],
-        [first_places[j] + extents[j] - 1 for j in _SPACE],
-        p.y_size,
-    )
-    order = _order(p.y, p.filters_of_group)
-    a = WindowMatrix(
-        rows=RowAxes(
-            (p.batch, *extents), (p.y.outer, *p.y.space),
-            _of_axes(checked, (1, 1, 1)), _of_axes(checked, p.y_size),
-        ),
-        extents=_ordered((p.filters_of_group, *tap_counts), order),
-        strides=_ordered((p.y.channel, *_times(places_per_tap, p.y.space)), order),
-        places=tuple(_ordered(_coefficients(places_per_tap, j), order) for j in checked),
-        start=_offset(first_places, p.y.space),
-        first_places=_of_axes(checked, first_places),
-        steps_adjacent=order[-1] == 0 and p.y.channel == 1,
-        piece=_piece(p, p.filters),
-    )  # fmt: skip
+
+    residue: Triple
+    extents: Triple
+    first: Triple
+    counts: Triple
+    steps: Triple
+    first_places: Triple
+    places_per_tap: Triple
+
+    @classmethod
+    def of(cls, p: ConvProblem, residue: Sequence[int]) -> _Taps | None:
+        """Return the taps; ``None`` if there are none: nothing contributes to these places."""
+        by_axis = []
+        for j in _SPACE:
+            fits = _taps_of(p, j, residue[j])
+            if not fits:
+                return None
+            step = fits[1] - fits[0] if len(fits) > 1 else 1
+            first_place = (residue[j] + p.before[j] - fits[0] * p.dilation[j]) // p.stride[j]
+            extent = -(-(p.x_size[j] - residue[j]) // p.stride[j])
+            back = -step * p.dilation[j] // p.stride[j]
+            by_axis.append((residue[j], extent, fits[0], len(fits), step, first_place, back))
+        return cls(*((x, y, z) for x, y, z in zip(*by_axis, strict=True)))
+
+    def checked(self, p: ConvProblem) -> range:
+        """The axes of y along which places are checked."""
+        first, counts = self.first_places, self.counts
+        return _checked(
+            [first[j] + self.places_per_tap[j] * (counts[j] - 1) for j in _SPACE],
+            [first[j] + self.extents[j] - 1 for j in _SPACE],
+            p.y_size,
+        )
+
+    def windows(self, p: ConvProblem, checked: range) -> WindowMatrix:
+        """The windows of y whose places along the axes ``checked`` are checked."""
+        order = _order(p.y, p.filters_of_group)
+        back = self.places_per_tap
+        return WindowMatrix(
+            rows=RowAxes(
+                (p.batch, *self.extents), (p.y.outer, *p.y.space),
+                _of_axes(checked, (1, 1, 1)), _of_axes(checked, p.y_size),
+            ),
+            extents=_ordered((p.filters_of_group, *self.counts), order),
+            strides=_ordered((p.y.channel, *_times(back, p.y.space)), order),
+            places=tuple(_ordered(_coefficients(back, j), order) for j in checked),
+            start=_offset(self.first_places, p.y.space),
+            first_places=_of_axes(checked, self.first_places),
+            steps_adjacent=order[-1] == 0 and p.y.channel == 1,
+            elements=p.y_elements // p.groups,
+            piece=_piece(p, p.filters),
+        )  # fmt: skip
+
+    def weights(self, p: ConvProblem, w: ImageStrides) -> WindowMatrix:
+        """The weights at the taps of steps, by channels; ``w`` are the strides of the weights."""
+        order = _order(p.y, p.filters_of_group)
+        return WindowMatrix(
+            RowAxes((p.channels_of_group,), (w.channel,)),
+            _ordered((p.filters_of_group, *self.counts), order),
+            _ordered((w.outer, *_times(self.steps, w.space)), order),
+            steps_adjacent=p.pieces > 0,
+            piece=_piece(p, p.filters),
+        )
+
+
+def _inputs(p: ConvProblem, taps: _Taps) -> WindowProduct:
+    """The product of the places of x that have these taps."""
+    a = taps.windows(p, taps.checked(p))
     channels, depth, copied = p.channels_of_group, prod(a.extents), None
-    w = _ordered((p.w.outer, *_times(tap_steps, p.w.space)), order)
-    weights = WindowMatrix(
-        RowAxes((channels,), (p.w.channel,)), a.extents, w, steps_adjacent=p.pieces > 0,
-        piece=_piece(p, p.filters),
-    )  # fmt: skip
-    weights_start = _offset(first_taps, p.w.space)
+    weights = taps.weights(p, p.w)
+    weights_start = _offset(taps.first, p.w.space)
     group_stride = p.filters_of_group * p.w.outer
     if p.pieces or p.w.channel == 1 or len(weights.merged_steps) <= 1:
         aligned = gcd(p.w.aligned, weights_start * p.read_elem.itemsize)
         b = weights.operand(p.read_elem, "col", _of_groups(p, group_stride), aligned)
     else:
-        copied = PackedCopy((p.groups, *a.extents, channels), (group_stride, *w, p.w.channel))
+        steps = weights.strides
+        copied = PackedCopy((p.groups, *a.extents, channels), (group_stride, *steps, p.w.channel))
         nbytes = _power(channels * p.elem.itemsize)
         b = Operand(p.elem, channels, 1, _of_groups(p, depth * channels), False, nbytes)
-    rows = RowAxes((p.batch, *extents), (p.x.outer, *_times(p.stride, p.x.space)))
-    result_start = _offset(residue, p.x.space)
+    rows = RowAxes((p.batch, *taps.extents), (p.x.outer, *_times(p.stride, p.x.space)))
+    result_start = _offset(taps.residue, p.x.space)
     aligned = gcd(p.x.aligned, result_start * p.elem.itemsize)
     c = _result(p, rows, "row", p.x.channel, channels * p.x.channel, aligned)
     windows = a.operand(
         p.read_elem, "row", _of_groups(p, p.filters_of_group * p.y.channel), p.y.aligned
     )
     problem = _product(p, rows.size, channels, depth, windows, b, c, rows.extents)
-    starts = tuple(_offset(residue, extra.strides.space) for extra in p.extras)
+    starts = tuple(_offset(taps.residue, extra.strides.space) for extra in p.extras)
     return WindowProduct(problem, copied, weights_start, result_start, extra_starts=starts)
+
+
+def inputs_at_once(p: ConvProblem) -> WindowProduct | None:
+    """Return the products of all residues as one, with a part of k for each.
+
+    Both operands are read by tables, which have the steps of one residue after the other.  The
+    residues with the most taps are first.
+
+    ``None`` if there is one residue only, if residues have different numbers of places, if none has
+    taps, or if there are groups.
+    """
+    counts = _residue_counts(p) if p.direction == "input" else [1]
+    if (
+        prod(counts) == 1
+        or p.groups > 1
+        or any(n % s for n, s in zip(p.x_size, counts, strict=True))
+    ):
+        return None
+    ranges = []
+    for j, count in enumerate(counts):
+        backwards = len(_taps_of(p, j, 0)) < len(_taps_of(p, j, count - 1))
+        ranges.append(range(count)[:: -1 if backwards else 1])
+    every = [_Taps.of(p, residue) for residue in product(*ranges)]
+    residues = [taps for taps in every if taps is not None]
+    if not residues:
+        return None
+    checked = min((taps.checked(p) for taps in residues), key=lambda axes: axes.start)
+    channels, copied, w = p.channels, None, p.w
+    if not p.pieces and w.channel != 1:
+        size = (*p.w_size, p.filters)
+        copied = PackedCopy((1, *size, channels), (0, *w.space, w.outer, w.channel))
+        *space, outer, _ = contiguous_strides((*size, channels))
+        w = ImageStrides(outer, 1, (space[0], space[1], space[2]), 16)
+    axes = [j for j in _SPACE if counts[j] > 1]
+    windows = [taps.windows(p, checked) for taps in residues]
+    weights = [replace(taps.weights(p, w), start=_offset(taps.first, w.space)) for taps in residues]
+    first = tuple(axis[0] for axis in ranges)
+    rows = RowAxes((p.batch, *residues[0].extents), (p.x.outer, *_times(p.stride, p.x.space)))
+    k_parts = tuple(0 if taps is None else p.filters * prod(taps.counts) for taps in every)
+
+    def batch(space: Triple) -> tuple[int, ...]:
+        """The strides from a residue to the next."""
+        return tuple(ranges[j].step * space[j] for j in axes)
+
+    aligned = gcd(p.x.aligned, *(p.elem.itemsize * step for step in p.x.space))
+    c = replace(_result(p, rows, "row", p.x.channel, 0, aligned), batch=batch(p.x.space))
+    a = _joined(windows, p.read_elem, "row", p.y.aligned, len(axes))
+    b = _joined(weights, p.read_elem, "col", w.aligned, len(axes))
+    problem = _product(p, rows.size, channels, sum(k_parts), a, b, c, rows.extents)
+    bias = [(0,) * len(axes)] * (p.bias is not None)
+    strides = [*bias, *(batch(extra.strides.space) for extra in p.extras)]
+    extras = tuple(replace(e, batch=s) for e, s in zip(problem.extras, strides, strict=True))
+    return WindowProduct(
+        replace(
+            problem, batch=tuple(counts[j] for j in axes), k_parts=k_parts, extras=extras
+        ),
+        copied,
+        result_start=_offset(first, p.x.space),
+        extra_starts=tuple(_offset(first, extra.strides.space) for extra in p.extras),
+    )  # fmt: skip
+
+
+def _joined(
+    matrices: Sequence[WindowMatrix], elem: Element, side: Side, aligned: int, rank: int
+) -> Operand:
+    """Return the operand whose steps are those of one matrix after the other.
+
+    Args:
+        matrices: The matrices, which have the same rows.
+        elem, side, aligned: See :meth:`WindowMatrix.operand`.
+        rank: The number of batch axes, along which only the steps differ.
+    """
+    operands = [item.operand(elem, side, (), aligned, by_table=True) for item in matrices]
+    readers = [operand.reader for operand in operands if operand.reader is not None]
+
+    def table() -> Table:
+        return np.concatenate([reader.entries[:, : 1 + reader.places] for reader in readers])
+
+    reader = replace(
+        readers[0],
+        table=table,
+        period=sum(reader.period for reader in readers),
+        width=gcd(*(reader.width for reader in readers)),
+    )
+    nbytes = min(operand.aligned_bytes for operand in operands)
+    return Operand(elem, 0, 0, (0,) * rank, False, nbytes, reader)
 
 
 def _weights(p: ConvProblem) -> WindowProduct:
@@ -387,6 +522,7 @@ def _weights(p: ConvProblem) -> WindowProduct:
         first_places=tuple(first_places),
         repeats=True,
         steps_adjacent=in_chunks or (by_rows and p.x.space[-1] == 1 < p.y_size[-1]),
+        elements=p.x_elements // p.groups,
         piece=_piece(p, p.channels),
     )
     a = WindowMatrix(

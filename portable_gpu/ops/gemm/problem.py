@@ -37,6 +37,12 @@ class Operand:
     aligned_bytes: int = 1
     reader: Gather | None = None
 
+    def nbytes(self, elements: int) -> int:
+        """The bytes in memory of a matrix of so many elements."""
+        if self.reader is not None and self.reader.elements is not None:
+            elements = min(elements, self.reader.elements)
+        return elements * self.elem.itemsize
+
     def transpose(self) -> Operand:
         """The transposed matrices."""
         reader = None if self.reader is None else self.reader.transpose()
@@ -69,6 +75,8 @@ class GemmProblem:
         fills: The values of the rest of C where a triangle is computed: ``zeros``, or the
             triangle's ``mirror`` image.  Empty: the rest is not written.
         symmetric: Whether B is A's transpose, in the same memory.
+        k_parts: The number of steps of k of each product of the batch, if the products have
+            consecutive parts of k.  Empty: each product has all of k.
     """
 
     m: int
@@ -88,6 +96,7 @@ class GemmProblem:
     triangle: str = ""
     fills: str = ""
     symmetric: bool = False
+    k_parts: tuple[int, ...] = ()
 
     def transpose(self) -> GemmProblem:
         """Return the problem ``C' = B' A'``, which exchanges the roles of rows and columns."""
@@ -144,14 +153,14 @@ class GemmProblem:
     def flop(self) -> int:
         """Floating-point operations (a complex multiply-add counts 8)."""
         per_step = 8 if self.compute.complex else 2
-        return per_step * self.batch_size * self.area * self.k
+        return per_step * (1 if self.k_parts else self.batch_size) * self.area * self.k
 
     @property
     def bytes(self) -> int:
-        """The least global traffic: every matrix moved once."""
-        once = self.m * self.k * self.a.elem.itemsize + self.k * self.n * self.b.elem.itemsize
+        """The least global traffic: every element in memory moved once."""
+        once = self.a.nbytes(self.m * self.k) + self.b.nbytes(self.k * self.n)
         c = self.area * self.c.elem.itemsize * (2 if self.reads_c else 1)
-        return self.batch_size * (once + c)
+        return once + self.batch_size * c if self.k_parts else self.batch_size * (once + c)
 
     def moving(self, costs: DeviceCosts, units: int, stores: float = 1.0) -> float:
         """Seconds in which every matrix is moved once, estimated.

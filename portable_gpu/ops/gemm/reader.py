@@ -45,6 +45,7 @@ class Gather:
             is only one period.
         along: The index along which elements are adjacent in memory.
         width: The number of elements along that index that are adjacent, and have the same place.
+        elements: The number of elements in memory, if the operand has some of them repeatedly.
         piece: The offset from a piece of a value to its next piece, in elements; ``None`` if values
             are not stored in pieces.
     """
@@ -59,6 +60,7 @@ class Gather:
     repeat: int | None = None
     along: Literal["k", "s"] = "s"
     width: int = 1
+    elements: int | None = None
     piece: int | None = None
 
     @property

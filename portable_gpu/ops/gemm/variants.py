@@ -14,6 +14,7 @@ from portable_gpu.ops.gemm.matrix import estimates as matrix_estimates
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.check import works, works_in_pairs
 from portable_gpu.ops.gemm.matrix.format import MatrixFormat, format_of
+from portable_gpu.ops.gemm.matrix.parts import added, in_parts
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
 from portable_gpu.ops.gemm.mirror import filled
 from portable_gpu.ops.gemm.packed import lanes
@@ -118,9 +119,9 @@ class _Group(NamedTuple):
 def _groups(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
     """Yield the variants of one product, or of a triangle of it."""
     of_problem = problem, target, table
-    if problem.has_readers:  # only these kernels read them
+    if problem.has_readers or problem.k_parts:  # only these kernels take them
         yield from _by_matrix_units(*of_problem)
-        if problem.in_pieces:
+        if problem.in_pieces or problem.k_parts:
             return
         yield _Group(0.0, partial(_tiled, *of_problem))
         return
@@ -253,9 +254,29 @@ def _simt(
 def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
     """Yield the tiles of matrix units, if the target has them."""
     form = format_of(problem, target)
-    if form is not None and (not problem.has_readers or form.supports_readers(problem)):
+    if form is None or (problem.has_readers and not form.supports_readers(problem)):
+        return
+    if form.supports_parts(problem, bulk=False):
         for seconds, tiling in matrix_estimates.estimates(problem, target, table):
-            yield _Group(seconds, partial(_copied, problem, tiling, form, target, seconds))
+            if isinstance(tiling.policy, WgmmaPolicy) and tiling.splits > 1:
+                make = partial(of_parts, problem, tiling, form, target, table, seconds)
+            else:
+                make = partial(_copied, problem, tiling, form, target, seconds)
+            yield _Group(seconds, make)
+
+
+def of_parts(
+    problem: GemmProblem,
+    tiling: Tiling,
+    form: MatrixFormat,
+    target: Target,
+    table: TuningTable,
+    seconds: float,
+) -> Iterator[Variant]:
+    """Yield the variants of matrix units that compute parts of k, and add them."""
+    parts = in_parts(problem, tiling.splits, tiling.transposed, form.depth)
+    for variant in _copied(parts, replace(tiling, splits=1), form, target, seconds):
+        yield added(variant, problem, parts, target, table)
 
 
 def _copied(

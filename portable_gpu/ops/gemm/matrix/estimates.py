@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+import numpy as np
+
 from portable_gpu.ops.gemm.matrix.format import SIDES, MatrixFormat, OperandLayout, format_of
+from portable_gpu.ops.gemm.matrix.parts import in_parts, sum_of_parts, takes_sum_of_parts
 from portable_gpu.ops.gemm.matrix.policy import (
     POLICIES,
     MatrixPolicy,
@@ -18,6 +21,8 @@ from portable_gpu.ops.gemm.matrix.policy import (
 from portable_gpu.ops.gemm.matrix.stores import by_lines, has_unaligned_rows, with_row_scratch
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling
+from portable_gpu.ops.reduce.variants import variants as sum_variants
+from portable_gpu.ops.variant import best_of
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.figures import Figures
@@ -77,6 +82,7 @@ class Work:
 
     Attributes:
         tiles, steps: The number of tiles of all products, and of steps of a tile.
+        product_steps: The number of steps of each product, if they differ.
         step: The time of a step of a tile without waiting.
         waiting: The latency of memory for a step of a tile, which other groups may hide.
         area: The area of a tile, divided by that of the large tile.
@@ -96,6 +102,24 @@ class Work:
     units: int
     resident: int
     running: int
+    product_steps: tuple[int, ...] = ()
+
+    def most_steps(self, groups: int) -> int:
+        """Return the steps of the busiest of ``groups`` groups, whose turns are in _units."""
+        if not self.product_steps:
+            return -(-self.tiles // groups) * self.steps
+        of_tiles = np.repeat(self.product_steps, self.tiles // len(self.product_steps))
+        turns = np.zeros((-(-self.tiles // groups), groups), np.int64)
+        turns.flat[: self.tiles] = of_tiles
+        turns[1::2] = turns[1::2, ::-1]
+        return int(turns.sum(axis=0).max())
+
+    @property
+    def all_steps(self) -> float:
+        """The steps of all tiles."""
+        if not self.product_steps:
+            return self.tiles * self.steps
+        return self.tiles * sum(self.product_steps) / len(self.product_steps)
 
 
 def estimates(
@@ -126,6 +150,7 @@ def estimates(
             work = Work(
                 tiles=p.batch_size * computed.tiles(tile_m, tile_n),
                 steps=-(-p.k // form.depth),
+                product_steps=tuple(-(-length // form.depth) for length in p.k_parts),
                 step=max(step, costs.gather * gathered * form.depth),
                 waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
                 area=area,
@@ -141,6 +166,9 @@ def estimates(
             for tiling in _cuts(make, policy, computed, work, form, gathered > 0):
                 if tiling.shares and not target.forward_progress:
                     continue  # groups that share a tile wait for each other
+                if isinstance(policy, WgmmaPolicy) and tiling.splits > 1:
+                    yield _of_parts(p, tiling, form, work, target, table, costs), tiling
+                    continue
                 if kernel == "wgmma":
                     time, after = _of_warpgroups(tiling, work, costs)
                 else:
@@ -204,11 +232,35 @@ def _of_warpgroups(cut: Tiling, work: Work, costs: MatrixCosts) -> tuple[float, 
         parts = 1.0 if cut.whole else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
         after = resident * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
     else:
-        turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.resident))
-        time = max(turns * w.step, waits * w.waiting) * w.steps
-        time += (turns - 1) * (storing + costs.fixed)
+        waits = w.most_steps(w.units * w.resident)
+        time = max(w.most_steps(w.units) * w.step, waits * w.waiting)
+        time += (-(-w.tiles // w.units) - 1) * (storing + costs.fixed)
         after = storing
-    return overlapped(time, w.tiles * w.steps * w.lines * costs.line), after
+    return overlapped(time, w.all_steps * w.lines * costs.line), after
+
+
+def _of_parts(
+    p: GemmProblem,
+    cut: Tiling,
+    form: MatrixFormat,
+    work: Work,
+    target: Target,
+    table: TuningTable,
+    costs: MatrixCosts,
+) -> float:
+    """Return the seconds of products of parts of k, and of the launch that adds them."""
+    parts = in_parts(p, cut.splits, cut.transposed, form.depth)
+    device = DeviceCosts.of("device", target)
+    work = replace(
+        work,
+        tiles=work.tiles * cut.splits,
+        product_steps=tuple(-(-length // form.depth) for length in parts.k_parts),
+    )
+    time, after = _of_warpgroups(cut, work, costs)
+    moving = parts.moving(device, target.compute_units, costs.stores)
+    adding = best_of(sum_variants(sum_of_parts(p, parts), target, table), target)
+    seconds = overlapped(time * costs.step, moving) + after * costs.step + costs.start
+    return seconds + RepackCosts.of("repack", target).start + adding.estimate
 
 
 def _of_tiles(cut: Tiling, work: Work, costs: MatrixCosts, alone: float) -> float:
@@ -295,7 +347,8 @@ def fitting(
     kind = POLICIES[form.kernel][0]
     name = f"gemm_{form.kernel}_split" if parts > 1 else f"gemm_{form.kernel}"
     extents = problem.m, problem.n, parts * problem.k
-    longest = math.inf if problem.has_readers else max(extents)  # the copy engine copies boxes
+    by_boxes = not problem.has_readers and form.supports_parts(problem, bulk=True)
+    longest = max(extents) if by_boxes else math.inf
     for shape_class in classes_of(form.kernel, parts):
         default = kind.for_shape_class(shape_class, parts=parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)
@@ -337,12 +390,17 @@ def _cuts(
     """
     units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
     yield make()
+    if p.k_parts:
+        return
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
         if gathered and policy.tile_n >= _WIDE and has_unaligned_rows(p):
             return
         timed = form.elem.itemsize == 2 and form.parts == 1
+        if takes_sum_of_parts(p):
+            for splits in _numbers_of_parts(tiles, steps, p.m * p.n, units, work.resident):
+                yield make(splits=splits)
         for cut in _shares(make, policy, p, work):
             # Shares of several tiles were not timed for tf32 and for pieces.
             if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
@@ -355,6 +413,16 @@ def _cuts(
         left = tiles - whole
         for splits in _splits(steps, left, left * size, units)[1:]:
             yield make(splits=splits, whole=whole)
+
+
+def _numbers_of_parts(
+    tiles: int, steps: int, elements: int, units: int, resident: int
+) -> Iterator[int]:
+    """Yield the numbers of parts of k with which all units have a group, or all that fit."""
+    for groups in sorted({units, units * resident}):
+        parts = min(groups // tiles, steps // _LEAST_SHARE)
+        if parts > 1 and 4 * parts * elements <= WORKSPACE:
+            yield parts
 
 
 def shares_fit(policy: WgmmaPolicy, form: MatrixFormat) -> bool:

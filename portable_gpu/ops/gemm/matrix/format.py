@@ -120,6 +120,17 @@ class MatrixFormat:
             if x.reader is not None
         )
 
+    def supports_parts(self, problem: GemmProblem, bulk: bool) -> bool:
+        """Whether copies end where the parts of k do.
+
+        Args:
+            problem: The problem.
+            bulk: Whether the copy engine copies whole steps; otherwise chunks are copied.
+        """
+        unit = self.depth if bulk else self.width
+        whole = all(length % unit == 0 for length in problem.k_parts[:-1])
+        return whole and (self.kernel == "wgmma" or not problem.k_parts)
+
     def gathered_across(self, operand: Operand, side: Side) -> bool | None:
         """Return :attr:`OperandLayout.across` if an operand is copied element by element.
 

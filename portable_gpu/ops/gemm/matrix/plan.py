@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.parameters import Parameter, buffer, scalars
@@ -34,6 +36,7 @@ from portable_gpu.ops.gemm.operands import (
     triangle_tiles,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.reader import Table
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiling import Tiling, split_length
 from portable_gpu.runtime.engine import Engine
@@ -104,7 +107,8 @@ class MatrixPlan(Plan):
         groups = tiling.shares or units
         if self._space is None:
             groups = min(units, policy.groups(engine.target))
-        tables_on_device = {name: engine.upload(table) for name, table in tables(operands).items()}
+        read = {**tables(operands), **({"k_ranges": _ranges(p)} if p.k_parts else {})}
+        tables_on_device = {name: engine.upload(table) for name, table in read.items()}
         self.kept_bytes = sum(table.size for table in tables_on_device.values())
         self._product = engine.programs.launch(
             plan.spec,
@@ -185,6 +189,8 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         raise PolicyError(f"{policy} does not copy operands that have these readers")
     if isinstance(policy, WgmmaPolicy):
         policy.check_pieces(form.parts)
+    if not form.supports_parts(problem, by_engine):
+        raise PolicyError(f"{policy} does not copy operands in these parts of k")
     repacks: dict[Side, Repack] = {}
     starts: dict[Side, int] = {}
     elements = 0
@@ -232,7 +238,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         products=form.products,
         flush=policy.flush,
         split=tiling.is_cut,
-        tail=problem.k % form.depth != 0,
+        tail=any(length % form.depth for length in problem.k_parts or (problem.k,)),
         pair=stores.pairs(problem, two_rows),
         wide=wide,
         by_lines=not registers and stores.by_lines(problem, policy, target),
@@ -241,6 +247,12 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     )
     nbytes = elements * form.elem.itemsize
     return ArrangedProduct(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
+
+
+def _ranges(problem: GemmProblem) -> Table:
+    """Return the first step of k of each product of the batch, and the number of its steps."""
+    starts = accumulate(problem.k_parts, initial=0)
+    return np.array(list(zip(starts, problem.k_parts, strict=False)), np.int32)
 
 
 def _parameters(
@@ -257,6 +269,8 @@ def _parameters(
         if form.kernel == "wgmma":
             result += scalars("int", "whole", "share", "longer", "lanes")
         result += shared_sums()
+    if problem.k_parts:
+        result += [buffer("int2", "k_ranges")]
     if by_engine:
         maps = (buffer("uint", f"{side}_map", restrict=False) for side in "ab")
         result += [*scalars("int", "box_bytes"), *maps]

@@ -42,6 +42,7 @@ class WgmmaPolicy(Policy):
             each piece) they are added to sums in registers, which are rounded; 0: never.
         bulk: Whether the copy engine copies the operands in boxes.  Otherwise work-items copy them
             in chunks of 16 bytes.
+        producers: The number of warpgroups that copy, unless the copy engine does.
     """
 
     consumers: Annotated[int, Range(1, 7)]
@@ -51,6 +52,7 @@ class WgmmaPolicy(Policy):
     band: Annotated[int, Range(1, 1024)] = 8
     flush: Annotated[int, Range(0, 1024)] = 0
     bulk: bool = True
+    producers: Annotated[int, Range(1, 2)] = 1
 
     @property
     def tile_m(self) -> int:
@@ -65,7 +67,7 @@ class WgmmaPolicy(Policy):
     @property
     def copiers(self) -> int:
         """Work-items of the producer."""
-        return 32 if self.bulk else _WARPGROUP
+        return 32 if self.bulk else _WARPGROUP * self.producers
 
     def with_supported_copies(self, target: Target, longest: float) -> WgmmaPolicy:
         """This policy, with copies by work-items if the copy engine cannot make them.
@@ -96,8 +98,9 @@ class WgmmaPolicy(Policy):
 
     @property
     def registers(self) -> int:
-        """The maximum of registers of a work-item; the producer counts as a whole warpgroup."""
-        return min(255, 65536 // (_WARPGROUP * (self.consumers + 1)) // 8 * 8)
+        """The maximum of registers of a work-item; one warp that copies counts as a warpgroup."""
+        warpgroups = self.consumers + (1 if self.bulk else self.producers)
+        return min(255, 65536 // (_WARPGROUP * warpgroups) // 8 * 8)
 
     @property
     def has_registers_for_a(self) -> bool:
@@ -176,7 +179,9 @@ class WgmmaPolicy(Policy):
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
-            "tile_n is a multiple of 16": self.tile_n % 16 == 0,  # the lines of a pass of copies
+            "tile_n is a multiple of the lines of a pass of copies, 16 at least": (
+                self.tile_n % max(16, self.copiers // 8) == 0
+            ),
             "the target's copy engine supports tensor maps": not self.bulk or target.tensor_maps,
             "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
             f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
@@ -422,6 +427,7 @@ _WGMMA_CLASSES = {
     "128x96": (2, 96, 7),
     "192x64": (3, 64, 6),
     "64x80": (1, 80, 10),
+    "64x192": (1, 192, 4),
 }
 #: The default policies by shape class: the fields of :class:`MmaPolicy`.
 _MMA_CLASSES = {
