@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+#: The stages of an epilogue that read an array.
+_READING = ("add", "bias", "scale")
+
 
 @dataclass(frozen=True)
 class PublicCall:
@@ -28,6 +31,8 @@ class PublicCall:
             before the call, L where the last axis becomes the second one (images whose channels
             are adjacent); empty where none are.  A single array is all operands.
         changes_arrays: Whether the call changes its arrays, which are copied before.
+        epilogue: The stages of its epilogue: methods of ``Epilogue``.  The last operands are the
+            arrays of those that read one.
         into: Keyword, shape and dtype of the array that is passed for the result, if any.
     """
 
@@ -37,6 +42,7 @@ class PublicCall:
     names: tuple[str, ...] = ()
     transposed: str = ""
     changes_arrays: bool = False
+    epilogue: tuple[str, ...] = ()
     into: tuple[str, tuple[int, ...], str] | None = None
 
     def bind(self, package: Any, arrays: Sequence[Any], engine: Any) -> Callable[[], Any]:
@@ -58,6 +64,15 @@ class PublicCall:
             out = np.zeros(shape, dtype)
             on_host = isinstance(arrays[0], np.ndarray)
             options[keyword] = out if on_host else package.asarray(out, engine=engine)
+        if self.epilogue:
+            reading = sum(stage in _READING for stage in self.epilogue)
+            read = iter(operands[len(operands) - reading :])
+            operands = operands[: len(operands) - reading]
+            epilogue = package.Epilogue()
+            for stage in self.epilogue:
+                arguments = (next(read),) if stage in _READING else ()
+                epilogue = getattr(epilogue, stage)(*arguments)
+            options["epilogue"] = epilogue
         if self.names:
             options |= dict(zip(self.names, operands, strict=True))
             operands = []

@@ -50,8 +50,9 @@ def some_layers() -> list[Case]:
     return result
 
 
+_FORWARD = "2x6x9x8x4x3x3/s2g2b,2x6x9x8x4x3x3/bl,2x6x9x8x4x3x3/r,2x6x9x8x4x3x3/s2brl"
 CONVOLUTIONS = (
-    cases("conv2d", ["float32"], parse_sizes("2x6x9x8x4x3x3/s2g2b,2x6x9x8x4x3x3/bl"), True)
+    cases("conv2d", ["float32"], parse_sizes(_FORWARD), True)
     + cases("conv2d_input", ["float32"], parse_sizes("2x6x9x8x6x3x3/wl"), True)
     + cases("conv2d_weight", ["float32"], parse_sizes("2x6x9x4x3"), True)
 )

@@ -4,7 +4,8 @@ A size is N x C x H x W x K x R x S: images, channels, their extents, filters an
 with one axis of space N x C x W x K x S, with three N x C x D x H x W x K x T x R x S.
 Its variant has letters with numbers: ``s2`` the stride, ``d2`` the dilation, ``g64`` the groups,
 ``p1`` the padding, which is ``d (k - 1) / 2`` without it; then letters: ``w`` is depthwise, ``b``
-adds a bias (forward), ``l`` is of channels-last images and filters.
+adds a bias (forward), ``r`` adds an array like the result and replaces negative sums by 0, in the
+epilogue of the call (forward), ``l`` is of channels-last images and filters.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import Element, dtype_of, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv.api import check_stages, of_stage
-from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides
+from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, StageArray
 from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry
 from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sizes import Size, parse_sizes
@@ -40,7 +41,7 @@ from portable_gpu.runtime.views import Shape, View, as_array, contiguous_strides
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
-_VARIANT = re.compile(r"(?:[sdgp]\d+)*w?b?l?")
+_VARIANT = re.compile(r"(?:[sdgp]\d+)*w?b?r?l?")
 #: Layers of networks, without the batch.
 _RESNET50 = (
     "3x224x224x64x7x7/s2,64x56x56x64x1x1,64x56x56x64x3x3,64x56x56x256x1x1,256x56x56x64x1x1,"
@@ -101,11 +102,17 @@ def has_bias(case: Case) -> bool:
     return "b" in case.trans and DIRECTIONS[case.operation] == "forward"
 
 
+def has_residual(case: Case) -> bool:
+    """Whether an array is added in the epilogue, and negative sums are replaced by 0."""
+    return "r" in case.trans and DIRECTIONS[case.operation] == "forward"
+
+
 def section(case: Case) -> str:
     """The batch, whether it is depthwise, and the layout."""
+    following = ["with an epilogue"] if has_residual(case) else []
     kind = ["depthwise"] if "w" in case.trans else ["grouped"] if "g" in case.trans else []
     layout = "channels last" if is_last(case) else "contiguous"
-    return ", ".join((f"batch {case.extents[0]}", *kind, layout))
+    return ", ".join((f"batch {case.extents[0]}", *kind, *following, layout))
 
 
 def all_shapes(extents: Sequence[int], asked: dict[str, Any]) -> tuple[Shape, Shape, ConvExtents]:
@@ -179,12 +186,22 @@ def problem_of(case: Case) -> ConvProblem:
     elem = element(dtype_of(case.dtype))
     direction, asked = DIRECTIONS[case.operation], options(case)
     last, bias = is_last(case), has_bias(case)
-    return problem(direction, case.extents, elem, asked, last, case.precision, bias, last)
+    p = problem(direction, case.extents, elem, asked, last, case.precision, bias, last)
+    if not has_residual(case):
+        return p
+    added = StageArray(elem, replace(p.y, aligned=1))
+    return replace(p, epilogue=Epilogue().add(0).relu().stages, extras=(added,))
 
 
 def y_shape(x: Shape, g: ConvExtents) -> Shape:
     """The shape of y."""
     return (g.batch, g.filters, *g.y_size[5 - len(x) :])
+
+
+def moved_bytes(case: Case) -> int:
+    """The least traffic."""
+    p = problem_of(case)
+    return p.bytes + p.extra_bytes
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
@@ -195,7 +212,8 @@ def shapes(case: Case) -> tuple[Shape, ...]:
     both = {"forward": (x, w), "input": (w, y), "weight": (x, y)}[DIRECTIONS[case.operation]]
     if is_last(case):
         both = tuple([(outer, *space, channels) for outer, channels, *space in both])
-    return (*both, (g.filters,)) if has_bias(case) else both
+        y = (y[0], *y[2:], y[1])
+    return (*both, *[(g.filters,)] * has_bias(case), *[y] * has_residual(case))
 
 
 def nbytes(case: Case) -> tuple[int, ...]:
@@ -209,7 +227,9 @@ def _as_images(case: Case, arrays: Sequence[Any]) -> list[Any]:
     """The operands with their axes in the order N, C, space."""
     if not is_last(case):
         return list(arrays)
-    return [x.transpose((0, x.ndim - 1, *range(1, x.ndim - 1))) for x in arrays[:2]] + [*arrays[2:]]
+    return [
+        x if x.ndim == 1 else x.transpose((0, x.ndim - 1, *range(1, x.ndim - 1))) for x in arrays
+    ]
 
 
 def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
@@ -222,8 +242,8 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
         raise ArgumentError(
             f"{case.operation} has no variant {variant!r}; "
             "expected letters of s (stride), d (dilation), "
-            "g (groups) and p (padding) with numbers, and w (depthwise), b (bias), l (channels "
-            "last): s2p1wl"
+            "g (groups) and p (padding) with numbers, and w (depthwise), b (bias), r (a residual "
+            "and relu), l (channels last): s2p1wl"
         )
     yield replace(case, trans=variant)
 
@@ -233,13 +253,15 @@ def call(case: Case, on_host: bool) -> PublicCall:
     asked = {**options(case), "precision": case.precision}
     x, w, _ = all_shapes(case.extents, options(case))
     name, direction = f"nn.{_name(case, x)}", DIRECTIONS[case.operation]
-    order = ("LL" if is_last(case) else "NN") + "N" * has_bias(case)
+    image = "L" if is_last(case) else "N"
+    order = 2 * image + "N" * has_bias(case) + image * has_residual(case)
     if direction == "input":
         return PublicCall(name, asked, leading=(x,), transposed=order)
     if direction == "weight":
         asked["weight_size"] = w
         return PublicCall(name, asked, names=("input", "grad_output"), transposed=order)
-    return PublicCall(name, asked, transposed=order)
+    stages = ("add", "relu") if has_residual(case) else ()
+    return PublicCall(name, asked, transposed=order, epilogue=stages)
 
 
 def _name(case: Case, x: Shape) -> str:
@@ -256,9 +278,13 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
     x, w, _ = all_shapes(case.extents, asked)
     if is_last(case):
         order = (0, len(x) - 1, *range(1, len(x) - 1))
-        arrays = [*(item.permute(order) for item in arrays[:2]), *arrays[2:]]
+        arrays = [item if item.ndim == 1 else item.permute(order) for item in arrays]
     if direction == "forward":
-        return partial(getattr(nn.functional, _name(case, x)), *arrays, **asked)
+        function = getattr(nn.functional, _name(case, x))
+        if not has_residual(case):
+            return partial(function, *arrays, **asked)
+        *operands, residual = arrays
+        return lambda: (function(*operands, **asked) + residual).relu_()
     rank = len(x) - 2
     step, dilation = ([asked[name]] * rank for name in ("stride", "dilation"))
     # The layout of the gradient is that of the array which it is the gradient of.
@@ -286,12 +312,14 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     """The sums tap by tap, in float64."""
     x, w, g = all_shapes(case.extents, options(case))
     direction, dtype = DIRECTIONS[case.operation], dtype_of(case.dtype)
-    first, second, *bias = _as_images(case, inputs)
+    first, second, *others = _as_images(case, inputs)
     expected = reference(direction, first, second, x, w, g)
-    if bias:
-        expected += bias[0].astype(np.float64).reshape((-1, *(1,) * (len(x) - 2)))
+    if has_bias(case):
+        expected += others[0].astype(np.float64).reshape((-1, *(1,) * (len(x) - 2)))
+    if has_residual(case):
+        expected = np.maximum(expected + others[-1], 0)
     terms = {
-        "forward": prod(w[1:]) + len(bias), "input": w[0] // g.groups * prod(w[2:]),
+        "forward": prod(w[1:]) + len(others), "input": w[0] // g.groups * prod(w[2:]),
         "weight": g.batch * prod(g.y_size),
     }[direction]  # fmt: skip
     scale = root_mean_square(dtype) ** 2

@@ -57,7 +57,7 @@ _BENCHMARK = Benchmark(
     section=cases.section,
     roofline=Sizes(cpu="4x64x56x56x64x3x3", gpu="32x64x56x56x64x3x3"),
     flop=lambda case: cases.problem_of(case).flop,
-    bytes=lambda case: cases.problem_of(case).bytes,
+    bytes=cases.moved_bytes,
     oracle=cases.oracle,
     like_numpy=cases.like_numpy,
     form="N x C x H x W x K x R x S",
