@@ -20,6 +20,8 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.attention.plan import AttentionProblem
 from portable_gpu.ops.attention.variants import variants as attention_variants
+from portable_gpu.ops.conv.commands.cases import problem as layer_problem
+from portable_gpu.ops.conv.variants import variants as layer_variants
 from portable_gpu.ops.elementwise.commands.catalogue import problem as expression_of
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.factor.commands.catalogue import cholesky_problem, solve_problem
@@ -120,11 +122,13 @@ class Family:
         draw: The data of a problem.
         variants: Its ways, where the family lists them.
         bind: Binds its plan otherwise.
+        most: The most problems on a device.
     """
 
     draw: Callable[[Draws, Target], dict[str, Any]]
     variants: Callable[[Data, Target], list[Variant]] | None = None
     bind: Callable[[Any, Data], Taken] | None = None
+    most: int = EACH
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ class Problem:
 def drawn(name: str, target: Target, each: int = EACH) -> Iterator[Problem]:
     """Problems for a target, ``each`` of every family; ``name`` stands for the random numbers."""
     for family, of in FAMILIES.items():
-        for k in range(each):
+        for k in range(min(each, of.most)):
             yield Problem(family, of.draw(Draws(f"{name}, {family} {k}"), target))
 
 
@@ -573,6 +577,34 @@ def _starts(lists: Sequence[Any]) -> Any:
     return np.cumsum([0, *(len(item) for item in lists)]).astype(np.int64)
 
 
+# -- convolutions of layers
+
+
+def _draw_layer(draws: Draws, target: Target) -> dict[str, Any]:
+    stride, taps, extent = draws.one((1, 2, 2)), draws.one((1, 2, 3)), draws.extent(60)
+    return {
+        "direction": draws.one(("forward", "input", "weight")),
+        "dtype": draws.one(("float16", "float16", "bfloat16", "float32")),
+        "extents": [
+            draws.extent(64), 8 * draws.extent(40), stride * extent, stride * draws.extent(60),
+            8 * draws.extent(40), taps, taps,
+        ],
+        "stride": stride, "padding": taps // 2, "last": draws.chance(0.7),
+        "precision": draws.one(("ieee", "bf16x6", "bf16x6")), "bias": draws.chance(0.5),
+    }  # fmt: skip
+
+
+def _layer(data: Data, target: Target) -> list[Variant]:
+    asked = {"stride": data["stride"], "padding": data["padding"], "dilation": 1, "groups": 1}
+    elem, last, bias = element(dtype_of(data["dtype"])), data["last"], data["bias"]
+    precision = data["precision"] if data["dtype"] == "float32" else "ieee"
+    problem = layer_problem(
+        data["direction"], data["extents"], elem, asked, last, precision,
+        bias and data["direction"] == "forward", last,
+    )  # fmt: skip
+    return layer_variants(problem, target, TABLE, None)
+
+
 # -- padding, pooling, interpolation
 
 
@@ -635,4 +667,5 @@ FAMILIES: dict[str, Family] = {
     "fronts": Family(_draw_fronts, bind=_fronts),
     "sampling": Family(_draw_sampling, _sampling),
     "attention": Family(_draw_attention, _attention),
+    "layer": Family(_draw_layer, _layer, most=6),
 }

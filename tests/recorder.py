@@ -83,7 +83,7 @@ class Recorder:
         if result.dtype.kind in "iub":
             parts.append(result.tobytes())
         self.tables.append(sha256(b"".join(parts)).digest())
-        return SimpleNamespace(nbytes=result.nbytes)
+        return SimpleNamespace(nbytes=result.nbytes, size=result.nbytes)
 
     def allocate(self, nbytes: int) -> None:
         """Memory for a tensor map."""
