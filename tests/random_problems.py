@@ -122,13 +122,13 @@ class Family:
         draw: The data of a problem.
         variants: Its ways, where the family lists them.
         bind: Binds its plan otherwise.
-        most: The most problems on a device.
+        limit: The maximum number of problems on a device.
     """
 
     draw: Callable[[Draws, Target], dict[str, Any]]
     variants: Callable[[Data, Target], list[Variant]] | None = None
     bind: Callable[[Any, Data], Taken] | None = None
-    most: int = EACH
+    limit: int = EACH
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Problem:
 def drawn(name: str, target: Target, each: int = EACH) -> Iterator[Problem]:
     """Problems for a target, ``each`` of every family; ``name`` stands for the random numbers."""
     for family, of in FAMILIES.items():
-        for k in range(min(each, of.most)):
+        for k in range(min(each, of.limit)):
             yield Problem(family, of.draw(Draws(f"{name}, {family} {k}"), target))
 
 
@@ -667,5 +667,5 @@ FAMILIES: dict[str, Family] = {
     "fronts": Family(_draw_fronts, bind=_fronts),
     "sampling": Family(_draw_sampling, _sampling),
     "attention": Family(_draw_attention, _attention),
-    "layer": Family(_draw_layer, _layer, most=6),
+    "layer": Family(_draw_layer, _layer, limit=6),
 }

@@ -4,6 +4,7 @@
 ##
 ##   k along the lines    a work-item copies one chunk of k, of several rows: it reads one entry of the table a step
 ##   k across the lines   a work-item copies chunks of few rows, at several k
+<%namespace name="entries" file="/gemm/_gathered_entries.cl.mako"/>
 <%!
 def row(lines, i):
     """The first row of copy i of a work-item, in the tile."""
@@ -64,23 +65,8 @@ carried = range(r.rank - 1, 0, -1)
     const int ${n}_row${u}_place${d} = ${n}_at${d} * ${n}_pitch${d};
 % endfor
 % endfor
-% for v, k in enumerate(distinct(step, lines)):
-% if r.wraps:
-    int ${n}_entry_at${v} = (int)((k_first + ${k}) % ${n}_period);
-    long ${n}_far${v} = (k_first + ${k}) / ${n}_period * ${n}_repeat;
-% else:
-    int ${n}_entry_at${v} = (int)k_first + ${k};
-% endif
-    ${r.entry_type} ${n}_entry${v} = ${entry(lines, v)};
-% endfor
+${entries.first(lines, distinct(step, lines))}\
 </%def>
-
-## An entry of the table.  Entries of the next step are loaded while copies of this one are in flight.
-<%def name="entry(lines, v)"><%
-n, r = lines.name, lines.reader
-at = f"{n}_entry_at{v}"
-return f"{n}_steps[{at}]" if r.wraps else f"{at} < k ? {n}_steps[{at}] : ({r.entry_type})(0)"
-%></%def>
 
 ## Copy a step of k to the stage at `to`, and advance by its steps after the last piece; the last step has `tail`.
 <%def name="copy(lines, to, advance)">${chunks(lines, to, False)}</%def>
@@ -104,14 +90,5 @@ inside = " && ".join([f"exists{v}", *(f"(uint)({place}) < (uint){bound}" for pla
         COPY_OR_ZERO(${to} + ${128 * lines.step * i}, ${n}_row${u} + ahead${v}, ${inside} ? 16 : 0);
 % endfor
     }
-% for v in range(len(distinct(step, lines))):
-    ${n}_entry_at${v} += ${f"part == {parts - 1} ? {lines.depth} : 0" if parts > 1 else lines.depth};
-% if r.wraps:
-    if (${n}_entry_at${v} >= ${n}_period) {
-        ${n}_entry_at${v} -= ${n}_period;
-        ${n}_far${v} += ${n}_repeat;
-    }
-% endif
-    ${n}_entry${v} = ${entry(lines, v)};
-% endfor
+${entries.following(lines, len(distinct(step, lines)))}\
 </%def>

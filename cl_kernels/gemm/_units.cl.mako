@@ -58,44 +58,22 @@ ${pointers(names, types)}\
         {
             const int unit = get_group_id(0);
 % else:
-${each_unit(problem)}\
+        for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
 % endif
 % if split and some:
             const int cut = ${triangle.area(problem)} - whole, after = unit % (whole + cut * splits) - whole;
             const int tile = after < 0 ? after + whole : whole + after % cut;
             const int part = after < 0 ? 0 : after / cut, parts = after < 0 ? 1 : splits;
-% elif problem.k_parts:
-            const int tile = unit % (${triangle.area(problem)});
 % elif split or problem.batch:
             const int tile = unit % (${triangle.area(problem)}), part = unit / (${triangle.area(problem)}) % splits;
 % else:
             const int tile = unit, part = 0;
 % endif
 ${place(policy, problem)}\
-% if problem.k_parts:
-            const int2 range = k_ranges[first_product + unit / (${triangle.area(problem)})];
-            const long length = range.y;
-% if "a" in names:
-            const long k_first = range.x;
-% endif
-% else:
             const long k_first = part * k_split;
             const long length = min(${"parts == 1 ? k : k_split" if split and some else "k_split"}, k - k_first);
-% endif
             const int steps = (int)((length + ${depth - 1}) / ${depth});
 ${begin(names, types, problem, "first_product + " + capture(product, problem, split and some))}
-</%def>
-
-## The loop over units.  Products with parts of k differ in length, the longest first: every other turn of the
-## groups is in the opposite order, so that the sums of their units are about equal.
-<%def name="each_unit(problem)">\
-% if problem.k_parts:
-        const int groups = get_num_groups(0);
-        for (int unit = get_group_id(0), ahead = 2 * (groups - unit) - 1; unit < units;
-            unit += ahead, ahead = 2 * groups - ahead) {
-% else:
-        for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
-% endif
 </%def>
 
 ## The parts of a loop's head: where the products' operands begin, the tile's first row and column, and pointers

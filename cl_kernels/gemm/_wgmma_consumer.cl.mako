@@ -4,6 +4,7 @@
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="fix_up" file="/gemm/_wgmma_fix_up.cl.mako"/>
+<%namespace name="k_parts" file="/gemm/_k_parts.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
@@ -15,7 +16,6 @@ outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 width = "lines" if by_lines else wide
 if width and width not in ("lines", "columns"):
     width = "octets" if problem.c.elem.itemsize == 2 else "fours"
-each_tile = parted.loop if split else units.loop
 %>\
         const int lane = t % 32, above = t / 128 * ${policy.blocks};
 ${held.place() if registers else ''}
@@ -23,7 +23,13 @@ ${held.place() if registers else ''}
 % if flush:
         float ${", ".join(f"s{i}" for i in sums)};
 % endif
-${each_tile(policy, outputs, types, problem, a.depth, False)}
+% if split:
+${parted.loop(policy, outputs, types, problem, a.depth)}
+% elif problem.k_parts:
+${k_parts.loop(policy, outputs, types, problem, a.depth)}
+% else:
+${units.loop(policy, outputs, types, problem, a.depth, False)}
+% endif
             int used = stage;
 % if 0 in problem.k_parts and not flush:
             if (steps == 0) ${" = ".join(f"d{i}" for i in sums)} = 0;

@@ -1,6 +1,5 @@
 ## The producer of a wgmma kernel: it copies A and B, stage by stage, and is ahead of the consumers by up to the number
-## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
-## phase in scope.
+## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and phase in scope.
 ##
 ##   lines()   a warpgroup copies chunks of 16 bytes (see _lines, and _gathered_lines for operands that have a reader);
 ##             if values have several pieces, both operands have a reader, or neither has
@@ -9,6 +8,7 @@
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="gathered" file="/gemm/_gathered_lines.cl.mako"/>
+<%namespace name="k_parts" file="/gemm/_k_parts.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
@@ -29,6 +29,8 @@
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
 % if split:
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail)}
+% elif problem.k_parts:
+${k_parts.loop(policy, ["a", "b"], types, problem, a.depth)}
 % else:
 ${units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
 % endif
@@ -84,6 +86,8 @@ ${of(b).place(b, "first_col", "n")}
         if (t == ${128 * policy.consumers}) {
 % if split:
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True)}
+% elif problem.k_parts:
+${k_parts.loop(policy, ["a", "b"], types, problem, a.depth)}
 % else:
 ${units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
 % endif

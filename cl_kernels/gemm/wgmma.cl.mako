@@ -36,6 +36,8 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 stages = policy.stages
+# In a stage: of copies, and of work-items that copy through registers.
+arrivals = 1 if policy.bulk else policy.copiers * (2 if a.by_registers != b.by_registers else 1)
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -70,7 +72,7 @@ ${line_by_line.scratch(policy)}
 % endif
     const int t = get_local_id(0);
 ${producer.acquire_maps(policy)}\
-${barriers.start(policy, 1 if policy.bulk else policy.copiers * (2 if a.by_registers != b.by_registers else 1), 4 * policy.consumers)}
+${barriers.start(policy, arrivals, 4 * policy.consumers)}
 % if split:
 ${parted.take_ticket(policy)}
 % endif

@@ -38,7 +38,7 @@ class Operand:
     reader: Gather | None = None
 
     def nbytes(self, elements: int) -> int:
-        """The bytes in memory of a matrix of so many elements."""
+        """The bytes in memory of a matrix with ``elements`` elements."""
         if self.reader is not None and self.reader.elements is not None:
             elements = min(elements, self.reader.elements)
         return elements * self.elem.itemsize

@@ -365,9 +365,22 @@ def fitting(
             if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
                 continue  # narrow tiles of tf32 were not timed
             if parts == 1:
-                policy = with_row_scratch(policy, computed, target)
+                policy = _with_producers(with_row_scratch(policy, computed, target), computed)
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
+
+
+def _with_producers(policy: WgmmaPolicy, p: GemmProblem) -> WgmmaPolicy:
+    """Return the policy with two warpgroups that copy, if that is faster.
+
+    It is if an operand has a reader, unless registers are too few.  Rows of C whose places are
+    computed, and arrays of the epilogue, take some 16 more.
+    """
+    two = replace(policy, producers=2)
+    few = 48 if p.extras or p.c.reader is not None else 32
+    gathered = p.a.reader is not None or p.b.reader is not None
+    fits = two.tile_n % (two.copiers // 8) == 0 and two.registers - two.sums >= few
+    return two if gathered and fits and not policy.bulk else policy
 
 
 def _cuts(

@@ -1,0 +1,30 @@
+## The loop of a persistent kernel whose products have consecutive parts of k, instead of that of _units.
+##
+##   k_ranges | first step of product 0, number of steps | of product 1 | ...
+##
+## Products differ in length, and the longest are first.  In every other turn groups take units in the opposite order,
+## so all groups have about the same number of steps.
+##
+##   group   0   1   2   3
+##   turn 0  0   1   2   3
+##   turn 1  7   6   5   4
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%def name="loop(policy, names, types, problem, depth)">
+${units.pointers(names, types)}\
+        const int groups = get_num_groups(0);
+        for (int unit = get_group_id(0), ahead = 2 * (groups - unit) - 1; unit < units;
+            unit += ahead, ahead = 2 * groups - ahead) {
+            const int product = first_product + unit / (${triangle.area(problem)});
+            const int tile = unit % (${triangle.area(problem)});
+${units.place(policy, problem)}\
+            const int2 range = k_ranges[product];
+% if "a" in names:
+            const long k_first = range.x;
+% if tail:
+            const long length = range.y;
+% endif
+% endif
+            const int steps = (range.y + ${depth - 1}) / ${depth};
+${units.begin(names, types, problem, "product")}
+</%def>
