@@ -98,3 +98,22 @@ def test_the_choice_of_a_cpu_is_close_to_the_fastest(operation: str) -> None:
         (case,) = cases(operation, ["float32"], parse_sizes(size), True)
         choice = best_of(variants(problem_of(case), CPU, TABLE), CPU).name
         assert times.get(choice, 1e9) <= 1.25 * min(times.values()), (size, choice)
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "products"),
+    [
+        ("conv2d_input", "64x512x14x14x512x3x3/s2l", "wgmma, large, by work-items"),
+        ("conv2d_input", "64x256x56x56x512x1x1/s2l", "wgmma, large, by work-items"),
+        (
+            "conv2d_weight", "64x64x56x56x64x3x3/l",
+            "wgmma, split-k, 64x192, by work-items, 44 parts added",
+        ),
+    ],
+)  # fmt: skip
+def test_gradients_by_warpgroups(operation: str, size: str, products: str) -> None:
+    """Residues of the stride take one launch, with and without taps; parts of sums are added."""
+    (case,) = cases(operation, ["float16"], parse_sizes(size), False)
+    choice = best_of(variants(problem_of(case), GPU, TABLE), GPU)
+    assert (choice.name, choice.why.rpartition(": ")[2]) == ("implicit_gemm", products)
+    assert choice.launches == 1 + ("added" in products)

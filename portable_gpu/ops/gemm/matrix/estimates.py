@@ -50,6 +50,8 @@ class MatrixCosts(Figures):
         efficiency: The rate of the tiles of each shape class, divided by that of the large tile.
         alone: The factor of that rate if a compute unit runs a single group; 1 if not named.
         gather: The time to copy a single element.
+        window: The time of a compute unit to copy a line of 128 bytes for operands that have a
+            reader.
         latency: The time from the request of a stage to its use; all stages are filled once in it.
         line: The time of a line of 128 bytes on the path from memory to the compute units, which
             all of them share.
@@ -68,6 +70,7 @@ class MatrixCosts(Figures):
     efficiency: Mapping[str, float]
     alone: Mapping[str, float]
     gather: float
+    window: float
     latency: float
     line: float
     start: float
@@ -147,11 +150,12 @@ def estimates(
             tile_m, tile_n, running = policy.tile_m, policy.tile_n, policy.groups(target)
             area = tile_m * tile_n / largest
             step = area / efficiency * products
+            read = tile_m + tile_n if p.a.reader or p.b.reader else 0
             work = Work(
                 tiles=p.batch_size * computed.tiles(tile_m, tile_n),
                 steps=-(-p.k // form.depth),
                 product_steps=tuple(-(-length // form.depth) for length in p.k_parts),
-                step=max(step, costs.gather * gathered * form.depth),
+                step=max(step, costs.gather * gathered * form.depth, costs.window * read),
                 waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
                 area=area,
                 storing=costs.store * area * _storing(computed, policy, target, costs),
