@@ -1,7 +1,7 @@
 """Products of parts of k in float32, and the launch that adds them.
 
-If work-groups share a tile, one of them adds the sums of all.  Here all compute units add, so this is
-faster if a tile has many parts.
+If work-groups share a tile, one of them adds the sums of all.  Here all compute units add, so this
+is faster if a tile has many parts.
 """
 
 from __future__ import annotations
