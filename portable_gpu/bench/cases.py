@@ -47,7 +47,7 @@ def cases(
         on_cpu: Whether these are the defaults of a CPU.
 
     Raises:
-        ArgumentError: An unknown operation, or sizes that it does not take.
+        ArgumentError: The operation is unknown, or there are sizes that it does not take.
     """
     if operation not in GROUPS:
         raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}")

@@ -24,7 +24,7 @@ class Input:
     """One argument.
 
     Attributes:
-        dtype, shape: Those of the array.
+        dtype, shape: The dtype and the shape of the array.
         view: ``numpy`` and ``device`` are C-ordered arrays there; ``fortran``, ``reversed``,
             ``stepped`` (every other element, from an offset) and ``broadcast`` (stride 0) are
             views in NumPy; ``nan``, ``ties`` and ``huge`` name the kind of values.

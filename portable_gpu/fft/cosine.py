@@ -84,13 +84,13 @@ def dct(
         array (finished) for NumPy inputs, a device array (enqueued) for device arrays.
 
     Raises:
-        ArgumentError: n < 1 (n < 2 of type 1), an unknown ``type`` or ``norm``.
+        ArgumentError: n is below 1 (below 2 for type 1), or ``type`` or ``norm`` is unknown.
         AxisError: ``axis`` is out of range.
         ShapeError: ``out`` has another shape.
         DTypeError: The elements of ``x`` are not numbers, or are long doubles; ``out`` has another
             dtype.
         OverlapError: ``out`` shares memory with ``x``, and is not ``x``.
-        UnsupportedError: Double precision on a device without it.
+        UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The result or the workspace cannot be allocated.
 
     Cost: a transform of n real numbers (2 n for type 1, 4 n for type 4 if n is odd), and two more

@@ -114,9 +114,10 @@ def cho_solve(
     decreases.
 
     Raises:
-        NotPositiveDefiniteError: Late, for a factor on the device.
+        NotPositiveDefiniteError: The matrix of a factor on the device was not positive definite;
+            the error is raised when values of the result are copied to the host.
         SingularMatrixError: The factor has a zero on its diagonal.
-        ArgumentError: ``a`` without ``refine``, or ``refine`` without ``a``.
+        ArgumentError: ``a`` is given without ``refine``, or ``refine`` without ``a``.
         ShapeError, DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError:
             As :func:`solve_triangular`.
 
@@ -188,7 +189,7 @@ def solve(
         a: Shape (..., n, n), as in :func:`cholesky`.  With ``refine`` both triangles are read, else
             the one that ``lower`` selects.
         b: Shape (..., n, m), or (n,): one vector for each ``a``; batch axes broadcast.
-        lower: Which triangle of A is factorised.
+        lower: Whether the lower triangle of A is factorised, or the upper one.
         overwrite_a: Whether the factor may take the place of ``a``, which saves memory.
         overwrite_b: Store X in ``b``, and return that.
         out: The array for X.
@@ -275,7 +276,7 @@ def logdet(
     Args:
         a: Shape (..., n, n), as in :func:`cholesky`; or the result of :func:`cho_factor`, of which
             only the diagonal is read.
-        lower: Which triangle of a matrix is read.
+        lower: Whether the lower triangle of a matrix is read, or the upper one.
         out: The array for the result.
         check, precision: As in :func:`cholesky`.
         engine, queue, wait_for: Where to run, and after which events.

@@ -55,7 +55,7 @@ def syrk(
             ``scipy.linalg.blas``.
         c: Another name of ``out``, that of BLAS.
         trans: ``N``, or ``T`` for ``A^T @ A``; of real dtypes ``C`` is the same.
-        lower: Which triangle: ``col <= row``, or ``col >= row``.
+        lower: Whether the triangle is the lower one (``col <= row``), or the upper one.
         precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -66,7 +66,7 @@ def syrk(
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.gemm`.
-        ArgumentError: An unknown ``trans`` or precision, or ``beta`` without ``out``.
+        ArgumentError: ``trans`` or ``precision`` is unknown, or there is ``beta`` without ``out``.
 
     Cost: ``n * (n + 1) * k`` flop (4 times as many complex); at least ``(n*k + n*(n+1)/2) *
         itemsize`` bytes.

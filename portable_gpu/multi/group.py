@@ -52,8 +52,8 @@ class DeviceGroup(EngineGroup, Closing):
     Attributes:
         members: The devices, with their engines, queues and accounts of memory.
         memory_limit: The maximum of bytes of the group's arrays on a device, or ``None``.
-        threads: Which host threads enqueue: ``"auto"``, ``"one"`` or ``"each"``.
-        on_failure: What becomes of a block whose device fails: ``"raise"`` or ``"retry"``.
+        threads: The host threads that enqueue: ``"auto"``, ``"one"`` or ``"each"``.
+        on_failure: The treatment of a block whose device fails: ``"raise"`` or ``"retry"``.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DeviceGroup(EngineGroup, Closing):
                 for devices of one kind, else in proportion to their measured speed.
             threads: ``"one"`` host thread enqueues for all devices; ``"each"`` device has its own
                 thread; ``"auto"``: each has its own for work that waits, such as copies.
-            on_failure: What becomes of a block whose device fails or lacks memory: ``"raise"`` an
+            on_failure: The treatment of a block whose device fails or lacks memory: ``"raise"`` an
                 error; ``"retry"`` it on the other devices, then of NumPy's arrays in halves.
             precision: As in :class:`portable_gpu.Engine`.
 
@@ -198,7 +198,7 @@ class DeviceGroup(EngineGroup, Closing):
         """Allocate an array in blocks along an axis, which is not filled.
 
         Args:
-            shape, dtype: Those of the array.
+            shape, dtype: The shape and the dtype of the array.
             axis, blocks: As in :meth:`asarray`.
 
         Raises:

@@ -73,7 +73,7 @@ class Member:
         engine: Its engine, with a context and a queue of its own.
         copies: A second queue, for copies that run under kernels.
         sends: A third queue, for copies to the host whose values another device receives.
-        recorder: What records the device's part of a timeline, if one is recorded.
+        recorder: The recorder of the device's part of a timeline, if one is recorded.
         limit: The maximum of bytes of the group's arrays on the device.
     """
 
@@ -194,7 +194,7 @@ class Member:
         """Record what the block of the ``with`` statement does, if a timeline is recorded.
 
         Args:
-            name: What it does.
+            name: The name of the work.
             queue: The queue of the kernels that it enqueues; ``None``: it waits for what it does.
             nbytes: The bytes that it copies.
         """

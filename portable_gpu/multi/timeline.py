@@ -34,7 +34,7 @@ class Span(NamedTuple):
     Attributes:
         device: The number of the device.
         kind: ``kernels`` or ``copies``.
-        name: What it did.
+        name: The name of the work.
         start, stop: Seconds since the beginning of the timeline.
         nbytes: The bytes that were copied.
     """
@@ -52,7 +52,7 @@ class Timeline:
 
     Attributes:
         names: The names of the devices.
-        spans: What they did, in the order of the ends.
+        spans: The work of the devices, in the order of its ends.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

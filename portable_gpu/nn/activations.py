@@ -66,7 +66,7 @@ def relu(
         OverlapError: ``out`` shares memory with ``input`` and is not ``input`` itself.
         ReadOnlyError: ``out`` cannot be written.
         ArgumentTypeError, ArgumentError: An option is not a number, or not a finite one.
-        UnsupportedError: float64 on a device without double precision.
+        UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: each element read once and written once, in one launch; another option's value builds no
         program.

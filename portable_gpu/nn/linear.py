@@ -42,7 +42,7 @@ def linear(
         input: Shape (..., in_features); any strides.  float16, bfloat16, float32 or float64.
         weight: Shape (out_features, in_features), of the dtype of ``input``.
         bias: Shape (out_features,); none by default.
-        epilogue: What follows on each element, such as ``portable_gpu.Epilogue().gelu()``.
+        epilogue: The stages that each element passes, such as ``portable_gpu.Epilogue().gelu()``.
         out: The array for the result; a fresh one by default.
         precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
@@ -112,7 +112,7 @@ def linear_backward(
     Args:
         grad_output: The gradient of the output: shape (..., out_features).
         input, weight: The operands of :func:`linear`.
-        output_mask: Which of the three gradients are computed.
+        output_mask: For each of the three gradients, whether it is computed.
         out: The arrays for them, or ``None`` for each that is to be fresh.
         precision, engine, queue, wait_for: See :func:`linear`.
 

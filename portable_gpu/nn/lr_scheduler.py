@@ -164,7 +164,7 @@ class OneCycleLR(LRScheduler):
         """Take torch's arguments: the cycle begins at ``max_lr / div_factor``.
 
         Raises:
-            ArgumentError: ``pct_start`` is not between 0 and 1; an unknown ``anneal_strategy``.
+            ArgumentError: ``pct_start`` is not between 0 and 1; ``anneal_strategy`` is unknown.
         """
         self.total_steps = _at_least(total_steps, 2, "total_steps")
         self.pct_start = real_number(pct_start, "pct_start")

@@ -158,8 +158,8 @@ class SGD(Optimizer):
         """Take parameters and options.
 
         Raises:
-            ArgumentTypeError, ArgumentError: A number is none, or is negative; ``nesterov`` without
-                momentum or with dampening; a parameter is in two groups.
+            ArgumentTypeError, ArgumentError: A number is none, or is negative; ``nesterov`` is
+                given without momentum or with dampening; a parameter is in two groups.
         """
         super().__init__(
             params,

@@ -50,8 +50,8 @@ def explain(
 
     Raises:
         ArgumentError: There is no such operation, or it does not take these sizes or options.
-        DTypeError: An unknown dtype, or one that the operation does not take.
-        UnsupportedError: Double precision for a device without it.
+        DTypeError: The dtype is unknown, or one that the operation does not take.
+        UnsupportedError: The call needs double precision, which the device lacks.
 
     Example::
 

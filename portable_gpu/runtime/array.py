@@ -121,7 +121,7 @@ class Array:
 
         Args:
             cq: The queue, or the context of an array without a queue.
-            shape, dtype: Those of the array.
+            shape, dtype: The shape and the dtype of the array.
             order: ``"C"`` or ``"F"``, without ``strides``.
             data: The memory.
             offset, strides: The offset of the first element there, and the strides, in bytes.
@@ -253,7 +253,7 @@ class Array:
 
         Raises:
             ArgumentTypeError: ``queue`` is not a queue.
-            ContextMismatchError: It belongs to another context.
+            ContextMismatchError: The queue belongs to another context.
         """
         if queue is not None:
             of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")

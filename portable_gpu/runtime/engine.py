@@ -104,13 +104,14 @@ class Engine(Closing):
             device_class: Force the kernels of another class (``gcn``, ``generic``,
                 ``nvidia-sm20``); ``PORTABLE_GPU_DEVICE_CLASS`` does so for every engine.
             table: Policies to use instead of the user's and the shipped ones.
-            precision: How gemm and matmul compute products of float32 by default.
+            precision: The precision of products of float32 by gemm and matmul, by default.
             caller: Whether small problems may run on the calling thread (ignored with ``queue``).
 
         Raises:
             DeviceNotFoundError: There is no such device.
             ForkError: The process was forked from one that had used OpenCL.
-            ArgumentError: Both ``device`` and ``queue``, an unknown class or precision.
+            ArgumentError: Both ``device`` and ``queue`` are given; or the class or the precision is
+                unknown.
             UnsupportedError: The class cannot run on the device, or PoCL has no linker here.
         """
         fork.check()
@@ -357,8 +358,8 @@ class Engine(Closing):
 
         Raises:
             ArgumentError: There is no such operation, or it does not accept the sizes.
-            DTypeError: An unknown dtype, or one that a given operation does not accept.
-            UnsupportedError: Double precision on a device without it, in a given operation.
+            DTypeError: The dtype is unknown, or one that a given operation does not accept.
+            UnsupportedError: An operation needs double precision, which the device lacks.
 
         Cost: 0.2 to 3 s of compilation per program.  Kernels depend on shapes too: other sizes may
             need other programs.

@@ -201,7 +201,7 @@ def new_array(
 
     Args:
         state, queue: The state of the queue, and the caller's object for the queue.
-        shape, dtype: Those of the array.
+        shape, dtype: The shape and the dtype of the array.
         data: The memory of the array.
 
     Raises:

@@ -61,12 +61,12 @@ def fftconvolve(
         NumPy inputs, a device array (enqueued) for device arrays; empty if an input is empty.
 
     Raises:
-        ShapeError: Different numbers of axes; other axes do not broadcast; with ``"valid"``,
-            neither input is at least as large as the other along all axes.
+        ShapeError: The arrays have different numbers of axes; other axes do not broadcast; with
+            ``"valid"``, neither input is at least as large as the other along all axes.
         ArgumentError: ``mode`` is unknown; ``axes`` is empty or names one twice.
         AxisError: An axis is out of range.
         DTypeError: The elements of an input are not numbers, or are long doubles.
-        UnsupportedError: Double precision on a device without it.
+        UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The transforms cannot be allocated.
 
     Cost: two forward transforms and an inverse one along all axes, of lengths that are products of

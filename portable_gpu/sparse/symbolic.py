@@ -44,8 +44,8 @@ class Symbolic:
         perm: The permutation: column k of the permuted matrix, and of L, is row and column
             ``perm[k]`` of the matrix.
         iperm: The inverse permutation.
-        columns: How the postorder permutes the columns: column k of L is column ``columns[k]`` of
-            the given permutation ``order``, so ``perm == order[columns]``.  With
+        columns: The permutation of the columns by the postorder: column k of L is column
+            ``columns[k]`` of the given permutation ``order``, so ``perm == order[columns]``.  With
             ``postorder=False`` it is 0 .. n-1, and ``perm`` is the given permutation.
         parent: The elimination tree of the permuted matrix: the parent of each column, or -1.
         column_counts: The number of elements in each column of L, with the diagonal.

@@ -82,7 +82,8 @@ def jobs(
         on_cpu: Whether the default shapes are those of a CPU.
 
     Raises:
-        ArgumentError: An unknown operation, or shapes or dtypes that it does not take.
+        ArgumentError: The operation is unknown, or there are shapes or dtypes that it does not
+            take.
         UnsupportedError: A dtype that the device lacks.
     """
     if operation != EVERY and operation not in TUNED:

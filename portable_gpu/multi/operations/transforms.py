@@ -217,7 +217,7 @@ class _Exchange:
         """Cut the axis.
 
         Args:
-            group, shape, dtype: Those of the array.
+            group, shape, dtype: The shape and the dtype of the array.
             axis: The axis of the new blocks.
         """
         self._group, self._shape, self._dtype, self._axis = group, tuple(shape), dtype, axis

@@ -297,7 +297,7 @@ def scratch_storage(
 
     Args:
     XX
-        shape, dtype: Those of the array.
+        shape, dtype: The shape and the dtype of the array.
 
     Raises:
         HostMemoryError, ResultFileError: There is too little memory, or space on the disk.

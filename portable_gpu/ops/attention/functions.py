@@ -70,8 +70,8 @@ def scaled_dot_product_attention(
         ShapeError, DTypeError: Arrays do not belong together.
         ArgumentError, ArgumentTypeError: An option is not of the kind, or not supported.
         OverlapError, ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: float64 on a device without double precision; on a CPU, E and V above
-            500,000 together (float32; half of it for float64; 100,000 for 16-bit floats).
+        UnsupportedError: The call needs double precision, which the device lacks; on a CPU, E and V
+            together exceed 500,000 (float32), 250,000 (float64) or 100,000 (16-bit floats).
 
     Cost: ``2 * N * H * L * S * (E + V)`` flop, about half of them where it is causal, and an
         exponential for each product; no array of products is stored.
@@ -147,7 +147,7 @@ def scaled_dot_product_attention_backward(
         grad_output: The gradient by the result; of its shape and dtype.
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed, offset: As of
             the function; the mask of dropout is computed again.
-        output, logsumexp: What :func:`native_scaled_dot_product_attention` returned.
+        output, logsumexp: The results of :func:`native_scaled_dot_product_attention`.
         out: A tuple of three arrays for the gradients, each of them or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 

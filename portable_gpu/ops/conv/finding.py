@@ -209,7 +209,7 @@ class Finding:
 
         Args:
             input_size, weight, grad_output: As for :func:`conv2d_input`.
-            stride, padding, dilation, groups: Those of the convolution.
+            stride, padding, dilation, groups: The arguments of the convolution.
             precision, workspace_limit, out, engine, queue, wait_for: As for :func:`find_conv2d`.
 
         Returns, Raises, Cost: As for :func:`find_conv2d`.
@@ -242,7 +242,7 @@ class Finding:
 
         Args:
             input, weight_size, grad_output: As for :func:`conv2d_weight`.
-            stride, padding, dilation, groups: Those of the convolution.
+            stride, padding, dilation, groups: The arguments of the convolution.
             precision, workspace_limit, out, engine, queue, wait_for: As for :func:`find_conv2d`.
 
         Returns, Raises, Cost: As for :func:`find_conv2d`.

@@ -85,7 +85,7 @@ class Convolution:
                 above the limit; ``"found"``, and such a call has not been timed.
             DTypeError: An array is not of real floating numbers.
             OverlapError, ReadOnlyError: As for :func:`portable_gpu.gemm`.
-            UnsupportedError: Double precision on a device without it.
+            UnsupportedError: The call needs double precision, which the device lacks.
             DeviceMemoryError: The device has too little free memory.
 
         Cost: ``2 * y.size * C / groups * taps`` flop; at least every array is moved once.
@@ -135,8 +135,8 @@ class Convolution:
             input: Shape (N, C, ...), or (C, ...); dtypes and strides as for :func:`conv2d`.
             weight: Shape (C, K / groups, kernel extents).
             bias: Shape (K,).
-            stride, padding, groups, dilation: Those of the convolution whose adjoint this is;
-                ``"same"`` is refused with a stride.
+            stride, padding, groups, dilation: The arguments of the convolution whose adjoint is
+                computed; ``"same"`` is refused with a stride.
             output_padding: Extents to add to the result, below stride or dilation: an integer, or
                 one for each axis.
             epilogue, precision, algo, workspace_limit, out, engine, queue, wait_for: As for
@@ -180,7 +180,7 @@ class Convolution:
             input_size: The shape of the input, (N, C, ...) or (C, ...).
             weight: The weights, of shape (K, C / groups, kernel extents).
             grad_output: The gradient by the result, of the result's shape.
-            stride, padding, dilation, groups: Those of the convolution.
+            stride, padding, dilation, groups: The arguments of the convolution.
             precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
 
         Returns, Raises, Cost, Accuracy, Order: As for :func:`conv2d`.
@@ -216,7 +216,7 @@ class Convolution:
             input: The input, of shape (N, C, ...) or (C, ...).
             weight_size: The shape of the weights, (K, C / groups, kernel extents).
             grad_output: The gradient by the result, of the result's shape.
-            stride, padding, dilation, groups: Those of the convolution.
+            stride, padding, dilation, groups: The arguments of the convolution.
             precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
 
         Returns: ``out``, or a fresh array of ``weight_size`` in C order.

@@ -119,12 +119,12 @@ def elementwise(
         BuildError: The expression does not compile, for instance because a name in it is not that
             of an input.  The message has the expression and the compiler's reason.
         ShapeError: The inputs do not broadcast, or ``out`` has another shape.
-        DTypeError: Unsupported dtype, or no common one; ``out`` has another dtype.
+        DTypeError: A dtype is not supported, or there is no common one; ``out`` has another dtype.
         OverlapError: ``out`` shares memory with an input that is not ``out`` itself, or with
             itself.
         ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: Double precision on a device without it; a function that complex numbers
-            do not have here.
+        UnsupportedError: The call needs double precision, which the device lacks; a function that
+            complex numbers do not have here.
         DeviceMemoryError: The device lacks memory.
 
     Cost: about one operation for each element and name, in one launch without workspace.  Each

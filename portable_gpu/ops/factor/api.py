@@ -81,7 +81,7 @@ def cholesky(
         DTypeError: ``a`` has another dtype.
         ArgumentError, OverlapError, ReadOnlyError: An option is unknown, or ``a`` cannot be
             overwritten.
-        UnsupportedError: float64 on a device without it.
+        UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The result cannot be allocated.
 
     Cost: ``n^3 / 3`` flop for each matrix (four times that if complex).  Memory: the result.
@@ -171,8 +171,8 @@ def solve_triangular(
         X: ``b``, ``out`` or a fresh array of its shape, broadcast.
 
     Raises:
-        SingularMatrixError: A zero on the diagonal, with its ``index`` and ``column``: of several
-            the first.
+        SingularMatrixError: There is a zero on the diagonal; the error has the ``index`` and the
+            ``column`` of the first one.
         ShapeError, DTypeError, ArgumentError, OverlapError, ReadOnlyError, UnsupportedError,
         DeviceMemoryError: As :func:`cholesky`.
 

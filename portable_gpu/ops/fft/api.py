@@ -58,13 +58,13 @@ def fft(
         (enqueued) for device arrays.
 
     Raises:
-        ArgumentError: n < 1, or an unknown ``norm``.
+        ArgumentError: n is below 1, or ``norm`` is unknown.
         AxisError: ``axis`` is out of range.
         ShapeError: ``out`` has another shape.
         DTypeError: The elements of ``x`` are not numbers, or are long doubles; ``out`` has another
             dtype.
         OverlapError: ``out`` shares memory with ``x``, and is not ``x``.
-        UnsupportedError: Double precision on a device without it.
+        UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The result or the workspace cannot be allocated.
 
     Cost: 5 n log2 n flop per line; memory is read and written once if scratch memory or a

@@ -74,9 +74,9 @@ def gemm(
     Raises:
         ShapeError: The shapes do not fit each other.
         DTypeError: A dtype is not supported, or ``alpha`` is complex for a real product.
-        ArgumentError: An unknown option, or ``beta`` without ``out``.
+        ArgumentError: An option is unknown, or there is ``beta`` without ``out``.
         OverlapError: ``out`` shares memory with an input.
-        UnsupportedError: float64 on a device without it.
+        UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The device lacks memory for the result or for partial sums.
 
     Cost: ``2*m*n*k`` flop (8 complex); at least ``(m*k + k*n + m*n) * itemsize`` bytes.  A split

@@ -60,10 +60,10 @@ def gemv(
     Raises:
         ShapeError: ``a`` is not a matrix, ``x`` is not a vector, or their sizes differ.
         DTypeError: A dtype is not supported (bool is not), or it cannot represent a factor.
-        ArgumentError: An unknown ``trans``, or ``beta`` without ``out``.
+        ArgumentError: ``trans`` is unknown, or there is ``beta`` without ``out``.
         OverlapError: ``out`` shares memory with ``a`` or ``x``, or with itself.
         ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: Double precision on a device without it.
+        UnsupportedError: The call needs double precision, which the device lacks.
         DeviceMemoryError: The device lacks memory.
 
     Cost: ``2*m*n`` flop (``8*m*n`` if complex); ``(m*n + m + n) * itemsize`` bytes.  If work-groups

@@ -48,7 +48,7 @@ def layer_norm(
         ArgumentError, ArgumentTypeError: ``eps`` is not a finite number.
         OverlapError: ``out`` shares memory with an input.
         ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: float64 on a device without double precision.
+        UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: ``input`` read once and the result written once, where a row fits into the registers of a
         work-group or the caches of a CPU's core; otherwise ``input`` is read twice.

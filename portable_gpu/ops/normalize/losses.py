@@ -55,7 +55,7 @@ def cross_entropy(
         ShapeError, DTypeError: Arrays do not belong together.
         ArgumentError, ArgumentTypeError: An option is not of the kind.
         OverlapError, ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: float64 on a device without double precision.
+        UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: ``input`` read once.
     Accuracy: sums over the classes as in :func:`log_softmax`, in float32 (float64 for float64);

@@ -43,7 +43,7 @@ def softmax(
         ArgumentError, ArgumentTypeError: ``dim`` is not an axis of ``input``.
         OverlapError: ``out`` shares memory with ``input``.
         ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: float64 on a device without double precision.
+        UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: each element read once and written once, where a row fits into the registers of a
         work-group or the caches of a CPU's core; otherwise read twice.

@@ -60,8 +60,8 @@ def sgd_step(
     Raises:
         ShapeError: An array has another shape than ``param``, or gaps.
         DTypeError: An array has a wrong dtype.
-        ArgumentTypeError, ArgumentError: A number is none, or out of its range; ``nesterov``
-            without momentum or with dampening.
+        ArgumentTypeError, ArgumentError: A number is none, or out of its range; ``nesterov`` is
+            given without momentum or with dampening.
         OverlapError: Two of the arrays share memory.
 
     Cost: one launch; each array read once, each but ``grad`` written once.  Other numbers build no

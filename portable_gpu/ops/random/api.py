@@ -40,7 +40,8 @@ def dropout(
         p: The probability, from 0 to 1.
         training: Without it, the result is a copy of ``input``.
         seed: The key of the random numbers, from 0 to 2^64 - 1.
-        offset: Which mask of the seed, from 0 to 2^64 - 1: another one for each call.
+        offset: The number of the mask among those of the seed, from 0 to 2^64 - 1; use another one
+            for each call.
         out: The array for the result; it may be ``input`` itself.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
@@ -81,7 +82,7 @@ def dropout_backward(
 
     Args:
         grad_output: The gradient of the output, of any strides.
-        p, training, seed, offset: Those of the call of :func:`dropout`.
+        p, training, seed, offset: The arguments of the call of :func:`dropout`.
         out, engine, queue, wait_for: See :func:`dropout`.
 
     Returns, Raises, Cost: As :func:`dropout`.

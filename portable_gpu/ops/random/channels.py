@@ -81,7 +81,7 @@ class ChannelDropout:
 
         Args:
             grad_output: The gradient of the output, of any strides.
-            p, training, seed, offset: Those of the call.
+            p, training, seed, offset: The arguments of the call.
             out, engine, queue, wait_for: See :func:`portable_gpu.elementwise`.
 
         Returns, Raises, Cost, Accuracy: As :func:`nn.dropout2d`.

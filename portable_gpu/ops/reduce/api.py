@@ -63,8 +63,9 @@ def sum(  # noqa: A001  # NumPy's name
     Raises:
         AxisError: An axis is out of range.
         ShapeError: An axis is named twice; ``out`` has another shape.
-        DTypeError: Unsupported dtype; ``out`` has another dtype; complex to real.
-        UnsupportedError: Double precision on a device without it.
+        DTypeError: A dtype is not supported; ``out`` has another dtype; complex numbers would
+            become real.
+        UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: ``x.size`` additions; ``x.nbytes`` read once, in one launch.
     Accuracy: floats |error| <= 16 u sum|x| for any size, u of ``dtype`` (16-bit floats are added
@@ -415,7 +416,8 @@ def reduce(
         pg.reduce(x, add, "exp(x - m)", axis=1, m=pg.max(x, axis=1, keepdims=True))
 
     Raises:
-        BuildError: The C text does not compile; the message ends with it and the compiler's words.
+        BuildError: The C text does not compile; the message ends with the text and the compiler's
+            errors.
         UnsupportedError: An input is complex.
         ShapeError: The inputs do not broadcast.
         ArgumentError: An input's name means something else in OpenCL C; a Python number that

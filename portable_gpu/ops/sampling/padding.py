@@ -60,8 +60,8 @@ def pad(
         ShapeError: An axis would have fewer than 0 elements; an axis has too few elements for
             its mode: ``reflect`` takes fewer than the axis has, ``circular`` at most as many,
             ``replicate`` at least one.
-        ArgumentError: ``pad`` has an odd number of integers, or more than two for each axis; an
-            unknown mode; a value that the dtype cannot hold, or one with another mode.
+        ArgumentError: ``pad`` has an odd number of integers, or more than two for each axis; the
+            mode is unknown; a value that the dtype cannot hold, or one with another mode.
         ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
 
     Cost: each element of the result is written once, and each read once; tables of 4 bytes for

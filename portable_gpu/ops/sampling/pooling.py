@@ -78,8 +78,8 @@ class Pooling:
             the dtype, and the index -1.
 
         Raises:
-            ShapeError: Another number of axes; a spatial axis is empty; a window is larger than the
-                padded input.
+            ShapeError: The input has another number of axes; a spatial axis is empty; a window is
+                larger than the padded input.
             ArgumentError: An extent, a distance or a padding is out of range.
             DTypeError: ``input`` is bool or complex.
             ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.

@@ -96,8 +96,8 @@ def interpolate(
     Raises:
         ShapeError: ``input`` has another number of axes than ``mode`` takes, or an empty spatial
             axis.
-        ArgumentError: Both or none of ``size`` and ``scale_factor``; a result without elements;
-            an unknown word, or an option that another one excludes.
+        ArgumentError: Both or none of ``size`` and ``scale_factor`` are given; the result
+            has no elements; a word is unknown, or an option excludes another one.
         DTypeError: ``input`` is not of floating-point numbers.
         ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.
 
