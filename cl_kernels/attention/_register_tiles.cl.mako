@@ -1,7 +1,7 @@
 ## Parts of tiles and tiles_backward; names as there.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 
-## Load a tile of rows, from `start` on, of head `head`, to registers; what is not there is 0.
+## Load a tile of rows, from `start` on, of head `head`, to registers; missing rows and elements are 0.
 <%def name="fetch(item, start, rows, head, count)"><% name, size, D = item %>\
             ${real} ${name}_next[${count * D // 256}];
             {

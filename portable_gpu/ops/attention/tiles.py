@@ -72,10 +72,10 @@ def local_bytes(problem: AttentionProblem, side: Side | None, rows: int, others:
     dq, width = extents(problem)[0], sum(extents(problem)) + 2 * _PADDING
     pairs = rows * (others + _PAIR_PADDING)
     if side is None:
-        own, statistics = rows * (dq + _PADDING), _GROUP + rows
+        row_elements, statistics = rows * (dq + _PADDING), _GROUP + rows
     else:
-        own, statistics = rows * width, 2 * max(rows, others)
-    return (own + others * width + pairs + statistics) * SCALAR_BYTES[problem.elem.real]
+        row_elements, statistics = rows * width, 2 * max(rows, others)
+    return (row_elements + others * width + pairs + statistics) * SCALAR_BYTES[problem.elem.real]
 
 
 def _fitting(problem: AttentionProblem, target: Target, side: Side | None) -> list[tuple[int, int]]:

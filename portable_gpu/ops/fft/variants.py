@@ -100,7 +100,7 @@ def launches_of(problem: FftProblem, target: Target, table: TuningTable) -> list
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _Decompositions:
     """Decompositions of all axes.
 
     Attributes:
@@ -116,7 +116,7 @@ class _Candidate:
 
 def _candidates(
     problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
-) -> tuple[list[_Candidate], PolicyRow[FftPolicy]]:
+) -> tuple[list[_Decompositions], PolicyRow[FftPolicy]]:
     """List the decompositions: all for a single axis; for several axes, the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     kernels = pass_kernels(target)
@@ -151,7 +151,7 @@ def _candidates(
             combined = (*best[:k], fused, *best[k + 2 :])
             every.append((combined, [*operands[:k], (places[0], others[1]), *operands[k + 2 :]]))
     return [
-        _Candidate(
+        _Decompositions(
             combined, _launches(problem, combined, places, kernels), sum(map(seconds, combined))
         )
         for combined, places in every
@@ -212,7 +212,7 @@ def _lines(
 
 def _variant(
     problem: FftProblem | ConvolutionProblem,
-    candidate: _Candidate,
+    candidate: _Decompositions,
     choice: PolicyRow[FftPolicy],
     other_launches: Sequence[Sequence[Pass]],
     target: Target,
@@ -251,7 +251,7 @@ def _variant(
 
 def _company(
     problem: FftProblem | ConvolutionProblem,
-    candidate: _Candidate,
+    candidate: _Decompositions,
     other_launches: Sequence[Sequence[Pass]],
 ) -> list[list[Sequence[Pass]]]:
     """Return, for each launch, the passes of the launches that have a text in common with it."""
