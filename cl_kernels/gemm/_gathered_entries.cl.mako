@@ -1,8 +1,8 @@
 ## The entries of the table of steps that a work-item needs to copy a gathered operand (see _gathered_lines).
 ##
-## A load takes about as long as the copies of a step, so an entry is loaded two steps before its copies: NAME_next has
-## the entry of the next step.  Values in pieces have a copy for each piece in a step; their entries are loaded one copy
-## before.
+## A load takes about as long as the copies of a step, so one warpgroup loads an entry two steps before its copies:
+## NAME_next has the entry of the next step.  Two warpgroups, and values in pieces, which have a copy for each piece in
+## a step, load it one copy before.
 ##
 ##   NAME_entry, NAME_far             the entry of this step, and the offset of its period
 ##   NAME_entry_at, NAME_next_far     the place of the entry that is loaded next, and the offset of its period
@@ -17,7 +17,7 @@
     int ${n}_entry_at${v} = (int)k_first + ${k};
 % endif
     ${r.entry_type} ${n}_entry${v} = ${loaded(lines, v)};
-% if parts == 1:
+% if parts == 1 and policy.producers == 1:
 % if r.wraps:
     long ${n}_next_far${v} = ${n}_far${v};
 % endif
@@ -30,7 +30,7 @@ ${advance(lines, v, "next_far")}\
 ## The entries of the next copy, and the load of a later one; count: the number of copies with different steps.
 <%def name="following(lines, count)"><% n = lines.name %>\
 % for v in range(count):
-% if parts == 1:
+% if parts == 1 and policy.producers == 1:
     ${n}_entry${v} = ${n}_next${v};
 % if lines.reader.wraps:
     ${n}_far${v} = ${n}_next_far${v};
