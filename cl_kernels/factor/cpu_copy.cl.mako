@@ -6,7 +6,8 @@
 ##      +--------+--------+---
 ##        piece
 ##
-## source, triangle, by_rows, rank   as in copy
+## source, by_rows, rank   as in copy
+## triangle        an argument: whether only the lower triangles are copied
 ## length, count   of the target's lines: its rows if by_rows, otherwise its columns
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -44,11 +45,10 @@ ${operands.locate(["from", "to"], rank, "band / bands")}
     for (long i = top; i < end; i += 4) {
         const long some = LEAST(4, end - i);
         long begin = first, stop = last;
-% if triangle:
-        // Clear the parts above the diagonal, and copy the triangle in the square of these four lines; the rest of the
-        // lines, begin .. stop, is copied below.
-        ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
-        for (long k = i; k < i + some; k++) {
+        // Of a triangle, clear the parts above the diagonal, and copy the triangle in the square of these four lines;
+        // the rest of the lines, begin .. stop, is copied below.
+        if (triangle) ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
+        for (long k = i; triangle && k < i + some; k++) {
             const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows
                 else "from_here = first, to_here = LEAST(last, k)")};
             clear(to + k * to_${across} + from_here * step, step, to_here - from_here);
@@ -57,7 +57,6 @@ ${operands.locate(["from", "to"], rank, "band / bands")}
                 ${e.name}_store(to + k * to_${across} + j * step,
                     ${e.name}_load(from + k * from_${across} + j * from_${along}));
         }
-% endif
         if (begin < stop)
             move(from + i * from_${across} + begin * from_${along}, from_${across}, from_${along},
                  to + i * to_${across} + begin * step, to_${across}, step, some, stop - begin);

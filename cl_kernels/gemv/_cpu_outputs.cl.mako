@@ -18,11 +18,12 @@
         merged = []
         for i in range(0, len(names), 2):
             pair = names[i], names[i + 1]
-            keep = [f"{pair[bool(l & d)]}.s{l:x}" for l in range(width)]
-            move = [f"{pair[bool(l & d)]}.s{l ^ d:x}" for l in range(width)]
+            keep, move = (
+                ", ".join(str((l ^ swap) + width * bool(l & d)) for l in range(width)) for swap in (0, d)
+            )
             name = f"d{d}_{len(merged)}"
-            T = vector(real, width)
-            lines.append(f"const {T} {name} = ({T})({', '.join(keep)}) + ({T})({', '.join(move)});")
+            a, b = (f"__builtin_shufflevector({', '.join(pair)}, {lanes})" for lanes in (keep, move))
+            lines.append(f"const {vector(real, width)} {name} = {a} + {b};")
             merged.append(name)
         names, d = merged, 2 * d
     T = vector(real, width)

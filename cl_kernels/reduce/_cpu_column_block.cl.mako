@@ -35,8 +35,7 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
     for (int j = 0; j < used; j++) {
         const int at = ${stream.place()};
 % for field in r.acc.fields:
-        const ${vector(field.ctype, V)} ${field.name}_v = total[j].${field.name};
-        for (int k = 0; k < ${V}; k++) ${field.name}[at + k] = ((const ${field.ctype} *)&${field.name}_v)[k];
+        __builtin_memcpy(${field.name} + at, &total[j].${field.name}, sizeof(total[j].${field.name}));
 % endfor
     }
 </%def>

@@ -39,7 +39,7 @@ import re
 from functools import lru_cache
 
 #: The version of the texts that this module makes, which is part of the key of a program on disk.
-VERSION = 3
+VERSION = 4
 
 _HEAD = re.compile(
     r"__kernel\s+__attribute__\(\(reqd_work_group_size\(1, 1, 1\)\)\)\s+"
@@ -66,7 +66,8 @@ _UNOPTIMISED = "-D_UNOPTIMISED\t-disable-llvm-passes"
 def wrapped(text: str, vector_bits: int) -> str:
     """Move the bodies of kernels with one work-item a group into functions that they call.
 
-    Functions marked ``//@apart`` are not inlined, and those of at most four lines always are.
+    Functions marked ``//@apart`` are not inlined.  Those of at most four lines always are, unless
+    the text has the mark ``//@optimised_twice``.
 
     Args:
         text: OpenCL C.
@@ -104,6 +105,8 @@ def wrapped(text: str, vector_bits: int) -> str:
         calls.append(f"\n{head[0]}\n    {name}{_SUFFIX}({', '.join(call_arguments)});\n}}\n")
         done = end
     made = _APART.sub(rf"{attributes} \1", "".join([*parts, text[done:], *calls]))
+    if _TWICE in made:
+        return made
     return _INLINE.sub("static inline __attribute__((always_inline)) ", made)
 
 

@@ -115,10 +115,13 @@ def pack_parameters(elem: Element, rank: int, what: str) -> list[Parameter]:
     ]
 
 
-def copy_parameters(elem: Element, rank: int) -> list[Parameter]:
-    """The parameters of ``copy``."""
-    sizes = scalars("long", "length", "count", "pieces", "bands")
-    return [*sizes, *_copied(elem, rank, "from", "to")]
+def copy_parameters(elem: Element, rank: int, by_tiles: bool) -> list[Parameter]:
+    """The parameters of ``copy``, and with ``by_tiles`` of ``cpu_copy``."""
+    return [
+        *scalars("long", "length", "count", "pieces", "bands"),
+        *(scalars("int", "triangle") if by_tiles else ()),
+        *_copied(elem, rank, "from", "to"),
+    ]
 
 
 def _copied(elem: Element, rank: int, source: str, target: str) -> list[Parameter]:

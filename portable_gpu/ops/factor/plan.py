@@ -283,6 +283,7 @@ class CopyPlan(OneLaunch):
             "copy",
             {
                 "length": length, "count": count, "pieces": pieces, "bands": bands,
+                **({"triangle": p.triangle} if by_tiles else {}),
                 **strides({"from": p.source, "to": p.target}), **extents(p.batch),
             },
             ["from", "to"],
@@ -394,15 +395,15 @@ def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:
 
 def copy_text(problem: CopyProblem, target: Target) -> Specialization:
     """Render the kernel of copies."""
-    kernels = {"copy": copy_parameters(problem.source.elem, len(problem.batch))}
-    if _by_cpu_tiles(problem, target):
+    by_tiles = _by_cpu_tiles(problem, target)
+    kernels = {"copy": copy_parameters(problem.source.elem, len(problem.batch), by_tiles)}
+    if by_tiles:
         piece, lines = _CPU_TILE
         return specialize(
             "factor/cpu_copy",
             target,
             kernels,
             source=problem.source,
-            triangle=problem.triangle,
             by_rows=problem.by_rows,
             rank=len(problem.batch),
             piece=piece,
