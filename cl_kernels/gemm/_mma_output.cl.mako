@@ -61,7 +61,7 @@
     __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
 </%def>
 
-<%def name="lines(policy, type)">
+<%def name="lines(policy, problem, type)">
             __local double *own = scratch + warp * ${16 * 18};
 % for i in range(policy.blocks):
             {
@@ -81,7 +81,8 @@
                     __global ${type} *line = c + (top + lane / 16) * c_row + col;
 #pragma unroll 4
                     for (int y = lane / 16; y < rows; y += 2, line += 2 * c_row)
-                        if (col < n) STORE(line, RESULT(own[18 * y + lane % 16], top + y, col));
+                        if (col < n${triangle.only(problem, 'top + y', 'col')})
+                            STORE(line, RESULT(own[18 * y + lane % 16], top + y, col));
                     WARP_BARRIER();
                 }
 % endfor

@@ -105,7 +105,11 @@ ${units.count_products(True)}
             ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
             }
 % endif
-${triangle.store(problem, policy, lambda: output.lines(policy, types['c']) if by_lines
-    else output.store(policy, pair, wide, types['c']), lambda: output.each(policy, problem, types['c']))}
+% if by_lines:
+${output.lines(policy, problem, types['c'])}
+% else:
+${triangle.store(problem, policy, lambda: output.store(policy, pair, wide, types['c']),
+    lambda: output.each(policy, problem, types['c']))}
+% endif
         }
 }

@@ -40,6 +40,7 @@ from portable_gpu.targets import Target
 
 _Table = np.ndarray[Any, np.dtype[np.int32]]
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
+_Floats = np.ndarray[Any, np.dtype[np.float64]]
 #: Classes of small fronts: maximum rows, work-items of a group, and work-items along a row.
 _CLASSES = ((16, 32, 8), (32, 64, 8), (64, 128, 16), (96, 256, 16))
 _GROUP = 256
@@ -71,7 +72,10 @@ def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     if not which.size:
         return steps
     sizes = BlockSizes.of(target, elem)
-    is_large = np.array([_is_large(device, int(front), sizes) for front in which])
+    flop = flops_of(device, which)
+    is_large = np.array(
+        [_is_large(device, int(front), int(n), sizes) for front, n in zip(which, flop, strict=True)]
+    )
     middle, large = which[~is_large], which[is_large]
     if middle.size:
         tiles = tickets(fronts, middle)
@@ -95,19 +99,23 @@ def classes(target: Target, elem: Element) -> list[tuple[int, int, int]]:
     return supported
 
 
-def flop_of(device: DeviceFronts, which: _Table | _Int64) -> int:
-    """Compute the operations of the factorisation of some fronts, without assembly."""
+def flops_of(device: DeviceFronts, which: _Table | _Int64) -> _Floats:
+    """Compute the operations of the factorisation of each of some fronts, without assembly."""
     c = device.fronts.columns[which].astype(float)
     u = device.fronts.rows[which].astype(float)
-    real = (c * (c + 1) * (2 * c + 1) / 6 + c * c * u + c * u * (u + 1)).sum()
-    return int(real) * (4 if device.elem.complex else 1)
+    real: _Floats = c * (c + 1) * (2 * c + 1) / 6 + c * c * u + c * u * (u + 1)
+    return real * (4 if device.elem.complex else 1)
 
 
-def _is_large(device: DeviceFronts, front: int, sizes: BlockSizes) -> bool:
+def flop_of(device: DeviceFronts, which: _Table | _Int64) -> int:
+    """Compute the operations of the factorisation of some fronts, without assembly."""
+    return int(flops_of(device, which).sum())
+
+
+def _is_large(device: DeviceFronts, front: int, flop: int, sizes: BlockSizes) -> bool:
     """Return whether separate plans take less time for a front than tiles in one launch."""
     if not sizes.tiled:
         return True
-    flop = flop_of(device, np.array([front]))
     if flop < _MIN_LARGE_FLOPS:
         return False
     target, table, elem = device.engine.target, device.engine.table, device.elem

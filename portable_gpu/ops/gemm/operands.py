@@ -82,9 +82,19 @@ def extents(batch: tuple[int, ...]) -> dict[str, int]:
     return {f"batch{d}_size": extent for d, extent in enumerate(batch)}
 
 
-def triangle_tiles(problem: GemmProblem, tiles: int) -> dict[str, int]:
-    """The number of tiles of a product, where that is not rows times columns."""
-    return {"triangle_tiles": tiles} if problem.triangle else {}
+def triangle_parameters(problem: GemmProblem) -> list[Parameter]:
+    """Declare the number of tiles with elements of a triangle, and which triangle it is."""
+    return parameters.scalars("int", "triangle_tiles", "is_upper") if problem.triangle else []
+
+
+def triangle_arguments(problem: GemmProblem, tiles: int) -> dict[str, int]:
+    """Return the arguments for :func:`triangle_parameters`, given the number of tiles."""
+    return {"triangle_tiles": tiles, **which_triangle(problem)} if problem.triangle else {}
+
+
+def which_triangle(problem: GemmProblem) -> dict[str, int]:
+    """Return whether the upper triangle is computed, if C is not computed as a whole."""
+    return {"is_upper": int(problem.triangle == "upper")} if problem.triangle else {}
 
 
 def extras(problem: GemmProblem) -> dict[str, Operand]:

@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm.matrix.format import MatrixFormat, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
 from portable_gpu.ops.gemm.matrix.policy import (
     MatrixPolicy,
-    MfmaPolicy,
+    MmaPolicy,
     WgmmaPolicy,
     requires_k_along_b,
 )
@@ -33,7 +33,8 @@ from portable_gpu.ops.gemm.operands import (
     shared_sums,
     strides,
     tables,
-    triangle_tiles,
+    triangle_arguments,
+    triangle_parameters,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Table
@@ -83,7 +84,7 @@ class MatrixPlan(Plan):
             "m": p.m, "n": p.n, "k": p.k, "k_split": length, "first_product": 0,
             "tiles_m": tiles_m, "tiles_n": tiles_n, "splits": splits, "units": units,
             **({"box_bytes": sum(item.box_bytes for item in plan.maps)} if plan.maps else {}),
-            **strides(operands), **extents(p.batch), **triangle_tiles(p, tiles),
+            **strides(operands), **extents(p.batch), **triangle_arguments(p, tiles),
         }  # fmt: skip
         names = as_given(operands, tiling.transposed)
         self._places: dict[Side, int] = {"a": names.index("a"), "b": names.index("b")}
@@ -93,7 +94,8 @@ class MatrixPlan(Plan):
         if splits > 1:
             cut = p.batch_size * (tiles - tiling.whole)
             self._space = SplitSpace.of(cut, cut * splits, area, p.compute)
-            constants |= {} if isinstance(policy, MfmaPolicy) else {"whole": tiling.whole}
+        if isinstance(policy, MmaPolicy):
+            constants["whole"] = tiling.whole if splits > 1 else tiles
         if tiling.shares:
             steps = (units - tiling.whole) // tiling.lanes * -(-p.k // plan.depth)
             share, longer = divmod(steps, tiling.shares // tiling.lanes)
@@ -101,15 +103,18 @@ class MatrixPlan(Plan):
             constants |= {
                 "whole": tiling.whole, "share": share, "longer": longer, "lanes": tiling.lanes,
             }  # fmt: skip
+        read = {**tables(operands), **({"k_ranges": _ranges(p)} if p.k_parts else {})}
+        bound = {name: engine.upload(table) for name, table in read.items()}
+        self.kept_bytes = sum(table.size for table in bound.values())
         if self._space is not None:
             buffers = ["partial", "counters", *buffers]
+        elif plan.adds_parts:  # there are none: the kernel accesses neither buffer
+            nothing = engine.upload(np.zeros(1, np.int32))
+            bound |= {"partial": nothing, "counters": nothing}
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
         groups = tiling.shares or units
         if self._space is None:
             groups = min(units, policy.groups(engine.target))
-        read = {**tables(operands), **({"k_ranges": _ranges(p)} if p.k_parts else {})}
-        tables_on_device = {name: engine.upload(table) for name, table in read.items()}
-        self.kept_bytes = sum(table.size for table in tables_on_device.values())
         self._product = engine.programs.launch(
             plan.spec,
             "gemm",
@@ -118,7 +123,7 @@ class MatrixPlan(Plan):
             [*offsets(names), "alpha", "beta"],
             (groups * policy.group_size,),
             (policy.group_size,),
-            bound=tables_on_device,
+            bound=bound,
         )
 
     def enqueue(
@@ -157,6 +162,7 @@ class ArrangedProduct:
         starts: The start of each repacked operand in the workspace, in elements.
         nbytes: Bytes of the workspace.
         maps: The tensor maps of the operands, if the copy engine copies them.
+        adds_parts: Whether the kernel can add the sums of several groups.
         spec: The kernel of the product.
     """
 
@@ -166,6 +172,7 @@ class ArrangedProduct:
     starts: dict[Side, int]
     nbytes: int
     maps: tuple[TensorMap, ...]
+    adds_parts: bool
     spec: Specialization
 
 
@@ -223,11 +230,17 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         wide == "columns" and registers
     ):
         wide = ""
-    two_rows = form.kernel == "mma" or registers or wide == "columns"
+    is_mma = form.kernel == "mma"
+    # All shapes share few texts of mma: of any k, whole or split, and with any triangle of C.
+    adds_parts = tiling.is_cut or is_mma
+    pair = stores.pairs(problem, is_mma or registers or wide == "columns")
+    by_lines = not registers and stores.by_lines(problem, policy, target)
+    if is_mma and problem.triangle and not wide and stores.lines_fit(problem, policy, target):
+        pair, by_lines = "", True
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
-        {"gemm": _parameters(arranged, tiling, form, by_engine)},
+        {"gemm": _parameters(arranged, adds_parts, form, by_engine)},
         problem=arranged,
         policy=policy,
         a=lines["a"],
@@ -237,16 +250,18 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         parts=form.parts,
         products=form.products,
         flush=policy.flush,
-        split=tiling.is_cut,
+        split=adds_parts,
         tail=any(length % form.depth for length in problem.k_parts or (problem.k,)),
-        pair=stores.pairs(problem, two_rows),
+        pair=pair,
         wide=wide,
-        by_lines=not registers and stores.by_lines(problem, policy, target),
+        by_lines=by_lines,
         registers=registers,
         types=types,
     )
     nbytes = elements * form.elem.itemsize
-    return ArrangedProduct(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
+    return ArrangedProduct(
+        arranged, form.depth, repacks, starts, nbytes, tuple(maps), adds_parts, spec
+    )
 
 
 def _ranges(problem: GemmProblem) -> Table:
@@ -256,16 +271,16 @@ def _ranges(problem: GemmProblem) -> Table:
 
 
 def _parameters(
-    problem: GemmProblem, tiling: Tiling, form: MatrixFormat, by_engine: bool
+    problem: GemmProblem, adds_parts: bool, form: MatrixFormat, by_engine: bool
 ) -> list[Parameter]:
     """Return the parameters of the main kernel of an arranged product."""
-    parts = ["whole"] * (form.kernel == "mma" and tiling.is_cut)
+    parts = ["whole"] * (form.kernel == "mma")
     result = [
         *scalars("long", "m", "n", "k", "k_split", "first_product"),
         *scalars("int", "tiles_m", "tiles_n", "splits", *parts, "units"),
-        *scalars("int", "triangle_tiles") * bool(problem.triangle),
+        *triangle_parameters(problem),
     ]
-    if tiling.is_cut:
+    if adds_parts:
         if form.kernel == "wgmma":
             result += scalars("int", "whole", "share", "longer", "lanes")
         result += shared_sums()

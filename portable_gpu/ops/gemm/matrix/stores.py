@@ -62,10 +62,18 @@ def has_unaligned_rows(problem: GemmProblem) -> bool:
 
 def by_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
     """Whether unaligned rows of C are stored by whole warps, after an exchange in local memory."""
+    return has_unaligned_rows(problem) and lines_fit(problem, policy, target)
+
+
+def lines_fit(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
+    """Whether whole warps can store rows of C, if its elements are adjacent in rows."""
+    c = problem.c
     if isinstance(policy, MfmaPolicy) or policy.tile_n % _WARP:
         return False
+    if c.col != 1 or c.elem.complex or c.reader is not None:
+        return False
     free = target.static_local_mem - policy.local_bytes(problem.compute)
-    return policy.scratch_bytes <= free and has_unaligned_rows(problem)
+    return policy.scratch_bytes <= free
 
 
 def with_row_scratch(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:

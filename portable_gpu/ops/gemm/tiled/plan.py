@@ -19,7 +19,9 @@ from portable_gpu.ops.gemm.operands import (
     shared_sums,
     strides,
     tables,
-    triangle_tiles,
+    triangle_arguments,
+    triangle_parameters,
+    which_triangle,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
@@ -113,7 +115,9 @@ class TiledPlan(Plan):
         lanes, most = self.tiling.splits, _ELEMENTS // self.tiling.splits
         for first in range(0, count, most):
             size = _round_up(lanes * min(most, count - first), group)
-            constants = {**self._constants, "count": count, "first": first}
+            constants = {
+                **self._constants, **which_triangle(p), "count": count, "first": first,
+            }  # fmt: skip
             self._launches.append(
                 engine.programs.launch(
                     self._spec, "direct", constants, self._buffers, self._scalars, (size,), (group,)
@@ -126,7 +130,7 @@ class TiledPlan(Plan):
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         units, chunk = p.tiles(policy.tile_m, policy.tile_n), min(p.batch_size, _GRID)
         constants, split = {**self._constants, "tiles_m": tiles_m, "tiles_n": tiles_n}, []
-        constants |= triangle_tiles(p, units)
+        constants |= triangle_arguments(p, units)
         if tiling.splits > 1:
             cut, area = units - tiling.whole, policy.tile_m * policy.tile_n
             item = SplitSpace.of(cut, cut * tiling.splits, area, p.compute)
@@ -176,6 +180,7 @@ def specialization_of(
         index = "uint" if small else "long"
         parameters = [
             *scalars("long", "m", "n", "k", "count", "first"),
+            *scalars("int", "is_upper") * bool(problem.triangle),
             *product_parameters(problem),
         ]
         return specialize(
@@ -201,7 +206,7 @@ def specialization_of(
     parameters = [
         *scalars("long", "m", "n", "k", "first_product"),
         *scalars("int", "tiles_m", "tiles_n"),
-        *scalars("int", "triangle_tiles") * bool(problem.triangle),
+        *triangle_parameters(problem),
     ]
     if tiling.splits > 1:
         parameters += [*scalars("long", "k_split"), *scalars("int", "whole", "splits")]
