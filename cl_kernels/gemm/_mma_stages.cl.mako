@@ -1,6 +1,6 @@
 ## The stages of mma: steps of k are copied up to `stages` ahead, and multiplied when they have arrived.
 ##
-## policy, a, b, tail: as in mma.
+## policy, a, b: as in mma.
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
@@ -10,13 +10,10 @@
                     barrier_wait(empty_base + 8 * ahead, ahead_phase);
                     const uint to_a = a_base + ahead * ${a.bytes} + place_a,
                         to_b = b_base + ahead * ${b.bytes} + place_b;
-% if tail:
                     if (step + ${policy.stages - 1} == steps && tail < ${a.depth}) {
                         ${lines.copy_tail(a, "to_a", "a_advance")}
                         ${lines.copy_tail(b, "to_b", "b_advance")}
-                    } else
-% endif
-                    {
+                    } else {
                         ${lines.copy(a, "to_a", "a_advance")}
                         ${lines.copy(b, "to_b", "b_advance")}
                     }

@@ -13,7 +13,9 @@
 ##
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand is copied to local memory
-## split, tail, pair, wide, by_lines, types: as in wgmma; every part of k has at least one step
+## pair, wide, by_lines, types: as in wgmma
+##
+## All shapes share this text: the last step may be short, and k be whole or in parts of at least one step.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
@@ -47,9 +49,7 @@ ${warps.define()}
 % endif
 
 ${triangle.define(problem, policy)}\
-% if split:
 ${split_k.define()}
-% endif
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
 void ${kernel("gemm")}
 {
@@ -58,9 +58,7 @@ void ${kernel("gemm")}
     __local ulong full[${stages}], empty[${stages}];
     const uint a_base = local_address(a_local), b_base = local_address(b_local);
     const uint full_base = local_address(full), empty_base = local_address(empty);
-% if split:
     __local uint is_last;
-% endif
 % if by_lines:
 ${output.scratch(policy)}
 % endif
@@ -79,9 +77,7 @@ ${barriers.start(policy, group, group // 32)}
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True, True)}
             a += k_first * a_col;
             b += k_first * b_row;
-% if tail:
 ${units.measure_tail(depth)}
-% endif
 ${lines.place(a, "first_row", "m")}
 ${lines.place(b, "first_col", "n")}
             const long a_advance = ${depth}l * ${"a_col" if a.across else "1"},
@@ -99,12 +95,10 @@ ${staged.first_fragments(forms)}\
                 ${mma.step(policy, a, b, capture(staged.next_stage))}
                 if (lane == 0) barrier_arrive(empty_base + 8 * used);
             }
-% if split:
             if (parts > 1) {
 ${units.count_products(True)}
             ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
             }
-% endif
 % if by_lines:
 ${output.lines(policy, problem, types['c'])}
 % else:

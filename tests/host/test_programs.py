@@ -14,6 +14,10 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.commands.contested import product_of
+from portable_gpu.ops.gemm.matrix.plan import specializations_of
+from portable_gpu.ops.gemm.matrix.policy import MmaPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
 from portable_gpu.ops.gemv.commands.cases import transposed
 from portable_gpu.ops.gemv.problem import GemvProblem
@@ -93,15 +97,45 @@ def test_random_sizes_share_programs(
 
 @pytest.mark.divided
 @pytest.mark.parametrize(
-    ("sizes", "most"), [("product", 33), ("batch", 11), ("small products", 24)]
+    ("sizes", "dtype", "most"),
+    [
+        ("product", "float32", 33),
+        ("product", "float64", 38),
+        ("batch", "float32", 11),
+        ("small products", "float32", 24),
+    ],
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_random_products_share_programs_on_a_gpu(sizes: str, most: int, seed: int) -> None:
+def test_random_products_share_programs_on_a_gpu(
+    sizes: str, dtype: str, most: int, seed: int
+) -> None:
     """Panels of single elements serve operands along either axis, and a load has few widths."""
     target = detect(RECORDED["H200"][0])
     drawn = next(item for item in BENCHMARKS["gemm"].random if item.name == sizes)
     texts = set()
-    for _, case in random_cases([HuntRow("gemm", drawn, "float32")], SHAPES, seed, False):
+    for _, case in random_cases([HuntRow("gemm", drawn, dtype)], SHAPES, seed, False):
         best = best_of(gemm_variants(product_of(case), target, TABLE), target)
         texts |= {spec.key for spec in best.texts()}
     assert len(texts) <= most
+
+
+def test_parts_of_a_factor_share_programs_on_a_gpu() -> None:
+    """Updates of any k, whole or split, have one text for each tile and store; triangles too."""
+    target, elem = detect(RECORDED["H200"][0]), element(np.dtype(np.float64))
+    row, turned = (Operand(elem, *strides, aligned_bytes=8) for strides in ((4001, 1), (1, 4001)))
+    left = Operand(elem, 4096, 1, aligned_bytes=16)
+    base = GemmProblem(2000, 2000, 64, (), left, left.transpose(), row, elem, reads_c=True)
+    policy = MmaPolicy.for_shape_class("large")
+
+    def texts(problem: GemmProblem) -> set[str]:
+        tilings = [Tiling("", policy, splits, transposed=problem.c is turned) for splits in (1, 3)]
+        return {
+            spec.key
+            for k in (64, 130, 1000)
+            for tiling in tilings
+            for spec in specializations_of(replace(problem, k=k), tiling, target)
+        }
+
+    assert len(texts(base)) == 1
+    triangles = replace(base, triangle="lower"), replace(base, triangle="lower", c=turned)
+    assert len(set.union(*map(texts, triangles))) == 1
