@@ -3,8 +3,8 @@
 Each device has a queue for copies and another for kernels, so that copies overlap with kernels.  A
 C-ordered array of NumPy is copied by the engine's :class:`~portable_gpu.runtime.staging.Staging`:
 large copies to GPUs with memory of their own go through its pinned buffers, 8 MiB each, at most
-192 MiB a device, and so do large arrays with other strides.  Small ones of these go through two
-such buffers, and copies from one device to another through eight.  An upload, for example (a
+160 MiB a device, and so do large arrays with other strides.  Small ones of these go through two
+such buffers, and copies from one device to another through four.  An upload, for example (a
 download runs the other way)::
 
     host   | fill buffer 0 | fill buffer 1   | fill buffer 0   | ...
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: The buffers of a copy from one device to another: with two, the bus has no next piece while the
 #: host waits for one.
-_BUFFERS_OF_MOVE = 8
+_BUFFERS_OF_MOVE = 4
 #: Smaller copies use pageable memory: the first pinned buffer costs an allocation.
 _LEAST_PINNED = 1 << 16
 

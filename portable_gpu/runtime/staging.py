@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 #: The smallest copy, in bytes, that uses threads: starting all of them takes about 2 ms.
 LEAST = 32 << 20
-PIECE = 8 << 20  # bytes of a pinned piece, which is also the largest share
-_LEAST_SHARE = 1 << 19  # bytes of the smallest share, which is what a thread copies at a time
+PIECE = 8 << 20  # bytes of a pinned piece
+# Bytes of the smallest and of the largest share, which is what a thread copies at a time.
+_LEAST_SHARE, _LARGEST_SHARE = 1 << 19, 4 << 20
 _THREADS = 8
 _PIECES_OF_THREAD = 2
-_PIECES_OF_MOVES = 8  # of copies to another device, while threads have all others
+_PIECES_OF_MOVES = 4  # of copies to another device, while threads have all others
 _ALIGNMENT = 4096  # bytes: each share is a multiple of it
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -36,7 +37,7 @@ _Events = Sequence[cl.Event]
 
 
 class Staging:
-    """The pinned pieces of an engine, at most 192 MiB, and the copies through them.
+    """The pinned pieces of an engine, at most 160 MiB, and the copies through them.
 
     The first large copies allocate the pieces, and they are freed with the engine.  Concurrent
     calls share them.  A call that finds no free piece lets the driver copy.
@@ -193,7 +194,7 @@ class _Copy:
         self._threads = min(_THREADS, cores())
         share = -(-values.nbytes // (self._threads * _PIECES_OF_THREAD))
         share = -(-share // _ALIGNMENT) * _ALIGNMENT
-        parts = chunks(values, min(PIECE, max(_LEAST_SHARE, share)))
+        parts = chunks(values, min(PIECE, _LARGEST_SHARE, max(_LEAST_SHARE, share)))
         self.uncopied = deque(_Share(at * values.itemsize, part) for at, part in parts)
         self._working: set[object] = set()
         self._is_abandoned = False

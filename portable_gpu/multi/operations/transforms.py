@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 #: The least bytes of a row that a command for copies of boxes copies fast on GPUs.
 _LEAST_ROW = 1 << 11
+#: New blocks of an exchange are in memory of a pool if they take at most this fraction of the
+#: memory of a device, 1 / 32: a pool frees what it has unused above 1 / 16, where a driver may wait
+#: for all kernels.
+_POOLED_DIVISOR = 32
 
 
 def transform(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
@@ -231,7 +235,12 @@ class _Exchange:
 
     def allocate(self) -> None:
         """Allocate the new blocks in memory of pools, before kernels are enqueued."""
+        length = self._bounds[-1]
         for number, member in enumerate(self._devices):
+            indices = sum(self._bounds[k + 1] - self._bounds[k] for k in self._numbers[number])
+            nbytes = prod(self._shape) * self._dtype.itemsize * indices // max(1, length)
+            if nbytes > member.engine.target.facts.global_mem_size // _POOLED_DIVISOR:
+                continue
             with suppress(*DEVICE_ERRORS):  # then the exchange allocates them
                 self._allocated[member, number] = self._blocks(number, member.pooled, member)
                 member.copies_after_kernels()

@@ -59,7 +59,7 @@ def gemm(
         device with memory of its own there are two of each: ``2 (r t a + t c b + r c w)`` bytes,
         at most ``memory_limit``, where a and b are the itemsizes and w is the result's (4 for
         16-bit floats); and the workspace of one call of :func:`portable_gpu.gemm`.  The host takes
-        192 MiB of pinned memory, and a tile of each Zarr array.  On a CPU, operands and results in
+        160 MiB of pinned memory, and a tile of each Zarr array.  On a CPU, operands and results in
         memory or in memmaps are used in place; a tile of each Zarr array is in memory, and the
         workspace is a packed copy of a tile of A and of B.
     Cost: ``2 m n k`` flop (8 complex).  A is read ``n / c`` times and B ``m / r`` times.
