@@ -12,6 +12,7 @@ import numpy as np
 from portable_gpu.ops.gemm.matrix.format import SIDES, MatrixFormat, OperandLayout, format_of
 from portable_gpu.ops.gemm.matrix.parts import in_parts, sum_of_parts, takes_sum_of_parts
 from portable_gpu.ops.gemm.matrix.policy import (
+    CLASSES_OF_READERS,
     POLICIES,
     MatrixPolicy,
     WgmmaPolicy,
@@ -354,6 +355,8 @@ def fitting(
     by_boxes = not problem.has_readers and form.supports_parts(problem, bulk=True)
     longest = max(extents) if by_boxes else math.inf
     for shape_class in classes_of(form.kernel, parts):
+        if shape_class in CLASSES_OF_READERS and not problem.has_readers:
+            continue
         default = kind.for_shape_class(shape_class, parts=parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)
         policy, origin = row.policy, row.origin
@@ -377,14 +380,14 @@ def fitting(
 def _with_producers(policy: WgmmaPolicy, p: GemmProblem) -> WgmmaPolicy:
     """Return the policy with two warpgroups that copy, if that is faster.
 
-    It is if an operand has a reader, unless registers are too few.  Rows of C whose places are
-    computed, and arrays of the epilogue, take some 16 more.
+    It is if an operand has a reader, unless registers are too few or a consumer has several blocks.
+    Rows of C whose places are computed, and arrays of the epilogue, take some 16 more.
     """
     two = replace(policy, producers=2)
     few = 48 if p.extras or p.c.reader is not None else 32
     gathered = p.a.reader is not None or p.b.reader is not None
     fits = two.tile_n % (two.copiers // 8) == 0 and two.registers - two.sums >= few
-    return two if gathered and fits and not policy.bulk else policy
+    return two if gathered and fits and policy.blocks == 1 and not policy.bulk else policy
 
 
 def _cuts(

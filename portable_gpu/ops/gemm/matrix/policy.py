@@ -152,10 +152,10 @@ class WgmmaPolicy(Policy):
             parts: Pieces that values are split into.  If there are several, ``flush`` is such that
                 sums are as accurate as in float32.
         """
-        consumers, tile_n, stages = _WGMMA_CLASSES[shape_class]
+        consumers, blocks, tile_n, stages = _WGMMA_CLASSES[shape_class]
         if parts == 1:
-            return cls(consumers, 1, tile_n, stages, band=16)
-        return cls(consumers, 1, tile_n, 6, flush=1 if parts > 2 else 2)
+            return cls(consumers, blocks, tile_n, stages, band=16)
+        return cls(consumers, blocks, tile_n, 6, flush=1 if parts > 2 else 2)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
@@ -407,27 +407,28 @@ def requires_k_along_b(policy: MatrixPolicy) -> bool:
     return isinstance(policy, WgmmaPolicy) and policy.tile_n % 64 != 0
 
 
-#: The default policies by shape class: consumers, tile_n and stages.  With few tiles, products wait
-#: for memory, so their policies have more stages, to keep more copies in flight.
+#: The default policies by shape class: consumers, blocks, tile_n and stages.  With few tiles,
+#: products wait for memory, so their policies have more stages, to keep more copies in flight.
 _WGMMA_CLASSES = {
-    "large": (2, 256, 4),
-    "wide": (2, 192, 4),
-    "broad": (3, 192, 4),
-    "tall": (3, 128, 4),
-    "medium": (2, 128, 6),
-    "small": (1, 128, 8),
-    "tiny": (1, 64, 6),
-    "narrow": (1, 32, 8),
-    "slim": (1, 16, 8),
-    "128x240": (2, 240, 4),
-    "128x208": (2, 208, 4),
-    "128x176": (2, 176, 5),
-    "128x160": (2, 160, 5),
-    "128x144": (2, 144, 5),
-    "128x96": (2, 96, 7),
-    "192x64": (3, 64, 6),
-    "64x80": (1, 80, 10),
-    "64x192": (1, 192, 4),
+    "large": (2, 1, 256, 4),
+    "wide": (2, 1, 192, 4),
+    "broad": (3, 1, 192, 4),
+    "tall": (3, 1, 128, 4),
+    "medium": (2, 1, 128, 6),
+    "small": (1, 1, 128, 8),
+    "tiny": (1, 1, 64, 6),
+    "narrow": (1, 1, 32, 8),
+    "slim": (1, 1, 16, 8),
+    "128x240": (2, 1, 240, 4),
+    "128x208": (2, 1, 208, 4),
+    "128x176": (2, 1, 176, 5),
+    "128x160": (2, 1, 160, 5),
+    "128x144": (2, 1, 144, 5),
+    "128x96": (2, 1, 96, 7),
+    "192x64": (3, 1, 64, 6),
+    "64x80": (1, 1, 80, 10),
+    "64x192": (1, 1, 192, 4),
+    "256x64": (2, 2, 64, 4),
 }
 #: The default policies by shape class: the fields of :class:`MmaPolicy`.
 _MMA_CLASSES = {
@@ -443,6 +444,8 @@ _MFMA_CLASSES = {
     "small": (2, 2, 32, 32, 2),
 }
 WGMMA_CLASSES = tuple(_WGMMA_CLASSES)
+#: The shape classes that were timed for operands with readers only.
+CLASSES_OF_READERS = ("256x64",)
 MMA_CLASSES = tuple(_MMA_CLASSES)
 MFMA_CLASSES = tuple(_MFMA_CLASSES)
 #: The shape classes of products whose values are split into pieces.
