@@ -14,6 +14,7 @@ from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.groups import lanes_of_rows
+from portable_gpu.ops.sampling.blocks import AxisBlocks, blocks_of
 from portable_gpu.ops.sampling.problem import (
     INDEXED,
     ROUTED,
@@ -66,6 +67,7 @@ class SamplingKernel:
     groups: int
     group_size: int
     axes: SamplingAxes
+    rules: tuple[AxisBlocks, ...] = ()
 
     def specialization(self, target: Target) -> Specialization:
         """The OpenCL text."""
@@ -84,7 +86,8 @@ def _parameters(context: dict[str, Any]) -> list[Parameter]:
     if context["kind"] == "copy":
         result += scalars(elem.real, *(("fill_re", "fill_im") if elem.complex else ("fill",)))
     for k in range(len(context["taps"])):
-        result.append(buffer("int", f"places{k}"))
+        if "rules" not in context:
+            result.append(buffer("int", f"places{k}"))
         if context["kind"] == "sum":
             result.append(buffer(elem.real, f"weights{k}"))
         counted = [f"most{k}"] if k in context["loops"] else []
@@ -101,13 +104,18 @@ def kernel_of(problem: SamplingProblem, target: Target) -> SamplingKernel:
     """Choose the form and the partition for a device."""
     axes = axes_of(problem)
     if not target.is_cpu:
-        return _tiles(problem, target, axes)
+        return _blocks(problem, target, axes) or _tiles(problem, target, axes)
     return _scatter(problem, target, axes) or _runs(problem, target, axes)
 
 
 def tables(problem: SamplingProblem, kernel: SamplingKernel) -> dict[str, np.ndarray[Any, Any]]:
     """The tables that the kernel reads, by the names of its parameters."""
     result: dict[str, np.ndarray[Any, Any]] = {}
+    if kernel.template == "blocks":
+        precision = np.float64 if problem.elem.needs_fp64 else np.float32
+        if problem.kind != "sum":
+            return {}
+        return {f"weights{k}": rule.weights.astype(precision) for k, rule in enumerate(kernel.rules)}
     for k, axis in enumerate(kernel.axes.ruled):
         table = table_of(axis.rule, problem.kind not in ROUTED)
         more = kernel.integers[f"size{k}"] - axis.rule.outputs
@@ -329,6 +337,107 @@ def _tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
     few = all(context["taps"]) and prod(context["taps"]) <= _FEW_LOADS
     context |= {"V": vector, "G": size, "LX": lanes, "unrolled": few}
     return SamplingKernel("tiles", context, integers, groups, size, axes)
+
+
+#: Outputs of a block of a GPU's kernel, along the last ruled axis and along the one before it.
+_BLOCKS = (4, 2)
+#: Elements of the windows of a work-item, at most.
+_WINDOW_ELEMENTS = 80
+
+
+def _blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel | None:
+    """Partition for a GPU where blocks of outputs read windows of one pattern."""
+    outer, ruled, line = list(axes.plain), axes.ruled, axes.line
+    out = len(problem.sources)
+    if problem.elem.complex or problem.kind == "picked" or not 1 <= len(ruled) <= 2:
+        return None
+    if _is_wide(problem) or (line is None and ruled[-1].strides[out] != 1):
+        return None
+    repeated = max(outer, key=lambda axis: axis.size, default=None)
+    if repeated is None:
+        repeated = Axis(1, (0,) * len(problem.names))
+    else:
+        outer.remove(repeated)
+    vector = 1 if line is None else _vector(problem, axes, line, (*outer, repeated))
+    others = (*outer, repeated, *ruled[:-1])
+
+    def is_aligned(width: int, operand: int) -> bool:
+        steps = [axis.strides[operand] for axis in others]
+        return (
+            ruled[-1].strides[operand] == 1
+            and problem.alignment % (width * problem.elem.itemsize) == 0
+            and not any(step % width for step in steps)
+        )
+
+    routed = problem.kind in ROUTED
+    rules, C = None, 1
+    for size in _BLOCKS:
+        stored = line is None
+        if stored and (ruled[-1].rule.outputs % size or not is_aligned(size, out)):
+            continue
+        last = blocks_of(ruled[-1].rule, size, routed)
+        if last is None:
+            continue
+        before = [None] if len(ruled) == 1 else [blocks_of(ruled[0].rule, n, routed) for n in (2, 4, 1)]
+        for slow in before:
+            if len(ruled) == 2 and slow is None:
+                continue
+            elements = last.width * (slow.width if slow else 1) * vector * len(problem.sources)
+            if elements <= _WINDOW_ELEMENTS:
+                rules = (slow, last) if slow else (last,)
+                break
+        if rules:
+            C = size if stored else 1
+            break
+    if rules is None:
+        return None
+    counts = [-(-a.rule.outputs // b.size) for a, b in zip(ruled, rules, strict=True)]
+    positions, plain = prod(counts), prod(axis.size for axis in outer)
+    columns, rows = (line.size, positions * plain) if line else (positions, plain)
+    vectors = -(-columns // vector)
+    size = max(target.subgroup_size, min(256, target.max_work_group_size))
+    target_items = target.compute_units * _WORK_ITEMS
+    each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items))
+    chunks = -(-repeated.size // each)
+    lanes = lanes_of_rows(vectors, rows * chunks, size, target.subgroup_size)
+    parts = -(-vectors // lanes)
+    groups = parts * -(-rows * chunks // (size // lanes))
+    extra = ["columns_parts", "columns", "rows", "each", "repeats"]
+    extra += [f"{name}_repeat" for name in problem.names]
+    integers = _integers(problem, axes, outer, []) | {
+        "columns_parts": parts, "columns": columns, "rows": rows, "each": each,
+        "repeats": repeated.size,
+    }  # fmt: skip
+    for k, (axis, rule, count) in enumerate(zip(ruled, rules, counts, strict=True)):
+        extra += [f"blocks{k}", f"source{k}", f"padded{k}"]
+        integers |= {f"blocks{k}": count, f"source{k}": axis.rule.size, f"padded{k}": count * rule.size}
+    steps = zip(problem.names, repeated.strides, strict=True)
+    integers |= {f"{name}_repeat": step for name, step in steps}
+    if line:
+        extra += ["positions", *(f"{name}_line" for name in problem.names)]
+        integers["positions"] = positions
+        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    last = rules[-1]
+    segments = {}
+    for place, name in enumerate(problem.sources):
+        begin, loads = 0, []
+        while begin < last.width:
+            width = next(
+                (v for v in (4, 2)
+                 if line is None and name == "x" and is_aligned(v, place)
+                 and (last.first + begin) % v == 0 and last.step % v == 0
+                 and begin + v <= last.width and all(last.inside[begin : begin + v])), 1)
+            loads.append((begin, width))
+            begin += width
+        segments[name] = loads
+    context = _context(problem, axes, len(outer), extra, [])
+    context |= {
+        "V": vector, "G": size, "LX": lanes, "rules": [rule._replace(weights=None) for rule in rules], "C": C, "segments": segments,
+        "by_flags": problem.kind == "max" and problem.elem.floating and vector == 1,
+        "outputs": range(prod(rule.size for rule in rules)),
+        "tails": [axis.rule.outputs % rule.size != 0 for axis, rule in zip(ruled, rules, strict=True)],
+    }  # fmt: skip
+    return SamplingKernel("blocks", context, integers, groups, size, axes, rules)
 
 
 def _vector(

@@ -16,6 +16,7 @@ from portable_gpu.tuning.costs import DeviceCosts, overlapped
 _WHY = {
     "runs": "each work-item has rows of results, whose taps loops of vectors take",
     "scatter": "each work-item has whole planes, and adds their sources where their indices say",
+    "blocks": "each work-item has a block of results, whose taps it loads once",
     "tiles": "each work-item finds the taps of a place once, for several planes",
 }
 

@@ -1,0 +1,113 @@
+## The windows of blocks of outputs: their places, their loads, and what becomes of them.  Parameters: see blocks.
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+
+## Declare the offsets of the elements of the window along axis k, and the weights of the outputs of a block.
+<%def name="declare(k)">\
+<%
+    rule, is_last = rules[k], k == len(rules) - 1
+    begins = {n: [w for w, _ in segments[n]] if is_last else range(rule.width) for n in sources}
+    used = [w for w in range(rule.width) if kind == "argmax" or any(w in own for own in begins.values())]
+%>\
+% for w in used:
+<% at = f"c{k} * {rule.step} + {rule.first + w}" %>\
+    const int p${k}_${w} = ${at if rule.inside[w] else f"clamp((int)({at}), 0, (int)source{k} - 1)"};
+% if routed and not rule.inside[w]:
+    const bool is_in${k}_${w} = p${k}_${w} == ${at};
+% endif
+% for n in sources:
+% if w in begins[n]:
+    const ${index} ${n}${k}_${w} = p${k}_${w} * ${n}_step${k};
+% endif
+% endfor
+% endfor
+% if kind == "sum":
+% for j, taps in enumerate(rule.taps):
+% for t in range(len(taps)):
+    const ${e.real} w${k}_${j}_${t} = weights${k}[c${k} * ${rule.size} + ${j} + ${t} * padded${k}];
+% endfor
+% endfor
+% endif
+</%def>
+
+## Load row w of a window, and take its elements into the outputs that read it.
+<%def name="row(w)">\
+<% last, two = len(rules) - 1, len(rules) == 2 %>\
+        {
+% for n in sources:
+% for begin, width in segments[n]:
+<%
+    at = f"{n} + ({f'{n}0_{w} + ' if two else ''}{n}{last}_{begin})"
+    lanes = width if width > 1 else V if V > 1 else ""
+    load = f"*({at})" if n == "which" else f"{e.name}_load{lanes}({at})"
+%>\
+% if width > 1:
+        const ${vector(e.value, width)} ${n}_${begin} = ${load};
+% for i in range(width):
+        const ${e.value} ${n}${begin + i} = ${n}_${begin}${component(width, i)};
+% endfor
+% else:
+<% checks = [f"is_in{k}_{i}" for k, i in (((0, w),) if two else ()) + ((last, begin),) if not rules[k].inside[i]] %>\
+<% own = f"{' && '.join(checks)} ? {load} : -1" if n == "which" and checks else load %>\
+        const ${"long" if n == "which" else parts.type_of()} ${n}${begin} = ${own};
+% endif
+% endfor
+% endfor
+% if kind == "sum":
+% for j, taps in enumerate(rules[last].taps if two else ()):
+        const ${parts.type_of()} sum${j} = ${" + ".join(f"w{last}_{j}_{t} * x{tap}" for t, tap in enumerate(taps))};
+% endfor
+% endif
+% for j0, taps0 in enumerate(rules[0].taps if two else ((0,),)):
+% for j1, taps in enumerate(rules[last].taps if w in taps0 else ()):
+<% acc, flat0 = f"{j0 * rules[last].size + j1}", f"p0_{w} * flat0 + " if two else "" %>\
+% if kind == "sum" and two:
+        acc${acc} += w0_${j0}_${taps0.index(w)} * sum${j1};
+% elif kind == "sum":
+        acc${acc} = ${" + ".join(f"w{last}_{j1}_{t} * x{tap}" for t, tap in enumerate(taps))};
+% elif by_flags:
+        acc${acc} = ${largest([f"acc{acc}", *(f"x{tap}" for tap in taps)])};
+        is_nan${acc} |= ${" | ".join(f"isunordered(x{a}, x{b})" for a, b in zip(taps[::2], taps[1::2] + taps[-1:]))};
+% else:
+% for tap in taps:
+% if routed:
+<% is_own = f"which{tap} == own + ({f'{j0} * flat0 + ' if two else ''}{j1} * flat{last})" %>\
+        acc${acc} = ${f"{is_own} ? x{tap} : acc{acc}" if kind == "placed" else f"acc{acc} + ({is_own} ? x{tap} : 0)"};
+% else:
+        ${parts.take(f"acc{acc}", f"x{tap}", f"{flat0}p{last}_{tap} * flat{last}", f"found{acc}")}
+% endif
+% endfor
+% endif
+% endfor
+% endfor
+        }
+</%def>
+
+## Store row j of a block.  by_flags: whether not-a-number is found apart from the maximum, which costs fewer operations.
+<%def name="stored(j)">\
+<% last, two = len(rules) - 1, len(rules) == 2; C1 = rules[last].size %>\
+% if two and tails[0]:
+        if (c0 * ${rules[0].size} + ${j} < size0) {
+% else:
+        {
+% endif
+<% at = f"{j} * out_step0" if two else "0" %>\
+% for i in range(C1 if by_flags else 0):
+        acc${j * C1 + i} = is_nan${j * C1 + i} ? (${e.value})NAN : acc${j * C1 + i};
+% endfor
+% if C > 1:
+        ${e.name}_store${C}(out + ${at}, (${vector(e.value, C)})(${", ".join(f"acc{j * C1 + i}" for i in range(C1))}));
+% endif
+% for i in range(0 if C > 1 else C1):
+<% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
+        ${inside}${e.name}_store${V if V > 1 else ""}(out + (${at} + ${i} * out_step${last}), acc${j * C1 + i});
+% endfor
+% for i in range(C1 if kind == "argmax" else 0):
+<% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
+        ${inside}indices[${f"{j} * indices_step0 + " if two else ""}${i} * indices_step${last}] = found${j * C1 + i};
+% endfor
+        }
+</%def>
+
+<%def name="largest(values)">\
+${values[0] if len(values) == 1 else f"fmax({values[0]}, {capture(largest, values[1:])})"}\
+</%def>

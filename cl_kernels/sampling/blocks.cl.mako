@@ -1,0 +1,68 @@
+## blocks: on a GPU, out[o] = what becomes of the taps of o, where blocks of outputs read windows of one pattern.
+##
+##   window of block (c0, c1)   x x x x x x      W0 x W1 elements, each of which is loaded once
+##                              x x x x x x      for C0 x C1 outputs
+##
+## A work-item has one block of outputs for `each` places of the repeated axis.  Work-items side by side have blocks
+## side by side, or (line is True) vectors of V elements of the plain axis along which the result is contiguous.
+##
+## rules: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
+## C: width of the store of a row of a block, or 1.  tails: whether the last block of each axis has fewer outputs.
+## G: work-items of a group.  LX: those side by side.  Other parameters: see _parts.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+<%namespace name="windows" file="/sampling/_windows.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<% K, LY = len(rules), G // LX %>
+${element.scalar(e)}
+% for width in sorted({V, C, *(width for loads in segments.values() for _, width in loads)} - {1}):
+${element.vector_load(e, width, True)}
+${element.vector_store(e, width, True)}
+% endfor
+
+__kernel ${group.of_size(G)}
+void ${kernel("sampling")}
+{
+    const ${index} tile = get_group_id(0), lane = get_local_id(0);
+    const ${index} column = (tile % columns_parts * ${LX} + lane % ${LX}) * ${V};
+    const ${index} chunk = tile / columns_parts * ${LY} + lane / ${LX};
+    const ${index} row = chunk % rows, first = chunk / rows * each, end = min(repeats, first + each);
+    if (column >= columns || first >= end) return;
+    const ${index} position = ${"row % positions" if line else "column"};
+    const ${index} plain = ${"row / positions" if line else "row"};
+    (void)plain;
+% for k in range(K):
+    const ${index} c${k} = position${f" / blocks{K - 1}" if K == 2 and k == 0 else f" % blocks{k}" if K == 2 else ""};
+% endfor
+% for n in names:
+    ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
+        + first * (long)${n}_repeat${f" + column * (long){n}_line" if line else ""}\
+${"".join(f" + c{k} * {rules[k].size} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
+% endfor
+% for k in range(K):
+${windows.declare(k)}\
+% endfor
+% if routed:
+    const int own = ${" + ".join(f"c{k} * {rules[k].size} * flat{k}" for k in range(K))};
+% endif
+    for (${index} r = first; r < end; r++) {
+% for o in outputs:
+        ${parts.type_of()} acc${o} = ${parts.nothing()};
+% if kind == "argmax":
+        ${index} found${o} = -1;
+% elif by_flags:
+        int is_nan${o} = 0;
+% endif
+% endfor
+% for w in range(rules[0].width if K == 2 else 1):
+${windows.row(w)}\
+% endfor
+% for j in range(rules[0].size if K == 2 else 1):
+${windows.stored(j)}\
+% endfor
+% for n in names:
+        ${n} += ${n}_repeat;
+% endfor
+    }
+}
