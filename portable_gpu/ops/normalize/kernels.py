@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,20 +242,27 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
 
 
 def _aligned_vector(problem: RowProblem, policy: RowsPolicy) -> int:
-    """The elements of a load for which every row of every operand is aligned: those of 16 bytes."""
+    p = problem.program
+    results = [problem.inner.strides[p.element_names.index(name)] for name, _ in p.outputs]
+    if 0 in results or not _takes_vectors(problem.inner, range(len(p.element_names))):
+        return 1
+    steps = zip(p.element_names, problem.inner.strides, strict=True)
+    return aligned_vector(problem, policy, [name for name, step in steps if step])
+
+
+def aligned_vector(problem: RowProblem, policy: RowsPolicy, names: Sequence[str]) -> int:
+    """The elements of a load for which every row is aligned: those of 16 bytes, or one.
+
+    Args:
+        problem, policy: The problem and its policy.
+        names: The operands that are contiguous along the inner axis.
+    """
     p = problem.program
     vector = max(1, policy.load_bytes // problem.elems[0].itemsize)
-    if problem.inner.size % vector or not _takes_vectors(
-        problem.inner, range(len(p.element_names))
-    ):
+    if problem.inner.size % vector:
         return 1
-    results = [problem.inner.strides[p.element_names.index(name)] for name, _ in p.outputs]
-    if 0 in results:
-        return 1
-    for k, name in enumerate(p.element_names):
-        operand = p.operands.index(name)
-        if problem.inner.strides[k] == 0:
-            continue
+    for name in names:
+        operand, k = p.operands.index(name), p.element_names.index(name)
         if problem.alignment % (vector * problem.elems[operand].itemsize):
             return 1
         steps = [axis.strides[operand] for axis in problem.kept]

@@ -14,6 +14,7 @@ from portable_gpu.arguments import finite, hashable, shown, whole
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like, parameter
+from portable_gpu.ops.normalize.channels import ChannelsPlan, channels_kernel
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, problem_of
 from portable_gpu.ops.normalize.kernels import kernel_of
 from portable_gpu.ops.normalize.plan import make_plan
@@ -264,6 +265,13 @@ def _normalise_backward(arguments: CallArguments) -> Invocation:
         if kind == "batch_norm":
             fixed = {"fixed"} if is_fixed else set()
             return Steps([step("norm_backward", {*scaled, *fixed, *grads}, geometry.row_axes)])
+        if kind == "group_norm" and x.size:
+            flags = {*scaled, *(f"{g}_parts" for g in grads)}
+            by_channels = _by_channels(
+                engine, views, places, geometry, spreads, frozenset(flags), wide
+            )
+            if by_channels is not None:
+                return by_channels
         if grads and x.size:
             flags = {
                 *scaled,
@@ -325,19 +333,66 @@ def _together(
     sums = {n: Temporary(n, groups * count * wide.itemsize, wide.itemsize) for n in parts}
     plan = engine.plan(problem, lambda: make_plan(engine, problem))
     steps = [Step(plan, tuple(sums.get(name, places.get(name, 0)) for name in names))]
-    for name in parts:
+    return Steps([*steps, *_totals(engine, views, places, sums, of_parts, groups, parameters)])
+
+
+def _by_channels(
+    engine: Engine,
+    views: Sequence[View],
+    places: Mapping[str, int],
+    geometry: NormAxes,
+    spreads: Mapping[str, Spread],
+    flags: frozenset[str],
+    wide: np.dtype[Any],
+) -> Steps | None:
+    """The steps of groups of channels: one kernel, and the sums over the batch of what it leaves.
+
+    It is ``None`` where that kernel does not apply: see :func:`channels_kernel`.
+    """
+    shape, (channels,) = geometry.shape, geometry.parameters
+    names = program("norm_backward", flags).operands
+    parts = [name for name in names if name.endswith("_parts")]
+    along = (channels, shape[2], 1, *(0,) * (len(shape) - 3))
+    of_parts = replace(views[0], dtype=wide)
+    each = [of_parts if name in parts else views[places[name]] for name in names]
+    strides = {**spreads, **{name: lambda _view: along for name in parts}}
+    problem = problem_of(
+        engine, each, "norm_backward", flags, shape, geometry.row_axes, strides
+    )
+    kernel = channels_kernel(problem, engine.target, engine.table)
+    if kernel is None:
+        return None
+    plan = engine.plan(problem, lambda: ChannelsPlan(engine, kernel))
+    nbytes = shape[0] * channels * wide.itemsize
+    sums = {n: Temporary(n, nbytes, wide.itemsize) for n in parts}
+    steps = [Step(plan, tuple(sums.get(name, places.get(name, 0)) for name in names))]
+    return Steps([*steps, *_totals(engine, views, places, sums, of_parts, shape[0], (channels,))])
+
+
+def _totals(
+    engine: Engine,
+    views: Sequence[View],
+    places: Mapping[str, int],
+    sums: Mapping[str, Temporary],
+    of_parts: View,
+    rows: int,
+    parameters: Shape,
+) -> list[Step]:
+    """The steps that add the rows of gradients by weight and bias."""
+    steps = []
+    for name, part in sums.items():
         result = places[name.removesuffix("_parts")]
         total = make_rows(
-            engine, [of_parts, views[result]], "total", frozenset(), (groups, *parameters),
+            engine, [of_parts, views[result]], "total", frozenset(), (rows, *parameters),
             frozenset({0}),
             {
-                "x": lambda _view: (count, *contiguous_strides(parameters)),
+                "x": lambda _view: (prod(parameters), *contiguous_strides(parameters)),
                 "result": lambda view: (0, *view.strides),
             },
             (1.0,),
         )  # fmt: skip
-        steps.append(Step(total, (sums[name], result)))
-    return Steps(steps)
+        steps.append(Step(total, (part, result)))
+    return steps
 
 
 _BACKWARD = Operation("normalisation_backward", _normalise_backward)

@@ -1,0 +1,101 @@
+## channels: gradients of normalisation over groups of channels: of the input, and sums for those of weight and bias.
+##
+##   group 0, sample 0   | channel 0: L lanes | channel 1: L lanes | ...     a work-group has a group of a sample:
+##                       | channel G/L ...                            |     it folds all channels, and reads them
+##                                                                          again, from the cache, for the result
+##
+##   dw_parts[sample, c] = rstd sum dy (x - mean),  db_parts[sample, c] = sum dy, over the places of channel c
+##   dx = rstd (w dy - (x - mean) slope - shift),   where slope and shift are sums over the group
+##
+## acc: the accumulator of a channel.  G: work-items of a group.  L: of a channel.  S: of a sub-group.  T: the channels
+## that a work-item folds.  V: elements of a vector.  U: vectors in flight.  p, elems, real, kept, outer: see _program.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
+<%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<% own_rows, waves, value = G // L, L // S, vector(real, V) %>
+% for e in dict.fromkeys(elems.values()):
+${element.scalar(e)}
+% endfor
+% if V > 1:
+${element.vector_load(elems["dx"], V, True)}
+${element.vector_store(elems["dx"], V, True)}
+% endif
+${accumulator.define(acc, 1)}
+${subgroup.define(acc, S)}
+
+__kernel SUBGROUP_KERNEL ${group.of_size(G)}
+void ${kernel("normalize_channels")}
+{
+    __local acc_t folded[${T * own_rows * waves}];
+    SUBGROUP_SCRATCH(acc_t, scratch, ${G});
+    const uint lid = get_local_id(0), lane = lid % ${L}u * ${V}u, own = lid / ${L}u, row = get_group_id(0);
+% for name in p.operands:
+    __global ${"" if name in written else "const "}${elems[name].name}_t *${name} = ${name}_in + (${name}_offset
+        + ${axes.offset("kept", name, axes.digits("kept", kept, "row"))});
+% endfor
+    const ${real} rstd_of_row = ${elems["rstd"].name}_load(rstd), mean_of_row = ${elems["mean"].name}_load(mean);
+    for (uint t = 0; t < ${T}u; ++t) {
+        const uint c = t * ${own_rows}u + own;
+        acc_t s = acc_t_identity();
+        if (c < channels) {
+            ${value} grads = 0, products = 0;
+            uint j = lane;
+            for (; j + ${(U - 1) * L * V}u < n; j += ${U * L * V}u) {
+% for u in range(U):
+${loaded(u, f"j + {u * L * V}u")}\
+% endfor
+% for u in range(U):
+                grads += dy${u}, products += dy${u} * (x${u} - mean_of_row);
+% endfor
+            }
+            for (; j < n; j += ${L * V}u) {
+${loaded(0, "j")}\
+                grads += dy0, products += dy0 * (x0 - mean_of_row);
+            }
+            s.sum_grad = ${" + ".join(f"grads{component(V, i)}" for i in range(V))};
+            s.sum_grad_x = ${" + ".join(f"products{component(V, i)}" for i in range(V))};
+        }
+        s = acc_t_subgroup${S}(s, SUBGROUP_SLOT(scratch));
+        if (lid % ${S}u == 0) folded[(t * ${own_rows}u + own) * ${waves}u + lid % ${L}u / ${S}u] = s;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    ${real} grads_of_row = 0, products_of_row = 0;
+    for (uint c = 0; c < channels; ++c) {
+        acc_t s = folded[c * ${waves}u];
+        for (uint k = 1; k < ${waves}u; ++k) s = acc_t_combine(s, folded[c * ${waves}u + k]);
+        const ${real} weight = ${weight()};
+        grads_of_row += weight * s.sum_grad, products_of_row += weight * s.sum_grad_x;
+% for name, sum in (("dw_parts", "s.sum_grad_x * rstd_of_row"), ("db_parts", "s.sum_grad")):
+% if name in p.operands:
+        if (c % ${G}u == lid) ${elems[name].name}_store(${name}${f" + c * {name}_outer0" if outer else ""}, ${sum});
+% endif
+% endfor
+    }
+    const ${real} slope = products_of_row * rstd_of_row * rstd_of_row / count, shift = grads_of_row / count;
+    for (uint c = own; c < channels; c += ${own_rows}u) {
+        const ${real} weight = ${weight()};
+        #pragma unroll ${U}
+        for (uint j = lane; j < n; j += ${L * V}u) {
+${loaded(0, "j")}\
+            ${elems["dx"].name}_store${V if V > 1 else ""}(${address("dx", "j")},
+                rstd_of_row * (weight * dy0 - (x0 - mean_of_row) * slope - shift));
+        }
+    }
+}
+
+<%def name="weight()">\
+<% load = f"{elems['w'].name}_load" if "w" in p.operands else "" %>\
+${f"{load}(w{' + c * w_outer0' if outer else ''})" if load else 1}\
+</%def>
+
+<%def name="address(name, j)">\
+${name} + (${f"c * {name}_outer0 + " if outer else ""}${j})\
+</%def>
+
+<%def name="loaded(tag, j)">\
+% for name in ("dy", "x"):
+                const ${value} ${name}${tag} = ${elems[name].name}_load${V if V > 1 else ""}(${address(name, j)});
+% endfor
+</%def>

@@ -1,0 +1,148 @@
+"""Gradients of normalisation over groups of channels on GPUs, in one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portable_gpu.codegen.parameters import Parameter, buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.normalize.kernels import aligned_vector
+from portable_gpu.ops.normalize.policy import RowsPolicy
+from portable_gpu.ops.normalize.problem import RowProblem
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.powers_of_two import ceil_power_of_two
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+#: Work-items of a group, and vectors of each operand that a work-item has in flight.
+_GROUP, _IN_FLIGHT = 1024, 2
+#: Accumulators of a group in local memory, at most.
+_SLOTS = 1024
+#: Work-groups for each compute unit, at least.
+_GROUPS_PER_UNIT = 2
+
+
+@dataclass(frozen=True)
+class ChannelsKernel:
+    """The kernel of a problem whose rows are groups of channels.
+
+    Attributes:
+        problem: The problem: sums over the places of a channel, and the gradient of the input.
+        vector: Elements of a vector.
+        group, lanes, subgroup: Work-items of a group, of a channel, and of a sub-group.
+        turns: The channels that a work-item folds.
+    """
+
+    problem: RowProblem
+    vector: int
+    group: int
+    lanes: int
+    subgroup: int
+    turns: int
+
+    @property
+    def channels(self) -> int:
+        """The channels of a group."""
+        return self.problem.outer[0].size if self.problem.outer else 1
+
+    def specialization(self, target: Target) -> Specialization:
+        """The OpenCL text."""
+        problem, p = self.problem, self.problem.program
+        (phase,) = p.phases
+        return specialize(
+            "normalize/channels",
+            target,
+            {"normalize_channels": self._parameters()},
+            p=p,
+            elems=dict(zip(p.operands, problem.elems, strict=True)),
+            written=tuple(name for name, _ in p.outputs),
+            acc=phase.accumulator("acc_t", problem.real),
+            real=problem.real,
+            kept=len(problem.kept),
+            outer=len(problem.outer),
+            G=self.group,
+            L=self.lanes,
+            S=self.subgroup,
+            T=self.turns,
+            V=self.vector,
+            U=_IN_FLIGHT,
+        )
+
+    def _parameters(self) -> list[Parameter]:
+        problem, p = self.problem, self.problem.program
+        written = dict(p.outputs)
+        result = []
+        for name, elem in zip(p.operands, problem.elems, strict=True):
+            result += [buffer(f"{elem.name}_t", f"{name}_in", writes=name in written)]
+            result += scalars("long", f"{name}_offset")
+        for k in range(len(problem.kept)):
+            result += scalars("uint", f"kept{k}_size")
+            result += scalars("long", *(f"{name}_kept{k}" for name in p.operands))
+        for k in range(len(problem.outer)):
+            result += scalars("long", *(f"{name}_outer{k}" for name in p.element_names))
+        return result + [*scalars("uint", "n", "channels"), *scalars(problem.real, "count")]
+
+    def constants(self) -> dict[str, int]:
+        """The scalars of every launch."""
+        problem, p = self.problem, self.problem.program
+        result = {"n": problem.inner.size, "channels": self.channels, "count": problem.count}
+        for k, axis in enumerate(problem.kept):
+            result[f"kept{k}_size"] = axis.size
+            steps = zip(p.operands, axis.strides, strict=True)
+            result |= {f"{name}_kept{k}": step for name, step in steps}
+        for k, axis in enumerate(problem.outer):
+            steps = zip(p.element_names, axis.strides, strict=True)
+            result |= {f"{name}_outer{k}": step for name, step in steps}
+        return result
+
+
+class ChannelsPlan(OneLaunch):
+    """The launch of a problem whose rows are groups of channels."""
+
+    def __init__(self, engine: Engine, kernel: ChannelsKernel) -> None:
+        """Build the kernel.
+
+        Raises:
+            BuildError: The driver refused it.
+        """
+        problem = kernel.problem
+        self.flop, self.bytes = 8 * problem.rows * problem.count, problem.bytes
+        names = problem.program.operands
+        self._launch = engine.programs.launch(
+            kernel.specialization(engine.target),
+            "normalize_channels",
+            kernel.constants(),
+            [f"{name}_in" for name in names],
+            [f"{name}_offset" for name in names],
+            (problem.rows * kernel.group,),
+            (kernel.group,),
+        )
+
+
+def channels_kernel(
+    problem: RowProblem, target: Target, table: TuningTable
+) -> ChannelsKernel | None:
+    """Return the kernel of a problem, or ``None`` where other kernels are better.
+
+    These are CPUs, channels whose elements are not neighbours, few groups, and groups of so many
+    channels that local memory does not hold their sums.
+    """
+    p = problem.program
+    if target.is_cpu or len(problem.outer) > 1 or "rms" in problem.flags:
+        return None
+    along = dict(zip(p.element_names, problem.inner.strides, strict=True))
+    if any(step != (name in ("dy", "x", "dx")) for name, step in along.items()):
+        return None
+    if problem.rows < _GROUPS_PER_UNIT * target.compute_units:
+        return None
+    policy = table.choose("normalize", RowsPolicy, target, problem.elems[0]).policy
+    vector = aligned_vector(problem, policy, ("dy", "x", "dx"))
+    group = min(_GROUP, target.max_work_group_size)
+    subgroup = min(target.subgroup_size, group)
+    channels = problem.outer[0].size if problem.outer else 1
+    side_by_side = min(ceil_power_of_two(channels), group // subgroup)
+    turns, lanes = -(-channels // side_by_side), group // side_by_side
+    if turns * group // subgroup > _SLOTS:
+        return None
+    return ChannelsKernel(problem, vector, group, lanes, subgroup, turns)
