@@ -4,9 +4,10 @@
 ## Declare the offsets of the elements of the window along axis k, and the weights of the outputs of a block.
 <%def name="declare(k)">\
 <%
-    rule, is_last = rules[k], k == len(rules) - 1
-    begins = {n: [w for w, _ in segments[n]] if is_last else range(rule.width) for n in sources}
-    used = [w for w in range(rule.width) if kind == "argmax" or any(w in own for own in begins.values())]
+    rule, is_last = blocks[k], k == len(blocks) - 1
+    read = sorted({tap for taps in rule.taps for tap in taps})
+    begins = {n: [w for w, _ in segments[n]] if is_last else read for n in sources}
+    used = [w for w in range(rule.width) if kind == "argmax" and w in read or any(w in own for own in begins.values())]
 %>\
 % for w in used:
 <% at = f"c{k} * {rule.step} + {rule.first + w}" %>\
@@ -31,35 +32,21 @@
 
 ## Load row w of a window, and take its elements into the outputs that read it.
 <%def name="row(w)">\
-<% last, two = len(rules) - 1, len(rules) == 2 %>\
+<% last, two = len(blocks) - 1, len(blocks) == 2 %>\
         {
 % for n in sources:
 % for begin, width in segments[n]:
-<%
-    at = f"{n} + ({f'{n}0_{w} + ' if two else ''}{n}{last}_{begin})"
-    lanes = width if width > 1 else V if V > 1 else ""
-    load = f"*({at})" if n == "which" else f"{e.name}_load{lanes}({at})"
-%>\
-% if width > 1:
-        const ${vector(e.value, width)} ${n}_${begin} = ${load};
-% for i in range(width):
-        const ${e.value} ${n}${begin + i} = ${n}_${begin}${component(width, i)};
-% endfor
-% else:
-<% checks = [f"is_in{k}_{i}" for k, i in (((0, w),) if two else ()) + ((last, begin),) if not rules[k].inside[i]] %>\
-<% own = f"{' && '.join(checks)} ? {load} : -1" if n == "which" and checks else load %>\
-        const ${"long" if n == "which" else parts.type_of()} ${n}${begin} = ${own};
-% endif
+${loaded(n, w, begin, width, last, two)}\
 % endfor
 % endfor
 % if kind == "sum":
-% for j, taps in enumerate(rules[last].taps if two else ()):
+% for j, taps in enumerate(blocks[last].taps if two else ()):
         const ${parts.type_of()} sum${j} = ${" + ".join(f"w{last}_{j}_{t} * x{tap}" for t, tap in enumerate(taps))};
 % endfor
 % endif
-% for j0, taps0 in enumerate(rules[0].taps if two else ((0,),)):
-% for j1, taps in enumerate(rules[last].taps if w in taps0 else ()):
-<% acc, flat0 = f"{j0 * rules[last].size + j1}", f"p0_{w} * flat0 + " if two else "" %>\
+% for j0, taps0 in enumerate(blocks[0].taps if two else ((0,),)):
+% for j1, taps in enumerate(blocks[last].taps if w in taps0 else ()):
+<% acc, flat0 = f"{j0 * blocks[last].size + j1}", f"p0_{w} * flat0 + " if two else "" %>\
 % if kind == "sum" and two:
         acc${acc} += w0_${j0}_${taps0.index(w)} * sum${j1};
 % elif kind == "sum":
@@ -82,11 +69,33 @@
         }
 </%def>
 
+## Load elements of row w of the window of source n: `width` ones from `begin` on, those that some output reads.
+<%def name="loaded(n, w, begin, width, last, two)">\
+<%
+    at = f"{n} + ({f'{n}0_{w} + ' if two else ''}{n}{last}_{begin})"
+    ctype = vector("long" if n == "which" else e.value, max(width, V))
+    load = f"{e.name}_load{max(width, V) if max(width, V) > 1 else ''}({at})"
+    load = f"*(__global const {ctype} *)({at})" if n == "which" else load
+    checks = [f"is_in0_{w}"] if two and n == "which" and not blocks[0].inside[w] else []
+    checks += [f"is_in{last}_{begin}"] if n == "which" and not blocks[last].inside[begin] else []
+    read = {tap for taps in blocks[last].taps for tap in taps}
+    load = f"{' && '.join(checks)} ? {load} : ({ctype})(-1)" if checks else load
+%>\
+% if width == 1:
+        const ${ctype} ${n}${begin} = ${load};
+% else:
+        const ${ctype} ${n}_${begin} = ${load};
+% for i in (i for i in range(width) if begin + i in read):
+        const ${"long" if n == "which" else e.value} ${n}${begin + i} = ${n}_${begin}${component(width, i)};
+% endfor
+% endif
+</%def>
+
 ## Store row j of a block.  by_flags: whether not-a-number is found apart from the maximum, which costs fewer operations.
 <%def name="stored(j)">\
-<% last, two = len(rules) - 1, len(rules) == 2; C1 = rules[last].size %>\
+<% last, two = len(blocks) - 1, len(blocks) == 2; C1 = blocks[last].size %>\
 % if two and tails[0]:
-        if (c0 * ${rules[0].size} + ${j} < size0) {
+        if (c0 * ${blocks[0].size} + ${j} < size0) {
 % else:
         {
 % endif
@@ -101,7 +110,11 @@
 <% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
         ${inside}${e.name}_store${V if V > 1 else ""}(out + (${at} + ${i} * out_step${last}), acc${j * C1 + i});
 % endfor
-% for i in range(C1 if kind == "argmax" else 0):
+% for i in range(0, C1 if kind == "argmax" and C > 1 else 0, 2):
+<% pair = f"(long2)(found{j * C1 + i}, found{j * C1 + i + 1})" %>\
+        *(__global long2 *)(indices + ${f"{j} * indices_step0 + " if two else ""}${i}) = ${pair};
+% endfor
+% for i in range(C1 if kind == "argmax" and C == 1 else 0):
 <% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
         ${inside}indices[${f"{j} * indices_step0 + " if two else ""}${i} * indices_step${last}] = found${j * C1 + i};
 % endfor

@@ -6,7 +6,7 @@
 ## A work-item has one block of outputs for `each` places of the repeated axis.  Work-items side by side have blocks
 ## side by side, or (line is True) vectors of V elements of the plain axis along which the result is contiguous.
 ##
-## rules: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
+## blocks: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
 ## C: width of the store of a row of a block, or 1.  tails: whether the last block of each axis has fewer outputs.
 ## G: work-items of a group.  LX: those side by side.  Other parameters: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -14,7 +14,7 @@
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 <%namespace name="windows" file="/sampling/_windows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% K, LY = len(rules), G // LX %>
+<% K, LY = len(blocks), G // LX %>
 ${element.scalar(e)}
 % for width in sorted({V, C, *(width for loads in segments.values() for _, width in loads)} - {1}):
 ${element.vector_load(e, width, True)}
@@ -38,16 +38,16 @@ void ${kernel("sampling")}
 % for n in names:
     ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
         + first * (long)${n}_repeat${f" + column * (long){n}_line" if line else ""}\
-${"".join(f" + c{k} * {rules[k].size} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
+${"".join(f" + c{k} * {blocks[k].size} * (long){n}_step{k}" for k in range(K)) if n not in sources else ""});
 % endfor
 % for k in range(K):
 ${windows.declare(k)}\
 % endfor
 % if routed:
-    const int own = ${" + ".join(f"c{k} * {rules[k].size} * flat{k}" for k in range(K))};
+    const int own = ${" + ".join(f"c{k} * {blocks[k].size} * flat{k}" for k in range(K))};
 % endif
     for (${index} r = first; r < end; r++) {
-% for o in outputs:
+% for o in range(blocks[0].size * (blocks[1].size if K == 2 else 1)):
         ${parts.type_of()} acc${o} = ${parts.nothing()};
 % if kind == "argmax":
         ${index} found${o} = -1;
@@ -55,10 +55,10 @@ ${windows.declare(k)}\
         int is_nan${o} = 0;
 % endif
 % endfor
-% for w in range(rules[0].width if K == 2 else 1):
+% for w in sorted({tap for taps in blocks[0].taps for tap in taps}) if K == 2 else (0,):
 ${windows.row(w)}\
 % endfor
-% for j in range(rules[0].size if K == 2 else 1):
+% for j in range(blocks[0].size if K == 2 else 1):
 ${windows.stored(j)}\
 % endfor
 % for n in names:

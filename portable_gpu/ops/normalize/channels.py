@@ -81,7 +81,7 @@ class ChannelsKernel:
             result += scalars("long", *(f"{name}_kept{k}" for name in p.operands))
         for k in range(len(problem.outer)):
             result += scalars("long", *(f"{name}_outer{k}" for name in p.element_names))
-        return result + [*scalars("uint", "n", "channels"), *scalars(problem.real, "count")]
+        return [*result, *scalars("uint", "n", "channels"), *scalars(problem.real, "count")]
 
     def constants(self) -> dict[str, int]:
         """The scalars of every launch."""

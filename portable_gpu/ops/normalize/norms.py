@@ -356,9 +356,7 @@ def _by_channels(
     of_parts = replace(views[0], dtype=wide)
     each = [of_parts if name in parts else views[places[name]] for name in names]
     strides = {**spreads, **{name: lambda _view: along for name in parts}}
-    problem = problem_of(
-        engine, each, "norm_backward", flags, shape, geometry.row_axes, strides
-    )
+    problem = problem_of(engine, each, "norm_backward", flags, shape, geometry.row_axes, strides)
     kernel = channels_kernel(problem, engine.target, engine.table)
     if kernel is None:
         return None

@@ -26,7 +26,6 @@ class AxisBlocks(NamedTuple):
         width: The elements of a window.
         taps: The elements of the window that each output of a block reads.
         inside: Whether each element of the window is in the source, for all blocks.
-        weights: The weights of the taps, of shape (most taps, outputs of whole blocks).
     """
 
     size: int
@@ -35,10 +34,8 @@ class AxisBlocks(NamedTuple):
     width: int
     taps: tuple[tuple[int, ...], ...]
     inside: tuple[bool, ...]
-    weights: Numbers
 
 
-@lru_cache(maxsize=256)
 def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
     """Return the blocks of a rule, or ``None`` if blocks of this size read different patterns.
 
@@ -47,48 +44,55 @@ def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
         size: The outputs of a block.
         routed: Whether sources have an index.
     """
+    found = _blocks_and_weights(rule, size, routed)
+    return found and found[0]
+
+
+def block_weights(rule: AxisRule, size: int) -> Numbers:
+    """Return the weights of a rule that has blocks, of shape (most taps, outputs of all blocks)."""
+    found = _blocks_and_weights(rule, size, False)
+    assert found is not None
+    return found[1]
+
+
+@lru_cache(maxsize=256)
+def _blocks_and_weights(
+    rule: AxisRule, size: int, routed: bool
+) -> tuple[AxisBlocks, Numbers] | None:
     counts, places, weights = rule.entries()
     outputs, whole = len(counts), len(counts) // size
     if whole < 2 or not counts.all():
         return None
-    starts = np.cumsum(counts) - counts
-    block = (whole - 1) // 2
-    first = int(places[starts[block * size]])
-    step = int(places[starts[(block + 1) * size]]) - first
-    ends = starts + counts
-    read = [
-        np.unique(places[starts[o] : ends[o]]) - block * step
-        for o in range(block * size, (block + 1) * size)
-    ]
+    # The pattern of a block in the middle.
+    ends = np.cumsum(counts)
+    starts, block = ends - counts, (whole - 1) // 2
+    step = int(places[starts[(block + 1) * size]] - places[starts[block * size]])
+    own = range(block * size, (block + 1) * size)
+    read = [np.unique(places[starts[o] : ends[o]]) - block * step for o in own]
     first = int(min(r[0] for r in read))
     width = int(max(r[-1] for r in read)) - first + 1
     if step < 0 or width > _MAX_WINDOW:
         return None
-    taps = tuple(tuple(int(p) - first for p in r) for r in read)
+    taps = tuple(tuple(int(place) - first for place in r) for r in read)
+    # Its taps in all blocks, and whether they are those of the rule.
     blocks = -(-outputs // size)
-    # The places of the pattern: as many rows as there are taps, -1 where an output has fewer.
-    at = np.full((max(map(len, taps)), blocks * size), -1, np.int64)
-    for j, own in enumerate(taps):
-        for t, tap in enumerate(own):
-            at[t, j::size] = np.arange(blocks) * step + first + tap
-    is_tap = np.zeros((len(at), size), bool)
-    for j, own in enumerate(taps):
-        is_tap[: len(own), j] = True
-    is_tap = np.tile(is_tap, (1, blocks))
+    most = max(map(len, taps))
+    of_block = np.array([[*t, *(-1,) * (most - len(t))] for t in taps]).T
+    is_tap = np.tile(of_block >= 0, (1, blocks))
     is_tap[:, outputs:] = False
+    at = np.tile(of_block, (1, blocks)) + first + np.arange(blocks).repeat(size) * step
     if routed:
         is_tap &= (at >= 0) & (at < rule.size)
-    at = np.clip(at, 0, rule.size - 1)
-    output = np.broadcast_to(np.arange(blocks * size), at.shape)
-    named = output * rule.size + at
-    keys = np.repeat(np.arange(outputs), counts) * rule.size + places
-    expected, inverse = np.unique(keys, return_inverse=True)
-    found, times = np.unique(named[is_tap], return_counts=True)
+    pairs = np.arange(blocks * size) * rule.size + np.clip(at, 0, rule.size - 1)
+    expected, inverse = np.unique(
+        np.repeat(np.arange(outputs), counts) * rule.size + places, return_inverse=True
+    )
+    found, times = np.unique(pairs[is_tap], return_counts=True)
     if not np.array_equal(expected, found):
         return None
     total = np.bincount(inverse, weights, len(expected))
-    split = np.zeros(at.shape)
-    split[is_tap] = (total / times)[np.searchsorted(expected, named[is_tap])]
-    ends_of_windows = np.arange(width) + first + step * (blocks - 1)
-    inside = (np.arange(width) + first >= 0) & (ends_of_windows < rule.size)
-    return AxisBlocks(size, step, first, width, taps, tuple(map(bool, inside)), split)
+    divided = np.zeros(at.shape)
+    divided[is_tap] = (total / times)[np.searchsorted(expected, pairs[is_tap])]
+    window = np.arange(width) + first
+    inside = (window >= 0) & (window + step * (blocks - 1) < rule.size)
+    return AxisBlocks(size, step, first, width, taps, tuple(map(bool, inside))), divided

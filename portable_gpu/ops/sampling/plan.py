@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from portable_gpu.ops.one_launch import OneLaunch
-from portable_gpu.ops.sampling.kernels import SamplingKernel, kernel_of, tables
+from portable_gpu.ops.sampling.kernel import SamplingKernel
+from portable_gpu.ops.sampling.kernels import kernel_of, tables
 from portable_gpu.ops.sampling.problem import SamplingProblem
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine

@@ -1,0 +1,143 @@
+"""The kernels of sampling problems on a CPU: rows of results, and scattered planes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.ops.sampling.kernel import SamplingKernel, context_of, integers_of
+from portable_gpu.ops.sampling.problem import ROUTED, SamplingAxes, SamplingProblem
+from portable_gpu.ops.sampling.rules import TransposedRule, table_of
+from portable_gpu.targets import Target
+
+#: Accumulators of a CPU's work-item: vectors of any width, in the first cache.
+_BLOCK = 64
+#: Sources whose indices are compared at a time; rows of a table are filled to a multiple.
+_LANES = 16
+#: Outputs whose places are computed instead of being read from a table, at least.
+_MIN_REGULAR = 8
+#: Bytes that are worth a work-group of their own on a CPU, as for elementwise expressions.
+_CPU_WORK = 1 << 16
+#: How much faster one CPU core adds sources to the places that they name than it searches, for each
+#: place, the sources that name it (October 2026, gradient of 3 x 3 max pooling: 12).
+_SEARCH = 8
+
+
+def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
+    """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
+    outer, ruled, line = list(axes.plain), axes.ruled, axes.line
+    across = len(ruled) if line else len(ruled) - 1
+    positions = prod(axis.rule.outputs for axis in ruled[:across])
+    rows = positions * prod(axis.size for axis in outer)
+    columns = line.size if line else ruled[-1].rule.outputs
+    requested = min(4 * target.compute_units, problem.nbytes // _CPU_WORK)
+    groups = max(1, requested) if target.compute_units > 1 else 1
+    blocks = min(rows, groups)
+    rows_each = -(-rows // blocks)
+    blocks = -(-rows // rows_each)
+    run = -(-columns // max(1, groups // blocks))
+    columns_each = min(columns, -(-run // _BLOCK) * _BLOCK)
+    parts = -(-columns // columns_each)
+    inner = line.strides if line else ruled[-1].strides
+    loops = [k for k in range(len(ruled)) if k < across or ruled[k].taps == 0]
+    extra = ["columns_parts", "columns_each", "columns", "rows_each", "rows", "positions"]
+    integers = integers_of(problem, axes, outer, loops) | {
+        "columns_parts": parts, "columns_each": columns_each, "columns": columns,
+        "rows_each": rows_each, "rows": rows, "positions": positions,
+    }  # fmt: skip
+    pitch = 0
+    if line:
+        extra += [f"{name}_line" for name in problem.names]
+        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    elif ruled[-1].taps:
+        table = table_of(ruled[-1].rule, problem.kind not in ROUTED)
+        pitch, first, last = _regular(table.places)
+        if pitch:
+            extra += ["regular_begin", "regular_end"]
+            integers |= {"regular_begin": first, "regular_end": last}
+    context = context_of(problem, axes, len(outer), extra, loops)
+    # Rows go over the outer ruled axes by loops: their number of taps changes no text.
+    context["taps"] = [0] * across + context["taps"][across:]
+    context |= {
+        "V": 1, "B": _BLOCK, "pitch": pitch,
+        "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
+    }  # fmt: skip
+    return SamplingKernel("runs", context, integers, blocks * parts, 1, axes)
+
+
+def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel | None:
+    """Partition for a CPU: a group has whole planes, and adds their sources where these go to.
+
+    It is ``None`` where sums would be rounded to 16 bits at each step, planes of the result are not
+    in C order, or the planes are few for the device's units.
+    """
+    elem, out, line = problem.elem, len(problem.sources), axes.line
+    ruled = tuple(
+        replace(axis, rule=axis.rule.rule)
+        for axis in axes.ruled
+        if isinstance(axis.rule, TransposedRule)
+    )
+    if problem.kind not in ROUTED or (problem.kind == "routed" and elem.real != elem.storage):
+        return None
+    flat = next((a.strides[out] // a.flat for a in ruled if a.rule.size > 1), 1)
+    if any(a.rule.size > 1 and a.strides[out] != a.flat * flat for a in ruled):
+        return None
+    planes, units = prod(axis.size for axis in axes.plain), target.compute_units
+    columns = line.size if line else ruled[-1].rule.outputs
+    blocks = -(-columns // _BLOCK) if line else 1
+    groups = max(1, min(planes * blocks, 4 * units, problem.nbytes // _CPU_WORK))
+    if min(groups, units) * _SEARCH < units:
+        return None
+    planes_each = -(-planes // groups)
+    chunks = -(-planes // planes_each)
+    columns_each = _BLOCK * -(-blocks // max(1, groups // chunks)) if line else columns
+    parts = -(-columns // columns_each)
+    scattered = replace(axes, ruled=ruled)
+    across = ruled if line else ruled[:-1]
+    integers = integers_of(problem, scattered, list(axes.plain), list(range(len(ruled)))) | {
+        "columns_parts": parts, "columns_each": columns_each, "columns": columns,
+        "planes_each": planes_each, "planes": planes, "out_flat": flat,
+        "rows": prod(axis.rule.outputs for axis in across),
+        "plane": prod(axis.rule.size for axis in ruled), "width": ruled[-1].rule.size,
+    }  # fmt: skip
+    if not line:
+        integers[f"size{len(ruled) - 1}"] = -(-columns // _LANES) * _LANES
+    extra = ["columns_parts", "columns_each", "columns", "planes_each", "planes", "out_flat"]
+    extra += ["rows", "plane", "width"]
+    inner = line.strides if line else ruled[-1].strides
+    if line:
+        extra += [f"{name}_line" for name in problem.names]
+        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    context = context_of(problem, scattered, len(axes.plain), extra, list(range(len(ruled))))
+    context |= {
+        "V": 1, "B": _BLOCK, "taps": [0] * len(ruled),
+        "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
+    }  # fmt: skip
+    return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered)
+
+
+def _regular(places: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+    """The distance of the places of neighbouring outputs, and the outputs where it is the same.
+
+    Args:
+        places: See :class:`AxisTable`.
+
+    Returns:
+        The distance, 1 or 2, and the first output and the end; zeros if there are few.
+    """
+    outputs = places.shape[1]
+    if outputs < _MIN_REGULAR:
+        return 0, 0, 0
+    steps = np.diff(places, axis=1)
+    middle = len(steps[0]) // 2
+    pitch = int(steps[0, middle])
+    same = ((steps == pitch) & (places[:, 1:] >= 0) & (places[:, :-1] >= 0)).all(0)
+    if pitch not in (1, 2) or not same[middle]:
+        return 0, 0, 0
+    before, after = np.flatnonzero(~same[:middle]), np.flatnonzero(~same[middle:])
+    first = int(before[-1]) + 1 if len(before) else 0
+    last = middle + int(after[0]) if len(after) else outputs - 1
+    return (pitch, first, last + 1) if last + 1 - first >= _MIN_REGULAR else (0, 0, 0)

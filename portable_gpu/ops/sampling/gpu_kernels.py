@@ -1,0 +1,223 @@
+"""The kernels of sampling problems on a GPU: single results, and blocks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from portable_gpu.codegen.axes import Axis
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.groups import lanes_of_rows
+from portable_gpu.ops.sampling.blocks import AxisBlocks, blocks_of
+from portable_gpu.ops.sampling.kernel import SamplingKernel, context_of, integers_of, is_wide
+from portable_gpu.ops.sampling.problem import (
+    INDEXED,
+    ROUTED,
+    RuledAxis,
+    SamplingAxes,
+    SamplingProblem,
+)
+from portable_gpu.targets import Target
+
+#: The maximum of results of a work-item; then the coordinates of its taps cost little for each.
+_MAX_EACH = 32
+#: The least number of work-items for each compute unit of a GPU: four times its capacity.
+_WORK_ITEMS = 4 * 2048
+#: If a result needs at most this many loads, a work-item has those of four results in flight.
+_FEW_LOADS = 4
+#: Bytes of a GPU's vectors.
+_VECTOR_BYTES = 16
+#: Elements of the window of a block, at most: they are in registers.
+_WINDOW = 80
+#: Outputs of a block along the last ruled axis but one, the best first.
+_BLOCK_ROWS = (2, 4, 1)
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """The work of a kernel whose work-items have an output, or a block of them, several times.
+
+    Attributes:
+        outer: The plain axes that the number of a row runs over.
+        others: All plain axes but the line.
+        vector: Elements of the line that a work-item has.
+        size, lanes, groups: Work-items of a group, those side by side, and the groups.
+        extra, integers: The scalars, and their values.
+    """
+
+    outer: list[Axis]
+    others: list[Axis]
+    vector: int
+    size: int
+    lanes: int
+    groups: int
+    extra: list[str]
+    integers: dict[str, int]
+
+
+def _partition(
+    problem: SamplingProblem,
+    target: Target,
+    axes: SamplingAxes,
+    positions: int,
+    loops: list[int],
+) -> _Partition:
+    """Columns are positions, or the contiguous axis of results; the longest axis is repeated."""
+    size = max(target.subgroup_size, min(256, target.max_work_group_size))
+    outer, line = list(axes.plain), axes.line
+    repeated = max(outer, key=lambda axis: axis.size, default=None)
+    if repeated is None:
+        repeated = Axis(1, (0,) * len(problem.names))
+    else:
+        outer.remove(repeated)
+    plain = prod(axis.size for axis in outer)
+    columns, rows = (line.size, positions * plain) if line else (positions, plain)
+    vector = 1 if line is None else _vector(problem, axes, line, (*outer, repeated))
+    vectors = -(-columns // vector)
+    target_items = target.compute_units * _WORK_ITEMS
+    each = max(1, min(_MAX_EACH, repeated.size, vectors * rows * repeated.size // target_items))
+    chunks = -(-repeated.size // each)
+    lanes = lanes_of_rows(vectors, rows * chunks, size, target.subgroup_size)
+    parts = -(-vectors // lanes)
+    groups = parts * -(-rows * chunks // (size // lanes))
+    extra = ["columns_parts", "columns", "rows", "each", "repeats"]
+    extra += [f"{name}_repeat" for name in problem.names]
+    integers = integers_of(problem, axes, outer, loops) | {
+        "columns_parts": parts, "columns": columns, "rows": rows, "each": each,
+        "repeats": repeated.size,
+    }  # fmt: skip
+    steps = zip(problem.names, repeated.strides, strict=True)
+    integers |= {f"{name}_repeat": step for name, step in steps}
+    if line:
+        extra += ["positions", *(f"{name}_line" for name in problem.names)]
+        integers["positions"] = positions
+        integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
+    return _Partition(outer, [*outer, repeated], vector, size, lanes, groups, extra, integers)
+
+
+def tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
+    """Return the kernel whose work-items have single results."""
+    ruled = axes.ruled
+    loops = [k for k in range(len(ruled)) if ruled[k].taps == 0]
+    part = _partition(problem, target, axes, prod(axis.rule.outputs for axis in ruled), loops)
+    context = context_of(problem, axes, len(part.outer), part.extra, loops)
+    few = all(context["taps"]) and prod(context["taps"]) <= _FEW_LOADS
+    context |= {"V": part.vector, "G": part.size, "LX": part.lanes, "unrolled": few}
+    return SamplingKernel("tiles", context, part.integers, part.groups, part.size, axes)
+
+
+def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel | None:
+    """Return the kernel whose work-items have blocks of results.
+
+    It is ``None`` where blocks read windows of several patterns, or too long ones, and where
+    results along a row of a block cannot be stored as vectors.
+    """
+    ruled, line, out = axes.ruled, axes.line, len(problem.sources)
+    if problem.elem.complex or problem.kind == "picked" or not 1 <= len(ruled) <= 2:
+        return None
+    if is_wide(problem):
+        return None
+    by_axis = [*(axis.strides for axis in axes.plain), *(axis.strides for axis in ruled[:-1])]
+
+    def is_aligned(operand: int, width: int) -> bool:
+        """Whether vectors along the last ruled axis are aligned that begin at its multiples."""
+        name = problem.names[operand]
+        itemsize = 8 if name in ("which", "indices") else problem.elem.itemsize
+        return (
+            ruled[-1].strides[operand] == 1
+            and problem.alignment % min(_VECTOR_BYTES, width * itemsize) == 0
+            and not any(strides[operand] % width for strides in by_axis)
+        )
+
+    sizes = [4, 2] if problem.elem.itemsize > 2 else [8, 4, 2]
+    if line is None:
+        outputs = ruled[-1].rule.outputs
+        targets = range(out, len(problem.names))
+        sizes = [n for n in sizes if outputs % n == 0 and all(is_aligned(k, n) for k in targets)]
+    vector = 1 if line is None else _vector(problem, axes, line, axes.plain)
+    rules = next(_block_rules(problem, axes, sizes, _WINDOW // (vector * out)), None)
+    if rules is None:
+        return None
+    counts = [-(-axis.rule.outputs // rule.size) for axis, rule in zip(ruled, rules, strict=True)]
+    part = _partition(problem, target, axes, prod(counts), [])
+    extra, integers = [*part.extra], dict(part.integers)
+    for k, (axis, rule, count) in enumerate(zip(ruled, rules, counts, strict=True)):
+        extra += [f"blocks{k}", f"source{k}", f"padded{k}"]
+        integers |= {f"blocks{k}": count, f"source{k}": axis.rule.size}
+        integers[f"padded{k}"] = count * rule.size
+    widths = {
+        name: [w for w in ((4, 2) if name == "x" else (2,)) if line is None and is_aligned(k, w)]
+        for k, name in enumerate(problem.sources)
+    }
+    context = context_of(problem, axes, len(part.outer), extra, [])
+    context |= {
+        "blocks": rules,
+        "V": part.vector, "G": part.size, "LX": part.lanes,
+        "C": rules[-1].size if line is None else 1,
+        "segments": {name: list(_segments(rules[-1], widths[name])) for name in widths},
+        "tails": [a.rule.outputs % r.size != 0 for a, r in zip(ruled, rules, strict=True)],
+        "by_flags": problem.kind == "max" and problem.elem.floating and part.vector == 1,
+    }  # fmt: skip
+    return SamplingKernel("blocks", context, integers, part.groups, part.size, axes)
+
+
+def _block_rules(
+    problem: SamplingProblem, axes: SamplingAxes, sizes: Sequence[int], window: int
+) -> Iterator[tuple[AxisBlocks, ...]]:
+    """The blocks whose windows have at most so many elements, the best first."""
+    *slow, fast = [axis.rule for axis in axes.ruled]
+    routed = problem.kind in ROUTED
+    for size in sizes:
+        last = blocks_of(fast, size, routed)
+        if last is None:
+            continue
+        if not slow and last.width <= window:
+            yield (last,)
+        for rows in _BLOCK_ROWS if slow else ():
+            first = blocks_of(slow[0], rows, routed)
+            if first is not None and first.width * last.width <= window:
+                yield first, last
+
+
+def _segments(rule: AxisBlocks, widths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The loads of a row of a window, as the first element and the number of elements.
+
+    Args:
+        rule: The blocks of the last ruled axis.
+        widths: The widths of vectors whose loads are aligned where they begin at multiples.
+    """
+    begin, read = 0, {tap for taps in rule.taps for tap in taps}
+    while begin < rule.width:
+        width = next(
+            (
+                w
+                for w in widths
+                if not ((rule.first + begin) % w or rule.step % w)
+                and begin + w <= rule.width
+                and all(rule.inside[begin : begin + w])
+            ),
+            1,
+        )
+        if read & set(range(begin, begin + width)):
+            yield begin, width
+        begin += width
+
+
+def _vector(
+    problem: SamplingProblem, axes: SamplingAxes, line: Axis, others: Sequence[Axis]
+) -> int:
+    """The number of adjacent results that a work-item computes as a vector."""
+    elem: Element = problem.elem
+    if elem.complex or problem.kind in INDEXED or set(line.strides) != {1}:
+        return 1
+    every: list[Axis | RuledAxis] = [*others, *axes.ruled]
+    steps = [step for axis in every for step in axis.strides]
+    vector = max(1, min(16, _VECTOR_BYTES // elem.itemsize))
+    while vector > 1 and (
+        line.size % vector
+        or problem.alignment < vector * elem.itemsize
+        or any(step % vector for step in steps)
+    ):
+        vector //= 2
+    return vector
