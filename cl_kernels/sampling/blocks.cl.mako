@@ -59,10 +59,40 @@ ${windows.declare(k)}\
 ${windows.row(w)}\
 % endfor
 % for j in range(blocks[0].size if K == 2 else 1):
-${windows.stored(j)}\
+${stored(j)}\
 % endfor
 % for n in names:
         ${n} += ${n}_repeat;
 % endfor
     }
 }
+
+## Store row j of a block.  by_flags: whether not-a-number is found apart from the maximum, which costs fewer operations.
+<%def name="stored(j)">\
+<% last, two = len(blocks) - 1, len(blocks) == 2; C1 = blocks[last].size %>\
+% if two and tails[0]:
+        if (c0 * ${blocks[0].size} + ${j} < size0) {
+% else:
+        {
+% endif
+<% at = f"{j} * out_step0" if two else "0" %>\
+% for i in range(C1 if by_flags else 0):
+        acc${j * C1 + i} = is_nan${j * C1 + i} ? (${e.value})NAN : acc${j * C1 + i};
+% endfor
+% if C > 1:
+        ${e.name}_store${C}(out + ${at}, (${vector(e.value, C)})(${", ".join(f"acc{j * C1 + i}" for i in range(C1))}));
+% endif
+% for i in range(0 if C > 1 else C1):
+<% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
+        ${inside}${e.name}_store${V if V > 1 else ""}(out + (${at} + ${i} * out_step${last}), acc${j * C1 + i});
+% endfor
+% for i in range(0, C1 if kind == "argmax" and C > 1 else 0, 2):
+<% pair = f"(long2)(found{j * C1 + i}, found{j * C1 + i + 1})" %>\
+        *(__global long2 *)(indices + ${f"{j} * indices_step0 + " if two else ""}${i}) = ${pair};
+% endfor
+% for i in range(C1 if kind == "argmax" and C == 1 else 0):
+<% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
+        ${inside}indices[${f"{j} * indices_step0 + " if two else ""}${i} * indices_step${last}] = found${j * C1 + i};
+% endfor
+        }
+</%def>

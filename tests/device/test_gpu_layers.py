@@ -25,18 +25,18 @@ def gpu() -> Engine:
 
 @pytest.fixture
 def templates(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    taken: list[str] = []
+    selected: list[str] = []
     kernel_of = plan.kernel_of
 
-    def noted(*arguments: Any) -> SamplingKernel:
+    def recorded(*arguments: Any) -> SamplingKernel:
         kernel = kernel_of(*arguments)
-        taken.append(kernel.template)
+        selected.append(kernel.template)
         return kernel
 
-    monkeypatch.setattr(plan, "kernel_of", noted)
-    yield taken
-    assert taken
-    assert set(taken) == {"blocks"}
+    monkeypatch.setattr(plan, "kernel_of", recorded)
+    yield selected
+    assert selected
+    assert set(selected) == {"blocks"}
 
 
 def matrix(rule: Any) -> Values:
@@ -102,9 +102,11 @@ def test_blocks_of_means(gpu: Engine, templates: list[str]) -> None:
 def test_group_norm_by_channels(
     gpu: Engine, monkeypatch: pytest.MonkeyPatch, channels: int, is_affine: bool
 ) -> None:
-    taken = []
+    selected = []
     chosen = norms.channels_kernel
-    monkeypatch.setattr(norms, "channels_kernel", lambda *a: taken.append(chosen(*a)) or taken[-1])
+    monkeypatch.setattr(
+        norms, "channels_kernel", lambda *a: selected.append(chosen(*a)) or selected[-1]
+    )
     random = np.random.default_rng(channels)
     x, dy = random.standard_normal((2, 16, 2 * channels, 5, 4)).astype(np.float32)
     weight = random.standard_normal(2 * channels).astype(np.float32) if is_affine else None
@@ -119,7 +121,7 @@ def test_group_norm_by_channels(
         is_affine or None,
         engine=gpu,
     )
-    assert taken[0] is not None
+    assert selected[0] is not None
     normed = ((rows - mean[..., None]) * rstd[..., None]).reshape(x.shape)
     scaled = dy * (1.0 if weight is None else weight.astype(float)[:, None, None])
     means = [a.reshape(16, 2, -1).mean(2)[..., None] for a in (scaled, scaled * normed)]
@@ -129,6 +131,6 @@ def test_group_norm_by_channels(
     bound = 4 * channels * 20 * 2.0**-24 * np.abs(scaled).max() * np.abs(normed).max() * rstd.max()
     assert np.abs(results[0] - expected).max() <= bound
     if is_affine:
-        for found, terms in zip(results[1:], (dy * normed, dy), strict=True):
+        for result, terms in zip(results[1:], (dy * normed, dy), strict=True):
             bound = 400 * 2.0**-24 * np.abs(terms).sum((0, 2, 3))
-            assert np.all(np.abs(found - terms.sum((0, 2, 3))) <= bound)
+            assert np.all(np.abs(result - terms.sum((0, 2, 3))) <= bound)

@@ -48,19 +48,19 @@ def test_the_pattern_of_blocks_is_the_rule(seed: int) -> None:
                     if blocks is None:
                         continue
                     weights = block_weights(rule, size) if not routed else None
-                    found = np.zeros_like(expected)
+                    read = np.zeros_like(expected)
                     for o in range(rule.outputs):
                         for t, tap in enumerate(blocks.taps[o % size]):
                             place = o // size * blocks.step + blocks.first + tap
                             in_source = 0 <= place < rule.size
                             assert in_source or not blocks.inside[tap]
                             if weights is not None:
-                                found[o, min(max(place, 0), rule.size - 1)] += weights[t, o]
+                                read[o, min(max(place, 0), rule.size - 1)] += weights[t, o]
                             elif in_source:
-                                assert found[o, place] == 0, "a source is read twice"
-                                found[o, place] = expected[o, place]
-                    assert np.array_equal(found != 0, expected != 0)
-                    assert np.abs(found - expected).max() <= 4 * np.finfo(float).eps
+                                assert read[o, place] == 0, "a source is read twice"
+                                read[o, place] = expected[o, place]
+                    assert np.array_equal(read != 0, expected != 0)
+                    assert np.abs(read - expected).max() <= 4 * np.finfo(float).eps
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
 def _block_rules(
     problem: SamplingProblem, axes: SamplingAxes, sizes: Sequence[int], window: int
 ) -> Iterator[tuple[AxisBlocks, ...]]:
-    """The blocks whose windows have at most so many elements, the best first."""
+    """The blocks whose windows have at most ``window`` elements, the best first."""
     *slow, fast = [axis.rule for axis in axes.ruled]
     routed = problem.kind in ROUTED
     for size in sizes:

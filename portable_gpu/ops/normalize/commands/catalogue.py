@@ -15,6 +15,7 @@ from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import targets
+from portable_gpu.ops.normalize.channels import channels_kernel
 from portable_gpu.ops.normalize.plan import variants
 from portable_gpu.ops.normalize.problem import RowProblem, row_problem
 from portable_gpu.ops.normalize.programs import program
@@ -157,5 +158,21 @@ def builder(
             spec = targets.specialization(target, element(np.int64), 1)
             texts[spec.key] = spec
         return list(texts.values())
+
+    return specializations
+
+
+def with_channels(
+    texts: Callable[[Target, np.dtype[Any]], list[Specialization]],
+) -> Callable[[Target, np.dtype[Any]], list[Specialization]]:
+    """Those kernels, and the one of gradients over groups of channels."""
+
+    def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+        found = texts(target, dtype)
+        if found:
+            problem = contiguous("norm_backward", (1 << 12, 1 << 12), (1,), dtype, frozenset())
+            kernel = channels_kernel(problem, target, TuningTable.shipped())
+            found += [kernel.specialization(target)] if kernel else []
+        return found
 
     return specializations

@@ -17,7 +17,12 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.normalize.batch import batch_norm
 from portable_gpu.ops.normalize.commands import cases, norms
-from portable_gpu.ops.normalize.commands.catalogue import builder, explainer, explainer_of_rows
+from portable_gpu.ops.normalize.commands.catalogue import (
+    builder,
+    explainer,
+    explainer_of_rows,
+    with_channels,
+)
 from portable_gpu.ops.normalize.commands.random_sizes import IMAGES, ROWS
 from portable_gpu.ops.normalize.functions import group_norm, layer_norm, rms_norm
 from portable_gpu.ops.normalize.losses import cross_entropy, mse_loss
@@ -100,7 +105,7 @@ _GROUP_NORM = OperationRecord(
     name="group_norm",
     function=group_norm,
     explain=explainer_of_rows("norm", _rows_of_groups, _STATISTICS),
-    specializations=builder("norm", _STATISTICS),
+    specializations=with_channels(builder("norm", _STATISTICS)),
     extents=4,
     shapes=norms.shapes,
     options=lambda case: {"num_groups": norms.groups_of(case.extents)},
