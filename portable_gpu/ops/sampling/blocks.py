@@ -76,8 +76,8 @@ def _blocks_and_weights(
     taps = tuple(tuple(int(place) - first for place in r) for r in read)
     # Its taps in all blocks, and whether they are those of the rule.
     blocks = -(-outputs // size)
-    most = max(map(len, taps))
-    of_block = np.array([[*t, *(-1,) * (most - len(t))] for t in taps]).T
+    longest = max(map(len, taps))
+    of_block = np.array([[*t, *(-1,) * (longest - len(t))] for t in taps]).T
     is_tap = np.tile(of_block >= 0, (1, blocks))
     is_tap[:, outputs:] = False
     at = np.tile(of_block, (1, blocks)) + first + np.arange(blocks).repeat(size) * step
@@ -87,8 +87,8 @@ def _blocks_and_weights(
     expected, inverse = np.unique(
         np.repeat(np.arange(outputs), counts) * rule.size + places, return_inverse=True
     )
-    found, times = np.unique(pairs[is_tap], return_counts=True)
-    if not np.array_equal(expected, found):
+    pairs_read, times = np.unique(pairs[is_tap], return_counts=True)
+    if not np.array_equal(expected, pairs_read):
         return None
     total = np.bincount(inverse, weights, len(expected))
     divided = np.zeros(at.shape)
