@@ -67,7 +67,7 @@ ${stored(j)}\
     }
 }
 
-## Store row j of a block.  by_flags: whether not-a-number is found apart from the maximum, which costs fewer operations.
+## Store row j of a block.  by_flags: whether not-a-number is found apart from the maximum, with fewer operations.
 <%def name="stored(j)">\
 <% last, two = len(blocks) - 1, len(blocks) == 2; C1 = blocks[last].size %>\
 % if two and tails[0]:

@@ -130,7 +130,11 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
             and not any(strides[operand] % width for strides in by_axis)
         )
 
-    sizes = [4, 2] if problem.elem.itemsize > 2 else [8, 4, 2]
+    # Pairs of indices are 16 bytes.  Blocks of 8 need too many registers for windows that are long.
+    is_short, fast = problem.elem.itemsize <= 2, ruled[-1].rule
+    sizes = [2] if problem.kind == "argmax" else [4, 2]
+    if is_short and problem.kind != "argmax" and fast.size < fast.outputs:
+        sizes.insert(0, 8)
     if line is None:
         outputs = ruled[-1].rule.outputs
         targets = range(out, len(problem.names))
@@ -146,8 +150,9 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
         extra += [f"blocks{k}", f"source{k}", f"padded{k}"]
         integers |= {f"blocks{k}": count, f"source{k}": axis.rule.size}
         integers[f"padded{k}"] = count * rule.size
+    loads = {"x": (4, 2), "which": (2,) if is_short else ()}
     widths = {
-        name: [w for w in ((4, 2) if name == "x" else (2,)) if line is None and is_aligned(k, w)]
+        name: [w for w in loads[name] if line is None and is_aligned(k, w)]
         for k, name in enumerate(problem.sources)
     }
     context = context_of(problem, axes, len(part.outer), extra, [])
