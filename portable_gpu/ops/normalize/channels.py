@@ -16,7 +16,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 #: Work-items of a group, and of one whose elements have 16 bits; vectors of each operand that a
-#: work-item has in flight.  On an H200 groups of other sizes take up to 1.7 times as long.
+#: work-item has in flight (docs/performance.md: other sizes take up to 1.7 times as long).
 _GROUP, _SHORT_GROUP, _IN_FLIGHT = 1024, 512, 4
 #: Accumulators of a group in local memory, at most.
 _SLOTS = 1024
@@ -126,8 +126,9 @@ def channels_kernel(
 ) -> ChannelsKernel | None:
     """Return the kernel of a problem, or ``None`` where other kernels are better.
 
-    These are CPUs, gradients of 16 bits by the input alone, channels whose elements are not neighbours, few groups, and groups of so many
-    channels that local memory does not hold their sums.
+    These are CPUs, gradients of 16 bits by the input alone, channels whose elements are not
+    neighbours, few groups, and groups of so many channels that local memory does not hold their
+    sums.
     """
     p = problem.program
     if target.is_cpu or len(problem.outer) > 1 or "rms" in problem.flags:
