@@ -441,7 +441,7 @@ def _numbers_of_parts(
     """Yield the numbers of parts of k with which all units have a group, or all that fit."""
     for groups in sorted({units, units * resident}):
         parts = min(groups // tiles, steps // _LEAST_SHARE)
-        if parts > 1 and 4 * parts * elements <= WORKSPACE:
+        if parts >= _FEWEST_ADDED and 4 * parts * elements <= WORKSPACE:
             yield parts
 
 
@@ -483,6 +483,9 @@ def _shares(
         yield make(shares=shares, whole=whole, lanes=lanes, band=band)
 
 
+#: Parts that a second launch adds, at least: with five or seven it takes the time of shares, with
+#: two 1.2 to 1.7 times as long.
+_FEWEST_ADDED = 8
 #: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns
 #: of whole tiles before: with more (8192 float16, 14) there is next to nothing to gain.
 _LEAST_SHARE, _FEW, _MOST_TURNS = 3, 12, 8
