@@ -41,7 +41,7 @@ class TileCosts(Figures):
         stores: The time to write elements of C, divided by that to read them.
         gathered: The times of an operand with a reader: of a ``load`` of adjacent elements; and of
             each ``place`` that is checked for a load, for which a work-item waits if neighbouring
-            work-items load different rows.
+            work-items load single elements of different rows.
         unaligned: The factors of ``stores`` if rows of C are not aligned for vectors: for pairs;
             and, times the bytes of an element, for single elements, for interleaved columns, and
             for neighbours that are exchanged through local memory.
@@ -133,7 +133,7 @@ def _gathered(p: GemmProblem, policy: GemmPolicy, costs: TileCosts) -> tuple[flo
         if reader is not None:
             loads = extent / min(reader.width, policy.vector)
             work += costs.gathered["load"] * loads
-            if reader.along == "s":
+            if reader.along == "s" and reader.width == 1:
                 waits += costs.gathered["place"] * reader.places * loads / policy.group_size
     return work, waits
 
