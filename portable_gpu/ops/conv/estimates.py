@@ -320,6 +320,23 @@ def spectra_seconds(
     return overlapped(seconds, 1e-9 * depth * (k.frequency + k.frequency_load * sum(tile)))
 
 
+def sliding_seconds(
+    context: Mapping[str, Any], constants: Mapping[str, int], groups: int, target: Target
+) -> float:
+    """Return the seconds of ``groups`` work-groups that go down the rows of depthwise layers."""
+    k, rows, strip = WaitingCosts.on(target), context["rows"], context["strip"]
+    steps = constants["steps"] + rows.ahead - 1
+    adds = prod(
+        sum(at is not None for reads in each.reads for at in reads) for each in (rows.strip, strip)
+    )
+    adds *= context["wide"] * multiply_adds(context["elem"])
+    loads = min(rows.fresh, len(rows.strip.loads)) * len(context["chunks"])
+    waiting = k.start + steps * (k.row + k.load)  # the loads of a step do not wait for each other
+    of_unit = max(1.0, groups / target.compute_units) * context["G"]
+    busy = of_unit * steps * (k.busy_load * loads + k.busy_add * adds)
+    return 1e-9 * overlapped(waiting, busy)
+
+
 def windows_seconds(windows: Windows, target: Target) -> float:
     """Return the seconds of a copy of windows, or of a sum of windows."""
     if target.is_cpu:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -18,11 +18,13 @@ from portable_gpu.ops.conv.estimates import (
     ConvCosts,
     direct_seconds,
     direct_work,
+    sliding_seconds,
     weight_seconds,
     weight_work,
 )
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
+from portable_gpu.ops.conv.sliding import SlidingKernel, SlidingPlan, sliding_kernel
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
@@ -192,38 +194,65 @@ def _direct(problem: ConvProblem, target: Target) -> Variant:
     """Return the variant of one kernel that sums directly."""
     device, units = DeviceCosts.of("device", target), target.compute_units
     moving = problem.bytes / (device.bandwidth * units)
-    kernel: WeightKernel | DirectKernel
-    bind: Callable[[Engine], Plan]
-    workspace = 0
-    if problem.direction == "weight":
-        of_weights = weight_kernel(problem, target)
-        kernel, bind = of_weights, partial(WeightPlan, problem=problem)
-        workspace = of_weights.partial_bytes
-        made = of_weights.context, of_weights.constants
-        blocks, groups = of_weights.blocks, of_weights.blocks * of_weights.parts
-        computing = (
-            weight_work(*made, blocks, target) / (units * device.multiply_adds)
-            if target.is_cpu
-            else weight_seconds(*made, groups, target)
-        )
-    else:
-        kernel, bind = direct_kernel(problem, target), partial(DirectConvPlan, problem=problem)
-        computing = (
-            direct_work(kernel.context, kernel.constants, target) / (units * device.multiply_adds)
-            if target.is_cpu
-            else direct_seconds(kernel.context, kernel.constants, target)
-        )
+    by_weights = problem.direction == "weight"
+    sums = _sums_of_weights(problem, target) if by_weights else _sums(problem, target)
     return Variant(
         path="direct",
         name="direct",
         kind="direct",
-        estimate=overlapped(computing, moving),
+        estimate=overlapped(sums.seconds, moving),
         launches=1,
         why="direct sums, which need no copies and allow any strides",
-        texts=lambda: [kernel.specialization(target)],
-        bind=bind,
+        texts=lambda: [sums.kernel.specialization(target)],
+        bind=sums.bind,
         details={
             "taps": prod(problem.w_size), "flop": problem.flop, "bytes": problem.bytes,
-            "workspace": workspace, "moved": problem.bytes + 2 * workspace,
+            "workspace": sums.workspace, "moved": problem.bytes + 2 * sums.workspace,
         },
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The kernel of direct sums.
+
+    Attributes:
+        kernel: The kernel.
+        bind: Returns its plan.
+        seconds: The estimate without that of moving data.
+        workspace: Bytes.
+    """
+
+    kernel: WeightKernel | DirectKernel | SlidingKernel
+    bind: Callable[[Engine], Plan]
+    seconds: float
+    workspace: int = 0
+
+
+def _sums(p: ConvProblem, target: Target) -> _Sums:
+    """Return the sums of a convolution or of its gradient by the input."""
+    rows = sliding_kernel(p, target)
+    if rows is not None:
+        seconds = sliding_seconds(rows.context, rows.constants, rows.groups, target)
+        return _Sums(rows, partial(SlidingPlan, problem=p, kernel=rows), seconds)
+    kernel = direct_kernel(p, target)
+    made = kernel.context, kernel.constants, target
+    seconds = _of_cpu(direct_work(*made), target) if target.is_cpu else direct_seconds(*made)
+    return _Sums(kernel, partial(DirectConvPlan, problem=p), seconds)
+
+
+def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
+    """Return the sums of a gradient by the weights."""
+    kernel = weight_kernel(p, target)
+    if target.is_cpu:
+        work = weight_work(kernel.context, kernel.constants, kernel.blocks, target)
+        seconds = _of_cpu(work, target)
+    else:
+        groups = kernel.blocks * kernel.parts
+        seconds = weight_seconds(kernel.context, kernel.constants, groups, target)
+    return _Sums(kernel, partial(WeightPlan, problem=p), seconds, kernel.partial_bytes)
+
+
+def _of_cpu(work: float, target: Target) -> float:
+    """Return the seconds of work in multiply-adds of the best tiles of products."""
+    return work / (target.compute_units * DeviceCosts.of("device", target).multiply_adds)

@@ -70,8 +70,8 @@ def specializations(
     if not element(dtype).floating or element(dtype).complex:
         raise UnsupportedError(f"convolutions of {dtype}")
     texts: dict[str, Specialization] = {}
-    for channels_last in (False, True):
-        asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": 64}
+    for channels_last, groups in ((False, 64), (True, 64), (False, 32)):  # depthwise, and two each
+        asked = {"stride": 1, "padding": 1, "dilation": 1, "groups": groups}
         p = problem(direction, (8, 64, 56, 56, 64, 3, 3), element(dtype), asked, channels_last)
         shown = [p] if direction != "forward" else [p, with_epilogue(p, Epilogue().relu())]
         for each in shown:

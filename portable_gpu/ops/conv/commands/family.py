@@ -84,6 +84,7 @@ CONV = Family(
     kernels={
         "conv/direct": Compiled(shown="conv2d", strided=True),
         "conv/image": Compiled(strided=True),
+        "conv/sliding": Compiled(strided=True),
         "conv/weight": Compiled(shown="conv2d_weight", strided=True),
     },
 )

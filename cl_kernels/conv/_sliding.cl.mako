@@ -1,0 +1,69 @@
+## A row of the source for adjacent results of a work-item that goes down the rows.
+##
+##   ranges(...)   where the elements of a row are that the results read
+##   load(...)     these elements of one row
+##   weights(...)  copies the weights of a group's channels to local memory
+##   add(...)      the products of a step
+##
+## Loads are not behind branches, so that all those of a step are in flight at the same time: where an element is
+## outside the source, its load reads another one, and the value is replaced by 0.
+##
+## chunks: (first, count) of adjacent elements from position `from` on; each chunk is one load.
+<%! from portable_gpu.codegen.operators import component, vector %>
+
+<%def name="ranges(chunks, I)">\
+% for k, (j, count) in enumerate(chunks):
+    const bool inside${k} = from + ${j} >= 0 && from + ${j} < s2_size;
+    const ${I} column${k} = min(max(from + ${j}, (${I})0), s2_size - ${count}) * s_axis2;
+% endfor
+</%def>
+
+## Declares ${x}0, ${x}1, ...: the elements of row `i`, or 0 where the condition `has` is false.
+<%def name="load(elem, chunks, wide, I, x, i, has)">\
+            __global const ${elem.name}_t *const ${x}row =
+                s + min(max(${i}, (${I})0), s1_size - 1) * s_axis1;
+% for k, (j, count) in enumerate(chunks):
+<% width = count * wide; value = vector(elem.real, width) %>\
+            ${value} ${f"{x}chunk{j}" if count > 1 else f"{x}{j}"} =
+                ${elem.name}_load${width if width > 1 else ""}(${x}row + column${k});
+% endfor
+            const bool ${x}has = ${has};
+% for k, (j, count) in enumerate(chunks):
+<% value, loaded = vector(elem.real, count * wide), f"{x}chunk{j}" if count > 1 else f"{x}{j}" %>\
+            ${loaded} = ${x}has && inside${k} ? ${loaded} : (${value})(0);
+% for n in range(count if count > 1 else 0):
+            const ${elem.real} ${x}${j + n} = ${loaded}${component(count, n)};
+% endfor
+% endfor
+</%def>
+
+## pitch: the channels of the group, whose first is first_channel.
+<%def name="weights(elem, strip, T, pitch, I)">\
+% for begin in range(0, pitch, G):
+    if (lid + ${begin}u < ${pitch}u) {
+        const uint c = lid + ${begin}u;
+        const ${I} o = min(first_channel + (${I})c, channels - 1);
+        __global const ${elem.name}_t *const its = f + o / targets * f_group + o % targets * f_out;
+% for tap in range(T):
+        weights[${tap * pitch} + c] =
+            ${elem.name}_load(its + ${tap // strip.taps} * f_axis1 + ${tap % strip.taps} * f_axis2);
+% endfor
+    }
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+## loaded: the rows that a step loads.  weight: the C expression of a weight by its tap.
+<%def name="add(rows, strip, loaded, weight)">\
+% for l in loaded:
+% for a in range(rows.ahead):
+% for r, u in ((r, u) for r in range(rows.strip.taps) for u in range(rows.at_once)):
+% if rows.strip.reads[r][u] == l - a * rows.fresh:
+% for c, v, j in ((c, v, j) for c, places in enumerate(strip.reads) for v, j in enumerate(places) if j is not None):
+        ${f"open{a - 1}_{u}" if a else f"sum{u}"}_${v} += x${l}_${j} * ${weight(r * strip.taps + c)};
+% endfor
+% endif
+% endfor
+% endfor
+% endfor
+</%def>

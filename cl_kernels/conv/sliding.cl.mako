@@ -1,0 +1,120 @@
+## A depthwise convolution along two axes, or its gradient by the input, by work-items that go down the rows.
+##
+##   t[n, o, q] = bias[o] + sum_r s[n, o, (q * step + r * tap_step + shift) / divisor] f[o, r]
+##
+## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step loads the rows of the
+## source that no step before it has loaded, each element once, and adds their products to all results that need them:
+##
+##   source rows    i-2  i-1   i     finished by row i:     the sums that have been open the longest
+##   taps            0    1    2     still open after it:   those of ahead - 1 steps
+##
+## elem, I   element; type of indices             order    the coordinates of a work-item; the last one changes fastest
+## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights are
+##                                                         in local memory; None: side by side along a row
+## G         work-items of a group                V        results of a work-item in a row
+## strip     the Strip of V results               rows     the Rows: `at_once` rows of results are a step, `ahead` steps
+##                                                         read the same row, of which `fresh` are new in each step
+## chunks    see _sliding                         joined   whether V results are one store
+## kept      whether weights are registers        finish   the Finish, whose rows are places along axis 2, or None
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="space" file="/conv/_axes.cl.mako"/>
+<%namespace name="sliding" file="/conv/_sliding.cl.mako"/>
+<%namespace name="row" file="/conv/_row.cl.mako"/>
+<%namespace name="last_step" file="/conv/_epilogue.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E, vector = elem.name, row.module.vector
+R, fresh, ahead, of_taps = rows.at_once, rows.fresh, rows.ahead, rows.strip
+T, M = of_taps.taps * strip.taps, G // (lanes or 1)
+pitch = (lanes or 1) * wide
+newest = of_taps.loads[-1] + 1
+loaded = range(max(0, newest - fresh), newest)
+weight = lambda tap: f"w{tap}" if kept else f"WEIGHT({tap})"
+%>
+${element.scalar(elem)}
+% for width in sorted({wide, V if joined else 1, *(count * wide for _, count in chunks)} - {1}):
+${element.vector_load(elem, width, True)}
+${element.vector_store(elem, width, True)}
+% endfor
+${last_step.define(elem, finish)}\
+typedef ${vector(elem.real, wide)} sum_t;
+% if lanes:
+#define WEIGHT(tap) (*(__local const sum_t *)(weights + (tap) * ${pitch} + lane * ${wide}u))
+% else:
+#define WEIGHT(tap) ${E}_load(f + (tap) / ${strip.taps} * f_axis1 + (tap) % ${strip.taps} * f_axis2)
+% endif
+
+__kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
+void ${kernel("sliding")}
+{
+    f += f_offset;
+% if lanes:
+    const uint lid = get_local_id(0), lane = lid % ${lanes}u;
+    __local sum_t weights_of_group[${T * pitch // wide}];
+    __local ${elem.real} *const weights = (__local ${elem.real} *)weights_of_group;
+    const ${I} first_channel = get_group_id(0) % channel_blocks * ${pitch};
+${sliding.weights(elem, strip, T, pitch, I)}\
+    const ${I} o = first_channel + lane * ${wide}, group = o / targets;
+    const ${I} item = get_group_id(0) / channel_blocks * ${M} + lid / ${lanes}u;
+    if (item >= items || o >= channels || lid >= ${M * lanes}u) return;
+${space.digits("item", order, I)}\
+% else:
+    const ${I} item = get_global_id(0);
+    if (item >= items) return;
+${space.digits("item", order, I)}\
+    const ${I} group = o / targets;
+    f += group * f_group + (o - group * targets) * f_out;
+% endif
+    s += s_offset + n * s_batch + group * s_channel;
+    __global ${E}_t *const image = t + t_offset + n * t_batch + o * t_channel;
+${last_step.image(finish, "n", "o", "0")}\
+    sum_t start = (sum_t)(0);
+    if (adds_bias) {
+        bias += bias_offset + o * bias_step;
+        start = ${row.module.strided_vector(E, "bias", "bias_step", wide)};
+    }
+% for tap in range(T if kept else 0):
+    const sum_t w${tap} = WEIGHT(${tap});
+% endfor
+% if finish or (V > 1 and not joined):
+    const ${I} end = t2_size;
+% endif
+    const ${I} q = block * ${V}, from = q * ${strip.step} / ${strip.divisor} + shift2;
+${sliding.ranges(chunks, I)}\
+% for a in range(ahead - 1):
+    sum_t ${", ".join(f"open{a}_{u}_{v} = start" for u in range(R) for v in range(V))};
+% endfor
+    const ${I} first = band * steps, stop = min(first + steps, (t1_size + ${R - 1}) / ${R});
+    for (${I} step = first - ${ahead - 1}; step < stop; step++) {
+        const ${I} window = step * ${fresh} + shift1;
+% for u in range(R):
+% for v in range(V):
+        sum_t sum${u}_${v} = ${f"open0_{u}_{v}" if ahead > 1 else "start"};
+% for a in range(ahead - 1):
+        open${a}_${u}_${v} = ${f"open{a + 1}_{u}_{v}" if a + 2 < ahead else "start"};
+% endfor
+% endfor
+% endfor
+% for l in loaded:
+${sliding.load(elem, chunks, wide, I, f"x{l}_", f"(window + {l})", f"window + {l} >= 0 && window + {l} < s1_size")}\
+% endfor
+${sliding.add(rows, strip, loaded, weight)}\
+        if (step < first) continue;
+% for u in range(R):
+        {
+            const ${I} at1 = step * ${R} + ${u};
+            __global ${E}_t *const t = image + at1 * t_axis1;
+<% sums = [f"sum{u}_{v}" for v in range(V)] %>\
+% if R > 1:
+            if (at1 >= t1_size) break;
+% endif
+${last_step.strip(finish, sums, wide, wide)}\
+% if joined:
+            ${E}_store${V}(t + q, (${vector(elem.real, V)})(${", ".join(sums)}));
+% else:
+${row.store(elem, V, wide, False, I, sums)}\
+% endif
+        }
+% endfor
+    }
+}

@@ -1,0 +1,291 @@
+"""Depthwise convolutions on a GPU, or their gradients by the input, row by row.
+
+A work-item computes a few neighbouring results of each row of a band.  It goes down the rows and
+keeps the sums of the results to which rows further down contribute, so that it loads each element
+of the source once (Jia, Maggioni, Staiger and Scarpazza describe the costs of loads and of
+registers; the scheme is that of streaming stencils).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.codegen.parameters import buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
+from portable_gpu.ops.conv.items import bound_operands
+from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
+from portable_gpu.ops.conv.strips import SpaceAxis, Strip, axes_of, axis_parameters, strip_of
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+
+#: Bytes of adjacent channels of a work-item, and of the largest load.
+_CHANNEL_BYTES, _LOAD_BYTES = 8, 16
+#: Words of a work-item's weights, and of its sums: each is a register.
+_MOST_WEIGHTS, _MOST_SUMS = 50, 80
+#: Taps of a filter, each of which is a part of the text; and bytes of local memory for weights.
+_MOST_TAPS, _LOCAL_BYTES = 49, 24576
+#: Registers of a compute unit, and those of a work-item that are not numbers of the sums.
+_REGISTERS, _OTHERS = 1 << 16, 40
+#: Work-items of a group.
+_GROUP = 256
+#: Work-items side by side along the channels, at most.
+_MOST_LANES = 64
+#: Bands of a column, at most.
+_MOST_BANDS = 32
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How the steps of a work-item read the rows of the source.
+
+    Attributes:
+        strip: The rows that the results of a step read.
+        fresh: The rows of the source that are new in each step.
+        ahead: The steps that read the same row.
+        at_once: The rows of results of a step.
+    """
+
+    strip: Strip
+    fresh: int
+    ahead: int
+    at_once: int
+
+
+def rows_of(axis: SpaceAxis, at_once: int) -> Rows | None:
+    """Return how steps of at least ``at_once`` rows read; ``None`` for too many rows of taps."""
+    at_once = -(-at_once // axis.divisor) * axis.divisor
+    strip = strip_of(axis, at_once)
+    if strip is None:
+        return None
+    fresh = at_once * axis.step // axis.divisor
+    return Rows(strip, fresh, -(-(max(strip.loads) + 1) // fresh), at_once)
+
+
+def slides(p: ConvProblem, target: Target) -> bool:
+    """Whether each sum has one channel, in two axes of space; and no array is empty."""
+    sources = p.filters_of_group if p.direction == "input" else p.channels_of_group
+    depths = p.x_size[0], p.y_size[0], p.w_size[0]
+    return (
+        not target.is_cpu and sources == 1 and depths == (1, 1, 1) and p.before[0] == 0
+        and min(p.x_elements, p.y_elements, p.w_elements) > 0
+    )  # fmt: skip
+
+
+def are_by_channels(p: ConvProblem) -> bool:
+    """Whether channels are closer to each other in memory than places, in x and in y."""
+    return p.channels > 1 and all(
+        abs(array.channel) < abs(step)
+        for array, size in ((p.x, p.x_size), (p.y, p.y_size))
+        for step, n in zip(array.space, size, strict=True)
+        if n > 1
+    )
+
+
+def words_of(p: ConvProblem) -> int:
+    """Return the words of a number of the sums."""
+    return 2 if p.elem.needs_fp64 else 1
+
+
+def adjacent(p: ConvProblem, nbytes: int) -> int:
+    """Return the adjacent channels of a work-item: those of an aligned load of ``nbytes``."""
+    if not (p.depthwise and are_by_channels(p) and p.x.channel == p.y.channel == 1):
+        return 1
+    steps = p.channels, *(step for a in (p.x, p.y) for step in (a.outer, *a.space[1:]))
+    aligned = min(p.x.aligned, p.y.aligned)
+    wide = max(1, nbytes // p.elem.itemsize)
+    while wide > 1 and (
+        aligned < wide * p.elem.itemsize or any(step % wide for step in steps)
+        or (wide > 2 and p.taps * wide * words_of(p) > _MOST_WEIGHTS)
+    ):  # fmt: skip
+        wide //= 2
+    return wide
+
+
+def whole_vectors(image: ImageStrides, size: int, count: int, p: ConvProblem) -> bool:
+    """Whether the rows of an image are aligned vectors of ``count`` elements."""
+    steps = size, image.space[1], image.outer, image.channel
+    return (
+        image.space[2] == 1 and image.aligned >= count * p.elem.itemsize
+        and not any(step % count for step in steps)
+    )  # fmt: skip
+
+
+def chunks_of(
+    strip: Strip, V: int, image: ImageStrides, size: int, p: ConvProblem
+) -> list[tuple[int, int]]:
+    """Return the loads of a row for V results: the first element of each, and how many it has.
+
+    Args:
+        strip: The elements that are read.
+        V: Results that are neighbours.
+        image: The strides of the source.
+        size: The elements of its rows.
+        p: The convolution.
+    """
+    count = min(V * strip.step // strip.divisor, V, _LOAD_BYTES // p.elem.itemsize)
+    whole = count > 1 and whole_vectors(image, size, count, p)
+    chunks, j = [], 0
+    while j <= strip.loads[-1]:
+        vector = whole and (j + strip.shift) % count == 0
+        if vector and set(range(j, j + count)) <= set(strip.loads):
+            chunks.append((j, count))
+            j += count
+            continue
+        if j in strip.loads:
+            chunks.append((j, 1))
+        j += 1
+    return chunks
+
+
+def fewest_idle(vectors: int, candidates: Iterable[int], group: int) -> int:
+    """Return the work-items side by side of which the fewest have no channels."""
+
+    def waste(lanes: int) -> float:
+        return -(-vectors // lanes) * lanes / vectors * group / (group // lanes * lanes)
+
+    return min(candidates, key=lambda lanes: (round(waste(lanes), 2), -lanes))
+
+
+def running_groups(words: int, group: int, target: Target) -> int:
+    """Return the groups that run at the same time, of work-items with ``words`` numbers."""
+    return max(1, _REGISTERS // (words + _OTHERS) // group) * target.compute_units
+
+
+def steps_of_band(steps: int, more: int, turns: Callable[[int], int]) -> int:
+    """Return the steps of a band that take the least time.
+
+    Args:
+        steps: Those of a whole column.
+        more: Those that a work-item does before the first of its band.
+        turns: How many groups a compute unit runs after each other, for a number of bands.
+    """
+    lengths = {-(-steps // bands) for bands in range(1, min(steps, _MOST_BANDS) + 1)}
+    return min(lengths, key=lambda own: (turns(-(-steps // own)) * (own + more), -own))
+
+
+@dataclass(frozen=True)
+class SlidingKernel:
+    """The kernel of one problem, and the partition of its work.
+
+    Attributes:
+        context: What the template is rendered with.
+        constants: The arguments of every launch.
+        groups: Work-groups.
+    """
+
+    context: Mapping[str, Any]
+    constants: Mapping[str, int]
+    groups: int
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        ctype, index = f"{self.context['elem'].name}_t", self.context["I"]
+        parameters = [
+            *(buffer(ctype, name, restrict=False) for name in ("s", "f", "bias")),
+            buffer(ctype, "t", writes=True, restrict=False),
+            *scalars(index, "items"),
+            *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
+            *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "targets"),
+            *scalars(index, "batch", "blocks", "bands", "steps", "s_batch", "s_channel"),
+            *scalars(index, "f_group", "f_out", "t_batch", "t_channel"),
+            *axis_parameters(index),
+            *image_parameters(self.context["finish"]),
+        ]
+        return specialize("conv/sliding", target, {"sliding": parameters}, **self.context)
+
+
+def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int]:
+    """Return the neighbours of a work-item, and the rows of a step (H200: docs/experiments)."""
+    at_once = 1 if axes[1].step > 1 else 2
+    if are_by_channels(p):
+        if p.elem.itemsize > 2:
+            return 4, 1
+        return (4 if axes[2].divisor > 1 else 2), at_once
+    image, size, _ = p.images
+    return (4 if whole_vectors(image, size[2], 4, p) else 2), at_once
+
+
+def sliding_kernel(problem: ConvProblem, target: Target) -> SlidingKernel | None:
+    """Return the kernel of a problem whose direction is ``forward`` or ``input``.
+
+    ``None`` where it does not take the problem: on a CPU, for sums of several channels, three axes
+    of space, or filters whose sums are too many registers.
+    """
+    p = problem
+    if not slides(p, target):
+        return None
+    backward = p.direction == "input"
+    source, result = (p.y, p.x) if backward else (p.x, p.y)
+    targets = p.channels_of_group if backward else p.filters_of_group
+    axes = axes_of(p, backward)
+    wide = adjacent(p, _CHANNEL_BYTES)
+    of_number = wide * words_of(p)
+    V, at_once = _shape_of_item(p, axes)
+    rows = rows_of(axes[1], at_once)
+    if rows is None or p.taps > _MOST_TAPS:
+        return None
+    while V > 1 and rows.ahead * rows.at_once * V * of_number > _MOST_SUMS:
+        V //= 2
+    strip = strip_of(axes[2], V)
+    if strip is None or rows.ahead * rows.at_once * V * of_number > _MOST_SUMS:
+        return None
+    group = min(_GROUP, target.max_work_group_size)
+    channels = p.groups * targets
+    lanes, vectors = None, -(-channels // wide)
+    if are_by_channels(p):
+        max_lanes = min(vectors, _MOST_LANES, _LOCAL_BYTES // (4 * p.taps * of_number))
+        lanes = fewest_idle(vectors, range(min(max_lanes, 8), max_lanes + 1), group)
+    blocks, steps = -(-axes[2].target // V), -(-axes[1].target // rows.at_once)
+    channel_blocks = -(-vectors // lanes) if lanes else 1
+    items = p.batch * blocks * (1 if lanes else channels)
+    in_use = rows.ahead * rows.at_once * V + p.taps + rows.fresh * len(strip.loads)
+    running = running_groups(of_number * in_use, group, target)
+
+    def groups_of(bands: int) -> int:
+        return channel_blocks * -(-items * bands // (group // (lanes or 1)))
+
+    of_band = steps_of_band(steps, rows.ahead - 1, lambda bands: -(-groups_of(bands) // running))
+    bands = -(-steps // of_band)
+    constants = {
+        "items": items * bands, "bias_step": p.bias or 0, "adds_bias": int(p.bias is not None),
+        "channels": channels, "channel_blocks": channel_blocks, "targets": targets,
+        "batch": p.batch, "blocks": blocks, "bands": bands, "steps": of_band,
+        "s_batch": source.outer, "s_channel": source.channel,
+        "f_group": p.filters_of_group * p.w.outer, "f_out": p.w.channel if backward else p.w.outer,
+        "t_batch": result.outer, "t_channel": result.channel,
+    }  # fmt: skip
+    for c, axis in enumerate(axes):
+        constants |= axis.constants(c)
+    constants |= image_constants(p, [extra.strides.space for extra in p.extras])
+    constants |= {"shift2": strip.shift, "shift1": rows.strip.shift}
+    order = [("n", "batch"), ("o", "channels"), ("band", "bands"), ("block", "blocks")]
+    singly = [(j, 1) for j in strip.loads]
+    context = {
+        "elem": p.elem, "I": "int" if p.fits_int else "long",
+        "order": [each for each in order if not (lanes and each[0] == "o")],
+        "wide": wide, "lanes": lanes, "G": group, "V": V, "strip": strip, "rows": rows,
+        "chunks": singly if lanes else chunks_of(strip, V, source, axes[2].source, p),
+        "joined": not lanes and V > 1 and V * p.elem.itemsize <= _LOAD_BYTES
+                  and whole_vectors(result, axes[2].target, V, p),
+        "kept": p.taps * of_number <= _MOST_WEIGHTS, "finish": finish(p),
+    }  # fmt: skip
+    return SlidingKernel(context, constants, groups_of(bands))
+
+
+class SlidingPlan(OneLaunch):
+    """Operands: x (or the gradient by y), w, the bias and the epilogue's arrays, the result."""
+
+    def __init__(self, engine: Engine, problem: ConvProblem, kernel: SlidingKernel) -> None:
+        """Build the kernel."""
+        self.flop, self.bytes = problem.flop, problem.bytes
+        names = ("s", "f", "bias", *array_names(problem), "t")
+        buffers, constants = bound_operands(names, problem.bias is not None)
+        group = kernel.context["G"]
+        self._launch = engine.programs.launch(
+            kernel.specialization(engine.target), "sliding", {**constants, **kernel.constants},
+            buffers, [f"{name}_offset" for name in buffers], (kernel.groups * group,), (group,),
+        )  # fmt: skip
