@@ -12,8 +12,8 @@
 ## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights are
 ##                                                         in local memory; None: side by side along a row
 ## G         work-items of a group                V        results of a work-item in a row
-## strip     the Strip of V results               rows     the Rows: `at_once` rows of results are a step, `ahead` steps
-##                                                         read the same row, of which `fresh` are new in each step
+## strip     the Strip of V results               rows     the SlidingRows: `at_once` rows of results are a step;
+##                                                         `ahead` steps read the same row, `fresh` rows are new
 ## chunks    see _sliding                         joined   whether V results are one store
 ## kept      whether weights are registers        finish   the Finish, whose rows are places along axis 2, or None
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -2,8 +2,7 @@
 
 A work-item computes a few neighbouring results of each row of a band.  It goes down the rows and
 keeps the sums of the results to which rows further down contribute, so that it loads each element
-of the source once (Jia, Maggioni, Staiger and Scarpazza describe the costs of loads and of
-registers; the scheme is that of streaming stencils).
+of the source once, as streaming stencils do.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _MOST_BANDS = 32
 
 
 @dataclass(frozen=True)
-class Rows:
+class SlidingRows:
     """How the steps of a work-item read the rows of the source.
 
     Attributes:
@@ -55,14 +54,14 @@ class Rows:
     at_once: int
 
 
-def rows_of(axis: SpaceAxis, at_once: int) -> Rows | None:
+def rows_of(axis: SpaceAxis, at_once: int) -> SlidingRows | None:
     """Return how steps of at least ``at_once`` rows read; ``None`` for too many rows of taps."""
     at_once = -(-at_once // axis.divisor) * axis.divisor
     strip = strip_of(axis, at_once)
     if strip is None:
         return None
     fresh = at_once * axis.step // axis.divisor
-    return Rows(strip, fresh, -(-(max(strip.loads) + 1) // fresh), at_once)
+    return SlidingRows(strip, fresh, -(-(max(strip.loads) + 1) // fresh), at_once)
 
 
 def slides(p: ConvProblem, target: Target) -> bool:
@@ -199,7 +198,7 @@ class SlidingKernel:
 
 
 def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int]:
-    """Return the neighbours of a work-item, and the rows of a step (H200: docs/experiments)."""
+    """Return the neighbours of a work-item, and the rows of a step: the fastest ones timed."""
     at_once = 1 if axes[1].step > 1 else 2
     if are_by_channels(p):
         if p.elem.itemsize > 2:
