@@ -21,6 +21,9 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.figures import Figures
 from portable_gpu.tuning.table import PolicyRow
 
+#: Short rows that share the lanes of a long one at most; more would be more programs.
+_MOST_SHORT_ROWS = 8
+
 
 @dataclass(frozen=True)
 class GemvRowFigures(Figures):
@@ -97,8 +100,8 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
     policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
     slowdown = _figures(target).by_lanes if _are_long(p, policy, V, target) else 1.0
-    few = max(1, policy.lanes // 4)
-    lanes = few if p.n <= few * V else policy.lanes
+    few = max(1, policy.lanes // _MOST_SHORT_ROWS)
+    lanes = max(few, min(policy.lanes, ceil_power_of_two(ceil_div(p.n, V))))
     size = _fitting_group(policy.group_size, R, p, target)
     if ceil_div(p.m, size // lanes * R) < 2 * units:
         R = 1
