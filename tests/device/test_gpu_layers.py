@@ -11,8 +11,8 @@ import pytest
 from portable_gpu import nn
 from portable_gpu.ops.normalize import norms
 from portable_gpu.ops.sampling import plan
-from portable_gpu.ops.sampling.kernel import SamplingKernel
 from portable_gpu.ops.sampling.rules import PoolingWindow, Resize
+from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel
 from portable_gpu.runtime.engine import Engine
 
 Values = np.ndarray[Any, Any]

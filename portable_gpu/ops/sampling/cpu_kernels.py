@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.ops.sampling.kernel import SamplingKernel, context_of, integers_of
 from portable_gpu.ops.sampling.problem import ROUTED, SamplingAxes, SamplingProblem
 from portable_gpu.ops.sampling.rules import TransposedRule, table_of
+from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel, context_of, integers_of
 from portable_gpu.targets import Target
 
 #: Accumulators of a CPU's work-item: vectors of any width, in the first cache.

@@ -10,13 +10,18 @@ from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.groups import lanes_of_rows
 from portable_gpu.ops.sampling.blocks import AxisBlocks, blocks_of
-from portable_gpu.ops.sampling.kernel import SamplingKernel, context_of, integers_of, is_wide
 from portable_gpu.ops.sampling.problem import (
     INDEXED,
     ROUTED,
     RuledAxis,
     SamplingAxes,
     SamplingProblem,
+)
+from portable_gpu.ops.sampling.sampling_kernel import (
+    SamplingKernel,
+    context_of,
+    integers_of,
+    is_wide,
 )
 from portable_gpu.targets import Target
 

@@ -9,9 +9,9 @@ import numpy as np
 from portable_gpu.ops.sampling.blocks import block_weights
 from portable_gpu.ops.sampling.cpu_kernels import runs, scatter
 from portable_gpu.ops.sampling.gpu_kernels import blocks, tiles
-from portable_gpu.ops.sampling.kernel import SamplingKernel
 from portable_gpu.ops.sampling.problem import ROUTED, SamplingProblem, axes_of
 from portable_gpu.ops.sampling.rules import table_of
+from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel
 from portable_gpu.targets import Target
 
 

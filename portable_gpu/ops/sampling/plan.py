@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from portable_gpu.ops.one_launch import OneLaunch
-from portable_gpu.ops.sampling.kernel import SamplingKernel
 from portable_gpu.ops.sampling.kernels import kernel_of, tables
 from portable_gpu.ops.sampling.problem import SamplingProblem
+from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
