@@ -33,7 +33,7 @@ ${acc} = ${v};\
 % elif kind == "max":
 { const ${type_of()} v = ${v}; ${acc} = ${larger("v", acc)} ? v : ${acc}; }\
 % elif kind == "argmax":
-{ const ${e.real} v = ${v}; const int more = ${larger("v", acc)}; ${acc} = more ? v : ${acc}; \
+{ const ${e.real} v = ${v}; const int more = ${larger("v", acc)} | (${found} < 0); ${acc} = more ? v : ${acc}; \
 ${found} = more ? (${index})(${flat}) : ${found}; }\
 % endif
 </%def>

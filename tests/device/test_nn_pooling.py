@@ -320,3 +320,13 @@ def test_indices_outside_of_windows(engine: Engine, axes: int) -> None:
     np.testing.assert_array_equal(actual[0], [[v, 0, 0, 0, 0] for v in (1, 5, 9)])
     actual = nn.max_unpool1d(values, which % 7 + 1, 2, 1, output_size=(5,), engine=engine)
     np.testing.assert_array_equal(actual[0], [[0, v, 0, 0, 0] for v in (2, 6, 10)])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_windows_of_lowest_values_have_an_index(engine: Engine, dtype: type) -> None:
+    """Of the first element that is there, as in torch, also if all are the least value."""
+    x = np.full((1, 2, 4, 6), 0 if dtype is np.uint8 else -np.inf, dtype)
+    got, indices = nn.max_pool2d(x, 2, return_indices=True, engine=engine)
+    np.testing.assert_array_equal(got, x[..., ::2, ::2])
+    expected = np.arange(24).reshape(4, 6)[::2, ::2]
+    np.testing.assert_array_equal(indices, np.broadcast_to(expected, got.shape))

@@ -109,9 +109,7 @@ class Work:
     product_steps: tuple[int, ...] = ()
 
     def most_steps(self, groups: int) -> int:
-        """Return the steps of the busiest of ``groups`` groups, whose turns are in _units."""
-        if not self.product_steps:
-            return -(-self.tiles // groups) * self.steps
+        """Return the steps of the busiest of ``groups`` groups if products differ."""
         of_tiles = np.repeat(self.product_steps, self.tiles // len(self.product_steps))
         turns = np.zeros((-(-self.tiles // groups), groups), np.int64)
         turns.flat[: self.tiles] = of_tiles
@@ -120,9 +118,7 @@ class Work:
 
     @property
     def all_steps(self) -> float:
-        """The steps of all tiles."""
-        if not self.product_steps:
-            return self.tiles * self.steps
+        """The steps of all tiles if products differ."""
         return self.tiles * sum(self.product_steps) / len(self.product_steps)
 
 
@@ -155,7 +151,7 @@ def estimates(
             work = Work(
                 tiles=p.batch_size * computed.tiles(tile_m, tile_n),
                 steps=-(-p.k // form.depth),
-                product_steps=tuple(-(-length // form.depth) for length in p.k_parts),
+                product_steps=_steps_of_parts(p, form) if p.k_parts else (),
                 step=max(step, costs.gather * gathered * form.depth, costs.window * read),
                 waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
                 area=area,
@@ -237,11 +233,19 @@ def _of_warpgroups(cut: Tiling, work: Work, costs: MatrixCosts) -> tuple[float, 
         parts = 1.0 if cut.whole else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
         after = resident * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
     else:
-        waits = w.most_steps(w.units * w.resident)
-        time = max(w.most_steps(w.units) * w.step, waits * w.waiting)
-        time += (-(-w.tiles // w.units) - 1) * (storing + costs.fixed)
+        turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.resident))
+        steps, waited = turns * w.steps, waits * w.steps
+        if w.product_steps:
+            steps, waited = w.most_steps(w.units), w.most_steps(w.units * w.resident)
+        time = max(steps * w.step, waited * w.waiting) + (turns - 1) * (storing + costs.fixed)
         after = storing
-    return overlapped(time, w.all_steps * w.lines * costs.line), after
+    every = w.all_steps if w.product_steps else w.tiles * w.steps
+    return overlapped(time, every * w.lines * costs.line), after
+
+
+def _steps_of_parts(p: GemmProblem, form: MatrixFormat) -> tuple[int, ...]:
+    """Return the steps of the products of parts of k."""
+    return tuple(-(-length // form.depth) for length in p.k_parts)
 
 
 def _of_parts(
@@ -259,7 +263,7 @@ def _of_parts(
     work = replace(
         work,
         tiles=work.tiles * cut.splits,
-        product_steps=tuple(-(-length // form.depth) for length in parts.k_parts),
+        product_steps=_steps_of_parts(parts, form),
     )
     time, after = _of_warpgroups(cut, work, costs)
     moving = parts.moving(device, target.compute_units, costs.stores)
@@ -372,22 +376,24 @@ def fitting(
             if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
                 continue  # narrow tiles of tf32 were not timed
             if parts == 1:
-                policy = _with_producers(with_row_scratch(policy, computed, target), computed)
+                policy = with_row_scratch(policy, computed, target)
+                if computed.has_readers and policy.blocks == 1 and not policy.bulk:
+                    policy = _with_producers(policy, computed)
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
 
 
 def _with_producers(policy: WgmmaPolicy, p: GemmProblem) -> WgmmaPolicy:
-    """Return the policy with two warpgroups that copy, if that is faster.
+    """Return the policy with two warpgroups that copy, unless registers are too few.
 
-    It is if an operand has a reader, unless registers are too few or a consumer has several blocks.
-    Rows of C whose places are computed, and arrays of the epilogue, take some 16 more.
+    They are faster if an operand has a reader and a consumer has one block.  Rows of C whose places
+    are computed, and arrays of the epilogue, take some 16 registers more.
     """
+    gathered = p.a.reader is not None or p.b.reader is not None
     two = replace(policy, producers=2)
     few = 48 if p.extras or p.c.reader is not None else 32
-    gathered = p.a.reader is not None or p.b.reader is not None
     fits = two.tile_n % (two.copiers // 8) == 0 and two.registers - two.sums >= few
-    return two if gathered and fits and policy.blocks == 1 and not policy.bulk else policy
+    return two if gathered and fits else policy
 
 
 def _cuts(
@@ -418,7 +424,7 @@ def _cuts(
         if gathered and policy.tile_n >= _WIDE and has_unaligned_rows(p):
             return
         timed = form.elem.itemsize == 2 and form.parts == 1
-        if takes_sum_of_parts(p):
+        if _FEWEST_ADDED * tiles <= units * work.resident and takes_sum_of_parts(p):
             for splits in _numbers_of_parts(tiles, steps, p.m * p.n, units, work.resident):
                 yield make(splits=splits)
         for cut in _shares(make, policy, p, work):

@@ -180,7 +180,7 @@ class WgmmaPolicy(Policy):
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
             "tile_n is a multiple of the lines of a pass of copies, 16 at least": (
-                self.tile_n % max(16, self.copiers // 8) == 0
+                self.tile_n % (16 if self.bulk else 16 * self.producers) == 0
             ),
             "the target's copy engine supports tensor maps": not self.bulk or target.tensor_maps,
             "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
@@ -445,7 +445,7 @@ _MFMA_CLASSES = {
 }
 WGMMA_CLASSES = tuple(_WGMMA_CLASSES)
 #: The shape classes that were timed for operands with readers only.
-CLASSES_OF_READERS = ("256x64",)
+CLASSES_OF_READERS = ("64x192", "256x64")
 MMA_CLASSES = tuple(_MMA_CLASSES)
 MFMA_CLASSES = tuple(_MFMA_CLASSES)
 #: The shape classes of products whose values are split into pieces.
