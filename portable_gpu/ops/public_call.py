@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-#: The stages of an epilogue that read an array.
-_READING = ("add", "bias", "scale")
+#: The stages of the epilogues of calls that read an array.
+_READING = {"add", "bias"}
 
 
 @dataclass(frozen=True)
