@@ -123,7 +123,7 @@ def test_complex_factor(waiting: Engine) -> None:
 def test_large_fronts_have_plans_of_their_own(
     waiting: Engine, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "_is_large", lambda device, one, _: device.fronts.columns[one] > 64)
+    monkeypatch.setattr(group, "_is_large", lambda device, one, *_: device.fronts.columns[one] > 64)
     result, report = factorise(waiting, problem)
     check(result, problem.dense)
     assert report[0] == -1
