@@ -156,9 +156,8 @@ class Member:
         """Count the memory of a new array as used for as long as it exists; return the array."""
         if array.nbytes:
             lifetime = _Lifetime()
-            setattr(
-                array.base_data, _LIFETIME, lifetime
-            )  # pyopencl's buffers have no weak references
+            # pyopencl's buffers have no weak references.
+            setattr(array.base_data, _LIFETIME, lifetime)
             for number, (reference, _) in list(self._arrays.items()):
                 if reference() is None:
                     self._arrays.pop(number, None)

@@ -177,8 +177,8 @@ class DataParallel:
             scale = member.empty(result.shape, result.dtype).fill(weight)
             replica.module.backward(loss_on[member].backward(scale))
             tree.add(number, (member, replica.changes()))
-            kept = x, wanted, scale
-            return _MicroBatchResult(member, result, weight, replica.parts.host_state(), kept)
+            state = replica.parts.host_state()
+            return _MicroBatchResult(member, result, weight, state, (x, wanted, scale))
 
         waits = examples.nbytes >= LEAST_BYTES_FOR_THREADS
         results = self.group.for_blocks(owners, work, waits=waits)
@@ -265,15 +265,15 @@ class _MicroBatchResult(NamedTuple):
         loss: The loss on the device.
         weight: Its weight in that of the batch.
         state: The state of the replica afterwards.
-        kept: Arrays that kernels read.  NVIDIA's driver waits for all kernels of a device where a
-            buffer is freed, and no other thread runs Python code then.
+        arrays: Arrays that kernels read, which are freed with this object.  NVIDIA's driver waits
+            for all kernels of a device before it frees a buffer, and blocks other threads.
     """
 
     member: Member
     loss: Array
     weight: float
     state: HostState
-    kept: tuple[Array, ...]
+    arrays: tuple[Array, ...]
 
 
 def _moved(loss: Module, member: Member) -> Any:

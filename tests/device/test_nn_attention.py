@@ -169,15 +169,15 @@ def test_register_tiles(engine: Engine, monkeypatch: pytest.MonkeyPatch, mask: s
     monkeypatch.setattr(functions, "variants", lambda problem, *_: problem)
     monkeypatch.setattr(functions, "_of_side", of_side)
     fresh = pg.Engine(engine.device)  # without plans
-    given = masks["added"].astype(np.float32) if mask == "added" else masks.get(mask)
-    single = call(q, k, v, given, engine=fresh, **options)
+    attn_mask = masks["added"].astype(np.float32) if mask == "added" else masks.get(mask)
+    single = call(q, k, v, attn_mask, engine=fresh, **options)
     close(single[0], y, m + 20)
     seen = np.isfinite(sums)
     np.testing.assert_array_equal(np.isfinite(single[1]), seen)
     close(single[1][seen], sums[seen], m + 20)
     single = y.astype(np.float32), sums.astype(np.float32)
     for got, want in zip(
-        back(grad, q, k, v, *single, given, engine=fresh, **options), gradients, strict=True
+        back(grad, q, k, v, *single, attn_mask, engine=fresh, **options), gradients, strict=True
     ):
         close(got, want, 2 * (n + m) + 20)
 

@@ -324,7 +324,7 @@ def test_indices_outside_of_windows(engine: Engine, axes: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_windows_of_lowest_values_have_an_index(engine: Engine, dtype: type) -> None:
-    """Of the first element that is there, as in torch, also if all are the least value."""
+    """It is the index of the first element of the window, as in torch."""
     x = np.full((1, 2, 4, 6), 0 if dtype is np.uint8 else -np.inf, dtype)
     got, indices = nn.max_pool2d(x, 2, return_indices=True, engine=engine)
     np.testing.assert_array_equal(got, x[..., ::2, ::2])

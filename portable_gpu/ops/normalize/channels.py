@@ -126,9 +126,9 @@ def channels_kernel(
 ) -> ChannelsKernel | None:
     """Return the kernel of a problem, or ``None`` where other kernels are better.
 
-    These are CPUs, gradients of 16 bits by the input alone, channels whose elements are not
-    neighbours, few groups, and groups of so many channels that local memory does not hold their
-    sums.
+    Other kernels are better on CPUs, for gradients of 16-bit floats by the input alone, for
+    channels whose elements are not contiguous, for few groups, and for groups whose sums exceed
+    local memory.
     """
     p = problem.program
     if target.is_cpu or len(problem.outer) > 1 or "rms" in problem.flags:

@@ -44,15 +44,15 @@ def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
         size: The outputs of a block.
         routed: Whether sources have an index.
     """
-    found = _blocks_and_weights(rule, size, routed)
-    return found and found[0]
+    result = _blocks_and_weights(rule, size, routed)
+    return None if result is None else result[0]
 
 
 def block_weights(rule: AxisRule, size: int) -> Numbers:
     """Return the weights of a rule that has blocks, of shape (most taps, outputs of all blocks)."""
-    found = _blocks_and_weights(rule, size, False)
-    assert found is not None
-    return found[1]
+    result = _blocks_and_weights(rule, size, False)
+    assert result is not None
+    return result[1]
 
 
 @lru_cache(maxsize=256)
@@ -67,8 +67,8 @@ def _blocks_and_weights(
     ends = np.cumsum(counts)
     starts, block = ends - counts, (whole - 1) // 2
     step = int(places[starts[(block + 1) * size]] - places[starts[block * size]])
-    own = range(block * size, (block + 1) * size)
-    read = [np.unique(places[starts[o] : ends[o]]) - block * step for o in own]
+    outputs_of_block = range(block * size, (block + 1) * size)
+    read = [np.unique(places[starts[o] : ends[o]]) - block * step for o in outputs_of_block]
     first = int(min(r[0] for r in read))
     width = int(max(r[-1] for r in read)) - first + 1
     if step < 0 or width > _MAX_WINDOW:

@@ -165,14 +165,14 @@ def builder(
 def with_channels(
     texts: Callable[[Target, np.dtype[Any]], list[Specialization]],
 ) -> Callable[[Target, np.dtype[Any]], list[Specialization]]:
-    """Those kernels, and the one of gradients over groups of channels."""
+    """Add the kernel of gradients over groups of channels to the kernels of ``texts``."""
 
     def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-        found = texts(target, dtype)
-        if found:
+        result = texts(target, dtype)
+        if result:
             problem = contiguous("norm_backward", (1 << 12, 1 << 12), (1,), dtype, frozenset())
             kernel = channels_kernel(problem, target, TuningTable.shipped())
-            found += [kernel.specialization(target)] if kernel else []
-        return found
+            result += [kernel.specialization(target)] if kernel else []
+        return result
 
     return specializations
