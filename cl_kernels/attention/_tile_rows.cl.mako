@@ -7,7 +7,8 @@ places = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
 ## The key of element e of a work-item's vector n.
 <%def name="key(n, e, W)">const uint n = t0 + ${4 * n * W + e}u + t % ${W}u * 4u;</%def>
 
-## Load scores, to base 2, and add the mask; hide those that are not seen.  `largest` is the maximum of all so far.
+## Load the scores times `factor`, add the mask, and set scores of keys that are not seen to minus infinity.  `largest`
+## becomes the maximum of all scores so far.
 <%def name="largest(vectors, W)"><% T = vector(real, 4) %>\
         ${T} own[${vectors}];
 % for n in range(vectors):
@@ -28,7 +29,7 @@ places = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
 % if mask.boolean:
             own[${n}].s${e} = of_key ? own[${n}].s${e} : -INFINITY;
 % else:
-            own[${n}].s${e} += M_LOG2E_F * of_key;
+            own[${n}].s${e} += of_key;
 % endif
         }
 % endfor
@@ -38,17 +39,18 @@ places = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
 % endfor
 </%def>
 
-## Store the exponentials of scores; the sum z is scaled where the maximum m grows, and so is the factor of results.
-<%def name="powers(vectors, W)">\
+## Store the exponentials of scores.  Where the maximum m grows, the sum z is scaled; `factor_of` has the factor for the
+## results of the row.
+<%def name="powers(vectors, W, exponential)">\
 #pragma unroll
         for (uint w = 0; w < ${W}u; ++w) largest = fmax(largest, top_of[t / ${W}u * ${W}u + w]);
-        const ${real} shrink = exp2(m - largest);
+        const ${real} shrink = ${exponential}(m - largest);
         if (t % ${W}u == 0) factor_of[t / ${W}u] = shrink;
         m = largest;
         z *= shrink;
 % for n, e in places(vectors):
         {
-            const ${real} p = exp2(own[${n}].s${e} - m);
+            const ${real} p = ${exponential}(own[${n}].s${e} - m);
             z += p;
 % if drops:
             ${key(n, e, W)}

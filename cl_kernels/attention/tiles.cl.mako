@@ -1,11 +1,13 @@
-## forward (see there) in register tiles: the products of a tile of queries and keys, and then those with values.
+## forward (see there) in register tiles: a group computes the scores of a tile of queries and keys, their exponentials,
+## and then the products of these and the values.
 ##
 ##   queries | TM |                 local memory: TM rows of q, TN of k and of v, and the scores of a tile
 ##   keys    | TN | TN | ...        16 x 16 work-items; work-item (y, x) has queries y + 16 i, and of scores the columns
 ##                                  x + 16 j, of results the columns 4 x + 64 c and the next three
 ##
 ## W = 256 / TM work-items compute the maximum and the exponentials of a query.  A tile of v is loaded to registers
-## under the products of k, and the next tile of k under those of v.
+## before the products of k, and the next tile of k before those of v, so that the loads are in flight meanwhile.
+## Exponentials are to base 2, unless numbers are added to scores: times log2(e), the least one would be infinite.
 ##
 ## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
@@ -19,6 +21,7 @@
     cells = [(i, j) for i in range(R) for j in range(C)]
     sums = [f"sum{i}_{c}" for i in range(R) for c in range(DV // 64)]
     vectors, pitch = TN // 4 // W, TN + 8
+    adds = mask and not mask.boolean
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -43,7 +46,7 @@ void ${kernel("attention_forward")}
         mask_in + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
 % endif
     __local ${T} *scores = (__local ${T} *)(pairs + t / ${W}u * ${pitch}u) + t % ${W}u;
-    const ${real} factor = scale * M_LOG2E_F;
+    const ${real} factor = ${"scale" if adds else "scale * M_LOG2E_F"};
     ${real} m = -FLT_MAX, z = 0;
     ${T} ${", ".join(f"{s} = 0" for s in sums)};
 ${parts.fetch(q, "first", "queries", "h", TM)}\
@@ -63,7 +66,7 @@ ${parts.place(v, TN)}\
 ${softmax.largest(vectors, W)}\
         top_of[t] = largest;
         barrier(CLK_LOCAL_MEM_FENCE);
-${softmax.powers(vectors, W)}\
+${softmax.powers(vectors, W, "exp" if adds else "exp2")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % for i in range(R):
         const ${real} factor${i} = factor_of[y + ${16 * i}u];
@@ -85,7 +88,7 @@ ${parts.place(k, TN)}\
         factor_of[t / ${W}u] = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
         if (i < queries)
             ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
-                M_LN2_F * (m + log2(z)));
+                ${"m + log(z)" if adds else "M_LN2_F * (m + log2(z))"});
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 ${parts.store("out", "sum", DV, "dv", [f"factor_of[y + {16 * i}u]" for i in range(R)], "queries", "h")}\

@@ -71,9 +71,11 @@ class DataParallel:
         """Copy the network to each device.
 
         Args:
-            module: The network, on any device.  Its layers stay those that it has now.
+            module: The network, on any device.  Its layers and parameters must not be replaced
+                afterwards.
             group: The devices.
-            micro_batches: The number of parts of a batch; they and their order decide the bits.
+            micro_batches: The maximum number of parts of a batch.  It decides the order of sums,
+                and so their rounding.
 
         Raises:
             ArgumentTypeError, ArgumentError: An argument is of another kind, ``micro_batches`` is
@@ -106,9 +108,9 @@ class DataParallel:
                 first; axis 0 counts its examples.
             target: The targets, with the same number of examples.
             loss: A loss such as ``nn.CrossEntropyLoss()``, with ``reduction="mean"`` or ``"sum"``.
-                Means of micro-batches are weighted by their numbers of examples; where a mean
-                divides by something else (weights of classes, ``ignore_index``), that is not the
-                mean of the whole batch, so such a loss takes ``"sum"``.
+                Means of micro-batches are weighted by their numbers of examples.  For a loss whose
+                mean divides by something else (weights of classes, ``ignore_index``) this is not
+                the mean of the whole batch, which is not checked: use ``"sum"`` for it.
 
         Returns:
             The loss.
@@ -121,8 +123,8 @@ class DataParallel:
 
         Batch normalisation: each micro-batch is normalised by its own statistics; the running
             statistics change by the mean of their changes.
-        Cost: the parameters are copied to each device but the network's own, and one gradient comes
-            back.  The host enqueues each micro-batch apart.
+        Cost: parameters are copied to the replica of each device that has a micro-batch, and one
+            gradient comes back.  The host enqueues each micro-batch separately.
         Order: the micro-batches follow from the batch alone, and gradients are added by a binary
             tree over their numbers.  So gradients have the same bits for any number of devices of
             one kind.
@@ -146,16 +148,16 @@ class DataParallel:
         host_state = self._parts.host_state()
         of_network = NetworkState(self._parts, state, host_state, self.group.members)
         loss_on = {}
-        for member in self._replicas:
+        for member in dict.fromkeys(owners):
             with member.named_errors():
                 loss_on[member] = _moved(loss, member)
         parts = [(examples[i:j], targets[i:j]) for i, j in pairwise(bounds)]
         fresh: set[Member] = set()  # whose replicas have the state of the network
 
         def refresh_all() -> None:
-            for member, replica in self._replicas.items():
-                with suppress(*DEVICE_ERRORS):  # what fails is done again in work
-                    replica.refresh(of_network)
+            for member in dict.fromkeys(owners):
+                with suppress(*DEVICE_ERRORS):  # ``work`` repeats a refresh that failed
+                    self._replicas[member].refresh(of_network)
                     fresh.add(member)
 
         on_devices = _copy_first(parts, owners, refresh_all)
@@ -168,6 +170,8 @@ class DataParallel:
             if member not in fresh:
                 replica.refresh(of_network)
                 fresh.add(member)
+            if member not in loss_on:  # the device repeats the work of another one
+                loss_on[member] = _moved(loss, member)
             replica.begin(number)
             inputs = on_devices.pop((member, number), None)
             if inputs is None:
@@ -182,18 +186,19 @@ class DataParallel:
 
         waits = examples.nbytes >= LEAST_BYTES_FOR_THREADS
         results = self.group.for_blocks(owners, work, waits=waits)
-        [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
+        [(member, sums)] = self.group.for_blocks(
+            owners[:1], lambda *_: tree.whole(), can_move=False
+        )
         losses = []
         for each in results:
             with each.member.named_errors():
                 losses.append(float(each.loss.get()) * each.weight)
-        its_state = results[0].state
-        del each, results  # no kernel runs now
+        first_state = results[0].state
+        del each, results  # no kernel uses their arrays: each loss was waited for
         with member.named_errors():
-            self._add(
-                [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)], count
-            )
-        self._parts.restore(its_state)
+            moved = [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)]
+        self._add(moved, count)
+        self._parts.restore(first_state)
         return fsum(losses)
 
     def _add(self, sums: list[Array], count: int) -> None:
@@ -222,8 +227,8 @@ def _copy_first(
 ) -> dict[tuple[Member, int], list[Array]]:
     """Copy the first micro-batch of each device, if it is large, before kernels are enqueued.
 
-    The threads of copies need Python's lock after each piece, and a thread that enqueues kernels
-    has it for 5 ms at a time.
+    A thread that copies needs Python's lock after each piece, and a thread that enqueues kernels
+    keeps the lock for 5 ms at a time.
 
     Args:
         parts: The arrays of each micro-batch.
@@ -263,7 +268,7 @@ class _MicroBatchResult(NamedTuple):
     Attributes:
         member: The device.
         loss: The loss on the device.
-        weight: Its weight in that of the batch.
+        weight: The weight of this loss in the loss of the batch.
         state: The state of the replica afterwards.
         arrays: Arrays that kernels read, which are freed with this object.  NVIDIA's driver waits
             for all kernels of a device before it frees a buffer, and blocks other threads.

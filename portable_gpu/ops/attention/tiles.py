@@ -1,6 +1,6 @@
 """Attention and its gradients in register tiles, on GPUs whose local memory holds the tiles.
 
-Arithmetic is float32; 16-bit floats take this way where matrix units do not compute them.
+Arithmetic is float32, also for 16-bit floats, for which matrix units are faster where they apply.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def extents(problem: AttentionProblem) -> tuple[int, int]:
 def partition(problem: AttentionProblem, target: Target, side: Side | None) -> tuple[int, int]:
     """The own rows of a group, and the rows of a tile of the other side.
 
-    Where there are few rows, a group has fewer of them, so that every compute unit has a group.
+    These are the first tiles, of those that fit, with which every compute unit has a group, or else
+    the tiles with the fewest rows.  At least one fits if :func:`takes` is true.
     """
     p, fitting = problem, _fitting(problem, target, side)
     count, heads = (p.keys, p.heads // p.shared) if side == "k" else (p.queries, p.heads)

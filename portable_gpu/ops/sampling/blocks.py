@@ -1,4 +1,4 @@
-"""Blocks of adjacent outputs that read the same pattern of places, block after block."""
+"""Blocks of adjacent outputs of an axis, each of which reads a window with the same pattern."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _MAX_WINDOW = 20
 
 
 class AxisBlocks(NamedTuple):
-    """The blocks of an axis: block c reads elements of the window that begins at c step + first.
+    """The blocks of an axis: block c reads the window that begins at ``c * step + first``.
 
-    Places of a window that are not in the source stand for the nearest place of the source, or for
-    nothing where sources have an index.
+    An element of a window that is outside the source is read at the nearest place of the source, or
+    is left out if sources have an index.
 
     Attributes:
-        size: The outputs of a block.
+        size: The number of outputs of a block.
         step: The distance of the windows of neighbouring blocks.
         first: The place where the window of block 0 begins.
-        width: The elements of a window.
-        taps: The elements of the window that each output of a block reads.
+        width: The number of elements of a window.
+        taps: For each output of a block, the elements of the window that it reads.
         inside: Whether each element of the window is in the source, for all blocks.
     """
 
@@ -36,8 +36,12 @@ class AxisBlocks(NamedTuple):
     inside: tuple[bool, ...]
 
 
+@lru_cache(maxsize=256)
 def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
-    """Return the blocks of a rule, or ``None`` if blocks of this size read different patterns.
+    """Return the blocks of a rule, or ``None`` if they do not read windows of one pattern.
+
+    It is also ``None`` if there are fewer than two whole blocks, an output reads nothing, windows
+    go backwards, or a window is too long for registers.
 
     Args:
         rule: The rule.
@@ -49,13 +53,15 @@ def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
 
 
 def block_weights(rule: AxisRule, size: int) -> Numbers:
-    """Return the weights of a rule that has blocks, of shape (most taps, outputs of all blocks)."""
+    """Return the weights of a rule that has blocks, of shape (most taps, outputs of all blocks).
+
+    They are 0 where an output has fewer taps, and beyond the last output.
+    """
     result = _blocks_and_weights(rule, size, False)
     assert result is not None
     return result[1]
 
 
-@lru_cache(maxsize=256)
 def _blocks_and_weights(
     rule: AxisRule, size: int, routed: bool
 ) -> tuple[AxisBlocks, Numbers] | None:
@@ -74,7 +80,7 @@ def _blocks_and_weights(
     if step < 0 or width > _MAX_WINDOW:
         return None
     taps = tuple(tuple(int(place) - first for place in r) for r in read)
-    # Its taps in all blocks, and whether they are those of the rule.
+    # The same taps in all blocks, which have to be those of the rule.
     blocks = -(-outputs // size)
     longest = max(map(len, taps))
     of_block = np.array([[*t, *(-1,) * (longest - len(t))] for t in taps]).T
