@@ -21,7 +21,7 @@ ${units.place(policy, problem)}\
             const int2 range = k_ranges[product];
 % if "a" in names:
             const long k_first = range.x;
-% if tail:
+% if tail and not policy.bulk:
             const long length = range.y;
 % endif
 % endif

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any, Protocol, TypeGuard
@@ -113,31 +113,30 @@ class Member:
         Raises:
             DeviceMemoryError: The limit or the device's memory does not suffice.
         """
-        extents: Shape = tuple(shape)
-        kind = np.dtype(dtype)
-        nbytes = prod(extents) * kind.itemsize
-        self.check(nbytes)
-        with self.named_errors():
-            data = self.engine.allocate(nbytes) if nbytes else None
-        return self.count(Array(self.engine.queue, extents, kind, data=data))
+        return self._allocated(shape, dtype, self.engine.allocate)
 
     def pooled(self, shape: Sequence[int], dtype: Any) -> Array:
         """Allocate an array in memory of the pool of the engine's queue.
 
         Later commands of this queue use the memory again once it is dropped, so other queues use it
         only behind :meth:`copies_after_kernels`, and until the host has waited for them.  Memory
-        that is not of a pool is freed when it is dropped, where NVIDIA's driver waits for all
-        kernels of the device.
+        that is not of a pool is freed when it is dropped, and NVIDIA's driver waits for all kernels
+        of the device then; this includes arrays above 1/64 of the device's memory.
 
         Raises:
             DeviceMemoryError: See :meth:`empty`.
         """
+        return self._allocated(shape, dtype, self.engine.state().allocate)
+
+    def _allocated(
+        self, shape: Sequence[int], dtype: Any, allocate: Callable[[int], cl.Buffer]
+    ) -> Array:
         extents: Shape = tuple(shape)
         kind = np.dtype(dtype)
         nbytes = prod(extents) * kind.itemsize
         self.check(nbytes)
         with self.named_errors():
-            data = self.engine.state().allocate(nbytes) if nbytes else None
+            data = allocate(nbytes) if nbytes else None
         return self.count(Array(self.engine.queue, extents, kind, data=data))
 
     def check(self, nbytes: int) -> None:

@@ -84,8 +84,9 @@ class DataParallel:
 
         Memory: on each device, the parameters and their gradients, at most
             ``3 + log2(micro_batches)`` further gradients, the activations of a micro-batch, and the
-            examples of all its micro-batches.
-            It is not counted for ``memory_limit`` of the group.
+            examples of all its micro-batches.  Only examples are counted for ``memory_limit`` of
+            the group; if it does not admit all of them, those of earlier micro-batches are freed,
+            which waits for kernels.
         Threads: one call at a time.
         """
         self.module = of_kind(module, Module, "module", "a portable_gpu.nn.Module")
@@ -161,6 +162,9 @@ class DataParallel:
                     fresh.add(member)
 
         on_devices = _copy_first(parts, owners, refresh_all)
+        # Arrays that kernels read.  NVIDIA's driver waits for all kernels of a device before it
+        # frees a buffer, and blocks other threads meanwhile.
+        in_use: dict[Member, list[Array]] = {member: [] for member in self.group.members}
         # Sums of one device are added as soon as both exist, so that few are kept.
         tree = MergeTree(added, lambda left, right: left[0] is right[0])
 
@@ -175,26 +179,28 @@ class DataParallel:
             replica.begin(number)
             inputs = on_devices.pop((member, number), None)
             if inputs is None:
+                if member.free < 2 * sum(values.nbytes for values in parts[number]):
+                    in_use[member].clear()
                 inputs = [_on_device(member, values) for values in parts[number]]
             x, wanted = inputs
             result = loss_on[member].forward(replica.module(x), wanted)
             scale = member.empty(result.shape, result.dtype).fill(weight)
             replica.module.backward(loss_on[member].backward(scale))
             tree.add(number, (member, replica.changes()))
-            state = replica.parts.host_state()
-            return _MicroBatchResult(member, result, weight, state, (x, wanted, scale))
+            in_use[member] += x, wanted, scale
+            return _MicroBatchResult(member, result, weight, replica.parts.host_state())
 
         waits = examples.nbytes >= LEAST_BYTES_FOR_THREADS
         results = self.group.for_blocks(owners, work, waits=waits)
-        [(member, sums)] = self.group.for_blocks(
-            owners[:1], lambda *_: tree.whole(), can_move=False
-        )
+        # A repeated merge goes on where the failed one ended.
+        [(member, sums)] = self.group.for_blocks(owners[:1], lambda *_: tree.whole())
         losses = []
         for each in results:
             with each.member.named_errors():
                 losses.append(float(each.loss.get()) * each.weight)
         first_state = results[0].state
-        del each, results  # no kernel uses their arrays: each loss was waited for
+        del each, results
+        in_use.clear()  # no kernel runs now: each loss was waited for
         with member.named_errors():
             moved = [_on_queue(each, own.queue) for each, own in zip(sums, state, strict=True)]
         self._add(moved, count)
@@ -270,15 +276,12 @@ class _MicroBatchResult(NamedTuple):
         loss: The loss on the device.
         weight: The weight of this loss in the loss of the batch.
         state: The state of the replica afterwards.
-        arrays: Arrays that kernels read, which are freed with this object.  NVIDIA's driver waits
-            for all kernels of a device before it frees a buffer, and blocks other threads.
     """
 
     member: Member
     loss: Array
     weight: float
     state: HostState
-    arrays: tuple[Array, ...]
 
 
 def _moved(loss: Module, member: Member) -> Any:

@@ -57,9 +57,9 @@ _INLINE = re.compile(r"^static inline (?=[^{};]*\)\n\{\n(?:    .*\n){1,4}\}\n)",
 _APART = re.compile(r"^static (?:inline )?(void \w+\([^{};]*\)\s*\{\s*//@apart\b)", re.MULTILINE)
 _SUFFIX = "_body"
 _TWICE = "//@optimised_twice"
-#: PoCL refuses options that it does not know, but reads them only up to a blank.  It passes on to
-#: clang what follows a tab.
-_UNOPTIMISED = "-D_UNOPTIMISED\t-disable-llvm-passes"
+#: The option without clang's passes.  PoCL refuses options that it does not know, but reads them
+#: only up to a blank, and passes on to clang what follows a tab.
+UNOPTIMISED = "-D_UNOPTIMISED\t-disable-llvm-passes"
 
 
 @lru_cache(maxsize=16)
@@ -113,7 +113,7 @@ def wrapped(text: str, vector_bits: int) -> str:
 def options(text: str) -> tuple[str, ...]:
     """Return the options with which PoCL compiles a text of :func:`wrapped`."""
     wrapped_all = len(wrappers(text)) == text.count("__kernel ")
-    return (_UNOPTIMISED,) if wrapped_all and _TWICE not in text else ()
+    return (UNOPTIMISED,) if wrapped_all and _TWICE not in text else ()
 
 
 def wrappers(text: str) -> list[str]:

@@ -307,12 +307,13 @@ _COMPILER_VARIABLES = (
     "CL_CONFIG_CPU_VECTORIZER_MODE",
     "CL_CONFIG_CPU_TARGET_ARCH",
     "POCL_WORK_GROUP_METHOD",
+    "POCL_EXTRA_BUILD_FLAGS",
     "OCLGRIND_BUILD_OPTIONS",
     "PYOPENCL_BUILD_OPTIONS",
 )
 #: The versions of the texts that PoCL compiles in place of a given one.
 _POCL_VERSIONS = (
-    f"bodies {pocl_bodies.VERSION}",
+    f"bodies {pocl_bodies.VERSION} {pocl_bodies.UNOPTIMISED}",
     f"declarations {opencl_functions.VERSION}",
 )
 

@@ -200,16 +200,20 @@ class QueueState:
 
         The pool needs no lock, because it holds the interpreter's lock in each step.
         """
-        pool = self._pool
         self._bytes_since_check += nbytes + self._bytes_per_call
         if 8 * self._bytes_since_check > self._max_unused:
             self._bytes_since_check = 0
-            if pool.managed_bytes - pool.active_bytes > self._max_unused:
-                pool.free_held()
+            self.trim_pool()
         try:
-            return pool.allocate(nbytes)
+            return self._pool.allocate(nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no workspace of {nbytes} bytes: {error}") from error
+
+    def trim_pool(self) -> None:
+        """Free the pool's unused memory, if it is more than the maximum that the pool keeps."""
+        pool = self._pool
+        if pool.managed_bytes - pool.active_bytes > self._max_unused:
+            pool.free_held()
 
     def counters_and_partials(self, counters: int, nbytes: int) -> tuple[Any, Any]:
         """Return 32-bit counters, zeroed, and ``nbytes`` for partial results of work-groups.

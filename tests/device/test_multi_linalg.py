@@ -232,6 +232,22 @@ def test_gradients_are_those_of_the_whole_batch(groups: list[DeviceGroup]) -> No
         assert np.abs(parameter.grad.get() - exact).max() <= 1e-5 * np.abs(exact).max()
 
 
+def test_examples_of_earlier_micro_batches_are_freed(
+    groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit below the eight micro-batches of a device admits two, and sums of gradients."""
+    images, targets = normal(640, 1, 8, 8), np.arange(640) % 10
+    results = []
+    for is_limited in (False, True):
+        net = digits(True)
+        parallel = DataParallel(net, groups[1], micro_batches=16)
+        for member in groups[1].members if is_limited else ():
+            monkeypatch.setattr(member, "limit", member.used + 5 * images[:40].nbytes)
+        loss = parallel.backward(images, targets, nn.CrossEntropyLoss())
+        results.append((loss, [parameter.grad.get().tobytes() for parameter in net.parameters()]))
+    assert results[0] == results[1]
+
+
 def test_running_statistics_are_means_over_micro_batches(groups: list[DeviceGroup]) -> None:
     images = normal(8, 3, 4, 4)
     net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 2))

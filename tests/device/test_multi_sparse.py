@@ -109,6 +109,9 @@ def test_all_that_a_factor_has(groups: list[DeviceGroup]) -> None:
         for right in (b, -b):
             x_of_shifted = same_bits([factor.solve(right) for factor in factors])
             assert np.allclose(shifted @ x_of_shifted, right, atol=1e-12)
+    for columns in (1, 4, 5, 6, 2):  # recorded substitutions stay for the last two numbers alone
+        same_bits([factor.solve(rng.standard_normal((n, columns))) for factor in factors[1:]])
+    assert len({key[-1] for key in factors[1]._parts._repeated if key[0] == "substitute"}) == 2
     del of_groups
     for factor in factors:
         factor.close()

@@ -104,6 +104,15 @@ def compute_in_tiles(group: DeviceGroup, product: HostProduct) -> bool:
         DeviceMemoryError, DeviceFailedError: A device lacks memory for a workspace, or fails, and
             the group does not retry; the message names the device and the block.
     """
+    try:
+        return _compute(group, product)
+    finally:  # the memory of the parts is unused now
+        for member in dict.fromkeys(product.cut.members):
+            member.engine.state().trim_pool()
+
+
+def _compute(group: DeviceGroup, product: HostProduct) -> bool:
+    """See :func:`compute_in_tiles`; memory stays in the pools."""
     extent = product.panels.shape[product.axis_of_panels]
     count = panel_count(product.panels)
     unit = _UNIT if extent >= 8 * _UNIT * count else 1

@@ -8,9 +8,10 @@ r"""Sparse Cholesky factors on a group: devices have parts of the elimination tr
              /   \       /   \
             a     b     c     d    level 0: device 0 has a and b, device 1 has c and d
 
-A part's update matrices are moved to the device of the part above it.  All memory is allocated by
-the first factorisation, because a driver may wait for all kernels where memory is freed, and the
-kernels of a part are recorded by the second one: parts have thousands of short kernels.
+A part's update matrices are moved to the device of the part above it.  The first factorisation
+allocates the memory of panels, updates and arenas, because a driver may wait for all kernels where
+memory is freed.  The second one records the kernels of the parts, which are thousands of short
+ones.
 A solve moves the parts' contributions up the tree, and then solutions down.
 """
 
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 #: Multiplications and additions of a GPU, and of a CPU, in the time in which an element is moved to
 #: another device: estimates, 0.5 ns at 2e13 in a second, and 5 ns at 1e10.
 _ELEMENT_WORK = 1e4, 50.0
+#: Numbers of right-hand sides whose recorded substitutions stay; each has a kernel object a launch.
+_MOST_COUNTS = 2
 
 
 class GroupFactor(Factor):
@@ -167,10 +170,11 @@ class _PartPlans:
         self._plans: dict[Member, Numeric] = {}
         self._panels: dict[int, tuple[Member, Array]] = {}
         self._updates: dict[tuple[int, Member], Array] = {}
-        self._arenas: dict[Member, cl.Buffer] = {}
+        self._arenas: dict[Member, Array] = {}
         self._status: dict[Member, Array] = {}
         self._values: dict[Member, Array] = {}
         self._repeated: dict[Any, RepeatedSteps] = {}
+        self._counts: list[int] = []
 
     def on(self, member: Member) -> Numeric:
         """Return the plans on a device."""
@@ -202,9 +206,10 @@ class _PartPlans:
     def arena(self, member: Member) -> cl.Buffer:
         """Return the arena of a device, the same in each factorisation."""
         if member not in self._arenas:
-            with member.named_errors():
-                self._arenas[member] = member.engine.allocate(self.on(member).device.arena_bytes)
-        return self._arenas[member]
+            nbytes = self.on(member).device.arena_bytes
+            self._arenas[member] = member.empty((max(1, nbytes),), np.uint8)
+        buffer: cl.Buffer = self._arenas[member].base_data
+        return buffer
 
     def status(self, member: Member) -> Array:
         """Return memory of a device for the pivot status of all fronts."""
@@ -225,6 +230,11 @@ class _PartPlans:
 
     def substitute(self, number: int, member: Member, forward: bool, count: int) -> RepeatedSteps:
         """Return the substitution with a part on a device."""
+        if count not in self._counts:
+            self._counts = [*self._counts, count][-_MOST_COUNTS:]
+            for key in list(self._repeated):
+                if key[0] == "substitute" and key[-1] not in self._counts:
+                    self._repeated.pop(key, None)
         plan = self.on(member).substitute_chunk(number, forward, count)
         return self._repeat(("substitute", number, member, forward, count), plan)
 

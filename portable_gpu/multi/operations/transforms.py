@@ -242,8 +242,9 @@ class _Exchange:
             if nbytes > member.engine.target.facts.global_mem_size // _POOLED_DIVISOR:
                 continue
             with suppress(*DEVICE_ERRORS):  # then the exchange allocates them
-                self._allocated[member, number] = self._blocks(number, member.pooled, member)
+                blocks = self._blocks(number, member.pooled, member)
                 member.copies_after_kernels()
+                self._allocated[member, number] = blocks
 
     def run(self, x: GroupArray) -> GroupArray:
         """Return the array in the new blocks."""
