@@ -1,6 +1,6 @@
 ## The loop of a persistent kernel whose products have consecutive parts of k, instead of that of _units.
 ##
-##   k_ranges | first step of product 0, number of steps | of product 1 | ...
+##   k_ranges | first element of product 0, number of elements | of product 1 | ...
 ##
 ## Products differ in length, and the longest are first.  In every other turn groups take units in the opposite order,
 ## so all groups have about the same number of steps.

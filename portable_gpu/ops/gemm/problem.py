@@ -75,7 +75,7 @@ class GemmProblem:
         fills: The values of the rest of C where a triangle is computed: ``zeros``, or the
             triangle's ``mirror`` image.  Empty: the rest is not written.
         symmetric: Whether B is A's transpose, in the same memory.
-        k_parts: The number of steps of k of each product of the batch, if the products have
+        k_parts: The number of elements of k of each product of the batch, if the products have
             consecutive parts of k.  Empty: each product has all of k.
     """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from portable_gpu.arguments import MAX_INT
 from portable_gpu.codegen.reductions.request import Request
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.gemm.matrix.format import F32
@@ -22,9 +23,12 @@ from portable_gpu.tuning.table import TuningTable
 
 
 def takes_sum_of_parts(p: GemmProblem) -> bool:
-    """Whether the sum of parts is all of C: nothing is added to it, and nothing follows."""
+    """Whether the sum of parts is all of C: nothing is added to it, and nothing follows.
+
+    The kernel has the ranges of k as 32-bit integers.
+    """
     plain = not (p.batch or p.k_parts or p.triangle or p.reads_c or p.epilogue)
-    return plain and p.compute == F32 and p.c.reader is None
+    return plain and p.compute == F32 and p.c.reader is None and p.k <= MAX_INT
 
 
 def in_parts(p: GemmProblem, parts: int, transposed: bool, depth: int) -> GemmProblem:

@@ -265,7 +265,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
 
 
 def _ranges(problem: GemmProblem) -> Table:
-    """Return the first step of k of each product of the batch, and the number of its steps."""
+    """Return the first element of k of each product of the batch, and their number."""
     starts = accumulate(problem.k_parts, initial=0)
     return np.array(list(zip(starts, problem.k_parts, strict=False)), np.int32)
 
