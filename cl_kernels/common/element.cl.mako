@@ -46,8 +46,9 @@ static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
 }
 </%def>
 
-<%def name="vector_load(e, V, aligned)">
-typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${e.itemsize * V if aligned else e.itemsize})));
+## aligned: whether vectors are at multiples of their size, or a smaller number of bytes at whose multiples they are.
+<%def name="vector_load(e, V, aligned)"><% size = e.itemsize * V if aligned is True else aligned or e.itemsize %>\
+typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${size})));
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":

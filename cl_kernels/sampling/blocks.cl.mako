@@ -17,8 +17,8 @@
 <% K, LY = len(blocks), G // LX %>
 ${element.scalar(e)}
 % for width in sorted({V, C, *(width for loads in segments.values() for _, width in loads)} - {1}):
-${element.vector_load(e, width, True)}
-${element.vector_store(e, width, True)}
+${element.vector_load(e, width, min(16, e.itemsize * width))}
+${element.vector_store(e, width, min(16, e.itemsize * width))}
 % endfor
 
 __kernel ${group.of_size(G)}

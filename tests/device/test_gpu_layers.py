@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.ops.normalize import norms
 from portable_gpu.ops.sampling import plan
@@ -134,3 +135,12 @@ def test_group_norm_by_channels(
         for result, terms in zip(results[1:], (dy * normed, dy), strict=True):
             bound = 400 * 2.0**-24 * np.abs(terms).sum((0, 2, 3))
             assert np.all(np.abs(result - terms.sum((0, 2, 3))) <= bound)
+
+
+def test_views_at_multiples_of_16_bytes(gpu: Engine) -> None:
+    """Vectors of four float64 are not at multiples of their size."""
+    x = pg.asarray(np.random.default_rng(1).standard_normal((1, 2, 16, 68)), engine=gpu)[..., 2:66]
+    out = pg.asarray(np.zeros((1, 2, 16, 36)), engine=gpu)[..., 2:34]
+    nn.avg_pool2d(x, (1, 2), out=out, engine=gpu)
+    expected = pg.asnumpy(x).reshape(1, 2, 16, 32, 2).mean(axis=-1)
+    np.testing.assert_allclose(pg.asnumpy(out), expected, rtol=1e-15)

@@ -236,7 +236,7 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> SlidingKernel | None
     channels = p.groups * targets
     lanes, vectors = None, -(-channels // wide)
     if are_by_channels(p):
-        max_lanes = min(vectors, _MOST_LANES, _LOCAL_BYTES // (4 * p.taps * of_number))
+        max_lanes = min(vectors, _MOST_LANES, group, _LOCAL_BYTES // (4 * p.taps * of_number))
         lanes = fewest_idle(vectors, range(min(max_lanes, 8), max_lanes + 1), group)
     blocks, steps = -(-axes[2].target // V), -(-axes[1].target // rows.at_once)
     channel_blocks = -(-vectors // lanes) if lanes else 1
