@@ -194,6 +194,15 @@ def test_edges_of_tiles(
                 assert gemm.form.whole == (forced == "whole") or m * n * k > 100_000
 
 
+def test_rows_across_several_blocks_of_panels(cpu: Engine) -> None:
+    """One work-item stores rows of C across panels of B that fit the L1 cache, then the next."""
+    rng = np.random.default_rng(24)
+    a, b = values(rng, (11, 9), np.float32), values(rng, (9, 1500), np.float32)
+    for layout_a, layout_b in (("C", "C"), ("F", "F")):
+        gemm = run_and_check(cpu, laid_out(a, layout_a), laid_out(b, layout_b), np.float32)
+        assert gemm.form.whole
+
+
 @pytest.mark.tiny
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 2), (5, 33, 7), (14, 4, 9)])
 def test_tiny(cpu: Engine, shape: tuple[int, int, int]) -> None:

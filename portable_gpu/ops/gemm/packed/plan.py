@@ -12,7 +12,7 @@ from portable_gpu.codegen.epilogue import stored_operands
 from portable_gpu.codegen.parameters import Declared, Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.caches import PAGE_BYTES
+from portable_gpu.ops.caches import L1_BYTES, PAGE_BYTES
 from portable_gpu.ops.gemm.operands import (
     batch_parameters,
     extents,
@@ -114,7 +114,7 @@ def _whole_parameters(p: GemmProblem) -> Declared:
         buffer("real_t", "scratch", writes=True, restrict=False),
         *scalars("long", "m", "n"),
         *scalars("int", "steps"),
-        *scalars("long", "products", "run", "strip"),
+        *scalars("long", "products", "run", "strip", "across"),
         *scalars("int", "a_packed", "b_packed", "once_b", "lines_a", "lines_b"),
         *_stored(p),
     ]
@@ -245,6 +245,17 @@ class PackedPlan(Plan):
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
 
+    def _across(self) -> int:
+        """The panels of B across which rows of C are stored: half of the L1 cache holds them.
+
+        It is one where tiles are left out, and where columns of C are nearer to each other.
+        """
+        core = self._core
+        if core.triangle or abs(core.c.row) < abs(core.c.col):
+            return 1
+        panel = self.form.policy.item_n * core.k * core.compute.itemsize
+        return max(1, L1_BYTES // 2 // max(1, panel))
+
     def _block_up(self) -> None:
         """Cut the product into slabs that fit the workspace, and k into shares."""
         core, form, policy = self._core, self.form, self.form.policy
@@ -353,6 +364,7 @@ class PackedPlan(Plan):
             "products": core.batch_size,
             "run": run,
             "strip": self._strip,
+            "across": self._across(),
             **self._packed(),
             "once_b": self._once_b,
             "lines_a": lines_ahead(core.a, core.m, core.k, tiles),
