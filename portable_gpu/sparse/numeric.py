@@ -29,10 +29,15 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The values of ``system=``, with the factors P, L^-1, L^-H (H) and P^T (T) of the solution.
 SYSTEMS = {"A": "PLHT", "L": "L", "Lt": "H", "P": "P", "Pt": "T"}
+#: Solves with other numbers of columns, or other strides, whose plans are cached.  A plan has lists
+#: of all fronts on the device.
+_MAX_SOLVES = 16
 
 
 class Numeric:
     """Plans for one pattern, dtype and engine, each made when it is first used.
+
+    Plans of solves are dropped before there are those of more than 16 numbers of columns.
 
     Attributes:
         engine, symbolic, dtype: The engine, the analysis, and the dtype of L.
@@ -66,6 +71,7 @@ class Numeric:
         self.memory.check()
         self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
+        self._solve_plans: dict[Any, Any] = {}
 
     def bounds(self, chunk: Chunk) -> tuple[int, int]:
         """Return the range of a chunk's panels in the factor."""
@@ -95,6 +101,20 @@ class Numeric:
         """Return the cached object of ``key``; make it if there is none."""
         plan = self._plans.get(key)
         return self._plans.setdefault(key, make()) if plan is None else plan
+
+    def cached_of_solves(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the cached plan of ``key``, which includes a number of columns; or make it.
+
+        If there are too many plans, all are dropped first; a call that uses one keeps it.
+        """
+        plan = self._solve_plans.get(key)
+        if plan is None:
+            plan = make()
+            # Two substitutions with each chunk, two permutations and a residual.
+            if len(self._solve_plans) >= _MAX_SOLVES * (2 * len(self.schedule.chunks) + 3):
+                self._solve_plans.clear()
+            plan = self._solve_plans.setdefault(key, plan)
+        return plan
 
     def converted(self, dtype: np.dtype[Any]) -> Any:
         """Convert the lower triangle's values to L's dtype; operands: source and result."""
@@ -215,7 +235,7 @@ class Numeric:
             b, x: Views of shape (n,) or (n, count).
         """
         operands = operand_of(b), operand_of(x)
-        return self.cached(
+        return self.cached_of_solves(
             (system, count, *operands), partial(self._solve, system, count, *operands)
         )
 
@@ -281,7 +301,7 @@ class Numeric:
     def _permute(self, permutes: bool, count: int, operand: Operand, back: bool) -> Any:
         perm = self._perm(permutes)
         n, elem = self.symbolic.n, element(self.dtype)
-        return self.cached(
+        return self.cached_of_solves(
             ("move", permutes, count, operand, back),
             lambda: PermutePlan(self.engine, perm, n, count, elem, operand, back),
         )
@@ -295,7 +315,7 @@ class Numeric:
             lambda: self.engine.upload(symbolic.perm if system == "P" else symbolic.iperm),
         )
         elem, operand = element(dtype), operand_of(b)
-        return self.cached(
+        return self.cached_of_solves(
             ("permuted", system, count, elem, operand),
             lambda: PermutePlan(self.engine, rows, n, count, elem, operand, False),
         )
@@ -308,7 +328,7 @@ class Numeric:
             lists = self._lists(self.schedule.chunks[number : number + 1])
             return Steps(direction(self.device, lists, self.schedule.rows, count, 0, 1, 2))
 
-        return self.cached(("substitute", number, forward, count), make)
+        return self.cached_of_solves(("substitute", number, forward, count), make)
 
     def _lists(self, chunks: Sequence[Chunk]) -> list[list[Any]]:
         """Return for each stage of a solve its lists of fronts; a list is processed in order."""

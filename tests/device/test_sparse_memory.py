@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from portable_gpu.errors import (
     DeviceMemoryError,
     DeviceNotFoundError,
 )
+from portable_gpu.ops.fronts.solve import PermutePlan
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, analyze, cholesky, numeric, schedule
 
@@ -59,6 +61,30 @@ def test_what_a_factor_holds(
     assert result.values == symbolic.pattern.nnz * np.dtype(dtype).itemsize
     plain = symbolic.memory_estimate(dtype)
     assert plain == replace(estimate, devices=())
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_plans_of_solves_are_dropped(engine: Engine, share: float | None, tmp_path: Any) -> None:
+    A = grid(13, 12).astype(np.float32)
+    symbolic = analyze(A, "amd")
+    whole = Factor(symbolic, np.float32, engine).stats.factor_bytes
+    limit = None if share is None else int(share * whole)
+    factor = Factor(symbolic, np.float32, engine, memory_limit=limit, spill_dir=tmp_path)
+    factor.refactorize(A)
+    gc.collect()
+    rng, most, before = np.random.default_rng(1), 0, permutations()
+    for count in (*range(1, 26), 1, 20):
+        b = rng.standard_normal((A.shape[0], count)).astype(np.float32)
+        x = factor.solve(b, refine=1)
+        scale = abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max()
+        assert np.abs(A @ x - b).max() <= 120 * np.finfo(np.float32).eps * scale
+        most = max(most, permutations() - before)
+    assert 2 <= most <= 2 * 20  # two for each solve
+
+
+def permutations() -> int:
+    """Return the number of plans of permutations of right-hand sides."""
+    return sum(isinstance(each, PermutePlan) for each in gc.get_objects())
 
 
 def test_several_devices(engine: Engine) -> None:
