@@ -49,7 +49,7 @@ def dct(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The cosine transform of each line of ``x`` along ``axis``, of type I to IV.
+    """The cosine transform of each line of ``x`` along ``axis``, of type 1 to 4.
 
     With N numbers along the axis (``norm="backward"``):
 
@@ -66,8 +66,9 @@ def dct(
         n: Length of the transform: ``x`` is truncated, or padded with zeros.  Default: the extent
             of ``x`` along ``axis``.
         axis: The axis.
-        norm: ``"backward"`` (the default): scale the inverse by 1 / M, where M is 2 N, or 2 (N - 1)
-            of type 1; ``"forward"``: this one; ``"ortho"``: both by 1 / sqrt(M).
+        norm: The scaling.  ``"backward"`` (the default) scales the inverse transform by 1 / M;
+            ``"forward"`` scales the forward transform by it; ``"ortho"`` scales both by 1 /
+            sqrt(M).  M is 2 N, or 2 (N - 1) for type 1.
         overwrite_x: Whether ``x`` may be overwritten: if its shape and dtype are those of the
             result, the result is stored in its memory.
         workers: Accepted for compatibility with SciPy, and ignored.
@@ -149,7 +150,7 @@ def dst(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The sine transform of each line of ``x`` along ``axis``, of type I to IV.
+    """The sine transform of each line of ``x`` along ``axis``, of type 1 to 4.
 
     With N numbers along the axis (``norm="backward"``):
 
@@ -158,7 +159,7 @@ def dst(
     * type 3: y[k] = (-1)^k x[N-1] + 2 sum_j x[j] sin(pi (j + 1) (2 k + 1) / 2 N), j < N - 1;
     * type 4: y[k] = 2 sum_j x[j] sin(pi (2 j + 1) (2 k + 1) / 4 N).
 
-    M is 2 N, or 2 (N + 1) of type 1; ``orthogonalize`` scales x[N-1] of type 3 and y[N-1] of type
+    M is 2 N, or 2 (N + 1) for type 1; ``orthogonalize`` scales x[N-1] of type 3 and y[N-1] of type
     2.  Other arguments, result, errors, cost and accuracy: see :func:`dct`.
     """
     check_for_scipy(None, workers)
@@ -430,7 +431,7 @@ def _scale(mode: str, kind: int, sine: bool, inverse: bool, lengths: Sequence[in
     """Return the factor of a transform's results.
 
     Raises:
-        ArgumentError: A transform of type I has too few numbers.
+        ArgumentError: A transform of type 1 has too few numbers.
     """
     extra = 0 if kind != 1 else 1 if sine else -1
     points = prod(2 * (n + extra) for n in lengths)

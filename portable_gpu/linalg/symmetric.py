@@ -54,14 +54,14 @@ def syrk(
             unchanged.  Default: a fresh array, whose other triangle is 0, as in
             ``scipy.linalg.blas``.
         c: Another name of ``out``, that of BLAS.
-        trans: ``N``, or ``T`` for ``A^T @ A``; of real dtypes ``C`` is the same.
+        trans: ``N``, or ``T`` for ``A^T @ A``; for real dtypes ``C`` is the same.
         lower: Whether the triangle is the lower one (``col <= row``), or the upper one.
         precision: The precision of products of float32; see :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``out`` or a fresh array: NumPy's for NumPy arguments (done),
-        ``portable_gpu.Array`` for device arrays (enqueued).
+        ``out`` or a fresh array: a NumPy array for NumPy arguments (done), ``portable_gpu.Array``
+        for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As
@@ -94,11 +94,11 @@ def herk(
     """Compute one triangle of ``C = alpha * A @ A^H + beta * C``, which is Hermitian.
 
     Args:
-        a: Shape (..., n, k), or (..., k, n) transposed; of real dtypes this is :func:`syrk`.
+        a: Shape (..., n, k), or (..., k, n) transposed; for real dtypes this is :func:`syrk`.
         alpha, beta: Real factors.
         out, c: C, of shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal
             are not read, and are set to 0.
-        trans: ``N``, or ``C`` for ``A^H @ A``; of real dtypes ``T`` is the same.
+        trans: ``N``, or ``C`` for ``A^H @ A``; for real dtypes ``T`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
@@ -135,7 +135,7 @@ def syr2k(
     Args:
         a, b: Shape (..., n, k), or (..., k, n) transposed; batch axes broadcast.
         alpha, beta, out, c: As in :func:`syrk`.
-        trans: ``N``, or ``T`` for ``A^T @ B`` and ``B^T @ A``; of real dtypes ``C`` is the same.
+        trans: ``N``, or ``T`` for ``A^T @ B`` and ``B^T @ A``; for real dtypes ``C`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
@@ -175,12 +175,12 @@ def her2k(
     """Compute one triangle of ``C = alpha * A @ B^H + conj(alpha) * B @ A^H + beta * C``.
 
     Args:
-        a, b: Shape (..., n, k), or (..., k, n) transposed; batch axes broadcast.  Of real
+        a, b: Shape (..., n, k), or (..., k, n) transposed; batch axes broadcast.  For real
             dtypes this is :func:`syr2k`.
         alpha: A complex factor.
         beta: A real factor.
         out, c: As in :func:`herk`.
-        trans: ``N``, or ``C`` for ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``; of real
+        trans: ``N``, or ``C`` for ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``; for real
             dtypes ``T`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 

@@ -51,7 +51,7 @@ class DeviceGroup(EngineGroup, Closing):
 
     Attributes:
         members: The devices, with their engines, queues and accounts of memory.
-        memory_limit: The maximum of bytes of the group's arrays on a device, or ``None``.
+        memory_limit: The maximum bytes of the group's arrays on a device, or ``None``.
         threads: The host threads that enqueue: ``"auto"``, ``"one"`` or ``"each"``.
         on_failure: The treatment of a block whose device fails: ``"raise"`` or ``"retry"``.
     """
@@ -70,21 +70,23 @@ class DeviceGroup(EngineGroup, Closing):
 
         Args:
             devices: The devices, or requests in the syntax of ``PORTABLE_GPU_DEVICE``; ``"all"``:
-                all GPUs, or without any the devices of the default CPU's runtime; a number: so many
-                equal sub-devices of the default device, which must be a CPU.  Default: those that
-                ``PORTABLE_GPU_DEVICE`` lists, else ``"all"``.
-            memory_limit: The maximum of bytes of the group's arrays on each device.
+                all GPUs, or, if there is none, all devices of the runtime of the default CPU; a
+                number: this number of equal sub-devices of the default device, which must be a CPU.
+                Default: those that ``PORTABLE_GPU_DEVICE`` lists, else ``"all"``.
+            memory_limit: The maximum bytes of the group's arrays on each device.
             shares: The parts of an array that the devices get, in any unit.  Default: equal parts
                 for devices of one kind, else in proportion to their measured speed.
             threads: ``"one"`` host thread enqueues for all devices; ``"each"`` device has its own
                 thread; ``"auto"``: each has its own for work that waits, such as copies.
-            on_failure: The treatment of a block whose device fails or lacks memory: ``"raise"`` an
-                error; ``"retry"`` it on the other devices, then of NumPy's arrays in halves.
+            on_failure: The treatment of a block whose device fails or lacks memory: ``"raise"``
+                raises the error; ``"retry"`` computes the block on the other devices, and then, for
+                arrays of NumPy, in halves.
             precision: As in :class:`portable_gpu.Engine`.
 
         Raises:
             DeviceNotFoundError: There is no such device.
-            ArgumentError: No device, a device given twice, or an argument of another value.
+            ArgumentError: There is no device, a device is given twice, or an argument has an
+                unknown value.
             UnsupportedError: The default device has no such sub-devices.
             ForkError: The process was forked from one that had used OpenCL.
         """
@@ -142,7 +144,7 @@ class DeviceGroup(EngineGroup, Closing):
 
     @property
     def largest_block(self) -> int:
-        """The maximum of bytes of a block, as far as one index of its axis is not larger."""
+        """The maximum bytes of a block, unless a single index of its axis has more."""
         facts = [member.engine.target.facts for member in self.members]
         memory = min(member.limit for member in self.members) // _BLOCK_DIVISOR
         return max(1, min(memory, min(fact.max_alloc_size for fact in facts) // 2))
@@ -163,7 +165,8 @@ class DeviceGroup(EngineGroup, Closing):
         """Copy an array to the devices, in blocks along an axis.
 
         Args:
-            x: An array of NumPy or on a device, or what NumPy makes one of, with at least one axis.
+            x: An array of NumPy or on a device, or anything that NumPy converts to an array, with
+                at least one axis.
             axis: The axis that is cut.
             blocks: The number of blocks.  Default: 24, fewer where a block would have less than
                 256 KiB, more where it would have more than 1/16 of a device's memory.
@@ -223,7 +226,8 @@ class DeviceGroup(EngineGroup, Closing):
         """Copy an array to each device.
 
         Args:
-            x: An array of NumPy, on a device or of the group, or what NumPy makes one of.
+            x: An array of NumPy, on a device or of the group, or anything that NumPy converts to an
+                array.
 
         Returns:
             The replicated array, whose copies are complete.

@@ -74,7 +74,7 @@ class Member:
         copies: A second queue, for copies that run under kernels.
         sends: A third queue, for copies to the host whose values another device receives.
         recorder: The recorder of the device's part of a timeline, if one is recorded.
-        limit: The maximum of bytes of the group's arrays on the device.
+        limit: The maximum bytes of the group's arrays on the device.
     """
 
     def __init__(self, index: int, engine: Engine, limit: int) -> None:
@@ -118,10 +118,10 @@ class Member:
     def pooled(self, shape: Sequence[int], dtype: Any) -> Array:
         """Allocate an array in memory of the pool of the engine's queue.
 
-        Later commands of this queue use the memory again once it is dropped, so other queues use it
-        only behind :meth:`copies_after_kernels`, and until the host has waited for them.  Memory
-        that is not of a pool is freed when it is dropped, and NVIDIA's driver waits for all kernels
-        of the device then; this includes arrays above 1/64 of the device's memory.
+        Later commands of this queue use the memory again once it is dropped, so other queues may
+        use it only after :meth:`copies_after_kernels`, and only until the host has waited for them.
+        Memory that is not of a pool is freed when it is dropped, and NVIDIA's driver waits for all
+        kernels of the device then; this includes arrays above 1/64 of the device's memory.
 
         Raises:
             DeviceMemoryError: See :meth:`empty`.

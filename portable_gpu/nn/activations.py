@@ -57,8 +57,8 @@ def relu(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out``, or a fresh array of the shape, dtype and order of axes of ``input``: of NumPy
-        (finished) for NumPy's, on the device (enqueued) for one on the device.
+        ``out``, or a fresh array of the shape, dtype and order of axes of ``input``: a NumPy array
+        (finished) for NumPy arrays, a device array (enqueued) for device arrays.
 
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
@@ -68,8 +68,8 @@ def relu(
         ArgumentTypeError, ArgumentError: An option is not a number, or not a finite one.
         UnsupportedError: The call needs double precision, which the device lacks.
 
-    Cost: each element read once and written once, in one launch; another option's value builds no
-        program.
+    Cost: each element read once and written once, in one launch; a call with another value of an
+        option builds no program.
     Accuracy: a few ulp of the type computed in (docs/nn.md), then one rounding to the dtype.
     Order: the same bits for one target, policy, shape and alignment.
     """
@@ -539,7 +539,8 @@ def softplus(
     Args:
         input, out, engine, queue, wait_for: See :func:`relu`.
         beta: The sharpness; not 0.
-        threshold: Where the function is replaced by ``x``.  No value of it overflows.
+        threshold: The value of ``beta * x`` above which the result is ``x``.  The result does not
+            overflow for any threshold.
 
     Returns, Raises, Cost: As :func:`relu`; ArgumentError where ``beta`` is 0.
     """

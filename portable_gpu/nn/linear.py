@@ -48,8 +48,8 @@ def linear(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out``, or a fresh array of shape (..., out_features): of NumPy (finished) for NumPy's, on
-        the device (enqueued) if an operand is.
+        ``out``, or a fresh array of shape (..., out_features): a NumPy array (finished) for NumPy
+        arrays, a device array (enqueued) if an operand is on the device.
 
     Raises:
         ShapeError: The shapes do not fit each other.
@@ -58,7 +58,7 @@ def linear(
         ArgumentTypeError, ArgumentError, UnsupportedError, DeviceMemoryError: See
             :func:`portable_gpu.gemm`.
 
-    Cost: one product, whose last step adds the bias and does what ``epilogue`` says: no pass over
+    Cost: one product, which also adds the bias and applies ``epilogue``, without another pass over
         the result.  Leading axes are one axis of the product where strides allow.
     Accuracy: ``|error| <= (in_features + 2) eps (|input| @ |weight.T| + |bias|)``, then the
         rounding to the dtype; an epilogue's errors come on top.
@@ -107,7 +107,7 @@ def linear_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients of :func:`linear` by its input, weight and bias.
+    """Compute the gradients of :func:`linear` with respect to its input, weight and bias.
 
     Args:
         grad_output: The gradient of the output: shape (..., out_features).

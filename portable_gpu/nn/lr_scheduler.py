@@ -59,7 +59,7 @@ class StepLR(LRScheduler):
     """A factor of ``gamma`` every ``step_size`` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        """Take the distance of the factors, and the factor."""
+        """Take the number of steps between factors, and the factor."""
         self.step_size = _at_least(step_size, 1, "step_size")
         self.gamma = real_number(gamma, "gamma")
         super().__init__(optimizer)
@@ -219,10 +219,10 @@ class SequentialLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, schedulers: Iterable[LRScheduler], milestones: Iterable[int]
     ) -> None:
-        """Take the schedules, and the step at which each but the first begins.
+        """Take the schedules, and the steps at which the second one and later ones begin.
 
         Raises:
-            ArgumentError: There are not as many milestones as schedules but one.
+            ArgumentError: The number of milestones is not one less than that of schedules.
         """
         self.schedulers = [
             of_kind(one, LRScheduler, "an element of schedulers") for one in schedulers

@@ -158,8 +158,9 @@ class SGD(Optimizer):
         """Take parameters and options.
 
         Raises:
-            ArgumentTypeError, ArgumentError: A number is none, or is negative; ``nesterov`` is
-                given without momentum or with dampening; a parameter is in two groups.
+            ArgumentTypeError, ArgumentError: A number is of a wrong type, or is negative;
+                ``nesterov`` is given without momentum or with dampening; a parameter is in two
+                groups.
         """
         super().__init__(
             params,
@@ -211,8 +212,8 @@ class Adam(Optimizer):
         """Take parameters and options.
 
         Raises:
-            ArgumentTypeError, ArgumentError: A number is none, or out of its range; a parameter is
-                in two groups.
+            ArgumentTypeError, ArgumentError: A number is of a wrong type, or out of its range; a
+                parameter is in two groups.
         """
         super().__init__(
             params,
@@ -275,14 +276,15 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0) ->
         norm_type: 1, 2 or infinity.
 
     Returns:
-        The norm before, a device array without axes in float32, or float64 of float64 gradients.
+        The norm before the scaling: a device array without axes, of float32, or of float64 for
+        float64 gradients.
 
     Raises:
         ArgumentTypeError, ArgumentError: ``parameters`` has none, ``max_norm`` is negative, or the
             norm is unknown.
 
-    Cost: each gradient read twice and written once, and nothing waited for: the norm stays on the
-        device.
+    Cost: each gradient is read twice and written once.  The call does not wait: the norm stays on
+        the device.
     """
     limit = at_least_zero(max_norm, "max_norm")
     if real_number(norm_type, "norm_type") not in _SUMS:

@@ -90,7 +90,7 @@ class ModuleParameter:
         self.has_grad = False
 
     def add_grad(self, compute: Callable[[Any], Any]) -> None:
-        """Add a gradient to the one that there is since :meth:`zero_grad`.
+        """Add a gradient to those that were added since :meth:`zero_grad`.
 
         Args:
             compute: Computes the gradient into the array that it is given, or returns a fresh one

@@ -40,7 +40,9 @@ def pixel_shuffle(
     Raises:
         ShapeError: Fewer than three axes, or r r does not divide the channels.
         ArgumentError: ``upscale_factor`` is less than 1.
-        ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
+        ArgumentTypeError, DTypeError: ``input`` is not an array, or its dtype is not supported.
+        OverlapError: ``out`` shares memory with ``input``.
+        ReadOnlyError: ``out`` cannot be written.
 
     Cost: each element is read once and written once.
     """
@@ -71,7 +73,9 @@ def pixel_unshuffle(
     Raises:
         ShapeError: Fewer than three axes, or r does not divide the last two extents.
         ArgumentError: ``downscale_factor`` is less than 1.
-        ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
+        ArgumentTypeError, DTypeError: ``input`` is not an array, or its dtype is not supported.
+        OverlapError: ``out`` shares memory with ``input``.
+        ReadOnlyError: ``out`` cannot be written.
     """
     return _unshuffled(
         (input, "input"), (downscale_factor, "downscale_factor"), out, engine, queue, wait_for
@@ -88,7 +92,7 @@ def pixel_shuffle_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Return the gradient of :func:`pixel_shuffle` by its input.
+    """Return the gradient of :func:`pixel_shuffle` with respect to its input.
 
     It is :func:`pixel_unshuffle` of the gradient of the result.
 
@@ -112,7 +116,7 @@ def pixel_unshuffle_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Return the gradient of :func:`pixel_unshuffle` by its input.
+    """Return the gradient of :func:`pixel_unshuffle` with respect to its input.
 
     It is :func:`pixel_shuffle` of the gradient of the result.
 

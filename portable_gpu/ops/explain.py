@@ -16,7 +16,7 @@ from portable_gpu.runtime.registry import default_engine
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning.table import TuningTable
 
-_MOST = (1 << 63) - 1  # what an extent is counted in
+_MAX_EXTENT = (1 << 63) - 1  # that of a 64-bit integer
 
 
 def explain(
@@ -31,19 +31,20 @@ def explain(
 
     Args:
         operation: ``gemm``, ``matmul``, ``gemv``, ``sum`` ...: the name of a public function.
-        sizes: ``m, k, n`` of gemm (A is m by k, B is k by n), ``m, n`` of gemv, ``n`` of cholesky,
-            ``n, m`` of solve_triangular (A is n by n, B is n by m), the shape of a reduction, the
-            extents that fft and rfft transform: the order of ``portable-gpu bench --sizes`` too.
-            Arrays are taken as C-ordered and aligned.
+        sizes: In the order of ``portable-gpu bench --sizes``: ``m, k, n`` of gemm (A is m by k, B
+            is k by n), ``m, n`` of gemv, ``n`` of cholesky, ``n, m`` of solve_triangular (A is n by
+            n, B is n by m), the shape of a reduction, the extents that fft and rfft transform.  The
+            arrays are assumed to be C-ordered and aligned.
         dtype: The dtype of the arrays, or its name.
         target: Explain for this device class (``"gcn"``, ``"nvidia-sm90"``), or for a
             :class:`Target`, instead of a device; no device is then needed.
         engine: The engine whose device and tuning table are used; by default
             :func:`portable_gpu.default_engine`.
-        options: As the function takes them: ``axis`` of reductions, ``trans`` of gemv and solves,
-            ``axis`` of fft and rfft (all extents without it; ``batch=`` has those before them),
-            ``trans_a``, ``trans_b`` and ``precision`` of gemm (the engine's without it).  gemm and
-            matmul also take ``symmetric=True``: B is A's transpose, in the same memory.
+        options: The options of the function: ``axis`` of reductions; ``trans`` of gemv and solves;
+            ``trans_a``, ``trans_b`` and ``precision`` of gemm (default: the engine's); ``axis`` of
+            fft and rfft (default: all extents are transformed), and ``batch``, the extents before
+            these.  gemm and matmul also take ``symmetric=True``: B is A's transpose, in the same
+            memory.
 
     Returns:
         An :class:`Explanation`; ``print`` shows it as a text.
@@ -66,7 +67,7 @@ def explain(
         )
     explainer = OPERATIONS[operation].explain
     extents = [whole(size, f"number {k} of sizes") for k, size in enumerate(sizes, 1)]
-    if any(not 0 <= extent <= _MOST for extent in extents):
+    if any(not 0 <= extent <= _MAX_EXTENT for extent in extents):
         raise ArgumentError(f"sizes is {shown(sizes)}; expected integers of at least 0, below 2^63")
     dtype = dtype_of(dtype) if isinstance(dtype, str) else as_dtype(dtype)
     elem = element(dtype)

@@ -27,13 +27,14 @@ def plan(
 
     Args:
         operation: ``"sum"``, ``"gemv"``, ``"matmul"``, ``"elementwise"`` ...: the name of a public
-            function; or a function of this library, as ``portable_gpu.fft.rfft`` or ``nn.conv2d``.
+            function; or a function of this library, such as ``portable_gpu.fft.rfft`` or
+            ``nn.conv2d``.
         operands, options: Its arguments, any of them by name.  The inputs and the output (``out``,
             ``c`` or ``y``) are of the kind that the plan will be called with; the output is not
-            written.  A function that makes several calls, as ``linalg.solve``, takes arrays on the
-            device.  All else stays as it is given here: numbers, axes, an epilogue, whose arrays
-            each call reads anew.  There is no ``wait_for``: calls of a plan wait for the events of
-            their arrays.
+            written.  A function that makes several calls, such as ``linalg.solve``, takes arrays on
+            the device.  All other arguments are fixed here: numbers, axes, an epilogue (each call
+            reads the present values of its arrays).  There is no ``wait_for``: calls of a plan wait
+            for the events of their arrays.
         engine, queue: As the function takes them.
 
     Returns:
@@ -47,8 +48,8 @@ def plan(
             several calls, and an array is not on the device, or it reads values in between.
         As the function: A dtype, a shape or an option is refused, or a kernel does not build.
 
-    Cost: that of the function's first call, except for its kernels.  A call of the plan has less
-        host time than one of the function, which looks up what it has met before.
+    Cost: that of the function's first call, except for its kernels.  A call of the plan takes less
+        host time than one of the function, which has to look up its plan.
 
     Example::
 

@@ -81,8 +81,8 @@ class Array:
         context: Its OpenCL context.
         shape, dtype: As in NumPy.
         strides, offset: Bytes between elements along each axis; bytes before the first one.
-        base_data: Its memory: a ``pyopencl.Buffer``, or shared virtual memory; ``None`` if it was
-            made without elements.
+        base_data: Its memory: a ``pyopencl.Buffer``, or shared virtual memory; ``None`` for an
+            array that was made without elements.
         events: The events of the commands that its values depend on.
         size, nbytes: The number of elements, and their bytes.
         reports: The deferred errors that :meth:`check` reads.

@@ -43,8 +43,8 @@ def pack(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``out`` or a fresh array of shape (..., n (n + 1) / 2): NumPy's for NumPy arguments (done),
-        ``portable_gpu.Array`` for device arrays (enqueued).
+        ``out`` or a fresh array of shape (..., n (n + 1) / 2): a NumPy array for NumPy arguments
+        (done), ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As

@@ -41,8 +41,8 @@ def qr(x: da.Array, *, precision: str | None = None) -> tuple[da.Array, da.Array
         ShapeError: ``x`` has more columns than rows.
         DTypeError: ``x`` has another dtype.
         ArgumentTypeError: As :func:`~portable_gpu.multi.dask.matmul`.
-        NotPositiveDefiniteError: When computed: columns depend on each other, or the condition of
-            ``x`` is above about ``1 / (8 sqrt(m n u))``, of which the check is ``Q^H Q`` after the
+        NotPositiveDefiniteError: When computed: columns depend on each other, or the condition
+            number of ``x`` is above about ``1 / (8 sqrt(m n u))``, which ``Q^H Q`` shows after the
             first pass.  For float32 that is in the hundreds, so convert to float64, or take
             :func:`dask.array.linalg.qr`.
 

@@ -139,7 +139,7 @@ class Softplus(_Activation):
     _pair = activations.softplus, activations.softplus_backward
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        """Take the sharpness, and where the function is the input itself."""
+        """Take the sharpness, and the threshold above which the result is the input."""
         self._options = activations.sharpness(beta, threshold)
 
 

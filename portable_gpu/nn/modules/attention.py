@@ -56,7 +56,7 @@ class MultiheadAttention(Module):
         """Draw the weights of projections within ``sqrt(6 / (fan_in + fan_out))``; biases are 0.
 
         Args:
-            embed_dim, num_heads: The extent of rows, and a divisor of it.
+            embed_dim, num_heads: The extent of rows, and the number of heads, which divides it.
             dropout: The probability that a probability is dropped in training.
             bias: Whether projections have biases.
             kdim, vdim: The extents of rows of keys and of values; ``embed_dim`` by default.

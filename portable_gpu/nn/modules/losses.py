@@ -68,7 +68,7 @@ class NLLLoss(_Loss):
         *,
         engine: Engine | None = None,
     ) -> None:
-        """Take the weights of classes, the target that does not count, and the reduction."""
+        """Take the arguments of ``nn.nll_loss`` except for the arrays ``input`` and ``target``."""
         super().__init__(reduction)
         if weight is not None:
             self.weight = Buffer(floating(weight, "weight"), engine)
@@ -93,7 +93,7 @@ class CrossEntropyLoss(NLLLoss):
         *,
         engine: Engine | None = None,
     ) -> None:
-        """Take the arguments of ``NLLLoss``, and the part of a target that all classes share."""
+        """Take the arguments of ``nn.cross_entropy`` except for ``input`` and ``target``."""
         super().__init__(weight, ignore_index, reduction, engine=engine)
         self.label_smoothing = real_number(label_smoothing, "label_smoothing")
 

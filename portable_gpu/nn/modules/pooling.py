@@ -310,7 +310,7 @@ class Upsample(Module):
         }  # fmt: skip
 
     def forward(self, input: Any) -> Any:
-        """Compute the array of the other size."""
+        """Resize the array."""
         result = resampling.interpolate(input, **self._options)
         self._shape = input.shape
         return result

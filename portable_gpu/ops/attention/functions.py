@@ -52,8 +52,8 @@ def scaled_dot_product_attention(
         attn_mask: Shape (L, S), or any that NumPy broadcasts to (N, H, L, S): bool, true where a
             query sees a key, or numbers of the dtype of ``query`` that are added to the products.
         dropout_p: The probability that a probability is set to 0; others are multiplied by
-            ``1 / (1 - dropout_p)``.  There is no mode: 0 leaves all.
-        is_causal: Whether query i sees keys 0 to i only; without ``attn_mask``.
+            ``1 / (1 - dropout_p)``.  There is no training mode: 0 drops nothing.
+        is_causal: Whether query i sees keys 0 to i only; it cannot be combined with ``attn_mask``.
         scale: The factor; ``1 / sqrt(E)`` where it is ``None``.
         enable_gqa: Whether ``key`` and ``value`` may have fewer heads, whose number divides H;
             adjacent heads of queries then share one.
@@ -63,12 +63,12 @@ def scaled_dot_product_attention(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array: of NumPy (finished) for NumPy's, on the device (enqueued) for one
-        on the device.  A query that sees no key has zeros.
+        ``out`` or a fresh array: a NumPy array (finished) for NumPy arrays, a device array
+        (enqueued) for device arrays.  A query that sees no key has zeros.
 
     Raises:
-        ShapeError, DTypeError: Arrays do not belong together.
-        ArgumentError, ArgumentTypeError: An option is not of the kind, or not supported.
+        ShapeError, DTypeError: The shapes or dtypes of the arrays do not fit each other.
+        ArgumentError, ArgumentTypeError: An option has a wrong value or type.
         OverlapError, ReadOnlyError: ``out`` cannot be written.
         UnsupportedError: The call needs double precision, which the device lacks; on a CPU, E and V
             together exceed 500,000 (float32), 250,000 (float64) or 100,000 (16-bit floats).
@@ -76,9 +76,9 @@ def scaled_dot_product_attention(
     Cost: ``2 * N * H * L * S * (E + V)`` flop, about half of them where it is causal, and an
         exponential for each product; no array of products is stored.
     Accuracy: products and sums in float32 (float64 for float64).  The error is at most
-        ``eps * (c * S + E * t) * max|value|``, t the largest ``scale * |query| @ |key|``.  Matrix
-        units multiply probabilities that are rounded to the dtype, which adds the half of its
-        ``eps`` times ``max|value|``.
+        ``eps * (c * S + E * t) * max|value|``, where c is a few ulp of ``exp`` and t the largest
+        ``scale * |query| @ |key|``.  Matrix units multiply probabilities that are rounded to the
+        dtype, which adds half of its ``eps`` times ``max|value|``.
     Order: fixed for one target, policy, shape and alignment.
     Source: Milakov & Gimelshein, 2018 (the running maximum); Dao et al., 2022 (tiles of keys).
     """
@@ -108,11 +108,11 @@ def native_scaled_dot_product_attention(
 ) -> tuple[Any, Any]:
     """Compute :func:`scaled_dot_product_attention`, and what its gradient needs.
 
-    ``out`` is a tuple of two arrays, each of them or ``None``.
+    ``out`` is a tuple of two, each an array or ``None``.
 
     Returns:
-        The result, and of each query the logarithm of the sum of the exponentials of its products:
-        of shape (..., L), of float32 (float64 for float64).
+        The result; and for each query the logarithm of the sum of the exponentials of its scaled
+        and masked products, of shape (..., L), in float32 (float64 for float64).
     """
     arrays = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
     scalars = _mask(dropout_p, seed, offset)
@@ -141,26 +141,26 @@ def scaled_dot_product_attention_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients of :func:`scaled_dot_product_attention` by query, key and value.
+    """Compute the gradients of :func:`scaled_dot_product_attention`.
 
     Args:
-        grad_output: The gradient by the result; of its shape and dtype.
-        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed, offset: As of
-            the function; the mask of dropout is computed again.
+        grad_output: The gradient of the result; of its shape and dtype.
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, seed, offset: As in
+            the forward call; the mask of dropout is computed again.
         output, logsumexp: The results of :func:`native_scaled_dot_product_attention`.
-        out: A tuple of three arrays for the gradients, each of them or ``None``.
+        out: A tuple for the three gradients, each an array or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        The gradients, of the shapes and the dtype of ``query``, ``key`` and ``value``.
+        The gradients of ``query``, ``key`` and ``value``, of their shapes and dtype.
 
     Raises: As :func:`scaled_dot_product_attention`.
 
     Cost: probabilities are computed again, twice: five products of the size of the two of the
         function; no array of them is stored.
     Accuracy: sums in float32 (float64 for float64), as those of the function.  Matrix units
-        multiply probabilities, and their gradients, that are rounded to the dtype, which adds the
-        half of its ``eps`` times the sums of the products' absolute values.
+        multiply probabilities, and their gradients, that are rounded to the dtype, which adds half
+        of its ``eps`` times the sums of the products' absolute values.
     Order: fixed for one target, policy, shape and alignment, without atomics.
     """
     arrays = [grad_output, query, key, value, output, logsumexp]

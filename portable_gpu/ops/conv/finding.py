@@ -173,7 +173,8 @@ class Finding:
 
         Raises:
             As :func:`conv2d`, before anything is launched.
-            BuildError, DeviceMemoryError: No variant runs; one that fails alone causes a warning.
+            BuildError, DeviceMemoryError: No variant runs.  If only some variants fail, there is a
+                warning.
 
         Cost: about ten calls of each variant that is less than twice as slow as the fastest, two of
             each other one, and the compilation of all their kernels.

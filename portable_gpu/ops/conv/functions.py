@@ -74,21 +74,21 @@ class Convolution:
                 convolves blocks of images.
 
         Returns:
-            ``out``, or a fresh array of shape (N, K, ...), channels-last if ``input`` is: NumPy's
-            for NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).  Its
-            extents are ``(n + padding - dilation * (kernel - 1) - 1) // stride + 1``.
+            ``out``, or a fresh array of shape (N, K, ...), channels-last if ``input`` is: a NumPy
+            array for NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).
+            Its extents are ``(n + padding - dilation * (kernel - 1) - 1) // stride + 1``.
 
         Raises:
             ShapeError: Shapes do not fit each other, or a filter is larger than the padded input.
             ArgumentError: An option is out of its range, or ``groups`` does not divide the
                 channels; the named ``algo`` does not take the convolution, or its workspace is
-                above the limit; ``"found"``, and such a call has not been timed.
+                above the limit; ``algo`` is ``"found"``, and such a call has not been timed.
             DTypeError: An array is not of real floating numbers.
             OverlapError, ReadOnlyError: As for :func:`portable_gpu.gemm`.
             UnsupportedError: The call needs double precision, which the device lacks.
             DeviceMemoryError: The device has too little free memory.
 
-        Cost: ``2 * y.size * C / groups * taps`` flop; at least every array is moved once.
+        Cost: ``2 * y.size * C / groups * taps`` flop; every array is moved at least once.
         Accuracy: with K terms of a sum, ``|error| <= (K + 2) eps (|x| * |w| + |bias|)`` for any
             order of the sum; 16-bit floats are summed in float32 and rounded once.  ``winograd``,
             which ``auto`` may take: ``|error| <= (C / groups + 12) eps / 2 (S + |bias|)``, where S
@@ -128,8 +128,8 @@ class Convolution:
     ) -> Any:
         """The transposed convolution: the adjoint of :func:`conv2d`.
 
-        It scatters each element of ``input`` by a filter, as the gradient of :func:`conv2d` by its
-        input does, and is computed as that gradient.
+        It scatters each element of ``input`` by a filter, as :func:`conv2d_input` does, and is
+        computed by the same kernels.
 
         Args:
             input: Shape (N, C, ...), or (C, ...); dtypes and strides as for :func:`conv2d`.
@@ -174,12 +174,12 @@ class Convolution:
         queue: cl.CommandQueue | None = None,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Any:
-        """The gradient of :func:`conv2d` by its input, of shape ``input_size``.
+        """The gradient of the input of :func:`conv2d`, of shape ``input_size``.
 
         Args:
             input_size: The shape of the input, (N, C, ...) or (C, ...).
             weight: The weights, of shape (K, C / groups, kernel extents).
-            grad_output: The gradient by the result, of the result's shape.
+            grad_output: The gradient of the result, of the result's shape.
             stride, padding, dilation, groups: The arguments of the convolution.
             precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
 
@@ -210,12 +210,12 @@ class Convolution:
         queue: cl.CommandQueue | None = None,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Any:
-        """The gradient of :func:`conv2d` by its weights, of shape ``weight_size``.
+        """The gradient of the weights of :func:`conv2d`, of shape ``weight_size``.
 
         Args:
             input: The input, of shape (N, C, ...) or (C, ...).
             weight_size: The shape of the weights, (K, C / groups, kernel extents).
-            grad_output: The gradient by the result, of the result's shape.
+            grad_output: The gradient of the result, of the result's shape.
             stride, padding, dilation, groups: The arguments of the convolution.
             precision, algo, workspace_limit, out, engine, queue, wait_for: As for :func:`conv2d`.
 
@@ -239,10 +239,10 @@ class Convolution:
         queue: cl.CommandQueue | None = None,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> Any:
-        """The gradient of :func:`conv2d` by its bias: sums over images and places.
+        """The gradient of the bias of :func:`conv2d`: sums over images and places.
 
         Args:
-            grad_output: The gradient by the result, of shape (N, K, ...) or (K, ...).
+            grad_output: The gradient of the result, of shape (N, K, ...) or (K, ...).
             out, engine, queue, wait_for: See :func:`portable_gpu.sum`.
 
         Returns:

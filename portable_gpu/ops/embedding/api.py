@@ -62,8 +62,8 @@ def embedding(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out``, or a fresh array of shape (*input.shape, columns): of NumPy (finished) for
-        NumPy's, on the device (enqueued) if an operand is.
+        ``out``, or a fresh array of shape (*input.shape, columns): a NumPy array (finished) for
+        NumPy arrays, a device array (enqueued) if an operand is on the device.
 
     Raises:
         ArrayIndexError: An index is not a row; the message has the first one.  For device arrays

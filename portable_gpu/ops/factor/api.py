@@ -70,8 +70,8 @@ def cholesky(
             factorises one matrix by block columns.
 
     Returns:
-        ``a``, ``out`` or a fresh array of its shape, with zeros in the other triangle: NumPy's for
-        NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).
+        ``a``, ``out`` or a fresh array of its shape, with zeros in the other triangle: a NumPy
+        array for NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         NotPositiveDefiniteError: A pivot is not a positive number, also because of NaN or infinity
@@ -156,7 +156,7 @@ def solve_triangular(
         a: Shape (..., n, n): triangles, of which nothing is read beyond the diagonal.
         b: Shape (..., n, m) (``side="right"``: (..., m, n)), or (n,): one vector for each ``a``;
             batch axes of ``a`` and ``b`` broadcast.  float32, float64, complex64 or complex128, as
-            ``a``; of two dtypes, NumPy's common one counts.
+            ``a``; two dtypes are converted to NumPy's common one.
         trans: ``op``: N or 0 (as it is), T or 1 (transpose), C or 2 (conjugate transpose).
         lower: Whether A is a lower triangle, before ``op``.
         unit_diagonal: Assume that the diagonal of A is ones, and do not read it.
@@ -312,8 +312,8 @@ def inv_triangular(
 
     Cost: ``n^3 / 3`` flop for each matrix (four times that if complex), a third of a solve against
         the identity.  Memory: the result.
-    Accuracy: ``||A X - I|| <= c n u ||A|| ||X||`` with a small c, in any norm of largest sums (Du
-        Croz and Higham, IMA J. Numer. Anal. 12(1), 1992, method 2B).  To solve, prefer
+    Accuracy: ``||A X - I|| <= c n u ||A|| ||X||`` with a small c, in the 1-norm and in the infinity
+        norm (Du Croz and Higham, IMA J. Numer. Anal. 12(1), 1992, method 2B).  To solve, prefer
         :func:`solve_triangular`, whose bound has no condition number.
     Order: fixed for one target, policy and shape; no atomics.
     """

@@ -43,8 +43,9 @@ def fft(
         n: Length of the transform: ``x`` is truncated, or padded with zeros.  Default: the extent
             of ``x`` along ``axis``.
         axis: The axis.
-        norm: ``"backward"`` (the default): scale the inverse by 1 / n; ``"forward"``: this one;
-            ``"ortho"``: both by 1 / sqrt(n).
+        norm: The scaling.  ``"backward"`` (the default) scales the inverse transform by 1 / n;
+            ``"forward"`` scales the forward transform by it; ``"ortho"`` scales both by 1 /
+            sqrt(n).
         overwrite_x: Whether ``x`` may be overwritten: if its shape and dtype are those of the
             result, the result is stored in its memory.
         workers: Accepted for compatibility with SciPy, and ignored.

@@ -60,15 +60,15 @@ def gemm(
         trans_a, trans_b: ``N``, ``T`` (transpose) or ``C`` (conjugate transpose).
         precision: The precision of products of float32: ``ieee`` computes and sums them in float32.
             The others use matrix units, if the device has them: ``tf32`` keeps 11 bits of each
-            value, ``bf16x3`` 16, ``tf32x3`` 22, ``bf16x6`` all 24.  It is the least accuracy
-            wanted: other dtypes, and devices without such units, compute as for ``ieee``.
+            value, ``bf16x3`` 16, ``tf32x3`` 22, ``bf16x6`` all 24.  It is the minimum accuracy:
+            other dtypes, and devices without such units, compute as for ``ieee``.
             ``None``: the engine's, which is ``ieee`` unless set.
         epilogue: The stages that each element of the result passes; see
             :class:`~portable_gpu.Epilogue`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``out`` or a fresh array of shape (m, n): NumPy's for NumPy arguments (done),
+        ``out`` or a fresh array of shape (m, n): a NumPy array for NumPy arguments (done),
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
@@ -84,13 +84,13 @@ def gemm(
         copy of an operand (other strides, or split by ``precision``: up to 6 bytes an element).
     Accuracy: sums in the result's dtype (16-bit floats in float32, rounded once):
         ``|error| <= gamma(k) * |alpha| * |a| @ |b|`` for any order, NaN and infinities as IEEE;
-        twice that for 16-bit floats on matrix units, which truncate.  Of ``precision``, and what
-        it makes of infinities, see docs/accuracy.md.
+        twice that for 16-bit floats on matrix units, which truncate.  For ``precision``, also with
+        infinities, see docs/accuracy.md.
     Order: fixed for one target, policy and shape; no atomics.
     Symmetric products: where ``b`` is ``a``'s transpose in the same memory (by the flags, or a
-        view), ``beta`` is 0 and no epilogue follows, half of the flop may do: the lower triangle
-        is computed and mirrored, which is then exactly symmetric.  It is done where it is
-        estimated to be faster; never by a plan, which may be called with other arrays.
+        view), ``beta`` is 0 and no epilogue follows, half of the flop may suffice: the lower
+        triangle is computed and mirrored, so the result is exactly symmetric.  This is done if it
+        is estimated to be faster, but never by a plan, which may be called with other arrays.
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
@@ -122,8 +122,8 @@ def matmul(
 
     Args:
         a, b: One-dimensional arrays are vectors; further axes before the last two are batches
-            and broadcast.  Any supported dtypes; the result has NumPy's (integers wrap around
-            in their own type, bool is "any of the ands").
+            and broadcast.  Any supported dtypes; the result has NumPy's (integers wrap around in
+            their own type; bool is ``or`` of ``and``).
         out: The array for the result, of its shape and dtype (or float32 for 16-bit floats).
         precision: The precision of products of float32; see :func:`gemm`.
         epilogue: The stages that each element of the result passes; see
@@ -131,8 +131,8 @@ def matmul(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``out`` or a fresh array; NumPy's for NumPy arguments (done),
-        ``portable_gpu.Array`` for device arrays (enqueued).
+        ``out`` or a fresh array; a NumPy array for NumPy arguments (done), ``portable_gpu.Array``
+        for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As in

@@ -54,7 +54,7 @@ def gemv(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``out`` or a fresh array of shape (m,): NumPy's for NumPy arguments (done),
+        ``out`` or a fresh array of shape (m,): a NumPy array for NumPy arguments (done),
         ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
@@ -67,8 +67,8 @@ def gemv(
         DeviceMemoryError: The device lacks memory.
 
     Cost: ``2*m*n`` flop (``8*m*n`` if complex); ``(m*n + m + n) * itemsize`` bytes.  If work-groups
-        share the summed axis, workspace for at most 4 sums of each compute unit and block of
-        outputs.
+        share the summed axis, there is workspace for at most 4 sums of each compute unit and block
+        of outputs.
     Accuracy: sums are computed in the common dtype, and of 16-bit floats in float32, rounded once:
         ``|error| <= gamma(n) * |alpha| * |A| @ |x|`` for any order; NaN and infinities as IEEE 754.
     Order: fixed for one target, policy, shape and alignment; no floating-point atomics.

@@ -46,9 +46,9 @@ def instance_norm(
     Args:
         input, weight, bias, eps, out, engine, queue, wait_for: As :func:`batch_norm`.
         running_mean, running_var: An element for each channel, of float32 (float64 for float64),
-            both or none.  With ``use_input_stats`` they are updated in place by ``momentum``, by
-            the means over the batch of the statistics of instances, the variance with the divisor
-            n - 1; otherwise they are the statistics.
+            both or none.  With ``use_input_stats`` they are updated in place by ``momentum``, with
+            the batch's mean of the statistics of its elements (the variance has the divisor n - 1);
+            otherwise they are the statistics.
         use_input_stats: Whether the statistics are those of ``input``.
         momentum: The weight of new statistics.
 
@@ -164,9 +164,9 @@ def batch_norm(
         ArgumentError: A channel has fewer than two elements in training; running statistics are
             missing.
 
-    Cost: in training ``input`` is read twice (once where a channel fits near a compute unit) and
-        the result written once, running statistics in the same launches.  Otherwise one
-        elementwise expression.
+    Cost: in training ``input`` is read twice (once if a channel fits into the registers of a
+        work-group or the caches of a CPU's core), the result is written once, and the same launches
+        update the running statistics.  Otherwise it is one elementwise expression.
     Accuracy, order: as :func:`layer_norm`.
     """
     if flag(training, "training") and running_mean is None and running_var is None:
@@ -202,7 +202,7 @@ def native_batch_norm(
     """Compute :func:`batch_norm`; return the result, and the mean and ``1 / sqrt(var + eps)``.
 
     Both statistics have an element for each channel; without ``training`` they are ``None``.
-    ``out`` is a tuple of three arrays, each of them or ``None``.
+    ``out`` is a tuple of three, each an array or ``None``.
     """
     place = place_of(engine, queue, wait_for)
     if not flag(training, "training"):
@@ -237,22 +237,22 @@ def batch_norm_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients of :func:`batch_norm` by input, weight and bias.
+    """Compute the gradients of :func:`batch_norm` with respect to input, weight and bias.
 
     Args:
-        grad_output: The gradient by the result; of the shape and dtype of ``input``.
+        grad_output: The gradient of the result; of the shape and dtype of ``input``.
         input, weight: As :func:`batch_norm` took them.
         running_mean, running_var: The statistics without ``training``.
         save_mean, save_invstd: The statistics of :func:`native_batch_norm` with ``training``.
         training, eps: As :func:`batch_norm` took them.
-        bias: Anything but ``None`` if the gradient by the bias is requested.
-        out: A tuple of three arrays for the gradients, each of them or ``None``.
+        bias: Any value but ``None`` requests the gradient of the bias.
+        out: A tuple for the three gradients, each an array or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns, Raises: As :func:`layer_norm_backward`.
 
-    Cost: both large arrays are read twice (once where a channel fits near a compute unit) for all
-        three gradients.
+    Cost: both large arrays are read twice (once if a channel fits, as in :func:`batch_norm`) for
+        all three gradients.
     """
     place = place_of(engine, queue, wait_for)
     is_training = flag(training, "training")

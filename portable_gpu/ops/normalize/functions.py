@@ -38,8 +38,8 @@ def layer_norm(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array: of NumPy (finished) for NumPy's, on the device (enqueued) for one
-        on the device.
+        ``out`` or a fresh array: a NumPy array (finished) for NumPy arrays, a device array
+        (enqueued) for device arrays.
 
     Raises:
         ShapeError: ``normalized_shape`` is not the end of the shape; a parameter or ``out`` has
@@ -77,7 +77,7 @@ def native_layer_norm(
 ) -> tuple[Any, Any, Any]:
     """Compute :func:`layer_norm`, and what its gradient needs.
 
-    ``out`` is a tuple of three arrays, each of them or ``None``.
+    ``out`` is a tuple of three, each an array or ``None``.
 
     Returns:
         The result, the mean, and ``1 / sqrt(var + eps)``: these two of float32 (float64 for
@@ -104,25 +104,25 @@ def layer_norm_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients of :func:`layer_norm` by input, weight and bias.
+    """Compute the gradients of :func:`layer_norm` with respect to input, weight and bias.
 
     Args:
-        grad_output: The gradient by the result; of the shape and dtype of ``input``.
+        grad_output: The gradient of the result; of the shape and dtype of ``input``.
         input, normalized_shape, weight: As :func:`layer_norm` took them.
         mean, rstd: The statistics that :func:`native_layer_norm` returned.
-        bias: Anything but ``None`` if the gradient by the bias is requested.
-        out: A tuple of three arrays for the gradients, each of them or ``None``.
+        bias: Any value but ``None`` requests the gradient of the bias.
+        out: A tuple for the three gradients, each an array or ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        The gradients by input, weight and bias; ``None`` for a parameter that there is not.
+        The gradients of input, weight and bias; ``None`` for a parameter that is not given.
 
     Raises: As :func:`layer_norm`.
 
-    Cost: both large arrays are read once for the gradient by the input, and once more for those by
+    Cost: both large arrays are read once for the gradient of the input, and once more for those of
         weight and bias.
-    Accuracy: sums of n terms in float32 (float64 for float64): ``|error|`` is at
-        most ``n * eps * sum(|terms|)``.
+    Accuracy: sums of n terms in float32 (float64 for float64): an error of at most
+        ``n * eps * sum(|terms|)``.
     Order: fixed for one target, policy, shape and alignment.
     """
     statistics = {"mean": mean, "rstd": rstd}
@@ -144,7 +144,7 @@ def rms_norm(
 ) -> Any:
     """Compute ``x / sqrt(mean(x * x) + eps) * weight`` over the last axes.
 
-    ``eps`` is that of the input's dtype where it is ``None``.  All else: as :func:`layer_norm`.
+    If ``eps`` is ``None``, it is that of the input's dtype.  All else is as in :func:`layer_norm`.
     """
     return forward(
         "rms_norm", input, normalized_shape, weight, None, _eps_of(input, eps), None, out,
@@ -165,7 +165,7 @@ def native_rms_norm(
 ) -> tuple[Any, Any]:
     """Compute :func:`rms_norm`; return the result and ``1 / sqrt(mean(x * x) + eps)``.
 
-    ``out`` is a tuple of two arrays, each of them or ``None``.
+    ``out`` is a tuple of two, each an array or ``None``.
     """
     place = place_of(engine, queue, wait_for)
     y, rstd = forward(
@@ -194,10 +194,10 @@ def rms_norm_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[Any, Any]:
-    """Compute the gradients of :func:`rms_norm` by input and weight.
+    """Compute the gradients of :func:`rms_norm` with respect to input and weight.
 
     ``rstd`` is what :func:`native_rms_norm` returned, ``out`` a tuple of two arrays, each of them
-    or ``None``.  All else: as :func:`layer_norm_backward`.
+    or ``None``.  All else is as in :func:`layer_norm_backward`.
     """
     if isinstance(out, tuple) and len(out) == 2:
         out = (*out, None)
@@ -223,7 +223,7 @@ def group_norm(
     """Normalise each of ``num_groups`` groups of channels, with the axes after the channels.
 
     ``input`` has the axes batch, channels and any others; ``weight`` and ``bias`` have an element
-    for each channel.  All else: as :func:`layer_norm`.
+    for each channel.  All else is as in :func:`layer_norm`.
 
     Raises:
         ArgumentError: ``num_groups`` does not divide the channels.
@@ -271,9 +271,10 @@ def group_norm_backward(
 ) -> tuple[Any, Any, Any]:
     """Compute the gradients of :func:`group_norm`: see :func:`layer_norm_backward`.
 
-    Cost: as there; but on a GPU, where channels are contiguous and there are at least two groups of
-        the batch for each compute unit, both large arrays are read for all three gradients by one
-        kernel, twice, and from memory once if the device's cache holds the groups that run.
+    Cost: that of :func:`layer_norm_backward`, except on a GPU if channels are contiguous and the
+        batch has at least two groups for each compute unit.  Then one kernel computes all three
+        gradients, and reads both large arrays twice; the second time they come from the device's
+        cache, if it holds the groups that are computed at the same time.
     """
     statistics = {"mean": mean, "rstd": rstd}
     place = place_of(engine, queue, wait_for)

@@ -30,7 +30,7 @@ def cross_entropy(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute ``-sum(w * p * log_softmax(x))`` over the classes, p the target's probabilities.
+    """Compute ``-sum(w * p * log_softmax(x))`` over the classes; p are the targets' probabilities.
 
     Args:
         input: x, the logits: shape (N, C) or (N, C, d1, ...), or (C,); of float16, bfloat16,
@@ -38,28 +38,30 @@ def cross_entropy(
         target: The number of a class for each place, integers of shape (N, d1, ...); or
             probabilities of classes, of the shape and dtype of ``input``.
         weight: A weight for each class, of the dtype of ``input`` or float32; or ``None``.
-        ignore_index: A number of no class whose places have loss and gradient 0.
-        reduction: ``none``; ``sum``; or ``mean``, divided by the weights of the targets, or of
-            probabilities by the number of places.
+        ignore_index: A target whose places have loss and gradient 0.
+        reduction: ``none``; ``sum``; or ``mean``, the sum divided by the sum of the weights of the
+            targets, or, if the targets are probabilities, by the number of places.
         label_smoothing: From 0 to 1: how much of the target is spread evenly over the classes.
         out: The array for the result, of the dtype of ``input``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array of shape (N, d1, ...), or without axes: of NumPy (finished) for
-        NumPy's, on the device (enqueued) for one on the device.
+        ``out`` or a fresh array of shape (N, d1, ...), or, reduced, without axes: a NumPy array
+        (finished) for NumPy arrays, a device array (enqueued) for device arrays.
 
     Raises:
-        ArgumentError: A target is neither a class nor ``ignore_index``; the message has the first.
-            It is raised by the call (NumPy), or where values of the result are brought to the host.
-        ShapeError, DTypeError: Arrays do not belong together.
-        ArgumentError, ArgumentTypeError: An option is not of the kind.
+        ArgumentError: A target is neither a class nor ``ignore_index``; the message names the first
+            such target.  The call raises it for NumPy arrays; for device arrays it is raised when
+            values of the result are copied to the host.
+        ShapeError, DTypeError: The shapes or dtypes of the arrays do not fit each other.
+        ArgumentError, ArgumentTypeError: An option has a wrong value or type.
         OverlapError, ReadOnlyError: ``out`` cannot be written.
         UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: ``input`` read once.
     Accuracy: sums over the classes as in :func:`log_softmax`, in float32 (float64 for float64);
-        with probabilities or smoothing up to ``(C + c) * eps * sum(w * p * (|x| + |m|))``.
+        with probabilities or smoothing ``|error| <= (C + c) * eps * sum(w * p * (|x| + |m|))``,
+        where m is the maximum of x and c a few ulp of ``exp``.
     Order: fixed for one target, policy, shape and alignment.
     """
     options = ("entropy", weight is not None, ignore_index, reduction, label_smoothing)
@@ -81,18 +83,20 @@ def cross_entropy_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute the gradient of :func:`cross_entropy` by ``input``.
+    """Compute the gradient of :func:`cross_entropy` with respect to ``input``.
 
     Args:
-        grad_output: The gradient by the result, of its shape and the dtype of ``input``.
-        input, target, weight, ignore_index, reduction, label_smoothing: As in the function.
+        grad_output: The gradient of the result, of its shape and the dtype of ``input``.
+        input, target, weight, ignore_index, reduction, label_smoothing: As in
+            :func:`cross_entropy`.
         out: The array for the result, of the shape and dtype of ``input``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns, Raises: As :func:`cross_entropy`.
 
-    Cost: ``input`` read once where the classes fit near a compute unit, else twice; the result
-        written once.  A mean needs the targets before.
+    Cost: ``input`` is read once if its classes fit into the registers of a work-group or the caches
+        of a CPU's core, else twice; the result is written once.  For a mean, the weights of the
+        targets are added first.
     """
     options = ("entropy", weight is not None, ignore_index, reduction, label_smoothing)
     arrays = (grad_output, input, target) + (() if weight is None else (weight,))
@@ -113,7 +117,7 @@ def nll_loss(
 ) -> Any:
     """Compute ``-w * x`` of the class that each target names; x are logarithms of probabilities.
 
-    ``target`` has integers.  All else: as :func:`cross_entropy`.
+    ``target`` has integers.  All else is as in :func:`cross_entropy`.
 
     Cost: one element of ``input`` read for each target.
     """
@@ -156,7 +160,7 @@ def mse_loss(
 ) -> Any:
     """Compute ``(x - y)**2``: of each element (``none``), their sum, or their mean.
 
-    ``target`` has the shape and dtype of ``input``.  All else: as :func:`cross_entropy`.
+    ``target`` has the shape and dtype of ``input``.  All else is as in :func:`cross_entropy`.
 
     Cost: both arrays read once.
     """
@@ -180,7 +184,7 @@ def mse_loss_backward(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute the gradient of :func:`mse_loss` by ``input``: one elementwise expression."""
+    """Compute the gradient of :func:`mse_loss` with respect to ``input``, by one launch."""
     one_of(reduction, REDUCTIONS, "reduction")
     x, y, g = (
         floating(input, "input"),

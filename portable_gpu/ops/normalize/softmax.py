@@ -34,8 +34,8 @@ def softmax(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array: of NumPy (finished) for NumPy's, on the device (enqueued) for one
-        on the device.
+        ``out`` or a fresh array: a NumPy array (finished) for NumPy arrays, a device array
+        (enqueued) for device arrays.
 
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
@@ -47,9 +47,9 @@ def softmax(
 
     Cost: each element read once and written once, where a row fits into the registers of a
         work-group or the caches of a CPU's core; otherwise read twice.
-    Accuracy: ``|error| <= (n + c) * eps * y`` for rows of n elements, c a few ulp of ``exp``, in
-        float32 for 16-bit floats, and one rounding to the dtype.  A row of minus infinities, or one
-        with NaN or plus infinity, gives NaN, as in torch.
+    Accuracy: ``|error| <= (n + c) * eps * y`` for rows of n elements, where c is a few ulp of
+        ``exp``; 16-bit floats are computed in float32 and rounded once.  A row of minus infinities,
+        or one with NaN or plus infinity, gives NaN, as in torch.
     Order: fixed for one target, policy, shape and alignment.
     """
     return _SOFTMAX.call((input,), ("softmax", dim), out, (), engine, queue, wait_for)
@@ -69,8 +69,8 @@ def log_softmax(
 
     Arguments, errors and costs: as :func:`softmax`.
 
-    Accuracy: ``|error| <= (n + c) * eps + eps * |y|`` for rows of n elements: the sum is of
-        positive terms, and its logarithm is not below 0.
+    Accuracy: ``|error| <= (n + c) * eps + eps * |y|`` for rows of n elements, with c as in
+        :func:`softmax`: the terms of the sum are positive, and its logarithm is not below 0.
     """
     return _SOFTMAX.call((input,), ("log_softmax", dim), out, (), engine, queue, wait_for)
 
@@ -89,7 +89,7 @@ def softmax_backward(
     """Compute the gradient of :func:`softmax`: ``y * (dy - sum(dy * y))`` along the axis.
 
     Args:
-        grad_output: dy, the gradient by the output; of its shape and dtype.
+        grad_output: dy, the gradient of the output; of its shape and dtype.
         output: y, the result of :func:`softmax`.
         dim: The axis.
         out, engine, queue, wait_for: As :func:`softmax`.
@@ -119,7 +119,8 @@ def log_softmax_backward(
     Arguments, errors and costs: as :func:`softmax_backward`; ``output`` is the result of
     :func:`log_softmax`.
 
-    Accuracy: ``|error| <= eps * |dy| + (n + c + |y|) * eps * exp(y) * sum(|dy|)``.
+    Accuracy: ``|error| <= eps * |dy| + (n + c + |y|) * eps * exp(y) * sum(|dy|)``, with c as in
+        :func:`softmax`.
     """
     arrays, options = (grad_output, output), ("log_softmax_backward", dim)
     return _BACKWARD.call(arrays, options, out, (), engine, queue, wait_for)

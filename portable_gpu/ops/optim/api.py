@@ -60,12 +60,12 @@ def sgd_step(
     Raises:
         ShapeError: An array has another shape than ``param``, or gaps.
         DTypeError: An array has a wrong dtype.
-        ArgumentTypeError, ArgumentError: A number is none, or out of its range; ``nesterov`` is
-            given without momentum or with dampening.
+        ArgumentTypeError, ArgumentError: A number is of a wrong type, or out of its range;
+            ``nesterov`` is given without momentum or with dampening.
         OverlapError: Two of the arrays share memory.
 
-    Cost: one launch; each array read once, each but ``grad`` written once.  Other numbers build no
-        program.
+    Cost: one launch; each array read once, each but ``grad`` written once.  A call with other
+        numbers builds no program.
     Accuracy: a rounding for each operation, in float32 for 16-bit parameters.
     Order: elements do not depend on each other; the same bits for one target and size.
     """

@@ -46,8 +46,8 @@ def dropout(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out``, or a fresh array in C order: of NumPy (finished) for NumPy's, on the device
-        (enqueued) for one on the device.
+        ``out``, or a fresh array in C order: a NumPy array (finished) for NumPy arrays, a device
+        array (enqueued) for device arrays.
 
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.

@@ -42,9 +42,9 @@ class ChannelDropout:
         """Set each channel to 0 with probability ``p``, and multiply the others by ``1 / (1 - p)``.
 
         Args:
-            input: The axes batch, channels and those of space, of any strides: one, two or three as
-                the name says.  As torch's, ``dropout1d`` and ``dropout3d`` also take an array
-                without a batch, and ``dropout2d`` a batch with one axis of space.
+            input: Shape (batch, channels, spatial axes), with one, two or three spatial axes as the
+                name says; any strides.  As torch's, ``dropout1d`` and ``dropout3d`` also take an
+                array without a batch, and ``dropout2d`` a batch with one spatial axis.
             p, training, seed, offset: As in :func:`nn.dropout`.
             out, engine, queue, wait_for: See :func:`portable_gpu.elementwise`.
 

@@ -68,8 +68,9 @@ def sum(  # noqa: A001  # NumPy's name
         UnsupportedError: The call needs double precision, which the device lacks.
 
     Cost: ``x.size`` additions; ``x.nbytes`` read once, in one launch.
-    Accuracy: floats |error| <= 16 u sum|x| for any size, u of ``dtype`` (16-bit floats are added
-        as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
+    Accuracy: floats |error| <= 16 u sum|x| for any size, where u is the unit roundoff of ``dtype``
+        (16-bit floats are added as float32 and rounded once); NumPy's pairwise sum has about (16 +
+        log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
     request = _SUM if dtype is None else call.sum_like("sum", as_dtype(dtype))
@@ -92,7 +93,7 @@ def prod(
 
     Arguments, result, errors, cost and order are those of :func:`sum`.
 
-    Accuracy: floats |error| <= gamma(n) |product| in u of ``dtype``.
+    Accuracy: floats |error| <= gamma(n) |product|, with the unit roundoff of ``dtype``.
     """
     request = _PROD if dtype is None else call.sum_like("prod", as_dtype(dtype))
     return run("prod", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
@@ -134,11 +135,12 @@ def var(
 ) -> Any:
     """Variance: ``sum |x - mean|^2 / (n - ddof)``, real also for complex ``x``.
 
-    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count,
-    and a count below 0 taken as 0: infinite, or NaN.  With a complex ``dtype`` the result has it.
+    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count; a
+    negative count is taken as 0, which gives infinity or NaN.  If ``dtype`` is complex, the result
+    has that dtype.
 
-    Cost: two passes over ``x`` (mean, then squares), ``2 x.nbytes`` read; workspace of one mean
-        a result.
+    Cost: two passes over ``x`` (mean, then squares), ``2 x.nbytes`` read; workspace for one mean
+        for each result.
     Accuracy: relative error about 16 u; the second pass corrects for the rounding of the mean
         (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
     Order: as :func:`sum`.
@@ -303,7 +305,8 @@ def dot(
         ShapeError: Lengths differ, or an array has other than one or two axes.
 
     Cost: ``2 n`` flop; both vectors read once, in one launch.
-    Accuracy: |error| <= 16 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
+    Accuracy: |error| <= 16 u |a||b| for any length, where u is the unit roundoff of the dtype
+        (float32 for 16-bit floats).
     Order: as :func:`sum`.
     """
     a, b = _arrays(a, b, engine)
@@ -370,7 +373,7 @@ def nrm2(
 
     The result is real, of the precision of ``x`` (integers give float64).
 
-    Cost: one pass, three sums by magnitude.
+    Cost: one pass with three sums, one for each range of magnitudes.
     Accuracy: relative error about 12 u.
     Order: as :func:`sum`.
     Source: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.

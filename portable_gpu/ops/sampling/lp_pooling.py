@@ -59,7 +59,7 @@ class LpPooling:
         Raises: As :func:`avg_pool2d`; a p that is not above 0 and finite is an ArgumentError.
 
         Cost: three launches, and two temporary arrays: powers, sums, roots.
-        Accuracy: some ulp of the powers and the root, of 16-bit floats roundings of each step.
+        Accuracy: a few ulp of the powers and the root; 16-bit floats are rounded after each step.
             torch takes x to the power p instead of ``|x|``, which differs for odd p.
         """
         p, window = (

@@ -44,25 +44,28 @@ def pad(
     Args:
         input: An array of one axis or more, of any dtype and strides.
         pad: Pairs of numbers of elements before and after an axis, the last axis first: ``(left,
-            right, top, bottom)``.  Negative numbers remove elements.  Of any number of axes, in
-            every mode.
+            right, top, bottom)``.  Negative numbers remove elements.  Every mode takes any number
+            of axes.
         mode: ``constant``; ``reflect``, without a repetition of the edge; ``replicate``, the
-            edge; or ``circular``, from the other end of what negative numbers leave.
+            edge; or ``circular``, the elements of the other end, without those that negative
+            numbers remove.
         value: The value of new elements in mode ``constant``; 0 by default.
         out: Where to put the result.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array, with the dtype of ``input``: NumPy's for NumPy arrays (done),
-        ``portable_gpu.Array`` for device arrays (enqueued).
+        ``out`` or a fresh array, with the dtype of ``input``: a NumPy array for NumPy arrays
+        (done), ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError: An axis would have fewer than 0 elements; an axis has too few elements for
-            its mode: ``reflect`` takes fewer than the axis has, ``circular`` at most as many,
-            ``replicate`` at least one.
+            its mode: ``reflect`` adds fewer elements than the axis has, ``circular`` at most as
+            many, and ``replicate`` needs at least one.
         ArgumentError: ``pad`` has an odd number of integers, or more than two for each axis; the
             mode is unknown; a value that the dtype cannot hold, or one with another mode.
-        ArgumentTypeError, DTypeError, OverlapError, ReadOnlyError: As everywhere.
+        ArgumentTypeError, DTypeError: ``input`` is not an array, or its dtype is not supported.
+        OverlapError: ``out`` shares memory with ``input``.
+        ReadOnlyError: ``out`` cannot be written.
 
     Cost: each element of the result is written once, and each read once; tables of 4 bytes for
         each place of a padded axis.

@@ -59,12 +59,12 @@ class Pooling:
                 dtype but bool.
             kernel_size: The extents of a window: an integer, or one for each spatial axis.
             stride: The distance of windows; ``kernel_size`` by default.
-            padding: Places before and after each spatial axis, which no window takes an element of:
-                an integer, one for each axis, or a pair for each.  At most half of a window; of a
-                pair each less than a window.
+            padding: The number of places to add before and after each spatial axis, which have no
+                elements: an integer, one for each axis, or a pair for each.  An integer is at most
+                half of a window, each of a pair less than a window.
             dilation: The distance of the elements of a window.
-            ceil_mode: Whether windows may go over the end.  A window that begins behind the input
-                and the padding before it is left out, as in torch.
+            ceil_mode: Whether windows may extend beyond the end.  A window that begins beyond the
+                input and the padding before it is left out, as in torch.
             return_indices: Whether indices are returned, too.
             out: Where to put the result; with ``return_indices`` a pair, each of which may be
                 ``None``.
@@ -72,21 +72,23 @@ class Pooling:
 
         Returns:
             ``out``, or a fresh array with the dtype and the order of axes of ``input``; with
-            ``return_indices`` a pair of it and int64 indices in the plane of the spatial axes: of
-            the first of equal elements.  A window with NaN has NaN, and the index of the last one.
-            A window without any element (of dilated ones there may be some) has the least number of
-            the dtype, and the index -1.
+            ``return_indices`` a pair of it and int64 indices in the plane of the spatial axes.  For
+            equal elements the index is that of the first.  A window with NaN gives NaN, and the
+            index of its last NaN.  A window without elements, which occurs with dilation, gives
+            the least number of the dtype, and the index -1.
 
         Raises:
             ShapeError: The input has another number of axes; a spatial axis is empty; a window is
                 larger than the padded input.
             ArgumentError: An extent, a distance or a padding is out of range.
             DTypeError: ``input`` is bool or complex.
-            ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.
+            ArgumentTypeError: ``input`` is not an array.
+            OverlapError: ``out`` shares memory with ``input``.
+            ReadOnlyError: ``out`` cannot be written.
 
-        Cost: each input element is read once, the others of its windows from caches; the results
-            are written once.  One launch; tables of 4 bytes for each place of a window along each
-            axis.
+        Cost: each input element is read from memory once, and for its other windows from caches;
+            the results are written once.  One launch; tables of 4 bytes for each place of a window
+            along each axis.
         Accuracy: exact.
         """
         window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
@@ -153,8 +155,8 @@ class Pooling:
         Args:
             input: As in :func:`max_pool2d`, of floating-point numbers.
             kernel_size, stride, padding, ceil_mode: As in :func:`max_pool2d`.
-            count_include_pad: Whether padded places count as elements that are 0.  What is behind
-                the padding, where ``ceil_mode`` reaches, never does.
+            count_include_pad: Whether padded places count as elements that are 0.  Places beyond
+                the padding, which windows reach with ``ceil_mode``, never count.
             divisor_override: The divisor of sums, instead of the number of elements.
             dilation: The distance of the elements of a window.
             out, engine, queue, wait_for: As in :func:`max_pool2d`.
@@ -165,8 +167,8 @@ class Pooling:
         Raises: As :func:`max_pool2d`; a divisor of 0 is an ArgumentError.
 
         Cost: As :func:`max_pool2d`, and weights of 4 or 8 bytes in the tables.
-        Accuracy: ``|error| <= (k + 5) * eps * mean |x|`` of k elements, in float32 of 16-bit
-            floats, which are rounded once.  Means are sums of weighted elements.
+        Accuracy: ``|error| <= (k + 5) * eps * mean |x|`` of k elements; 16-bit floats are computed
+            in float32 and rounded once.  Means are sums of weighted elements.
         """
         window = window_of(kernel_size, stride, padding, dilation, ceil_mode)
         options = self._axes, window, flag(count_include_pad, "count_include_pad"), divisor_override

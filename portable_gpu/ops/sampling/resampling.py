@@ -66,20 +66,20 @@ def interpolate(
         input: Shape (batch, channels, spatial axes), with one to three of these; any strides.
             Floating-point numbers; of any dtype for ``nearest``.
         size: The extents of the result: an integer, or one for each spatial axis.
-        scale_factor: Instead of it, the extents of the result by those of the input: these are
-            rounded down.
+        scale_factor: Instead of ``size``: the ratio of the extents of the result to those of the
+            input, one for all axes or one for each.  The extents of the result are rounded down.
         mode: ``nearest``, ``nearest-exact``, ``area`` (the means of
             :func:`adaptive_avg_pool2d`), ``linear`` (one spatial axis), ``bilinear``,
             ``bicubic`` (two) or ``trilinear`` (three).
-        align_corners: Whether the centers of the corner elements stay at the corners; not of
+        align_corners: Whether the centers of the corner elements stay at the corners; not for
             ``nearest`` and ``area``.
         recompute_scale_factor: Whether coordinates take the quotient of the extents instead of
             ``scale_factor``.
-        antialias: Whether the weights of a smaller result reach as much further; of ``bilinear``
-            and ``bicubic``.
-        coordinates: ONNX's name of how places of the result become places of the input, instead of
-            torch's: ``half_pixel``, ``pytorch_half_pixel``, ``align_corners``, ``asymmetric``,
-            ``tf_crop_and_resize`` or ``half_pixel_symmetric``.
+        antialias: Whether each element of a smaller result has weights for proportionally more
+            elements; for ``bilinear`` and ``bicubic`` only.
+        coordinates: The rule, by ONNX's name, that maps coordinates of the result to those of the
+            input, instead of torch's rule: ``half_pixel``, ``pytorch_half_pixel``,
+            ``align_corners``, ``asymmetric``, ``tf_crop_and_resize`` or ``half_pixel_symmetric``.
         rounding: With ``coordinates`` and mode ``nearest``: ``round_prefer_floor`` (the default),
             ``round_prefer_ceil``, ``floor`` or ``ceil``.
         roi: With ``tf_crop_and_resize``, the part of the input: the starts on all spatial axes,
@@ -99,14 +99,16 @@ def interpolate(
         ArgumentError: Both or none of ``size`` and ``scale_factor`` are given; the result
             has no elements; a word is unknown, or an option excludes another one.
         DTypeError: ``input`` is not of floating-point numbers.
-        ArgumentTypeError, OverlapError, ReadOnlyError: As everywhere.
+        ArgumentTypeError: ``input`` is not an array.
+        OverlapError: ``out`` shares memory with ``input``.
+        ReadOnlyError: ``out`` cannot be written.
 
-    Cost: each input element is read once, its other uses from caches; the result is written once.
-        One launch; tables of 4 bytes for each place that an output reads along an axis, and
-        weights of 4 or 8.
-    Accuracy: ``|error| <= (k + 5) * eps * sum |weight * x|`` of k elements, in float32 of 16-bit
-        floats, which are rounded once.  Coordinates and weights are computed in float64 (torch's
-        are float32 of float32 arrays); ``nearest`` of a ``size`` has no rounding errors.
+    Cost: each input element is read from memory once, and for its other uses from caches; the
+        result is written once.  One launch; tables of 4 bytes for each place that an output reads
+        along an axis, and weights of 4 or 8.
+    Accuracy: ``|error| <= (k + 5) * eps * sum |weight * x|`` of k elements; 16-bit floats are
+        computed in float32 and rounded once.  Coordinates and weights are computed in float64
+        (torch's are float32 of float32 arrays); ``nearest`` with a ``size`` has no rounding errors.
     """
     options = (
         hashable(size), hashable(scale_factor), mode, align_corners, recompute_scale_factor,

@@ -58,9 +58,9 @@ class Unpooling:
             out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
-            ``out``, or a fresh array with the dtype and the order of axes of ``input``.  Of values
-            with one index it has the last.  A value whose index is outside of its window is left
-            out.
+            ``out``, or a fresh array with the dtype and the order of axes of ``input``.  If values
+            have the same index, it has the last of them.  A value whose index is outside of its
+            window is left out.
 
         Raises: As :func:`max_pool2d`; ``indices`` of another shape is a ShapeError.
 
@@ -92,8 +92,8 @@ class Unpooling:
             out, engine, queue, wait_for: As in :func:`max_pool2d`.
 
         Returns:
-            The gradient, of the shape of ``indices``; 0 for an index outside of its window.  Of
-            values with one index each has the element of the gradient.
+            The gradient, of the shape of ``indices``; 0 for an index outside of its window.  Values
+            with the same index all have the same element of the gradient.
 
         Raises, Cost, Accuracy: As :func:`max_unpool2d`.
         """
