@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import date
 from itertools import compress, pairwise
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CASES, TURN = "PORTABLE_GPU_TEST_CASES", "PORTABLE_GPU_TEST_TURN"
 _DEVICE = Path(__file__).parent / "device"
+_ORDERING = ("host/test_sparse_*", "host/test_side_by_side.py")
 OCLGRIND_LOG = os.environ.get("PORTABLE_GPU_OCLGRIND_LOG")
 _REPORT = re.compile(
     rb"^(Invalid |Read-write data race|Write-write data race|Uninitialized|Work-group divergence)",
@@ -73,11 +74,11 @@ def _runs_the_whole_folder(config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the tests, and leave out cases of device tests and of those marked "divided".
 
-    The sparse tests of the host move to the front, where one worker runs them.  From empty caches
-    numba compiles their loops in 50 s, and all later processes load them.  Where another worker
-    needs the loops before the first one has compiled them, both compile.
+    The host's tests that order sparse matrices move to the front, where one worker runs them.  From
+    empty caches numba compiles their loops in 40 s, and all later processes load them.  Where
+    another worker needs the loops before the first one has compiled them, both compile.
     """
-    items.sort(key=lambda item: not item.path.match("host/test_sparse_*"))
+    items.sort(key=lambda item: not any(map(item.path.match, _ORDERING)))
     which = os.environ.get(CASES, "all")
     if which == "all":
         return
@@ -105,6 +106,22 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Do the same with what the tests of a file have left, after the last of them.
+
+    The type checker and numba's compiler leave some million objects, which take 1.4 s each time.
+    What a test itself holds is not frozen, so tests of lifetimes see it collected.
+    """
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result
 
 
 def pytest_report_header() -> list[str]:

@@ -226,7 +226,7 @@ JOBS = (
     _job(
         "pocl-rest",
         POCL,
-        arguments=("tests/host", "-m", "not large"),
+        arguments=("tests/host", "-m", ""),
         extra={"PORTABLE_GPU_TEST_CASES": "rest", "PORTABLE_GPU_TEST_FEW": ""},
     ),
     _job("pocl-cpu", POCL, arguments=_NO_LAYERS, extra={"PORTABLE_GPU_TEST_OPTIMISED": "1"}),

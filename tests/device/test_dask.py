@@ -202,6 +202,7 @@ def killed_while_it_computes(x: Any, folder: str = "") -> Any:
     return x.T @ x
 
 
+@pytest.mark.divided("workers of Dask that start anew")
 def test_killed_workers_cost_no_bits(client: Client, tmp_path: Path) -> None:
     """Three times in a row a worker is killed in a call of its device; and one worker does all."""
     values = np.random.default_rng(5).standard_normal((64, 8))
@@ -262,6 +263,7 @@ def test_errors_keep_what_they_say() -> None:
         assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
 
 
+@pytest.mark.divided("workers of Dask that start anew")
 def test_the_example_runs_as_it_stands() -> None:
     example = Path(__file__).resolve().parents[2] / "examples" / "dask_cluster.py"
     done = subprocess.run(

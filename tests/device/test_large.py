@@ -12,6 +12,7 @@ import pytest
 import portable_gpu as pg
 from portable_gpu.runtime.engine import Engine
 
+pytestmark = [pytest.mark.large, pytest.mark.divided("large arrays")]
 N = (1 << 31) + (1 << 20) + 13
 #: The elements that are not 1.
 OTHERS = {5: -100, 1 << 30: 100, (1 << 31) - 1: -128, 1 << 31: 127, N - 1: 99}
@@ -39,21 +40,18 @@ def in_place(engine: Engine) -> Engine:
     return engine
 
 
-@pytest.mark.large
 def test_sum_of_numpy_memory(optimised: Engine, ones: Any) -> None:
     assert pg.sum(ones, engine=in_place(optimised)) == total(N)
     assert pg.sum(ones[:: -(1 << 10)], engine=optimised) == total(None, None, -(1 << 10))
     assert pg.count_nonzero(ones, engine=optimised) == N
 
 
-@pytest.mark.large
 def test_places_past_2_to_the_31(optimised: Engine, ones: Any) -> None:
     assert pg.argmin(ones, engine=in_place(optimised)) == (1 << 31) - 1
     assert pg.argmax(ones, engine=optimised) == 1 << 31
     assert pg.max(ones[:-20], engine=optimised) == 127
 
 
-@pytest.mark.large
 def test_axes_of_large_arrays(optimised: Engine, ones: Any) -> None:
     x = ones[: N - N % 3].reshape(3, -1)
     columns = x.shape[1]
@@ -71,7 +69,6 @@ def broadcast(engine: Engine, shape: tuple[int, ...], strides: tuple[int, ...]) 
     return cla.Array(engine.queue, shape, np.int8, data=memory.base_data, strides=strides)
 
 
-@pytest.mark.large
 def test_device_arrays_that_repeat_their_memory(optimised: Engine) -> None:
     """Counts past 2^31 with no memory to match: zero strides."""
     row = int(np.sum(np.arange(1 << 20) % 3))
@@ -87,7 +84,6 @@ def test_device_arrays_that_repeat_their_memory(optimised: Engine) -> None:
     assert pg.sum(transposed, engine=optimised).get() == rows * row
 
 
-@pytest.mark.large
 def test_largest_device_array(optimised: Engine) -> None:
     """A device array as large as the device gives."""
     n = min(N, optimised.target.facts.max_alloc_size) // 128 * 128

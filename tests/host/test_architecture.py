@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 # A trailing _nv or _amd is part of an OpenCL query's own name, and no match.
 _VENDOR = re.compile(
@@ -31,6 +29,11 @@ def kernel_files() -> list[Path]:
     )
 
 
+def test_there_are_files() -> None:
+    assert len(python_files()) > 500
+    assert len(kernel_files()) > 200
+
+
 def words_of_code(path: Path) -> Iterator[tuple[int, str]]:
     """Identifiers and strings with their lines; comments and docstrings are prose."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -48,23 +51,28 @@ def words_of_code(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_python_names_no_vendor(path: Path) -> None:
+def vendors_in(path: Path) -> list[str]:
     words = words_of_code(path)
     package = ROOT / "portable_gpu"
     if path.is_relative_to(package / "sparse") or path == package / "cli" / "solve.py":
         # There it is the ordering by approximate minimum degrees.
         words = ((line, re.sub(r"\bamd\b", "", word)) for line, word in words)
-    result = [f"{line}: {word}" for line, word in words if _VENDOR.search(word)]
+    return [f"{path}:{line}: {word}" for line, word in words if _VENDOR.search(word)]
+
+
+def test_python_names_no_vendor() -> None:
+    result = [place for path in python_files() for place in vendors_in(path)]
     assert not result, "ask the target for a fact instead (portable_gpu/targets)"
 
 
-@pytest.mark.parametrize("path", kernel_files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_kernel_does_not_tell_devices_apart(path: Path) -> None:
+def devices_in(path: Path) -> list[str]:
     code = re.sub(r"##.*|//.*|/\*.*?\*/", "", path.read_text(encoding="utf-8"))
-    result = [
-        line for line in code.splitlines() if _DEVICE_MACRO.search(line) or _VENDOR.search(line)
-    ]
+    lines = code.splitlines()
+    return [f"{path}: {x}" for x in lines if _DEVICE_MACRO.search(x) or _VENDOR.search(x)]
+
+
+def test_kernels_do_not_tell_devices_apart() -> None:
+    result = [place for path in kernel_files() for place in devices_in(path)]
     assert not result, "call a subgroup_ function instead (cl_kernels/subgroup)"
 
 

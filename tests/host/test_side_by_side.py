@@ -84,10 +84,10 @@ def test_interrupted_analyses(ordering: str) -> None:
     spent, rng = min(times), np.random.default_rng(0)  # other load must not make it larger
     left = 0
     with handler(stop):
-        for _ in range(150):
+        for _ in range(60):
             left += interrupted(lambda: analyze(A, ordering), rng.uniform(1e-6, spent))
             np.testing.assert_array_equal(analyze(A, ordering).perm, want)
-    assert left > 20
+    assert left > 8
 
 
 def test_what_a_failed_task_holds_is_freed_with_its_error() -> None:
