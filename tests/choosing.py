@@ -10,7 +10,7 @@ from portable_gpu.ops.gemv.kernels import GemvKernel
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.variants import kernels
 from portable_gpu.ops.gemv.variants import variants as gemv_variants
-from portable_gpu.ops.reduce.plan import ReduceKernel
+from portable_gpu.ops.reduce.kernels import ReduceKernel
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.variants import variants as reduce_variants
 from portable_gpu.ops.variant import best_of

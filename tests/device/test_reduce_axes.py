@@ -26,12 +26,13 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from portable_gpu.ops.reduce.kernels import kernel_forms
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.problem import analyse
+from portable_gpu.ops.reduce.variants import kernels_of
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import PolicyRow
 
 RNG = np.random.default_rng(0)
 
@@ -183,9 +184,9 @@ def test_vector_loads_need_aligned_rows() -> None:
     def vector(shape: Any, strides: Any, reduced: set[int], alignment: int = 128) -> int:
         retained = tuple(range(len(shape) - len(reduced)))  # the result's strides do not matter
         geometry = analyse(shape, frozenset(reduced), [strides], retained, False)
-        layout, _ = kernel_forms(policy, target, fold, geometry, alignment)[-1]
-        assert layout.aligned == (layout.vector > 1)
-        return PEELED if layout.peel else layout.vector
+        form = kernels_of(PolicyRow(policy, ""), target, fold, geometry, alignment)[-1].form
+        assert form.aligned == (form.vector > 1)
+        return PEELED if form.peel else form.vector
 
     assert vector((1000,), (1,), {0}) == 4
     assert vector((64,), (1,), {0}) == 1  # a sub-group has an element a lane

@@ -224,7 +224,7 @@ def test_rows_have_a_sub_group_each_where_there_are_many(
     assert target.compute_units == 132
     dtype = np.dtype(np.float32)
     kernel = reduce_kernel(problem("sum", (rows, length), 1, dtype, target), target)
-    assert (kernel.form.lanes, kernel.partition.parts) == (lanes, parts)
+    assert (kernel.form.lanes, kernel.parts) == (lanes, parts)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_columns_of_few_rows_are_not_shared(
     dtype = np.dtype(np.float32)
     target = example_target("nvidia-sm90")
     kernel = reduce_kernel(problem("sum", (rows, columns), 0, dtype, target), target)
-    assert (kernel.form.lanes, kernel.partition.parts) == (lanes, parts)
+    assert (kernel.form.lanes, kernel.parts) == (lanes, parts)
 
 
 @pytest.mark.parametrize("operation", ["conv2d", "conv2d_input", "conv2d_weight"])

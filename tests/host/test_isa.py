@@ -30,10 +30,11 @@ from portable_gpu.isa.mix import InstructionKind as Kind
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.commands.isa import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
-from portable_gpu.ops.reduce.kernels import kernel_forms, render_form
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.problem import analyse
+from portable_gpu.ops.reduce.variants import kernels_of
 from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import PolicyRow
 
 NVIDIA = example_target("nvidia")
 FLOAT = element("float32")
@@ -183,8 +184,8 @@ class TestPtx:
         policy = replace(ReducePolicy.default(NVIDIA, FLOAT), group_size=size)
         geometry = analyse((1 << 24,), frozenset({0}), [(1,)], (), False)
         fold = reduction(Request("sum", FLOAT, FLOAT, FLOAT))
-        ((layout, _),) = kernel_forms(policy, NVIDIA, fold, geometry, 128)
-        spec = render_form(NVIDIA, fold, layout)
+        (kernel,) = kernels_of(PolicyRow(policy, ""), NVIDIA, fold, geometry, 128)
+        spec = kernel.specialization(NVIDIA)
         assert group_size_of(spec) == size
         assert is_bound(spec) == bound
 

@@ -63,22 +63,6 @@ class ElementwiseForm:
 
 
 @dataclass(frozen=True)
-class ElementwisePartition:
-    """The partition of the rows and columns among the work-groups.
-
-    Attributes:
-        groups: The number of work-groups.
-        parts: The number of groups that share a row.
-        rows, columns: The largest number of rows and columns of a group.
-    """
-
-    groups: int
-    parts: int
-    rows: int
-    columns: int
-
-
-@dataclass(frozen=True)
 class ElementwiseKernel:
     """A kernel for one expression, and the partition of its work; it needs no device.
 
@@ -86,13 +70,18 @@ class ElementwiseKernel:
         axes: The merged axes, in the order of the output's strides; the last has the smallest.
         row: The policy, and where it came from.
         form: The form of the kernel.
-        partition: The partition of the rows and columns among the groups.
+        groups: The number of work-groups.
+        parts: The number of groups that share a row.
+        rows_each, columns_each: The largest number of rows and columns of a group.
     """
 
     axes: tuple[Axis, ...]
     row: PolicyRow[ElementwisePolicy]
     form: ElementwiseForm
-    partition: ElementwisePartition
+    groups: int
+    parts: int
+    rows_each: int
+    columns_each: int
 
     @property
     def rows(self) -> int:
@@ -109,9 +98,7 @@ def kernel_of(problem: ElementwiseProblem, target: Target, table: TuningTable) -
     unmerged.sort(key=lambda axis: -abs(axis.strides[-1]))
     axes = tuple(merged(unmerged)) or (Axis(1, (1,) * len(problem.strides)),)
     row = table.choose("elementwise", ElementwisePolicy, target, problem.result)
-    form_of = _runs if target.is_cpu else _tiles
-    form, partition = form_of(row.policy, target, problem, axes)
-    return ElementwiseKernel(axes, row, form, partition)
+    return (_runs if target.is_cpu else _tiles)(row, target, problem, axes)
 
 
 def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
@@ -119,9 +106,13 @@ def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
 
 
 def _runs(
-    policy: ElementwisePolicy, target: Target, problem: ElementwiseProblem, axes: tuple[Axis, ...]
-) -> tuple[ElementwiseForm, ElementwisePartition]:
-    """Partition for a CPU: a group is one work-item, and computes whole rows or part of a row."""
+    row: PolicyRow[ElementwisePolicy],
+    target: Target,
+    problem: ElementwiseProblem,
+    axes: tuple[Axis, ...],
+) -> ElementwiseKernel:
+    """Return the kernel of a CPU: a group is one work-item, with whole rows or a part of a row."""
+    policy = row.policy
     columns, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     function = problem.function(target)
     # Loops of integers the compiler turns into vectors of their storage's width.  PoCL 3.0 crashes
@@ -143,7 +134,8 @@ def _runs(
     run = min(columns, -(-run // _RUN) * _RUN)
     runs_per_row = -(-columns // run)
     form = ElementwiseForm(1, 1, vector, 1, 1, _steps(axes), len(axes) - 1, True)
-    return form, ElementwisePartition(blocks * runs_per_row, runs_per_row, rows_per_group, run)
+    groups = blocks * runs_per_row
+    return ElementwiseKernel(axes, row, form, groups, runs_per_row, rows_per_group, run)
 
 
 #: The parts of a row are multiples of this many elements, so that they consist of whole vectors
@@ -152,9 +144,13 @@ _RUN = 64
 
 
 def _tiles(
-    policy: ElementwisePolicy, target: Target, problem: ElementwiseProblem, axes: tuple[Axis, ...]
-) -> tuple[ElementwiseForm, ElementwisePartition]:
-    """Partition for a GPU: each group computes a tile of rows and columns."""
+    row: PolicyRow[ElementwisePolicy],
+    target: Target,
+    problem: ElementwiseProblem,
+    axes: tuple[Axis, ...],
+) -> ElementwiseKernel:
+    """Return the kernel of a GPU: each group computes a tile of rows and columns."""
+    policy = row.policy
     columns, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     steps, size = _steps(axes), policy.group_size
     elements = (*problem.inputs, problem.result)
@@ -192,7 +188,7 @@ def _tiles(
     )
     wide = max(largest_index, blocks * parts, blocks * tile_rows, parts * tile_columns) > _MAX_INT
     form = ElementwiseForm(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
-    return form, ElementwisePartition(blocks * parts, parts, tile_rows, tile_columns)
+    return ElementwiseKernel(axes, row, form, blocks * parts, parts, tile_rows, tile_columns)
 
 
 def _inlined(problem: ElementwiseProblem, target: Target) -> list[str]:

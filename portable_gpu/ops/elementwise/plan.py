@@ -42,12 +42,12 @@ class ElementwisePlan(Plan):
         self.kernel = kernel
         self.flop = prod(problem.shape) * max(1, problem.names_read - 1)
         self.bytes = problem.nbytes
-        partition, form, axes = self.kernel.partition, self.kernel.form, self.kernel.axes
+        form, axes = kernel.form, kernel.axes
         names = [*(f"a{k}" for k in range(len(problem.inputs))), "out"]
         constants = {
-            "parts": partition.parts,
-            "rows_each": partition.rows, "columns_each": partition.columns,
-            "rows": self.kernel.rows, "columns": axes[-1].size,
+            "parts": kernel.parts,
+            "rows_each": kernel.rows_each, "columns_each": kernel.columns_each,
+            "rows": kernel.rows, "columns": axes[-1].size,
         }  # fmt: skip
         for k, axis in enumerate(axes[:-1]):
             constants[f"outer{k}_size"] = axis.size
@@ -57,12 +57,12 @@ class ElementwisePlan(Plan):
             constants[f"{name}_stride"] = step
         self._bits = Packing(problem.compute, problem.scalars)
         self._launch = engine.programs.launch(
-            render(problem, target, self.kernel),
+            render(problem, target, kernel),
             "elementwise",
             constants,
             [f"{name}_in" for name in names],
             [*(f"{name}_offset" for name in names), *problem.parts],
-            (partition.groups * form.group_size,),
+            (kernel.groups * form.group_size,),
             (form.group_size,),
             as_bits=problem.parts,
         )

@@ -40,7 +40,6 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
     along different axes: adjacent elements of one array are far apart in the other.
     """
     kernel = kernel_of(problem, target, table)
-    form, partition = kernel.form, kernel.partition
     costs, units = DeviceCosts.of("device", target), target.compute_units
     computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
     name = "runs" if target.is_cpu else "tiles"
@@ -58,11 +57,11 @@ def variants(problem: ElementwiseProblem, target: Target, table: TuningTable) ->
             origin=kernel.row.origin,
             evidence=kernel.row.evidence,
             details={
-                "groups": partition.groups,
-                "group size": form.group_size,
-                "vector": form.vector,
-                "rows": partition.rows,
-                "columns": partition.columns,
+                "groups": kernel.groups,
+                "group size": kernel.form.group_size,
+                "vector": kernel.form.vector,
+                "rows": kernel.rows_each,
+                "columns": kernel.columns_each,
             },
         )
     ]

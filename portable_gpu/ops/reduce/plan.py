@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction, Request, reduction
-from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.reduce.kernels import is_unit, kernel_forms, render_form
-from portable_gpu.ops.reduce.policy import ReduceForm, ReducePartition, ReducePolicy
-from portable_gpu.ops.reduce.problem import Geometry
+from portable_gpu.ops.reduce.kernels import ReduceKernel
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import PolicyRow, TuningTable
-
-
-@dataclass(frozen=True)
-class ReduceKernel:
-    """A kernel for one reduction, and the partition of its work.
-
-    Attributes:
-        reduction: What is computed.
-        geometry: The axes.
-        row: The policy, and its origin.
-        form, partition: The form of the kernel, and the partition of the work.
-    """
-
-    reduction: Reduction
-    geometry: Geometry
-    row: PolicyRow[ReducePolicy]
-    form: ReduceForm
-    partition: ReducePartition
-
-    @property
-    def unit(self) -> bool:
-        """Whether inputs that are read in vectors have adjacent elements along the inner axis."""
-        return is_unit(self.geometry.inner.strides[: len(self.reduction.streamed)])
-
-    @property
-    def bytes(self) -> int:
-        """The least global traffic."""
-        g, reduction = self.geometry, self.reduction
-        read = sum(e.itemsize * g.elements(k) for k, e in enumerate(reduction.inputs))
-        return read + g.rows * reduction.result.itemsize
-
-    def specialization(self, target: Target) -> Specialization:
-        """The text and options of the kernel."""
-        return render_form(target, self.reduction, self.form)
 
 
 def reduction_for(request: Request, target: Target) -> Reduction:
@@ -84,27 +46,25 @@ class ReducePlan(Plan):
             BuildError: The driver refused the kernel.
         """
         target, self.kernel = engine.target, kernel
-        reduction, geometry, self.form, partition = (
-            kernel.reduction, kernel.geometry, kernel.form, kernel.partition,
-        )  # fmt: skip
+        reduction, geometry, self.form = kernel.reduction, kernel.geometry, kernel.form
         self.flop = geometry.rows * geometry.count  # about one operation for each element
         self.bytes = kernel.bytes
         arrays = [*(f"{name}_in" for name in reduction.names), "out"]
-        self._parts = partition.parts
-        space = ["counters", "partial"] * (partition.parts > 1)
+        self._parts = kernel.parts
+        space = ["counters", "partial"] * (kernel.parts > 1)
         # How far reversed axes move the offset of each input.
         self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
-        self._counters = partition.tiles
+        self._counters = kernel.tiles
         block = self.form.block if self.form.kind == "columns" else 1
-        self._partial_bytes = partition.tiles * partition.parts * block * reduction.acc.bytes
-        self.workspace_bytes = self._partial_bytes if partition.parts > 1 else 0
+        self._partial_bytes = kernel.tiles * kernel.parts * block * reduction.acc.bytes
+        self.workspace_bytes = self._partial_bytes if kernel.parts > 1 else 0
         self._launch = engine.programs.launch(
             kernel.specialization(target),
             f"reduce_{self.form.kind}",
-            _constants(self.form, partition, geometry, reduction.names),
+            _constants(kernel),
             [*arrays, *space],
             [f"{name}_offset" for name in (*reduction.names, "out")],
-            (partition.tiles * partition.parts * self.form.group_size,),
+            (kernel.tiles * kernel.parts * self.form.group_size,),
             (self.form.group_size,),
         )
 
@@ -124,43 +84,22 @@ class ReducePlan(Plan):
         return self._launch(state, buffers, offsets, wait_for)
 
 
-def kernels(
-    reduction: Reduction,
-    geometry: Geometry,
-    alignment: int,
-    target: Target,
-    table: TuningTable,
-) -> list[ReduceKernel]:
-    """Return the kernels of a reduction: along the rows that it folds, or across them.
-
-    Args:
-        reduction: The reduction.
-        geometry: The axes.
-        alignment: A power of two that divides the address of each input's first element.
-        target, table: The device, and the table of policies.
-    """
-    row = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
-    forms = kernel_forms(row.policy, target, reduction, geometry, alignment)
-    return [ReduceKernel(reduction, geometry, row, form, partition) for form, partition in forms]
-
-
-def _constants(
-    form: ReduceForm, partition: ReducePartition, geometry: Geometry, names: Sequence[str]
-) -> dict[str, int | None]:
+def _constants(kernel: ReduceKernel) -> dict[str, int | None]:
     """The kernel's scalars that are the same in all launches."""
+    form, geometry, names = kernel.form, kernel.geometry, kernel.reduction.names
     result: dict[str, int | None] = {
         "outer_count": geometry.outer_count,
-        "outer_span": partition.outer_span,
+        "outer_span": kernel.outer_span,
         "n": geometry.inner.size,
-        "span": partition.inner_span,
+        "span": kernel.inner_span,
         "count": geometry.count,
     }
     if form.split:
-        result["inner_parts"] = partition.inner_parts
-        if partition.parts == 1:
+        result["inner_parts"] = kernel.inner_parts
+        if kernel.parts == 1:
             result |= {"counters": None, "partial": None}
     if form.split or form.kind == "columns":
-        result["parts"] = partition.parts
+        result["parts"] = kernel.parts
     arrays = (*names, "out")
     kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a kernel of a CPU has at least one
     for kind, axes, kind_arrays in (
@@ -174,7 +113,7 @@ def _constants(
         result["columns"] = geometry.kept[-1].size
         result |= _strides(arrays, "column", geometry.kept[-1])
     else:
-        result |= {"rows": geometry.rows, "rows_per_group": partition.rows_per_group}
+        result |= {"rows": geometry.rows, "rows_per_group": kernel.rows_per_group}
     inner = geometry.inner.strides[: len(names)]
     return result | {f"{name}_stride": step for name, step in zip(names, inner, strict=True)}
 

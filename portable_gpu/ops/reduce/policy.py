@@ -133,23 +133,6 @@ class ReduceForm:
 
 
 @dataclass(frozen=True)
-class ReducePartition:
-    """The partition of a reduction: work-groups, and the parts of each result."""
-
-    tiles: int  # groups, or groups of parts
-    inner_parts: int
-    outer_parts: int
-    inner_span: int
-    outer_span: int
-    rows_per_group: int
-
-    @property
-    def parts(self) -> int:
-        """Work-groups that share a result."""
-        return self.inner_parts * self.outer_parts
-
-
-@dataclass(frozen=True)
 class ReduceLoadFigures(Figures):
     """The loads that keep memory busy if single elements of columns are loaded.
 

@@ -6,23 +6,23 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from portable_gpu.codegen.axes import Axis
+from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.reduce.plan import (
-    ReduceKernel,
-    ReducePlan,
-    kernels,
-    reduction_for,
-    require_fp64,
-)
-from portable_gpu.ops.reduce.problem import Problem, analyse, centre_dtype
+from portable_gpu.ops.reduce.cpu_kernels import cpu_columns, cpu_rows
+from portable_gpu.ops.reduce.gpu_kernels import gpu_columns, gpu_rows
+from portable_gpu.ops.reduce.kernels import ReduceKernel, is_unit
+from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for, require_fp64
+from portable_gpu.ops.reduce.policy import ReducePolicy
+from portable_gpu.ops.reduce.problem import Geometry, Problem, analyse, centre_dtype
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
 from portable_gpu.runtime.build_message import of_expression
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, stride_waste
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 
 def make_plan(engine: Engine, problem: Problem) -> Plan:
@@ -81,7 +81,8 @@ def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Varian
         problem.shape, problem.reduced, list(problem.strides), problem.out_strides,
         reduction.indexed,
     )  # fmt: skip
-    rows, *columns = kernels(reduction, geometry, problem.alignment, target, table)
+    row = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
+    rows, *columns = kernels_of(row, target, reduction, geometry, problem.alignment)
     first, others = [_variant(rows, target)], [_variant(kernel, target) for kernel in columns]
     if columns and not rows.unit:
         first, others = others, first
@@ -89,11 +90,57 @@ def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Varian
     return by_rule("the axis along which work-items read", first, others, costs)
 
 
+def kernels_of(
+    row: PolicyRow[ReducePolicy],
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+) -> list[ReduceKernel]:
+    """Return the kernel by rows, and that by columns if results are adjacent.
+
+    Args:
+        row: The policy.
+        target: The device.
+        reduction: The reduction.
+        geometry: The axes.
+        alignment: A power of two that divides the address of each input's first element.
+    """
+    policy, elem, streamed = row.policy, reduction.inputs[0], len(reduction.streamed)
+    read = geometry
+    if target.is_cpu and geometry.inner.size == 1:  # the kernel for unit strides serves
+        read = replace(geometry, inner=Axis(1, (1,) * len(reduction.inputs)))
+    unit = is_unit(read.inner.strides[:streamed])
+    groups = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
+    groups = max(1, min(groups, target.compute_units * policy.groups_per_unit))
+    if target.is_cpu and target.compute_units == 1:
+        groups = 1
+
+    def completed(kernel: ReduceKernel, along: Axis) -> ReduceKernel:
+        """Add the names of inputs that have one element for all places of an axis."""
+        pairs = zip(reduction.names, along.strides[:streamed], strict=False)
+        spread = tuple(name for name, stride in pairs if not stride)
+        return replace(kernel, geometry=geometry, form=replace(kernel.form, spread=spread))
+
+    if target.is_cpu:
+        along = cpu_rows(row, target, reduction, read, groups, unit)
+    else:
+        along = gpu_rows(row, target, reduction, read, alignment, groups, unit)
+    kernels = [completed(along, read.inner)]
+    if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
+        if target.is_cpu:
+            across = cpu_columns(row, target, reduction, read, groups)
+        else:
+            across = gpu_columns(row, target, reduction, read, alignment, groups)
+        kernels.append(completed(across, geometry.kept[-1]))
+    return kernels
+
+
 def _variant(kernel: ReduceKernel, target: Target) -> Variant:
-    costs, form, partition = DeviceCosts.of("device", target), kernel.form, kernel.partition
+    costs, form = DeviceCosts.of("device", target), kernel.form
     slowdown = _slowdown(kernel)
     return Variant(
-        path=f"{form.kind}{', split' if partition.parts > 1 else ''}",
+        path=f"{form.kind}{', split' if kernel.parts > 1 else ''}",
         name=form.kind,
         kind=form.kind,
         estimate=kernel.bytes / (costs.bandwidth * target.compute_units) * slowdown,
@@ -105,9 +152,9 @@ def _variant(kernel: ReduceKernel, target: Target) -> Variant:
         origin=kernel.row.origin,
         evidence=kernel.row.evidence,
         details={
-            "groups": partition.tiles * partition.parts,
+            "groups": kernel.tiles * kernel.parts,
             "group size": form.group_size,
-            "parts of a result": partition.parts,
+            "parts of a result": kernel.parts,
             "vector": form.vector,
             "unroll": form.unroll,
             "lanes": target.exchange,
@@ -160,7 +207,7 @@ def _slowdown(kernel: ReduceKernel) -> float:
 
 
 def _why(kernel: ReduceKernel, target: Target) -> str:
-    form, partition, rows = kernel.form, kernel.partition, kernel.geometry.rows
+    form, rows = kernel.form, kernel.geometry.rows
     if form.kind == "columns":
         why = "the axes of results are contiguous, and the reduced axis is not"
         why += ", so work-items go side by side along the results"
@@ -171,10 +218,10 @@ def _why(kernel: ReduceKernel, target: Target) -> str:
         if form.lanes < form.group_size:
             why += f", {form.lanes} to a row, {form.block} rows to a group"
     results = "one result" if rows == 1 else f"{rows} results"
-    if partition.parts > 1:
+    if kernel.parts > 1:
         why += (
             f"; {results} would leave some of {target.compute_units} compute units idle, so each "
-            f"is cut into {partition.parts} parts, and the last group to finish folds them in order"
+            f"is cut into {kernel.parts} parts, and the last group to finish folds them in order"
         )
     elif form.kind == "rows" and rows == 1:
         why += "; too small to share among work-groups"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from portable_gpu.codegen.axes import Axis
@@ -39,36 +38,18 @@ _WINDOW = 80
 _BLOCK_ROWS = (2, 4, 1)
 
 
-@dataclass(frozen=True)
-class _Partition:
-    """The work of a kernel whose work-items have an output, or a block of them, several times.
-
-    Attributes:
-        outer: The plain axes that the number of a row runs over.
-        others: All plain axes but the line.
-        vector: Elements of the line that a work-item has.
-        size, lanes, groups: Work-items of a group, those side by side, and the groups.
-        extra, integers: The scalars, and their values.
-    """
-
-    outer: list[Axis]
-    others: list[Axis]
-    vector: int
-    size: int
-    lanes: int
-    groups: int
-    extra: list[str]
-    integers: dict[str, int]
-
-
-def _partition(
+def _kernel(
+    template: str,
     problem: SamplingProblem,
     target: Target,
     axes: SamplingAxes,
     positions: int,
     loops: list[int],
-) -> _Partition:
-    """Columns are positions, or the contiguous axis of results; the longest axis is repeated."""
+) -> SamplingKernel:
+    """Return a kernel whose work-items have an output, or a block of them, several times.
+
+    Columns are positions, or the contiguous axis of results; the longest axis is repeated.
+    """
     size = max(target.subgroup_size, min(256, target.max_work_group_size))
     outer, line = list(axes.plain), axes.line
     repeated = max(outer, key=lambda axis: axis.size, default=None)
@@ -98,18 +79,20 @@ def _partition(
         extra += ["positions", *(f"{name}_line" for name in problem.names)]
         integers["positions"] = positions
         integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
-    return _Partition(outer, [*outer, repeated], vector, size, lanes, groups, extra, integers)
+    context = context_of(problem, axes, len(outer), extra, loops)
+    context |= {"V": vector, "G": size, "LX": lanes}
+    return SamplingKernel(template, context, integers, groups, size, axes)
 
 
 def tiles(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel:
     """Return the kernel whose work-items have single results."""
     ruled = axes.ruled
     loops = [k for k in range(len(ruled)) if ruled[k].taps == 0]
-    part = _partition(problem, target, axes, prod(axis.rule.outputs for axis in ruled), loops)
-    context = context_of(problem, axes, len(part.outer), part.extra, loops)
-    few = all(context["taps"]) and prod(context["taps"]) <= _FEW_LOADS
-    context |= {"V": part.vector, "G": part.size, "LX": part.lanes, "unrolled": few}
-    return SamplingKernel("tiles", context, part.integers, part.groups, part.size, axes)
+    positions = prod(axis.rule.outputs for axis in ruled)
+    kernel = _kernel("tiles", problem, target, axes, positions, loops)
+    taps = kernel.context["taps"]
+    kernel.context["unrolled"] = all(taps) and prod(taps) <= _FEW_LOADS
+    return kernel
 
 
 def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel | None:
@@ -149,27 +132,28 @@ def blocks(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Samp
     if rules is None:
         return None
     counts = [-(-axis.rule.outputs // rule.size) for axis, rule in zip(ruled, rules, strict=True)]
-    part = _partition(problem, target, axes, prod(counts), [])
-    extra, integers = [*part.extra], dict(part.integers)
+    kernel = _kernel("blocks", problem, target, axes, prod(counts), [])
     for k, (axis, rule, count) in enumerate(zip(ruled, rules, counts, strict=True)):
-        extra += [f"blocks{k}", f"source{k}", f"padded{k}"]
-        integers |= {f"blocks{k}": count, f"source{k}": axis.rule.size}
-        integers[f"padded{k}"] = count * rule.size
+        sizes_of_axis = {
+            f"blocks{k}": count, f"source{k}": axis.rule.size, f"padded{k}": count * rule.size,
+        }  # fmt: skip
+        kernel.integers.update(sizes_of_axis)
+        kernel.context["extra"] += sizes_of_axis
     loads = {"x": (4, 2), "which": (2,) if is_short else ()}
     widths = {
         name: [w for w in loads[name] if line is None and is_aligned(k, w)]
         for k, name in enumerate(problem.sources)
     }
-    context = context_of(problem, axes, len(part.outer), extra, [])
-    context |= {
-        "blocks": rules,
-        "V": part.vector, "G": part.size, "LX": part.lanes,
-        "C": rules[-1].size if line is None else 1,
-        "segments": {name: list(_segments(rules[-1], widths[name])) for name in widths},
-        "tails": [a.rule.outputs % r.size != 0 for a, r in zip(ruled, rules, strict=True)],
-        "by_flags": problem.kind == "max" and problem.elem.floating and part.vector == 1,
-    }  # fmt: skip
-    return SamplingKernel("blocks", context, integers, part.groups, part.size, axes)
+    kernel.context.update(
+        {
+            "blocks": rules,
+            "C": rules[-1].size if line is None else 1,
+            "segments": {name: list(_segments(rules[-1], widths[name])) for name in widths},
+            "tails": [a.rule.outputs % r.size != 0 for a, r in zip(ruled, rules, strict=True)],
+            "by_flags": problem.kind == "max" and problem.elem.floating and vector == 1,
+        }
+    )
+    return kernel
 
 
 def _block_rules(
