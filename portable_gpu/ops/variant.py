@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import BuildError, DeviceMemoryError, UnsupportedError
+from portable_gpu.errors import (
+    BuildError,
+    DeviceMemoryError,
+    PortableGPUError,
+    UnsupportedError,
+)
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
@@ -158,6 +163,29 @@ def lacks_memory(error: Exception) -> bool:
     if isinstance(error, DeviceMemoryError):
         return error.__cause__ is None or lacks_memory(error.__cause__)  # type: ignore[arg-type]
     return isinstance(error, cl.MemoryError) and error.code != cl.status_code.OUT_OF_RESOURCES
+
+
+def passes(engine: Engine, test: Callable[[], str], what: str) -> bool:
+    """Return whether a test of kernels finds no fault; warn if it does.
+
+    Args:
+        engine: The engine on which the test runs.
+        test: Returns what is wrong, or an empty text.
+        what: What is not used if something is wrong, in the plural.
+
+    Raises:
+        DeviceMemoryError: Memory is in use, which says nothing of the kernels.
+    """
+    try:
+        trouble = test()
+    except (PortableGPUError, cl.Error) as error:
+        if lacks_memory(error):
+            raise
+        trouble = str(error).splitlines()[0]
+    if trouble:
+        name = engine.target.facts.name
+        warnings.warn(f"the {what} of {name} are not used: {trouble}", stacklevel=2)
+    return not trouble
 
 
 def sample_of_kinds(variants: Sequence[Variant]) -> list[Variant]:

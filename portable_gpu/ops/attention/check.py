@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,13 +10,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.attention import gradient
 from portable_gpu.ops.attention.gradient import AnyGradientPolicy, MatrixGradientPlan, Side
 from portable_gpu.ops.attention.matrix import MatrixAttentionPlan, specialization
 from portable_gpu.ops.attention.plan import AttentionProblem
 from portable_gpu.ops.attention.policy import AnyPolicy
-from portable_gpu.ops.variant import lacks_memory
+from portable_gpu.ops.variant import passes
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, contiguous_strides
@@ -39,16 +37,7 @@ def gradient_works(
 
 
 def _check(engine: Engine, test: Callable[[], bool]) -> bool:
-    try:
-        trouble = "" if test() else "a test of attention is wrong"
-    except (PortableGPUError, cl.Error) as error:
-        if lacks_memory(error):  # which says nothing of the kernel
-            raise
-        trouble = str(error).splitlines()[0]
-    if trouble:
-        name = engine.target.facts.name
-        warnings.warn(f"the matrix units of {name} are not used: {trouble}", stacklevel=2)
-    return not trouble
+    return passes(engine, lambda: "" if test() else "a test of attention is wrong", "matrix units")
 
 
 def _is_right(engine: Engine, problem: AttentionProblem, policy: AnyPolicy) -> bool:
