@@ -4,8 +4,8 @@ A pool of ``concurrent.futures`` can then hang: an exception between two steps o
 leaves a lock locked, and the shutdown of the pool waits for a thread that waits for that lock.
 Here the threads share only containers whose methods are atomic, and the calling thread polls these.
 
-The calling thread runs no tasks: a function compiled by numba that returns a named tuple calls
-Python to make it, and if a signal handler raises there, numba goes on with a null object.
+The calling thread runs no tasks, so that signal handlers, which run in the main thread, do not wait
+for the end of a long task in machine code.
 """
 
 from __future__ import annotations

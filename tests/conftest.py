@@ -75,8 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Order the tests, and leave out cases of device tests and of those marked "divided".
 
     The host's tests that order sparse matrices move to the front, where one worker runs them.  From
-    empty caches numba compiles their loops in 40 s, and all later processes load them.  Where
-    another worker needs the loops before the first one has compiled them, both compile.
+    empty caches their loops compile in 5 s, and all later processes load them.  Where another
+    worker needs the loops before the first one has compiled them, both compile.
     """
     items.sort(key=lambda item: not any(map(item.path.match, _ORDERING)))
     which = os.environ.get(CASES, "all")
@@ -114,7 +114,7 @@ def pytest_runtest_protocol(
 ) -> Generator[None, object, object]:
     """Do the same with what the tests of a file have left, after the last of them.
 
-    The type checker and numba's compiler leave some million objects, which take 1.4 s each time.
+    The type checker leaves some million objects, which take 1.4 s each time.
     What a test itself holds is not frozen, so tests of lifetimes see it collected.
     """
     result = yield

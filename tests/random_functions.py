@@ -837,7 +837,7 @@ FAMILIES: dict[str, tuple[Callable[[Call], None], tuple[str, ...]]] = {
     "linalg": (factors, ()),
     "fft": (transforms, ("scipy",)),
     "signal": (convolutions, ("scipy",)),
-    "sparse": (sparse_systems, ("scipy", "numba")),
+    "sparse": (sparse_systems, ("scipy", "llvmlite")),
     "copies": (copies, ()),
     "groups": (groups, ("scipy",)),
     "streaming": (streamed, ()),

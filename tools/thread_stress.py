@@ -189,9 +189,6 @@ class Process:
             except Interrupted:
                 self.left += 1
             except Exception as error:
-                if isinstance(error.__cause__, Interrupted):  # numba's dispatcher makes it one
-                    self.left += 1
-                    continue
                 self.problems.append(f"beside signals, {type(error).__name__}: {error}")
                 return
 

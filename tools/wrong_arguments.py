@@ -318,9 +318,9 @@ def nn_parameter() -> Any:
 
 
 def of_sparse() -> Iterator[Called]:
-    """The functions and methods of sparse matrices; nothing without SciPy and numba."""
+    """The functions and methods of sparse matrices; nothing without SciPy and llvmlite."""
     try:
-        import numba  # noqa: F401
+        import llvmlite  # noqa: F401
         import scipy.sparse
     except ImportError:
         return

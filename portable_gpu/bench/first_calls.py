@@ -1,8 +1,8 @@
 """Measure first calls: in a process with empty caches, and in one after it.
 
-The two processes make the same calls on the same folder of caches: the library's, the drivers',
-pyopencl's and numba's.  The folder is empty at the beginning, and is removed at the end.  Each call
-of a layer has two processes and a folder of its own.
+The two processes make the same calls on the same folder of caches: the library's, the drivers'
+and pyopencl's.  The folder is empty at the beginning, and is removed at the end.  Each call of a
+layer has two processes and a folder of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 _CACHES = {
     "PORTABLE_GPU_CACHE": "programs",
     "POCL_CACHE_DIR": "pocl",
-    "NUMBA_CACHE_DIR": "numba",
     "XDG_CACHE_HOME": "others",
     "HOME": "home",  # where the other drivers keep theirs
 }

@@ -58,7 +58,7 @@ DENSE: dict[str, Call] = {
     "irfft axis=0": lambda pg, o: pg.fft.irfft(o.complex64(o.x), axis=0),
     "fftconvolve": lambda pg, o: pg.signal.fftconvolve(o.x, o.x[:9, :9]),
 }
-#: Calls that need numba and SciPy, made after the others.
+#: Calls that need llvmlite and SciPy, made after the others.
 SPARSE: dict[str, Call] = {
     "sparse.spsolve": lambda pg, o: pg.sparse.spsolve(o.poisson(), o.b),
     "sparse.cholesky": lambda pg, o: pg.sparse.cholesky(o.poisson()),

@@ -327,7 +327,7 @@ class SparseCholeskyCall(MultiCall):
 
     name = "sparse cholesky"
     usual = ((24,), (100,))
-    packages = ("numba", "scipy")
+    packages = ("llvmlite", "scipy")
 
     def __init__(self, size: int, dtype: str) -> None:
         super().__init__(size, dtype)

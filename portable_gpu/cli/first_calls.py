@@ -25,7 +25,7 @@ def first_calls_of(
         ArgumentError: No call has such a name.
         PortableGPUError: A call failed.
     """
-    has_sparse = all(find_spec(package) is not None for package in ("numba", "scipy"))
+    has_sparse = all(find_spec(package) is not None for package in ("llvmlite", "scipy"))
     known = [*DENSE, *SPARSE] if has_sparse else [*DENSE]
     words = [""] if rows is None else [word.strip() for word in rows.split(",")]
     if rows is not None:

@@ -87,7 +87,7 @@ def solve(
 
     A residual above 16 sqrt(n) units of rounding is an error.
     """
-    for package in ("numba", "scipy", *(["matplotlib"] if plot else [])):
+    for package in ("llvmlite", "scipy", *(["matplotlib"] if plot else [])):
         if find_spec(package) is None:
             extra = "bench" if package == "matplotlib" else "sparse"
             raise PortableGPUError(f"solve needs the package {package}: {how_to_install(extra)}")

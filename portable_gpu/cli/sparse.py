@@ -56,7 +56,7 @@ def sparse(
         ArgumentError: A size, a peer or the dtype is unknown.
         Exit: A result was wrong.
     """
-    for package in ("numba", "scipy"):
+    for package in ("llvmlite", "scipy"):
         if find_spec(package) is None:
             raise PortableGPUError(
                 f"sparse needs the package {package}: {how_to_install('sparse')}"

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from portable_gpu.errors import how_to_install
 
-for _package in ("numba", "scipy"):
+for _package in ("llvmlite", "scipy"):
     if find_spec(_package) is None:
         raise ModuleNotFoundError(
             f"portable_gpu.sparse needs the package {_package}: {how_to_install('sparse')}",

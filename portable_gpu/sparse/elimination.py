@@ -156,7 +156,7 @@ def column_counts(
             j = parent[j]
     latest = np.full(n, -1, np.int32)  # for each row, the maximum `first` of its leaves so far
     leaf = np.full(n, -1, np.int32)  # for each row, its previous leaf
-    ancestor = np.arange(n).astype(np.int32)
+    ancestor = np.arange(n, dtype=np.int32)
     for k in range(n):
         j = order[k]
         above = parent[j]

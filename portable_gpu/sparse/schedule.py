@@ -269,8 +269,9 @@ def _alternating_stacks(
     subtrees: _Int64, child_start: _Int32, child: _Int32, sizes: _Int64, odd: _Int64
 ) -> tuple[_Int64, int]:
     places, start = np.zeros(len(sizes), np.int64), 0
+    tops, peaks = np.empty(2, np.int64), np.empty(2, np.int64)
     for k in range(len(subtrees)):
-        tops, peaks = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        tops[0] = tops[1] = peaks[0] = peaks[1] = 0
         for s in range(subtrees[k, 0], subtrees[k, 1]):
             parity = odd[s]
             if child_start[s] < child_start[s + 1]:
@@ -316,8 +317,8 @@ def _first_fit(order: _Int64, ends: _Int64, last: _Int64, sizes: _Int64) -> tupl
     """
     places, size = np.zeros(len(sizes), np.int64), 0
     live, count, first = np.empty(len(order), np.int64), 0, 0  # sorted by position
-    for number, end in enumerate(ends):
-        for k in range(first, end):
+    for number in range(len(ends)):
+        for k in range(first, ends[number]):
             s, start, index = order[k], 0, 0
             if sizes[s] == 0:
                 continue
@@ -336,7 +337,7 @@ def _first_fit(order: _Int64, ends: _Int64, last: _Int64, sizes: _Int64) -> tupl
                 live[alive] = live[q]
                 alive += 1
         count = alive
-        first = end
+        first = ends[number]
     return places, size
 
 

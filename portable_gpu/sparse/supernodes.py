@@ -93,7 +93,7 @@ def supernodes(
     merged = _merged(
         forest, upwards, descending_rows, np.diff(begin), rows, limits, shares, chain_work
     )
-    order, final_parent, left = _final_order(forest, upwards, merged, rows)
+    order, final_parent, left = _final_order(forest, upwards, merged, rows * (rows + 1) // 2)
     order, final_parent = order[:left].copy(), final_parent[:left].copy()
     columns, first = _columns(chain, begin, upwards, merged, order)
     static = _contiguous(columns, first)
@@ -226,7 +226,7 @@ def _merged(
     cost = np.empty(count, np.float64)  # flops of the fundamental supernodes in each
     for s in range(count):
         cost[s] = _work(width[s], rows[s])
-    merged = np.arange(count).astype(np.int32)
+    merged = np.arange(count, dtype=np.int32)
     for s in upwards:
         c = child[s]
         while c != -1:
@@ -262,7 +262,7 @@ def _work(columns: int, rows: int) -> float:
 
 @compiled
 def _final_order(
-    parent: Int32, upwards: Int32, merged: Int32, rows: Int64
+    parent: Int32, upwards: Int32, merged: Int32, update: Int64
 ) -> tuple[Int32, Int32, int]:
     """Order the merged supernodes so that the stack of update matrices is minimal.
 
@@ -276,12 +276,12 @@ def _final_order(
     child = np.full(count, -1, np.int32)
     sibling = np.full(count, -1, np.int32)
     children = np.zeros(count, np.int32)
-    update = rows * (rows + 1) // 2
     peak = np.zeros(count, np.int64)
+    stack = np.empty(count, np.int32)
     for s in upwards:
         if merged[s] != s:
             continue
-        below = np.empty(children[s], np.int32)
+        below = stack[: children[s]]
         c = child[s]
         for k in range(len(below)):
             below[k] = c
@@ -306,7 +306,6 @@ def _final_order(
     order = np.empty(count, np.int32)
     final_parent = np.full(count, -1, np.int32)
     place = np.full(count, -1, np.int32)
-    stack = np.empty(count, np.int32)
     done = 0
     for root in range(count):
         if merged[root] != root or parent[root] != -1:

@@ -49,7 +49,7 @@ SAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_samples_of_a_page(page: Path, default: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other, as one program."""
     if page.stem == "sparse":
-        pytest.importorskip("numba")
+        pytest.importorskip("llvmlite")
     samples = SAMPLE.findall(page.read_text("utf-8"))
     exec(compile("\n".join(samples), page.name, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out

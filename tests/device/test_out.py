@@ -207,7 +207,7 @@ def test_empty_convolution(engine: Engine) -> None:
 
 
 def test_sparse(engine: Engine) -> None:
-    pytest.importorskip("numba")
+    pytest.importorskip("llvmlite")
     sp = pytest.importorskip("scipy.sparse")
     matrix = sp.csc_array(np.eye(4) * 4.0)
     b, out = values(4, dtype="float64"), np.zeros(4)

@@ -37,7 +37,7 @@ def objects(engine: Engine) -> Iterator[tuple[Any, str]]:
 
 def sparse_objects(engine: Engine) -> Iterator[tuple[Any, str]]:
     sparse = pytest.importorskip("scipy.sparse")
-    pytest.importorskip("numba")
+    pytest.importorskip("llvmlite")
     matrix = 3 * sparse.eye(50, format="csc")
     factor = pg.sparse.cholesky(matrix, engine=engine)
     yield factor, "nnz(L)=50"

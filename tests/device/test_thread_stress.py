@@ -23,7 +23,7 @@ def bits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("options", "calls"),
-    [  # a process that draws a sparse call compiles for seconds, by numba
+    [  # a process that draws a sparse call compiles its loops for seconds
         (["--engines", "1"], [*DENSE, "sparse"]),
         (["--engines", "2", "--interrupts"], DENSE),
     ],

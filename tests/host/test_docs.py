@@ -43,7 +43,7 @@ def test_pages(tmp_path: Path) -> None:
 
 def test_index_of_names() -> None:
     """``python tools/index_of_names.py`` writes the page anew where it is out of date."""
-    pytest.importorskip("numba", reason="numba (extra sparse) is not installed")
+    pytest.importorskip("llvmlite", reason="llvmlite (extra sparse) is not installed")
     script = runpy.run_path(str(ROOT / "tools" / "index_of_names.py"))
     assert script["PAGE"].read_text(encoding="utf-8") == script["text"]()
 

@@ -1,0 +1,175 @@
+"""Machine code of loops: LLVM compiles it for this processor, and a cache on disk keeps it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from portable_gpu.errors import HostMemoryError
+from portable_gpu.runtime.disk_cache import CACHE_VARIABLE, DiskCache
+from portable_gpu.sparse.loops.instructions import ALLOCATE, FREE
+from portable_gpu.sparse.loops.module import Translated, TranslationUnit
+from portable_gpu.sparse.loops.values import TRUTH, ScalarType, TupleType, Type, parts_of
+
+_ENTRY = "loop"
+#: Codes of ``struct`` for the parts of values.
+_CODES = {"i64": "q", "i1": "q", "double": "d", "ptr": "Q"}
+#: Passes at this level, without unrolled and vector loops, take a third of the usual time, and
+#: analyses are as fast: their loops wait for memory.
+_LEVEL = 1
+_free: Any = ctypes.pythonapi.PyMem_RawFree
+_free.argtypes, _free.restype = [ctypes.c_void_p], None
+
+
+def machine_code(
+    function: Callable[..., Any],
+    called: frozenset[Callable[..., Any]],
+    types: tuple[Type, ...],
+) -> Callable[[Sequence[Any]], Any]:
+    """Return a function that runs machine code on a sequence of arguments.
+
+    It does not hold Python's lock while it runs.
+
+    Args:
+        function: A function of the part of Python that
+            :mod:`portable_gpu.sparse.loops.translation` describes.
+        called: The functions that it and they may call.
+        types: The types of the arguments, by :func:`type_of`.
+
+    Raises:
+        NotTranslatedError: The function is not in that part of Python.
+
+    The result raises HostMemoryError if the memory of the host is too small for an array.
+    """
+    module = TranslationUnit(called)
+    made = module.translated(function, types)
+    module.entry(_ENTRY, made, types)
+    return _Code(_object_of("\n".join(module.texts)), types, made)
+
+
+class _Code:
+    """Machine code of a function, in memory."""
+
+    def __init__(self, content: bytes, types: Sequence[Type], made: Translated) -> None:
+        """`content` is an object file."""
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+        self._engine.finalize_object()
+        run = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
+        self._run = run(self._engine.get_function_address(_ENTRY))
+        parts = (part for kind in types for part in parts_of(kind))
+        self._arguments = struct.Struct("=" + "".join(_CODES[part] for part in parts))
+        self._results = struct.Struct("=" + "".join(_CODES[part] for part in made.parts))
+        self._result, self._memories = made.result, 1 + len(parts_of(made.result))
+
+    def __call__(self, arguments: Sequence[Any]) -> Any:
+        results = ctypes.create_string_buffer(self._results.size)
+        try:
+            self._run(self._arguments.pack(*_words(arguments)), results)
+            failed, *words = self._results.unpack(results.raw)
+            if failed:
+                raise HostMemoryError("the memory of the host is too small for an analysis")
+            return _in_python(self._result, iter(words))
+        finally:  # a signal handler may have raised
+            for address in self._results.unpack(results.raw)[self._memories :: 2]:
+                _free(address)
+
+
+def _words(arguments: Sequence[Any]) -> Iterator[int | float]:
+    """Yield the parts of arguments."""
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            yield _address(argument)
+            yield from argument.shape
+        elif isinstance(argument, tuple):
+            yield from _words(argument)
+        else:
+            yield argument
+
+
+def _address(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _in_python(kind: Type, words: Iterator[Any]) -> Any:
+    """Return a result; arrays are copied."""
+    if isinstance(kind, ScalarType):
+        return bool(next(words)) if kind == TRUTH else next(words)
+    if isinstance(kind, TupleType):
+        items = [_in_python(item, words) for item in kind.types]
+        return kind.kind(*items) if kind.kind else tuple(items) if items else None
+    address, *shape = (next(words) for _ in parts_of(kind))
+    array = np.empty(shape, kind.dtype)
+    ctypes.memmove(_address(array), address, array.nbytes)
+    return array
+
+
+def _object_of(text: str) -> bytes:
+    """Return the object file of a module, from disk if it is there."""
+    target = llvm.get_process_triple(), llvm.get_host_cpu_name(), _features()
+    versions = llvmlite.__version__, *llvm.llvm_version_info
+    disk = _disk(os.environ.get(CACHE_VARIABLE))
+    key = hashlib.sha256(
+        "\n".join(map(str, (*target, *versions, _LEVEL, text))).encode()
+    ).hexdigest()
+    content = disk.read(key)
+    if content is None:
+        content = _compiled(text)
+        disk.write(key, content)
+    return content
+
+
+@cache
+def _disk(_: str | None) -> DiskCache:
+    """Return the cache on disk for a value of the environment variable."""
+    return DiskCache.default()
+
+
+def _compiled(text: str) -> bytes:
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=_LEVEL)
+    options.loop_unrolling = options.loop_interleaving = False
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    content: bytes = machine.emit_object(module)
+    return content
+
+
+def _machine() -> Any:
+    """Return a new description of this processor for LLVM."""
+    _initialize()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(llvm.get_host_cpu_name(), _features(), opt=_LEVEL, jit=True)
+
+
+@cache
+def _features() -> str:
+    try:
+        features: str = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM does not find them on all systems
+        return ""
+    return features
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    for name, function in [
+        (ALLOCATE, ctypes.pythonapi.PyMem_RawCalloc),
+        (FREE, ctypes.pythonapi.PyMem_RawFree),
+    ]:
+        llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)

@@ -1,0 +1,277 @@
+"""Machine code of loops against Python, which interprets the same functions."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import math
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sparse_matrices import random_definite
+
+from portable_gpu.errors import HostMemoryError
+from portable_gpu.sparse import analyze, compiled
+from portable_gpu.sparse.compiled import compiled_at_once, inner
+from portable_gpu.sparse.loops import machine_code
+from portable_gpu.sparse.loops.instructions import NotTranslatedError
+
+WORDS = st.integers(-(2**31), 2**31 - 1)
+SHIFT, SCALE = 3, 0.75
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@compiled_at_once
+def integers(x: int, y: int, z: int) -> tuple[int, int, int, int, int]:
+    quotient = x // z
+    remainder = x % z
+    bits = ((x & y) | (y ^ 21)) << SHIFT >> 2
+    sums = -x + y * 3 - (x - y)
+    return quotient, remainder, bits, sums, abs(min(x, y)) + max(x, y)
+
+
+@compiled_at_once
+def floats(x: int, y: float) -> tuple[float, float, int, float, float, bool]:
+    total = 0.5
+    total = x
+    total /= 7
+    less = x < y
+    return total * y, -y, int(y / 3), min(x, y), max(y, SCALE) + math.sqrt(abs(x)), less
+
+
+@compiled_at_once
+def flow(values: np.ndarray[Any, Any], limit: int) -> tuple[int, int, int]:
+    n = len(values)
+    seen = odd = last = 0
+    for k in range(n - 1, -1, -2):
+        if values[k] == limit:
+            continue
+        if values[k] > limit and not values[k] > 2 * limit:
+            seen += 1
+        elif values[k] < -limit or k == 0:
+            break
+        else:
+            k = 2 * k
+        last = k
+    k = 0
+    while k < n and values[k] != limit:  # an index beyond the end is not read
+        k += 1
+    for v in values:
+        odd += 1 if v % 2 else 0
+    return seen + 10 * k, odd, last
+
+
+@inner
+def halves(a: np.ndarray[Any, Any], middle: int) -> Pair:
+    return Pair(a[:middle], a[middle:])
+
+
+@inner
+def doubled(a: np.ndarray[Any, Any], count: int) -> Pair:
+    copy = a.copy()
+    scratch = np.ones(count, np.float64)
+    for k in range(len(copy)):
+        copy[k] += a[k] + int(scratch[0]) - 1
+    return Pair(halves(copy, len(a) // 2).second, np.full(count, len(a), np.int8))
+
+
+@compiled_at_once
+def arrays(a: np.ndarray[Any, Any], table: np.ndarray[Any, Any], pair: Pair) -> Any:
+    """Results are views of arguments, of own arrays and of those of called functions."""
+    for k in range(len(a)):
+        table[k, 1] += 2 * a[k]
+        pair.first[k] = not pair.first[k] and a[k] > 0
+    rest = doubled(a, 3)
+    numbers = np.arange(7, dtype=np.int32)
+    a, whole = a[1:], a
+    nothing = np.empty(0, np.bool_)
+    pairs = Pair(rest.first, numbers[2:5]) if pair.second else Pair(numbers[1:3], numbers)
+    return a, whole[: len(a)], pairs, rest.second, nothing, np.zeros(2, np.float64)
+
+
+@compiled_at_once
+def much(count: int) -> int:
+    small = doubled(np.zeros(1000, np.int64), 8)
+    return len(np.zeros(count, np.float64)) + len(small.second)
+
+
+def python(loop: Callable[..., Any]) -> Callable[..., Any]:
+    return inspect.unwrap(loop)
+
+
+def assert_same(result: Any, expected: Any) -> None:
+    if isinstance(result, tuple):
+        assert type(result) is type(expected)
+        assert len(result) == len(expected)
+        for item, other in zip(result, expected, strict=True):
+            assert_same(item, other)
+    elif isinstance(result, np.ndarray):
+        assert result.dtype == expected.dtype
+        assert result.tolist() == expected.tolist()
+    else:
+        assert result == expected
+
+
+@given(WORDS, WORDS, WORDS.filter(bool))
+@settings(deadline=None)
+def test_integers(x: int, y: int, z: int) -> None:
+    assert_same(integers(x, y, z), python(integers)(x, y, z))
+
+
+@given(WORDS, st.floats(-1e6, 1e6))
+@settings(deadline=None)  # the first call compiles
+def test_floats(x: int, y: float) -> None:
+    assert_same(floats(x, y), python(floats)(x, y))
+
+
+@given(st.lists(st.integers(-9, 9), max_size=12), st.integers(0, 5))
+@settings(deadline=None)
+def test_flow(values: list[int], limit: int) -> None:
+    for dtype in (np.int8, np.int32, np.int64):
+        array = np.array(values, dtype)
+        assert_same(flow(array, limit), python(flow)(array.astype(int), limit))
+
+
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=7), st.booleans())
+@settings(deadline=None)
+def test_arrays(values: list[int], second: bool) -> None:
+    results, tables, flags = [], [], []
+    for loop in (arrays, python(arrays)):
+        a, table = np.array(values, np.int32), np.arange(14).reshape(7, 2)
+        flag = np.arange(7) % 2 == 0
+        results.append(loop(a, table, Pair(flag, second)))
+        tables.append(table)
+        flags.append(flag)
+    assert_same(*results)
+    assert_same(*tables)
+    assert_same(*flags)
+
+
+def test_memory_is_freed() -> None:
+    """Also where memory is short, or a call of a called function has allocated."""
+    a, table = np.ones(1000, np.int32), np.zeros((1000, 2), np.int64)
+
+    def calls() -> None:
+        arrays(a, table, Pair(np.zeros(1000, np.bool_), True))
+        assert much(5) == 13
+        for count in (2**58, 2**62, -1):
+            with pytest.raises(HostMemoryError, match="memory of the host is too small"):
+                much(count)
+        gc.collect()  # the exceptions
+
+    calls()
+    tracemalloc.start()
+    try:
+        calls()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            calls()
+        assert tracemalloc.get_traced_memory()[0] - before < 4000  # arrays have 1000 elements
+    finally:
+        tracemalloc.stop()
+
+
+@compiled_at_once
+def allocates_in_a_loop(n: int) -> int:
+    for _ in range(n):
+        np.zeros(n, np.int64)
+    return n
+
+
+@compiled_at_once
+def changes_a_type(n: int) -> int:
+    total = n
+    total /= 2
+    return int(total)
+
+
+@compiled_at_once
+def compares_twice(n: int) -> bool:
+    return 0 < n < 3
+
+
+@compiled_at_once
+def calls_python(n: int) -> int:
+    return python(n)
+
+
+@compiled_at_once
+def slices_by_steps(a: np.ndarray[Any, Any]) -> Any:
+    return a[::2]
+
+
+@compiled_at_once
+def sets_nothing(n: int) -> int:
+    for k in range(n):
+        total += k  # noqa: F821, F841
+    return n
+
+
+@pytest.mark.parametrize(
+    ("loop", "why"),
+    [
+        (allocates_in_a_loop, "an allocation in the loop of line"),
+        (changes_a_type, "double.* where .*i64"),
+        (compares_twice, "0 < n < 3"),
+        (calls_python, r"python\(n\)"),
+        (slices_by_steps, r"a\[::2\]"),
+        (sets_nothing, "total"),
+    ],
+)
+def test_what_is_not_translated_is_named(loop: Callable[..., Any], why: str) -> None:
+    argument = np.zeros(4) if loop is slices_by_steps else 4
+    with pytest.raises(NotTranslatedError, match=f"{loop.__name__}.*{why}"):
+        loop(argument)
+
+
+@pytest.mark.parametrize(
+    "argument", ["a", [1], np.zeros(4)[::2], np.zeros(2, np.float32), np.zeros((1, 1, 1)), None]
+)
+def test_arguments_of_other_types_raise(argument: Any) -> None:
+    with pytest.raises(TypeError, match="an argument of a loop is"):
+        much(argument)
+
+
+def test_machine_code_is_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path / "programs"))
+    arguments = np.arange(5), 2
+    expected = python(flow)(*arguments)
+    assert compiled_at_once(python(flow))(*arguments) == expected
+    (entry,) = (tmp_path / "programs").iterdir()
+    monkeypatch.setattr(machine_code, "_compiled", lambda _: pytest.fail("compiled"))
+    assert compiled_at_once(python(flow))(*arguments) == expected
+    monkeypatch.undo()
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path / "programs"))
+    entry.write_bytes(entry.read_bytes()[:-100])
+    assert compiled_at_once(python(flow))(*arguments) == expected
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", "off")
+    assert compiled_at_once(python(flow))(*arguments) == expected
+
+
+@pytest.mark.parametrize("ordering", ["amd", "nd", "rcm", "md", "mmd"])
+def test_analyses_are_those_of_python(monkeypatch: pytest.MonkeyPatch, ordering: str) -> None:
+    matrices = [random_definite(n, density, n) for n, density in ((0, 0), (37, 0.1), (150, 0.02))]
+    results = []
+    for had_long_array in (False, True):
+        monkeypatch.setattr(compiled, "_had_long_array", had_long_array)
+        monkeypatch.setattr(compiled, "_spent", -100.0)
+        results.append([analyze(matrix, ordering) for matrix in matrices])
+    for interpreted, symbolic in zip(*results, strict=True):
+        fronts = vars(symbolic.fronts) | {"perm": symbolic.perm, "parent": symbolic.parent}
+        expected = vars(interpreted.fronts) | {
+            "perm": interpreted.perm,
+            "parent": interpreted.parent,
+        }
+        for name, array in fronts.items():
+            assert np.array_equal(array, expected[name]), name
+        assert symbolic.memory_estimate() == interpreted.memory_estimate()
