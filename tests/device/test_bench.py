@@ -225,6 +225,7 @@ def other(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.divided("bench beside a revision")
 def test_a_revision_runs_its_own_library(engine: Engine, other: Path) -> None:
     if not engine.maps_host_memory:
         pytest.skip("that library runs on the host")
@@ -259,6 +260,7 @@ BESIDE = [
 ]
 
 
+@pytest.mark.divided("bench beside a revision")
 def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
     """Every kind of call, of a copy of this library, with NumPy in the same run."""
     for part in ("portable_gpu", "cl_kernels"):
@@ -277,6 +279,7 @@ def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
     assert item.verdict.count == item.eager.count == 1
 
 
+@pytest.mark.divided("bench beside a revision")
 def test_the_command_beside_a_revision_of_git(
     engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -387,6 +390,7 @@ def test_dispatch(
         assert min(product["ways"].values()) == product["ways"][product["best"]] > 0
 
 
+@pytest.mark.divided("processes of bench dispatch")
 def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
     """As one process does, except for times.  On a GPU the command takes it."""
     cases = random_cases(few_rows(engine), 3, 4, on_cpu=True)
@@ -397,6 +401,7 @@ def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
         next(members.over(cases))
 
 
+@pytest.mark.divided("processes of bench dispatch")
 def test_a_crew_says_that_a_process_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_FIRST_CASES", (1,))
     monkeypatch.setattr(worker_pool, "_CASES", 1)

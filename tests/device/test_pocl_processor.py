@@ -62,15 +62,18 @@ def run(engine: Engine, first: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.divided("the processor of PoCL")
 def test_first_of_all_on_a_given_queue(engine: Engine, which: int) -> None:
     done = run(engine, FIRST["given queue"].format(which=which))
     assert done.stdout == "filled\n", done.stderr
 
 
+@pytest.mark.divided("the processor of PoCL")
 def test_first_of_all_on_the_default_engine(engine: Engine) -> None:
     done = run(engine, FIRST["default engine"])
     assert done.stdout == "filled\n", done.stderr
 
 
+@pytest.mark.divided("the processor of PoCL")
 def test_without_an_engine_it_fails(engine: Engine) -> None:
     assert "unknown target CPU 'generic'" in run(engine, FIRST["nothing"]).stderr

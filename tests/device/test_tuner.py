@@ -423,6 +423,7 @@ def test_no_question_outlasts_the_budget(
     assert len(judge.raced) == asked
 
 
+@pytest.mark.divided("processes of the tuner")
 def test_the_worker_ends_what_takes_too_long_and_starts_again(job: TuningJob) -> None:
     job = replace(job, cases=job.cases[:1])
     with Worker() as worker:
@@ -477,6 +478,7 @@ def states(path: Path) -> list[str]:
         return []
 
 
+@pytest.mark.divided("processes of the tuner")
 def test_a_killed_search_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def test_what_it_refuses(engine: Engine) -> None:
         engine.warm_up("sum", dtypes=["float33"])
 
 
+@pytest.mark.divided("processes of warm_up")
 def test_command(tmp_path: Path) -> None:
     pytest.importorskip("typer")
     command = "import sys; from portable_gpu.cli import main; sys.exit(main())"
@@ -137,6 +138,7 @@ blocks.clear(); held.clear()
 """
 
 
+@pytest.mark.divided("processes of warm_up")
 def test_without_a_cache_the_first_launch_is_a_part_of_the_build(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -514,6 +514,7 @@ def synthetic_report(peers: list[str]) -> Any:
     return BenchReport(engine, [], 9, ["bench"], roofs=HALVES, rows=rows)
 
 
+@pytest.mark.divided("types, pages and texts")
 def test_every_point_of_a_roofline_is_named_and_no_name_covers_another(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.text import Text

@@ -170,6 +170,7 @@ def test_explain_refuses(
     assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("words", [["render", "gemm"], ["render", "--list"]])
 def test_a_reader_may_leave(words: list[str]) -> None:
     """As ``portable-gpu ... | head -n 1``, once the pipe is full."""

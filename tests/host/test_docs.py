@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.divided("types, pages and texts")
 def test_pages(tmp_path: Path) -> None:
     pytest.importorskip("pdoc", reason="pdoc (extra docs) is not installed")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

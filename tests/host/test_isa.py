@@ -480,6 +480,7 @@ class TestMachines:
         with pytest.raises(ArgumentError, match=r"no operation 'sin'; there are: .*all, any"):
             jobs(select(["sm_70"]), ["sin"])
 
+    @pytest.mark.divided("types, pages and texts")
     def test_jobs_cover_shipped_rows_and_every_shape_class(self) -> None:
         result = [job for job in jobs(select(["sm_90"]), ["gemm"]) if job.dtype == "float32"]
         policies = [job.spec.policy for job in result if job.spec.name == "gemm/gemm"]
@@ -497,6 +498,7 @@ class TestMachines:
             *(("gfx90a-dpp", dtype) for dtype in [*common, "float64"]),
         }
 
+    @pytest.mark.divided("types, pages and texts")
     def test_a_text_is_compiled_once_a_machine(self) -> None:
         result = jobs(select(["gfx900"]), full=False)
         assert len({(job.machine.name, job.spec.key) for job in result}) == len(result)

@@ -53,6 +53,7 @@ def wrong(host: NumPyArray, either: ArrayLike) -> None:
 """
 
 
+@pytest.mark.divided("types, pages and texts")
 def test_numpy_in_numpy_out_and_device_in_device_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

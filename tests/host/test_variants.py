@@ -75,6 +75,7 @@ class Recorder:
         return SimpleNamespace(event=lambda _: SimpleNamespace(wait=lambda: None))
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize("device", RECORDED)
 def test_the_best_is_built(device: str) -> None:
     target = detect(RECORDED[device][0])
@@ -147,6 +148,7 @@ def test_no_variant_waits_without_forward_progress() -> None:
     assert not local
 
 
+@pytest.mark.divided
 @pytest.mark.parametrize(
     ("device", "some"),
     [
