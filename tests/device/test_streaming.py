@@ -33,7 +33,8 @@ from portable_gpu.errors import (
 )
 from portable_gpu.multi import DeviceGroup, Member, streaming
 from portable_gpu.multi.streaming import pipeline, storage
-from portable_gpu.multi.streaming.pipeline import Job, _DeviceMemory
+from portable_gpu.multi.streaming.job import Job
+from portable_gpu.multi.streaming.pipeline import _DeviceMemory
 from portable_gpu.multi.streaming.storage import TiledOperand, TiledResult
 from portable_gpu.runtime.events import QueueEvents
 

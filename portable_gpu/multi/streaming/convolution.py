@@ -17,7 +17,8 @@ from typing import Any
 
 from portable_gpu.dtypes import check_precision, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, run
+from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep
+from portable_gpu.multi.streaming.pipeline import run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, result_storage
 from portable_gpu.multi.streaming.tiles import aligned, even, grid, too_small

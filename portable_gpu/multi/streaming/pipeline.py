@@ -24,86 +24,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.multi.copying import Copies, PendingCopy, copies
 from portable_gpu.multi.member import Member
-from portable_gpu.multi.streaming.storage import Index, TiledOperand, Values
+from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep, extents_of
+from portable_gpu.multi.streaming.storage import Index, Values
 from portable_gpu.multi.transfers import download, upload
 from portable_gpu.progress import ProgressCallback
 from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import marker
 from portable_gpu.side_by_side import Task, work_off
 
 #: The least bytes that devices read for which copies have threads of their own: to start them takes
 #: about 2 ms.
 _LEAST_BYTES_FOR_THREADS = 1 << 26
-
-
-@dataclass(frozen=True)
-class StreamStep:
-    """A call on one tile of each operand.
-
-    Attributes:
-        reads: The tile of each operand.
-        work: Its operations, for the progress bar.
-        options: Other arguments of the call.
-    """
-
-    reads: tuple[Index, ...]
-    work: float
-    options: Any = None
-
-
-@dataclass(frozen=True)
-class StreamBlock:
-    """A part of the result that one device computes.
-
-    Attributes:
-        place: Its tile of the result, or the number of a partial result.
-        steps: The calls, in order.
-    """
-
-    place: Any
-    steps: Sequence[StreamStep]
-
-
-class Sink(Protocol):
-    """The destination of the blocks."""
-
-    def in_place(self, place: Any, dtype: np.dtype[Any]) -> Values | None:
-        """Return memory of the host for a block, if there is some of this dtype."""
-
-    def write(self, place: Any, tile: Any) -> None:
-        """Store a block."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A streamed operation.
-
-    Attributes:
-        name: Its name.
-        operands: The arrays that are read.
-        tiles: The largest extents of a tile of each.
-        blocks: The blocks.
-        compute: Computes a step, given an engine, the step, the tiles, and the array of
-            the block (None if ``block`` is None).  Returns the array of the block.
-        sink: Stores the blocks.
-        block: The largest extents and the dtype of a block; None if calls return new arrays.
-    """
-
-    name: str
-    operands: Sequence[TiledOperand]
-    tiles: Sequence[tuple[int, ...]]
-    blocks: Sequence[StreamBlock]
-    compute: Callable[[Engine, StreamStep, Sequence[Any], Any], Any]
-    sink: Sink
-    block: tuple[tuple[int, ...], np.dtype[Any]] | None = None
 
 
 def run(job: Job, members: Sequence[Member], progress: ProgressCallback | None) -> None:
@@ -409,8 +347,3 @@ class _DeviceMemory:
         values = np.empty(array.shape, array.dtype)
         download(self._member, array, values)
         self._job.sink.write(place, values)
-
-
-def extents_of(index: Index) -> tuple[int, ...]:
-    """Return the shape of a tile."""
-    return tuple([part.stop - part.start for part in index])

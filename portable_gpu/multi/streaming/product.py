@@ -10,7 +10,8 @@ import numpy as np
 from portable_gpu.arguments import one_of
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import DTypeError, ShapeError
-from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, run
+from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep
+from portable_gpu.multi.streaming.pipeline import run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Index, TiledOperand, result_storage
 from portable_gpu.multi.streaming.tiles import aligned, grid, product_tiles

@@ -10,7 +10,8 @@ import numpy as np
 
 from portable_gpu.arguments import flag, real_number
 from portable_gpu.dtypes import is_float16_like
-from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
+from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep, extents_of
+from portable_gpu.multi.streaming.pipeline import run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Bounds, TiledOperand, bounds_of
 from portable_gpu.multi.streaming.tile_reductions import Partials, PartOfResult, reduction_of

@@ -19,7 +19,7 @@ from portable_gpu.errors import DTypeError
 from portable_gpu.multi import moments
 from portable_gpu.multi.merge_tree import MergeTree
 from portable_gpu.multi.merging import in_double, merged_extremes, merged_moments, merged_norms
-from portable_gpu.multi.streaming.pipeline import extents_of
+from portable_gpu.multi.streaming.job import extents_of
 from portable_gpu.multi.streaming.storage import Bounds, Index, TiledOperand, Values, bounds_of
 from portable_gpu.ops import reduce as library
 from portable_gpu.runtime.engine import Engine
@@ -233,7 +233,7 @@ class PartOfResult:
 
 
 class Partials:
-    """The partial results of all tiles: the sink of a :class:`~.pipeline.Job`."""
+    """The partial results of all tiles: the sink of a :class:`~.job.Job`."""
 
     def __init__(self, reduction: TileReduction) -> None:
         self._reduction, self._lock = reduction, threading.Lock()

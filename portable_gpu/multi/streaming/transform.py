@@ -22,7 +22,8 @@ import numpy as np
 
 from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
-from portable_gpu.multi.streaming.pipeline import Job, StreamBlock, StreamStep, extents_of, run
+from portable_gpu.multi.streaming.job import Job, StreamBlock, StreamStep, extents_of
+from portable_gpu.multi.streaming.pipeline import run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import (
     Index,
