@@ -3,11 +3,11 @@
 ##   row block (R rows)   |  part 0  |  part 1  | ... |      a work-group each
 ##   partial[block][part]     R sums     R sums
 ##
-## The last work-group of a row block to finish adds the parts in order, so the result does not depend
-## on which group is last.  Its first work-item holds the results.
+## If there are several parts, the last work-group of a row block to finish adds them in order, so the
+## result does not depend on which group is last.  Its first work-item holds the results.
 ##
-## G, R, V: work-group, rows, elements of a load (aligned, for V > 1).  S: sub-group size.
-## split: there are several parts.  The rest as in dot_rows.
+## G, R, V: work-group, rows, elements of a load (aligned, for V > 1).  S: sub-group size.  The rest as in
+## dot_rows.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -28,17 +28,16 @@ ${gemv.gather(elem, real, V)}
 % endif
 ${accumulator.define(acc)}
 ${group.define(acc, G, S)}
-% if split:
 ${fix_up.define()}
 ${fix_up.accumulators(acc)}
-% endif
-${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, x_together)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, conj, x_vector, x_together)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_long_rows")}
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];
+    __local uint is_last;
     const uint lid = get_local_id(0);
 ${part.bounds()}\
     const long row = (long)block * ${R};
@@ -47,20 +46,18 @@ ${part.bounds()}\
     y += y_offset;
 ${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
-        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, first, last);
+        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, ${G}, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
-% if split:
-    __local uint is_last;
-    volatile __global uint *own = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
+    bool holds = lid == 0;
+    if (parts > 1) {
+        volatile __global uint *own = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
 ${fix_up.arrive_by_one(acc, f"own + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
-    const bool holds = lid == 0 && is_last;
-    if (is_last) {
+        holds = holds && is_last;
+        if (is_last) {
 ${fix_up.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
-        sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
+            sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
+        }
     }
-% else:
-    const bool holds = lid == 0;
-% endif
     if (holds) {
 ${rows.put_rows(elem, real, R, Q, finish)}\
     }

@@ -1,13 +1,17 @@
 ## The butterfly over LANE_PARTNER(word, d): for d = 1, 2, 4 ... each lane folds in the value of
 ## the other half of its 2d lanes.  All lanes of a half hold the same value by then, so any lane of
 ## the other half may be the partner.  Every lane ends with the result.
-<%def name="define(acc, width)">
-static inline ${acc.name} ${acc.name}_subgroup${width}(${acc.name} v, __local ${acc.name} *slot)
+<%def name="define(acc, width, runs)">
+static inline ${acc.name} ${acc.name}_subgroup${width}(
+    ${acc.name} v, __local ${acc.name} *slot${", uint lanes" if runs else ""})
 {
 % if width > 1:
     ${acc.name} other;
 % endif
 % for d in [1 << k for k in range(width.bit_length() - 1)]:
+% if runs:
+    if (lanes <= ${d}u) return v;
+% endif
 % for field in acc.fields:
 % if field.bytes == 8:
     {

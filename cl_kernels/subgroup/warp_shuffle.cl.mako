@@ -1,6 +1,6 @@
 ## NVIDIA from SM 30: lanes exchange registers by inline PTX, 32 bits at a time.
 <%namespace name="butterfly" file="/subgroup/_butterfly.cl.mako"/>
-<%def name="define(acc, width)">
+<%def name="define(acc, width, runs)">
 #ifndef LANE_PARTNER
 #define LANE_PARTNER(v, d) warp_shuffle_xor(v, d)
 static inline uint warp_shuffle_xor(uint v, uint d)
@@ -14,5 +14,5 @@ static inline uint warp_shuffle_xor(uint v, uint d)
     return partner;
 }
 #endif
-${butterfly.define(acc, width)}
+${butterfly.define(acc, width, runs)}
 </%def>

@@ -6,7 +6,7 @@
 ##   d = 16  ds_swizzle xor 16            d = 32  ds_bpermute
 ## Mirrors are enough because all lanes of a half already hold the same value (see _butterfly).
 <%namespace name="butterfly" file="/subgroup/_butterfly.cl.mako"/>
-<%def name="define(acc, width)">
+<%def name="define(acc, width, runs)">
 #ifndef LANE_PARTNER
 #define DPP_MOVE(v, control) (uint)__builtin_amdgcn_mov_dpp((int)(v), control, 0xf, 0xf, true)
 #define LANE_PARTNER(v, d) lane_partner_##d(v)
@@ -24,5 +24,5 @@ static inline uint lane_partner_32(uint v)
     return (uint)__builtin_amdgcn_ds_bpermute(other, (int)v);
 }
 #endif
-${butterfly.define(acc, width)}
+${butterfly.define(acc, width, runs)}
 </%def>

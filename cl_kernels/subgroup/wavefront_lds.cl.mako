@@ -1,7 +1,7 @@
 ## GCN, and any device with no lane exchange: local memory, without volatile.  A wavefront in
 ## lock-step needs no barrier; the compiler must only keep the order of the accesses.
 <%namespace name="local_tree" file="/subgroup/_local_tree.cl.mako"/>
-<%def name="define(acc, width)">
+<%def name="define(acc, width, runs)">
 #ifndef SUBGROUP_SYNC
 #if !LOCKSTEP
 #define SUBGROUP_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
@@ -15,5 +15,5 @@
 #define SUBGROUP_SYNC() mem_fence(CLK_LOCAL_MEM_FENCE)
 #endif
 #endif
-${local_tree.define(acc, width, "")}
+${local_tree.define(acc, width, "", runs)}
 </%def>

@@ -99,8 +99,10 @@ def test_random_sizes_share_programs(
 @pytest.mark.parametrize(
     ("sizes", "dtype", "most"),
     [
-        ("product", "float32", 33),
-        ("product", "float64", 38),
+        ("product", "float32", 29),
+        ("product", "float16", 31),
+        ("product", "float64", 35),
+        ("thin", "float32", 24),
         ("batch", "float32", 11),
         ("small products", "float32", 24),
     ],
@@ -109,7 +111,7 @@ def test_random_sizes_share_programs(
 def test_random_products_share_programs_on_a_gpu(
     sizes: str, dtype: str, most: int, seed: int
 ) -> None:
-    """Panels of single elements serve operands along either axis, and a load has few widths."""
+    """Few widths of loads, panels of single elements along either axis, partitions as arguments."""
     target = detect(RECORDED["H200"][0])
     drawn = next(item for item in BENCHMARKS["gemm"].random if item.name == sizes)
     texts = set()
