@@ -1,15 +1,16 @@
 ## Queries of mma_backward, and its copies of tiles.  Names are those of mma_backward.
 ##
-## Of each query there are m, the binary logarithm of the sum of its powers, less shift, and delta.  A query that is
-## not there has an infinite m, so its p are 0; of one that sees no key all scores are minus infinity, and m is 0.
+## A query has two numbers: delta, and m, which is the binary logarithm of the sum of its powers minus `shift`.
+## A missing query has an infinite m, so its p are 0.  A query that sees no key has scores of minus infinity, and its
+## logarithm counts as 0.
 
-## m of a query i of head h.
+## The natural logarithm of the sum of query i of head h, as it is stored; and m, given this logarithm.
 <%def name="read_sum(i)">\
 ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
 </%def>
 <%def name="logarithm(sum)">(${sum} == -INFINITY ? 0.0f : M_LOG2E_F * ${sum}) - ${shift}</%def>
 
-## Of side q: m and delta of the warp's rows; a quad of lanes has a row.
+## For side q: declare m and delta of the warp's rows.  The four lanes of a quad share a row.
 <%def name="declare_own()">\
 % for i, h in ((i, h) for i in range(policy.blocks) for h in range(2)):
     float m${i}_${h} = INFINITY, delta${i}_${h} = 0;
@@ -32,8 +33,9 @@ ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i
 % endfor
 </%def>
 
-## Request the tile of rows `start` and on, if there are any; copy_tile copies it to `ahead` in local memory.  keep: of
-## side k, its queries' m and delta, which have arrived by then, to one half of of_queries.
+## Request the tile of rows from `start` on, if there are any; copy_tile copies it to `ahead` in local memory.  For side
+## k, also load the logarithms and delta of its queries; when they have arrived, `keep` stores m and delta in one half
+## of of_queries.
 <%def name="copy(copy_tile, start, ahead)">\
         if (${start} < end) {
 % for name, D, extent in tile_arrays:

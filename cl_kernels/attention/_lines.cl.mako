@@ -4,7 +4,7 @@
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
 </%def>
 
-## Of wgmma: tiles of k and of v have N stages each.
+## For wgmma: tiles of k and of v have N stages each.
 <%def name="stages(N)">
 #define COPIES_ARRIVE(barrier) \
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")

@@ -29,7 +29,7 @@ ${place(item, count)}\
             }
 </%def>
 
-## n += a b' of the pairs: of rows of both arrays in local memory.
+## n += a b' for each pair, where a and b are rows of the two arrays in local memory.
 <%def name="multiply(n, mine, other)"><%
 T, pitch, cells = vector(real, 4), mine[2] + 4, [(i, j) for i in range(TM // 16) for j in range(TN // 16)]
 %>\
@@ -61,7 +61,7 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
             }
 </%def>
 
-## Of a pair: its score s becomes its probability, and z the gradient of the score.
+## For a pair: replace its score s by its probability, and z by the gradient of the score.
 <%def name="slope(i, j)"><% query = f"y + {16 * i}u" if side == "q" else f"x + {16 * j}u" %>\
             {
                 s${i}_${j} = s${i}_${j} > -(${real})INFINITY ? exp(s${i}_${j} - m_of[${query}]) : 0;
@@ -95,7 +95,7 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
             }
 </%def>
 
-## Store sums of the own rows, multiplied by a factor of each.
+## Store sums of the own rows, multiplied by a factor for each row.
 <%def name="store(name, sums, D, extent, factors, rows='rows', head='own_head')">\
 % for i, factor in enumerate(factors):
     if (first + y + ${16 * i}u < ${rows}) {

@@ -19,8 +19,8 @@ places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(cou
 #define SHOW_TILES() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
 </%def>
 
-## The product of two matrices in local memory, or of registers and local memory, to sums x of N columns; and the wait
-## for them, when up to `pending` products that were started later are not done.
+## MULTIPLY_x adds the product of two matrices to the sums x of N columns: both are in local memory, or the first is in
+## registers.  WAIT_x waits for the sums, until at most `pending` of the products started later are not done.
 <%def name="from_local(x, N, kind)">
 #define MULTIPLY_${x}(a, b, accumulate) \
     asm volatile("//@sm_90a { .reg .pred p; setp.ne.b32 p, " #accumulate ", 0; " \
@@ -41,7 +41,7 @@ ${wait(x, N)}\
     asm volatile("//@sm_90a wgmma.wait_group.sync.aligned " #pending ";" : ${tied(x, N)} :: "memory")
 </%def>
 
-## Start x = a b', of rows of D elements in local memory at descriptors, of tiles of `rows` and `others` rows.
+## Start x = a b'.  a and b are descriptors of tiles in local memory, of `rows` and `others` rows of D elements.
 <%def name="multiply_rows(x, a, b, D, rows, others)">\
             WGMMA_FENCE();
 % for s in range(D // 16):
@@ -51,7 +51,7 @@ ${wait(x, N)}\
             WGMMA_COMMIT();
 </%def>
 
-## Start x += p b, p in registers, and b `rows` rows in local memory at a descriptor.
+## Start x += p b.  p is in registers; b is the descriptor of `rows` rows in local memory.
 <%def name="add_rows(x, p, b, rows)">\
             WGMMA_FENCE();
 % for j in range(0, rows // 8, 2):

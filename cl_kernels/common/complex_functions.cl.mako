@@ -1,5 +1,5 @@
 ## Elementary functions of complex numbers that expressions call, after those of complex.cl.mako; see
-## there.  Components overflow, and are NaN, as C99's annex G says of the cases that occur by themselves.
+## there.  Overflow and NaN follow annex G of C99 in the cases that need no special treatment.
 % for name, ctype, _ in helpers:
 ${getattr(self, name)(ctype)}
 % endfor
@@ -81,8 +81,8 @@ ${one("tan", t)}
 }
 </%def>
 
-## NumPy's: products for whole exponents below 100, the first three without a factor of 1, by which
-## infinities would become NaN.
+## As in NumPy: products for whole exponents below 100.  The first three have no factor of 1, which would turn
+## infinities into NaN.
 <%def name="complex_power(t)">
 static inline ${t}2 complex_power__${t}(${t}2 a, ${t}2 b)
 {

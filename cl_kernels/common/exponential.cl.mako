@@ -5,7 +5,7 @@
 ## P is Taylor's polynomial of degree 7 (13 for double), whose error is below 2^-27 (2^-57).  The error of the result
 ## is below 1.5 ulp.
 ##
-## larger(real, width): LARGER(x, y), which is x if y is not a number, and not a number if x is none.
+## larger(real, width): LARGER(x, y), the larger one; it is x if y is NaN, and NaN if x is NaN.
 ## define(real, width): POWER(x) of vectors of `width`, x up to 88 (709).  Results below the least normal number are 0.
 <%def name="define(real, width)"><%
     from math import factorial

@@ -19,8 +19,8 @@ ${head(name, vector(t, w), "ab")}
 }
 </%def>
 
-## A difference of narrow integers: NVIDIA's compiler (driver 580; short) and Intel's (char) take -x
-## of the least value for positive, where it is compared, unless it is a product of 24 bits.
+## A difference of narrow integers.  If it is compared, NVIDIA's compiler (driver 580, for short) and Intel's (for char)
+## assume that -x of the least value is positive, unless it is computed as a product of 24 bits.
 <%def name="subtract(t, w)">
 <% v = vector(t, w); wide = vector("int", w) %>
 ${head("subtract", v, "ab")}

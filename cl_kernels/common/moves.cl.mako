@@ -5,9 +5,9 @@
 ##   define_clear(e)
 ##       clear(scratch, size)                               before the first matrix
 ##
-## Where rows are dense on both sides they go as vectors, where rows of one side and columns of the
-## other are, as squares of four by four, transposed in registers; others go element by element, and so
-## do the edges.  Rows may also be dense in reverse.  The caller has rows or columns by four, if it can.
+## Rows that are dense on both sides are moved as vectors.  If rows of one side and columns of the other are dense,
+## squares of four by four are transposed in registers.  Other matrices, and edges, are moved element by element.  Rows
+## may also be dense in reverse.  The caller passes multiples of four rows or columns, if it can.
 ## flips: complex numbers are conjugated on the way.    apart: PoCL compiles it apart, for few calls with much to move
 <%def name="types(e)">
 % if e.itemsize <= 8:

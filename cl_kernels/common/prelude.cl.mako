@@ -1,4 +1,6 @@
 ## What every kernel starts with: the names of device classes, extensions, and fences.
+## Marks in the functions of all templates, //@apart and //@optimised_twice, are for PoCL: see
+## portable_gpu/runtime/pocl_bodies.py.
 // Facts of the device are -D options: DEVICE, CUDA_SM, WAVEFRONT_SIZE, LOCKSTEP,
 // SUBGROUP_FUNCTIONS, DPP, BUILTINS_INLINE, REQUIRE_SUBGROUP_SIZE.
 #define CUDA_DEVICE 1

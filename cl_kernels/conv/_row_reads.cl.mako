@@ -1,8 +1,10 @@
 ## How a CPU reads adjacent elements of a row for several results at a time.
 ##
-## rows: portable_gpu.ops.conv.strips.RowReads.  A tap of V neighbouring results reads V elements of a row; every second
-## one of 2 V where results are 2 apart; or V / 2 elements, which every second result adds, where elements are.
+## rows: portable_gpu.ops.conv.strips.RowReads.  For V neighbouring results, a tap reads V elements of a row.  If
+## results are 2 apart, these are every second one of 2 V elements; if elements are 2 apart, it reads V / 2 elements,
+## which every second result adds.
 <%! from portable_gpu.codegen.operators import vector %>
+
 ## What a tap reads of a row for V results, and which of these add it.
 <%def name="read(rows, places)">\
 <% first = next(j for j in places if j is not None) %>\

@@ -4,7 +4,7 @@
 ##
 ##   weight[row, :] *= max_norm / (norm + 1e-7), where norm = (sum |weight[row, :]|^p)^(1/p) > max_norm
 ##
-## positions: of lists, whose report says whether an index is not a row; then no row is changed.
+## positions: those of the kernel `lists`, whose report says whether an index is not a row; then no row is changed.
 ##
 ## elem: the element type.  norm: "one", "two", "infinite" or "power", the kind of p.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>

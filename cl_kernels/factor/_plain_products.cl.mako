@@ -20,7 +20,7 @@ value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
 % endfor
 % endfor
 </%def>
-## The element of -V beyond the matrix, and where V has one: see _tile's input.
+## The start of a sum beyond the matrix, where V is extended by the unit matrix: see _tile's input.
 <%def name="begun(s)">${"s == f && " * (s != "f") + "row == col ? (real_t)-1 : (real_t)0" if factorise else "0"}</%def>
 <%def name="inside(s)">${"" if not factorise else " && row <= col" if s == "f" else " && (s < f || row <= col)"}</%def>
 

@@ -1,4 +1,4 @@
-## The sums of a tile's products while they are made, of real numbers: D of V, E of a pair's second tile W.
+## The sums of a tile's products of real numbers, while they are computed: D for V, E for the second tile W of a pair.
 ## They start with -C, and are computed by the matrix instruction where there is one.
 ##
 ## declare()                    the positions of a work-item's sums

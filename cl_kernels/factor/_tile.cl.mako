@@ -16,7 +16,7 @@ ${subtraction(problem.elem)}
 </%def>
 
 ## v = C; beyond the matrix V is extended by the unit matrix, and above L's diagonal it is 0.
-## v, s: also w and f of a pair's second tile.
+## v, s: or w, f for the second tile of a pair.
 <%def name="input(source, v='v', s='s')">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"

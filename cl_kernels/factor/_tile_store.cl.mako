@@ -33,7 +33,7 @@ if diagonal and e.complex:
 % endfor
 </%def>
 
-## Store zeros above L's diagonal, in columns f of rows from one to the other.
+## Store zeros above L's diagonal, in columns f of rows `begin` to `end`.
 <%def name="zeros(begin, end)">\
 for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
         const long row = i / 64, col = f0 + i % 64;
@@ -41,7 +41,7 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
     }
 </%def>
 
-## Store rows `from` to `from` + 15 of V, or all rows from one on.
+## Store rows `from` to `from` + 15 of V, or all rows from `from` on.
 <%def name="out(row, col, value)">\
 <% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\

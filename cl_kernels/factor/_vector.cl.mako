@@ -74,7 +74,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 </%def>
 
 ## Subtract the products of known blocks: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k, its strides,
-## rows and k; there(k): whether work-item t has an x in it; cell(k): the cell of that x.
+## and its numbers of rows and of k; there(k): whether work-item t has an x in it; cell(k): the cell of that x.
 <%def name="known(e, along, conj, tile, there, cell)">\
 {
         value_t x_next = (value_t)(0);
@@ -96,7 +96,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 </%def>
 
 ## Subtract the products of the u rows below a front's own columns, whose x are known: that of row k is number
-## row_index[row_start + k] of all.  tile(k): the pointer to the 64 rows from k on, its strides, rows and k.
+## row_index[row_start + k] of all.  tile(k): the pointer to the 64 rows from k on, its strides, and its
+## numbers of rows and of k.
 <%def name="below(e, along, conj, tile)">\
 {
         __global const int *row = row_index + row_start;

@@ -2,7 +2,7 @@
 ## and v is multiplied by the reciprocals of these.
 
 ## Load D, whose first element is at `l`, by rows up to the diagonal; from row `rows` on it is extended by the unit
-## matrix.
+## matrix.  along: see _vector.  unit: whether the diagonal of D is assumed to be ones.
 <%def name="load_diagonal(e, along, l, l_row, l_col, rows, conj, unit)">\
 if (t < 64) {
 % if unit:
@@ -23,8 +23,8 @@ if (t < 64) {
 </%def>
 
 ## Work-items t < 32 compute rows t and t + 32 of D^-1 v as own0 and own1, in steps of eight rows: all lanes of one
-## sub-group solve for the eight, and subtract the products of these from their own rows.  Loads are before the
-## computation.
+## sub-group solve for the eight, and subtract the products of these eight from their own two rows.  A step loads all
+## that it needs before it computes, so that the loads are in flight together.
 <%def name="substitute()">\
 if (t < 64) shared_x[t] = MUL(own, inverse[t]);
         barrier(CLK_LOCAL_MEM_FENCE);

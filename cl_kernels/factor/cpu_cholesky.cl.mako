@@ -4,11 +4,11 @@
 ##      +--+----------+               D on the diagonal, then strips further right (see _rows).  The distance of
 ##      |\ | done     |               rows in T is `ld` elements.  Beyond column n there is space for a strip,
 ##      +--+--+---+---+               whose values are not used.
-##         |D | strips    R rows
+##         |D | strips    R rows; a strip has NR columns
 ##         +--+---+---+
 ##
-## problem   CholeskyProblem           in_place, report   as in cholesky
-## policy    CpuPolicy                 size               elements of scratch for a work-item
+## problem   CholeskyProblem           in_place, report, first   as in cholesky
+## policy    CpuPolicy: R, NR above    size               elements of scratch for a work-item
 ## ragged    whether n and offsets are read from a table, whose largest n determines `size`; the matrices of a
 ##           work-item are then spread over the table, so that all work-items have large and small ones
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -41,6 +41,7 @@ static inline void move_lines(${E} *from, long from_row, long from_col, ${E} *to
     move(from, from_row, from_col, to, to_row, to_col, rows, cols);
 }
 
+## Copy the triangle of A to T, and L back, four lines at a time: the triangle, and the square on its diagonal.
 static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
 {
     //@apart

@@ -1,4 +1,4 @@
-## A row of a source, which becomes one of scratch, or two; forms as in _cpu_load.
+## Store a row of a source as one row of scratch, or as two; forms as in _cpu_load.
 ##
 ##   define(source, planes, k)     put<k>(s, i, n, flip, re, im); with factors multiply<k>(re, im, factor)
 <%def name="define(source, planes, k)">

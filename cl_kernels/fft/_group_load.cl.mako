@@ -3,8 +3,8 @@
 ##   load(source, planes, all, sure, tag)
 ##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
 ##
-## x         the pointer to the row.  If a row of the form folded is mirrored, which is a parameter then, it points to
-##           the number whose conjugate the row is.
+## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to
+##           the number whose conjugate is that of the row.
 ## live      how many lanes, from this one on, have numbers
 ## sure      whether the lane has numbers.  Where there is no second lane, this one is read twice: loads are
 ##           unconditional, because some drivers make each conditional load wait for the load before it.

@@ -1,7 +1,8 @@
 ## Complex numbers as pairs, for the transforms of a group.
 ##
-##   types(real)     real_t, pair_t, vec_t; products of pairs; exchanged: real and imaginary parts
-##                   are exchanged for positive exponents, whose sign is -1
+##   types(real)     real_t, pair_t, vec_t; products of pairs.  exchanged(v, sign): v with its real and imaginary parts
+##                   exchanged if sign is -1, which is the sign of a transform with positive exponents.  Pairs in
+##                   memory are aligned to their size; on a CPU, where they may be NumPy's, to a real number.
 ##   roots()         root_of(p, ...): exp(-2 pi i p / whole), the product of a root of the coarse table and one of the
 ##                   fine table; the lower `shift` bits of p are the index into the fine table
 <%def name="types(real)">

@@ -5,8 +5,8 @@
 ##       complex lane
 ##
 ## Arguments as in _group_load.  The form half stores two rows, k and n - k.  Of a cropped result, neither rows before
-## `first` are stored nor, in row k, lanes before begin - k * limit_row.  If a row of a folded result is mirrored, which
-## is a parameter then, y points to the number that is its conjugate.
+## `first` are stored nor, in row k, lanes before begin - k * limit_row.  For the form folded there is a parameter
+## `mirrored`: if it is true, y points to the number that is the conjugate of v.
 ## times     whether numbers are multiplied by those of t
 ## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole)
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>

@@ -1,8 +1,8 @@
 ## Store the results of the last stage, which are in registers, in a target.
 ##
 ##   write(plan, result, planes, number_of, loaded, fixed, tag)
-##       fixed: see _group_places; number_of(slot, plane): the number l of the twiddle factors, if there are any;
-##       loaded: see _group_stages
+##       result, planes, tag: as in group.  fixed: see _group_places.  number_of(slot, plane): the number l of the
+##       twiddle factors, if there are any; loaded: whether load_twists (_group_stages) has loaded them
 <%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -21,7 +21,7 @@ ${local.write(plan, last, plan.natural, ("re", "im"), plan.used_outputs)}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 ${rows.begin("y", result, 0, "lane0")}\
-% for all_here in (True, False)[: planes * plan.slots]:
+% for all_here in (True, False) if planes * plan.slots > 1 else (True,):
     ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
 ${staged(plan, result, planes, number_of, loaded, fixed, tag, all_here)}\
     }
@@ -59,7 +59,7 @@ mirrored = (rows.module.half(plan, last, r) or rows.module.mirrored("y", result,
 % endif
 % endif
 </%def>
-
+## Declare root0, and root1 for a second plane: the factors of number u of a work-item.
 <%def name="twist(plan, form, planes, number_of, loaded, u)">
 % if loaded:
 <%
@@ -80,7 +80,7 @@ for bit in bits:
 % endfor
 % endif
 </%def>
-
+## Store the numbers of a work-item, which are in local memory.  all_here: whether all lanes of the group exist.
 <%def name="staged(plan, result, planes, number_of, loaded, fixed, tag, all_here)">
 <%
 count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"

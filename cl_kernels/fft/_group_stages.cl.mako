@@ -4,11 +4,11 @@
 ##   goes on as rows                                           (j / N) N R + j % N + r N,  r = 0 .. R-1
 ##
 ## N is the product of the radices before (Stockham).  Number r is multiplied before by exp(-2 pi i (j % N) r / (N R)).
-## Of these roots tables have r = 1, 2, 4, 8; others are products of two.  In a convolution, which takes registers,
-## each is made just before it is used, of few others.
+## Tables have the roots for r = 1, 2, 4 and 8; others are products of two.  In a convolution, which needs registers,
+## each root is computed from a few others just before it is used.
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
-##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
+##   roots(plan, stage)                  declare w<number>: the roots of the butterflies t, t + items, ... of a stage
 ##   load_twists(plan, form, lane)      load twists before they are needed: the factors exp(-2 pi i k l / whole) of
 ##                                       row k of lane l of the last stage's results, for the first row of each
 ##                                       butterfly (of a staged target: of a work-item's rows), and for steps from

@@ -1,5 +1,5 @@
 ## The matrix instruction of warps in double precision (PTX ISA, mma.sync m16n8k16, or eight times
-## m8n8k4, which it is made of) on lines of 16 doubles in local memory.  h: of two rows; r: of four k.
+## m8n8k4, which it is made of) on lines of 16 doubles in local memory.  h numbers two rows, r four steps of k.
 ##
 ##   how(a, b, lines)    line          a lane reads of a line                       k of lane q of a quad
 ##   across              step of k     chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9

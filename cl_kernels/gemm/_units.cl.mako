@@ -1,5 +1,6 @@
 ## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+## An expression: the number of a unit's product in the launch.
 <%def name="product(problem, some)">\
 unit / (${"whole + cut * splits" if some else triangle.area(problem)})${"" if some else " / splits"}\
 </%def>
@@ -13,10 +14,10 @@ ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
 </%def>
 
-## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row, at columns x and x + 1 after
-## (row, col), to which p points; `columns` columns exist.  The code is short, because code that runs once
-## a tile has to be fetched for it.  pair: the two are adjacent and aligned in C's rows, whose length is
-## even.  With "columns" that holds for C's columns, and v and w are at rows row and row + 1.
+## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row: v at column col + x, and w right of it.  p
+## points to (row, col), from which on `columns` columns exist.  The code is short, because code that runs once a tile
+## has to be fetched for it.  pair: whether one access stores both, because C's rows are contiguous and aligned, and of
+## even length.  With "columns", C's columns are so, and w is below v, at row + 1.
 <%def name="define(problem, pair, of_values=False)">
 ${results(problem, of_values)}
 % if not pair:
@@ -46,11 +47,11 @@ static inline uint packed_pair(float v, float w)
 % endif
 </%def>
 
-## The head of the loop over this group's units, which are tiles of a product or, if k is split, parts
-## of tiles.  once: there is one unit and no loop, because a loop takes registers.  It defines first_row,
-## first_col, k_first, part, parts, length (of k), steps and the pointers `names` at their product.  types: the
-## types to which these point.  some: if k is split, whether only the tiles of a product after the first `whole`, a
-## kernel argument, are split.
+## The head of the loop over a group's units.  A unit is a tile of a product, or a part of a tile if k is split.  The
+## head declares first_row, first_col, k_first, part, parts, length (elements of k), steps, and the pointers `names` to
+## the operands of the unit's product.  types: the types to which these point.  once: there is one unit and no loop,
+## because a loop takes registers.  some: whether only the tiles after the first `whole` (a kernel argument) of a
+## product are split.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
 <%def name="loop(policy, names, types, problem, depth, once, some=False)">
 ${pointers(names, types)}\
@@ -76,8 +77,8 @@ ${place(policy, problem)}\
 ${begin(names, types, problem, "first_product + " + capture(product, problem, split and some))}
 </%def>
 
-## The parts of a loop's head: where the products' operands begin, the tile's first row and column, and pointers
-## at the operands of a product by its number.
+## The parts of a loop's head.  pointers: the start of each operand.  place: the first row and column of the tile.
+## begin: pointers to the operands of the product with the given number.
 <%def name="pointers(names, types)">\
 % for name in names:
         __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
@@ -103,8 +104,8 @@ ${triangle.locate(problem, policy)}\
 ${operands.walk(names, len(problem.batch), number)}
 </%def>
 
-## Declares the number of a unit's product in the launch, for those whose k is split.
+## Declare the number of a unit's product in the launch, for kernels that split k.
 <%def name="count_products(some=False)">            const int product = ${product(problem, some)};</%def>
 
-## Declares how many steps of k its last step of `depth` has.
+## Declare how many of the `depth` elements of its last step exist.
 <%def name="measure_tail(depth)">            const int tail = (int)(length - ${depth}l * (steps - 1));</%def>

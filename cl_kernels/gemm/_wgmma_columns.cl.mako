@@ -38,8 +38,8 @@
 return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {8 * j})" for e, v in enumerate("vw"))
 %></%def>
 
-## With A from registers (pair is "columns"): two rows of a column a store, so that a warp stores whole sectors, by one
-## address that advances.
+## With A from registers (pair is "columns"), a store has two rows of a column, so that a warp stores whole sectors.
+## One address advances from column to column.
 <%def name="columns(policy, sums, type)">
             const long top = ${top(True)}, left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);

@@ -2,11 +2,13 @@
 ## and top + apart: sum 4j + 2h + e belongs to row top + 64r + apart * h and column left + 8j + e.  So the
 ## four lanes of a quad hold 8 adjacent elements, two each.
 ##
-## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
-##            on, not one (see _wgmma_registers)
-## width   "": pairs by STORE_PAIR (see _units); "fours" or "octets": 16 bytes a lane, lines of 128 bytes, after
-##         the lanes of a quad, and then of two quads, have exchanged their sums.
-##         Of a tile's remaining columns, 32 halves are stored as half a line, 16 halves or floats as pairs.
+## registers  whether A came from registers: then apart is 1, not 8, and the rows of adjacent quads are two rows
+##            apart, not one (see _wgmma_registers)
+## width   "": as pairs, by STORE_PAIR (see _units)
+##         "fours" (of floats), "octets" (of halves): as lines of 128 bytes, 16 bytes a lane.  The lanes of a quad
+##         exchange sums, and then the lanes of two quads do: the lower quad has the first half of a line of both
+##         quads' rows, the upper quad the second half.  Of the columns after the last whole line of a tile, 32 halves
+##         are stored as half a line, others as pairs.
 ##         "lines": row by row, 32 adjacent lanes, by way of local memory, for unaligned rows of C
 ##         "columns": 8 bytes a lane where C's rows are adjacent in memory
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
@@ -28,7 +30,7 @@ ${rows(policy, sums, width, type, registers)}
 
 <%def name="rows(policy, sums, width, type, registers)">
 <%
-apart, next, twice = (1, 2, "2 * ") if registers else (8, 1, "")
+apart, quad_rows, twice = (1, 2, "2 * ") if registers else (8, 1, "")
 at_a_time = {"octets": 8, "fours": 4}.get(width)
 rest = policy.tile_n // 8 // at_a_time * at_a_time if width else 0
 half_line = width == "octets" and policy.tile_n // 8 - rest >= 4
@@ -63,14 +65,14 @@ ${pieces.load_row()}\
 % if rest:
                 __global ${type} *wide_line = c + ${of_row(f"(row - {twice}upper)")} + at;
 % if reader:
-                __global ${type} *next_line = c + ${of_row(f"(row - {twice}upper + {next})")} + at;
+                __global ${type} *next_line = c + ${of_row(f"(row - {twice}upper + {quad_rows})")} + at;
 % endif
 % for j in range(0, rest, at_a_time):
                 {
                     ${pieces.whole_lines(width, sums, r, h, j)}
                     if (row - ${twice}upper < m && ${8 * j} < wide_columns)
                         *(__global uint4 *)(wide_line + ${8 * j}) = x;
-                    if (row - ${twice}upper + ${next} < m && ${8 * j} < wide_columns)
+                    if (row - ${twice}upper + ${quad_rows} < m && ${8 * j} < wide_columns)
                         *(__global uint4 *)(${"next_line" if reader else f"wide_line + {twice}c_row"} + ${8 * j}) = y;
                 }
 % endfor

@@ -7,8 +7,9 @@
 ##        +-----------+-----------+-----------+-----------+    computes it last: it adds the parts that others
 ##                                                             have stored, in order, and stores the tile.
 ## So a group waits only for groups with lower tickets (see group/waiting).
-## `lanes` groups have the same share of as many adjacent tiles each, so that they read what these have in common at
-## the same time: of lanes and shares, the group with ticket `share * lanes + lane`.
+## Of `lanes` adjacent tiles, each belongs to another lane, and all lanes are cut into the same shares.  So the groups
+## that have the same share of different lanes read at the same time what adjacent tiles have in common.  The ticket of
+## a group is `share * lanes + lane`.
 ##
 ##   partial  | the part of group 0 | group 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |

@@ -1,8 +1,9 @@
 ## 16 bytes of a row of C, combined from the sums of adjacent lanes (see _wgmma_output).
 ##
-##   exchange()     the C functions; whole_lines, piece: 16 bytes of two rows, and of one
-##   load_columns(count), load_row(): elements of the epilogue's vectors; outside of C, the last ones.  Lane l has those
-##             of columns l, l + 32, ...
+##   exchange()       the C functions that the others use
+##   piece(...)       16 bytes of one row;   whole_lines(...): 16 bytes of each of two rows
+##   load_columns(count), load_row()     the elements of the epilogue's vectors; outside of C, the last ones.  Lane l
+##                    has those of columns l, l + 32, ...
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%def name="two(sums, r, h, j)"><%
 pairs = [(f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}", e) for e in range(2)]
@@ -35,7 +36,8 @@ stride = "row" if by_rows(i) != problem.transposed else "col"
 return f"{problem.extras[i].elem.name}_load(e{i} + {at} * e{i}_{stride})"
 %></%def>
 
-## 16 bytes of a row, of a quad's 32 halves or a pair's 8 floats from the j-th eight columns on.
+## 16 bytes of a row: a part of the 32 halves of a quad, or of the 8 floats of a pair of lanes, which begin at the j-th
+## eight columns.
 <%def name="piece(width, sums, r, h, j)"><%
 if width == "octets":
     pairs = ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4))
@@ -43,7 +45,7 @@ if width == "octets":
 return "as_uint4(pair_transpose((float4)(" + ", ".join(two(sums, r, h, j + i) for i in range(2)) + "), lane))"
 %></%def>
 
-## x and y: 16 bytes each of two rows, in lines of 32 floats or 64 halves.
+## Declare x and y: 16 bytes of each of two rows, in lines of 32 floats or 64 halves (see _wgmma_output).
 <%def name="whole_lines(width, sums, r, h, j)">
                     uint4 x = ${piece(width, sums, r, h, j)};
                     uint4 y = ${piece(width, sums, r, h, j + (4 if width == "octets" else 2))};

@@ -3,7 +3,8 @@
 ##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors is added to s<k>_<u>
 ##
 ## A tail inside the row is its last V columns; those that were summed before count as 0.  A tail across the row's end
-## is the row and the elements after it, which count as 0; the last rows are copied before they are read so.
+## is the row and the elements after it, which count as 0; the last rows, which may end with the memory, are copied
+## first.
 ##
 ## elem, C, P, T, E, mask, conj, unit, x_unit, tail, whole: as in cpu_rows.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>

@@ -1,4 +1,4 @@
-## From the vectors that the work-items of columns have folded to one accumulator for each column.
+## Fold the vectors of the work-items of the kernel `columns` to one accumulator for each column.
 ##
 ##   row lane 0      | total0 total1 ... | ...            C vectors of V columns a work-item
 ##   row lane 1      | total0 total1 ... | ...   folds    CY row lanes, through local memory

@@ -1,4 +1,4 @@
-## From the vectors of a block of columns, total[0], [1] ..., to its results, on a CPU: see cpu_columns.
+## Compute the results of a block of columns from its vectors total[0], [1] ..., on a CPU: see cpu_columns.
 ##
 ##   to_columns()      arrays of the accumulators' fields, with an element for each column
 ##   across_groups()   fold the parts of several groups

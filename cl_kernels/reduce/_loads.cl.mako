@@ -25,7 +25,7 @@ ${element.vector_load(e, w * e.components, aligned)}
 
 <%def name="one(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
 
-## Declare w lanes of one element at p, the same in all.
+## Declare w lanes, all of which have the one element at p.
 <%def name="everywhere(e, n, w, p)">\
 % if w == 1:
 ${one(e, n, p)} \
@@ -59,7 +59,7 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 % endfor
 </%def>
 
-## Declare the second input of w results, one value each: parts y{c}_, at their columns.
+## Declare the vectors y{c}_: the values that the second input has for the w results of block c of columns, by parts.
 <%def name="of_columns(r, c, w, p)">
 <% e = r.inputs[1] %>
 % for j in range(w):
@@ -71,8 +71,8 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 % endfor
 </%def>
 
-## The arguments of an update.  An input that is not streamed is one value for all lanes, or one vector
-## named after the block `suffix` of columns.
+## The arguments of an update.  An input that is not streamed is one value for all lanes; or, with a `suffix`, it is
+## the vector of a block of columns, whose name ends with the suffix.
 <%def name="values(r, w, suffix='')">\
 <%
     parts = []

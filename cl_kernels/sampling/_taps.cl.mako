@@ -2,8 +2,8 @@
 ##
 ##   for each tap of axis 0 | for each tap of axis 1 | ... | take source[base + offset 0 + offset 1 + ...]
 ##
-## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).  Of unrolled taps that an index names, all are
-## loaded, place 0 in place of -1, so that their loads are in flight together.
+## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).  If unrolled taps are named by an index, all
+## of them are loaded (a missing one, -1, at place 0), so that their loads are in flight together.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare the offsets and weights of the unrolled taps of axis k, whose output is at o{k}.

@@ -1,4 +1,5 @@
-## The windows of blocks of outputs: their places, their loads, and what becomes of them.  Parameters: see blocks.
+## The windows of blocks of outputs: their places, their loads, and the combination of their elements.  Parameters: see
+## blocks.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare the offsets of the elements of the window along axis k, and the weights of the outputs of a block.
@@ -91,7 +92,7 @@ ${loaded(n, w, begin, width, last, two)}\
 % endif
 </%def>
 
-## The maximum of values, not-a-number apart.
+## The maximum of values, without regard to NaN.
 <%def name="largest(values)">\
 ${values[0] if len(values) == 1 else f"fmax({values[0]}, {capture(largest, values[1:])})"}\
 </%def>

@@ -1,10 +1,10 @@
-## blocks: on a GPU, out[o] = what becomes of the taps of o, where blocks of outputs read windows of one pattern.
+## blocks: as tiles, on a GPU, for adjacent outputs (a block) that read windows of the same pattern in all blocks.
 ##
 ##   window of block (c0, c1)   x x x x x x      W0 x W1 elements, each of which is loaded once
 ##                              x x x x x x      for C0 x C1 outputs
 ##
-## A work-item has one block of outputs for `each` places of the repeated axis.  Work-items side by side have blocks
-## side by side, or (line is True) vectors of V elements of the plain axis along which the result is contiguous.
+## A work-item computes one block of outputs at `each` places of the repeated axis (see tiles).  Adjacent work-items
+## have adjacent blocks, or, if line is True, adjacent vectors of the plain axis along which the result is contiguous.
 ##
 ## blocks: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
 ## C: width of the store of a row of a block, or 1.  tails: whether the last block of each axis has fewer outputs.
@@ -14,7 +14,11 @@
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 <%namespace name="windows" file="/sampling/_windows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% K, LY = len(blocks), G // LX %>
+<%
+K, LY = len(blocks), G // LX
+block_numbers = ["position"] if K == 1 else ["position / blocks1", "position % blocks1"]
+window_rows = sorted({tap for taps in blocks[0].taps for tap in taps}) if K == 2 else [0]
+%>
 ${element.scalar(e)}
 % for width in sorted({V, C, *(width for loads in segments.values() for _, width in loads)} - {1}):
 ${element.vector_load(e, width, min(16, e.itemsize * width))}
@@ -33,7 +37,7 @@ void ${kernel("sampling")}
     const ${index} plain = ${"row / positions" if line else "row"};
     (void)plain;
 % for k in range(K):
-    const ${index} c${k} = position${f" / blocks{K - 1}" if K == 2 and k == 0 else f" % blocks{k}" if K == 2 else ""};
+    const ${index} c${k} = ${block_numbers[k]};
 % endfor
 % for n in names:
     ${parts.pointer(n)} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "plain"))}
@@ -55,7 +59,7 @@ ${windows.declare(k)}\
         int is_nan${o} = 0;
 % endif
 % endfor
-% for w in sorted({tap for taps in blocks[0].taps for tap in taps}) if K == 2 else (0,):
+% for w in window_rows:
 ${windows.row(w)}\
 % endfor
 % for j in range(blocks[0].size if K == 2 else 1):
@@ -67,7 +71,7 @@ ${stored(j)}\
     }
 }
 
-## Store row j of a block.  by_flags: whether not-a-number is found apart from the maximum, with fewer operations.
+## Store row j of a block.  by_flags: whether NaN is found separately from the maximum, with fewer operations.
 <%def name="stored(j)">\
 <% last, two = len(blocks) - 1, len(blocks) == 2; C1 = blocks[last].size %>\
 % if two and tails[0]:

@@ -6,7 +6,7 @@
 ##
 ## Columns are the positions on all ruled axes (line is False: the result is contiguous along the last one), or
 ## the plain axis along which the result is contiguous (line is True), and then positions are rows.  A work-item
-## finds its taps once, and uses them for `each` places of the repeated axis, whose results it holds.
+## finds its taps once, and uses them for `each` places of the repeated axis, a plain axis, whose results it holds.
 ##
 ## G: work-items of a group.  LX, V: as above.  unrolled: whether few loads are in flight otherwise.
 ## Other parameters: see _parts.
