@@ -21,9 +21,9 @@ Call: TypeAlias = Callable[[], Any]
 #: Seconds that a turn lasts at least: short calls are repeated and their time divided.
 TURN = 0.005
 _LINE = 256  # calls that wait at a time: drivers keep about a thousand launches
-_TRIES = 6  # each holds the device for longer
+_TRIES = 6  # of a line; each one holds the device for longer than the one before
 _NOT_HELD = "the device cannot be held until all calls are enqueued; use --eager"
-_LEAST = 1e-3  # seconds that the device is held for at least
+_MIN_HOLD = 1e-3  # seconds that the device is held for at least
 _LONG = 0.5  # seconds after which we no longer wait for the process to fall silent
 
 
@@ -118,12 +118,12 @@ class InLine(Prepared):
     ) -> None:
         """See :class:`Prepared`."""
         super().__init__(calls, finish, fetch)
-        self._length = _LEAST
-        self._calls = _LINE
+        self._hold_seconds = _MIN_HOLD
+        self._calls_of_line = _LINE
 
     @abstractmethod
     def hold(self, seconds: float) -> None:
-        """Enqueue work that keeps the device busy for about so long."""
+        """Enqueue work that keeps the device busy for about this time."""
 
     @abstractmethod
     def since_hold(self) -> float | None:
@@ -141,13 +141,13 @@ class InLine(Prepared):
         """
         calls, seconds = self.in_turn(first, count), 0.0
         while calls:
-            line, rest = calls[: self._calls], calls[self._calls :]
+            line, rest = calls[: self._calls_of_line], calls[self._calls_of_line :]
             tries = _TRIES if len(line) == 1 else _TRIES // 2
             time_of_line = self._line(line, tries)
             if time_of_line is not None:
                 seconds, calls = seconds + time_of_line, rest
             elif len(line) > 1:
-                self._calls = len(line) // 2
+                self._calls_of_line = len(line) // 2
             else:
                 raise PortableGPUError(_NOT_HELD)
         return seconds
@@ -156,21 +156,21 @@ class InLine(Prepared):
         """Return the time of calls that are all enqueued before the first starts, or ``None``.
 
         The driver accepts about a thousand launches, and makes the host wait before the next one.
-        Then the device cannot be kept busy for long enough, and the next line begins with the time
-        with which this one began.
+        Then no time is long enough, and the time for which the device is held is reset for the next
+        line.
         """
-        length = self._length
+        hold_seconds = self._hold_seconds
         for _ in range(tries):
             begin = time.perf_counter()
-            self.hold(self._length)
+            self.hold(self._hold_seconds)
             for call in calls:
                 call()
             enqueued = time.perf_counter() - begin
             seconds = self.since_hold()
             if seconds is not None:
                 return seconds
-            self._length = max(4 * self._length, 2 * enqueued)
-        self._length = length
+            self._hold_seconds = max(4 * self._hold_seconds, 2 * enqueued)
+        self._hold_seconds = hold_seconds
         return None
 
 
@@ -213,9 +213,9 @@ class Hold:
         """Measure the time of a round of the program's kernel (``bench/hold``)."""
         self._kernel, self._queue = cl.Kernel(program, "hold"), queue
         self._out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4)
-        self._rounds = 1 << 12  # of a second: a guess, until the device takes long enough for them
+        self._rounds = 1 << 12  # in a second: a guess, which is doubled until it can be measured
         self._second()
-        while self._second() < _LEAST:
+        while self._second() < _MIN_HOLD:
             self._rounds *= 2
         self._rounds = int(self._rounds / min(self._second() for _ in range(3)))
 
@@ -252,7 +252,8 @@ def calls_a_turn(once: float) -> int:
 def fall_silent() -> None:
     """Wait until this process' other threads no longer use a core, half a second at most.
 
-    A look lasts 10 ms, for on a busy machine a thread that spins may get no core for some of them.
+    The processor time of 10 ms is measured at a time.  A shorter time would be too short on a busy
+    machine, where a spinning thread may get no core for some milliseconds.
     """
     end = time.perf_counter() + _LONG
     while time.perf_counter() < end:

@@ -99,7 +99,7 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
                 node = Lexer(text, str(path)).parse()
                 return str(codegen.compile(node, uri, str(path), **_OPTIONS))
             except SyntaxException as error:
-                # Python's parser fails so if a signal handler runs the parser during its work.
+                # Python's parser raises SystemError if a signal handler uses the parser meanwhile.
                 if "SystemError" not in str(error):
                     raise
 
@@ -158,11 +158,11 @@ def render(name: str, **context: Any) -> str:
     try:
         text = _templates.get_template(f"/{name}.cl.mako").render(**context)
     except Exception as error:
-        stop: BaseException | None = error
-        while isinstance(stop, IndexError):  # Mako raises it while it handles an early error
-            stop = stop.__context__
-        if stop is not None and not isinstance(stop, Exception):
-            raise stop from None  # of a signal handler
+        cause: BaseException | None = error
+        while isinstance(cause, IndexError):  # Mako may raise it while it handles another error
+            cause = cause.__context__
+        if cause is not None and not isinstance(cause, Exception):
+            raise cause from None  # an exception of a signal handler, such as KeyboardInterrupt
         raise RenderError(f"template {name} failed: {_describe(error)}") from error
     return _squeeze(str(text))
 
@@ -189,7 +189,7 @@ def _describe(error: Exception) -> str:
 
 
 def _first_use(error: Exception, source: str | None) -> int | None:
-    """The line of an undefined name: Mako looks up all names before line 1."""
+    """The first line with an undefined name.  Mako looks up all names first, and gives no line."""
     name = re.match(r"'(\w+)' is not defined", str(error))
     if name is None:
         return None

@@ -12,8 +12,9 @@ So for wrappers these names become links to the first one, ``KERNEL/0-0-0/KERNEL
 POCL_WORK_GROUP_SPECIALIZATION=0 would have the same effect, but PoCL reads it at each launch, on
 its worker threads too, and kernels of other libraries would lose their specialisation.
 
-Names and functions are alike from PoCL 3.0 to 7.1.  Only the version that was tried gets links, and
-only where the first library exists; elsewhere PoCL compiles at the launch.
+The names of these files, and of the functions in them, are the same from PoCL 3.0 to 7.1.  But
+links are made only for the version that was tried, and only if the first library exists; otherwise
+PoCL compiles at the launch.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ def is_tried(platform: cl.Platform) -> bool:
 
 
 def _is_wanted() -> bool:
-    """Whether the user has left it open what launches run."""
+    """Whether the user has not set PoCL's variable for specialisation."""
     return _VARIABLE not in os.environ
 
 
 def share(binary: bytes, text: Callable[[], str]) -> None:
-    """Let launches run the functions in the binary of a program that has been built.
+    """Make the links for a program that has been built, so that launches run its functions.
 
     Args:
         binary: The binary of the program.

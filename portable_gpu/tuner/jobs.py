@@ -35,8 +35,8 @@ class TuningJob:
         elem: The element that policies are checked for.
         default: The policy by formula.
         current: The policy that is in use, perhaps measured earlier.
-        cases: The problems that it is to be good at, the first for all others.
-        grid: Further ones that may take it, on which it must be no slower.
+        cases: The problems for which the policy is optimised.
+        grid: Other problems that may use the policy, for which it must not be slower.
     """
 
     key: RowKey
@@ -76,8 +76,8 @@ def jobs(
     Args:
         operation: A key of :data:`TUNED`, or ``all``.
         dtypes: NumPy names.
-        shapes: Problems as ``--sizes`` of the benchmark takes them; a choice of all kinds
-            without it.
+        shapes: Problems as ``--sizes`` of the benchmark takes them.  Default: a selection of all
+            kinds.
         target, table: The device, and the policies in use.
         on_cpu: Whether the default shapes are those of a CPU.
 
@@ -120,7 +120,7 @@ def _grid(
 
 
 class _Asked(TuningTable):
-    """Notes what is asked for; a choice's origin is its number."""
+    """A table that records its look-ups; the origin of each result is the look-up's number."""
 
     def __init__(self, table: TuningTable) -> None:
         super().__init__([])
@@ -154,6 +154,6 @@ def _job(case: Case, target: Target, table: TuningTable) -> TuningJob | None:
 
 
 def _ask(case: Case, target: Target, table: TuningTable) -> tuple[_Asked, str]:
-    """The table's look-ups during the explanation of a problem, and the origin in that."""
+    """Return a table with the look-ups of a problem's explanation, and the explanation's origin."""
     asked = _Asked(table)
     return asked, explained(case, target, asked).origin

@@ -140,8 +140,8 @@ class _Buffers:
     def storing(self, result: Array, target: Any) -> Callable[[], None]:
         """Return what copies a result to NumPy after the kernels that are enqueued so far.
 
-        The next block takes the other buffers.  The function must have been called before the
-        block after that.
+        The next block uses the other set of buffers.  The block after it uses this set again, so
+        the function must be called before.
         """
         queue = self._member.engine.queue
         done = cl.enqueue_marker(queue)

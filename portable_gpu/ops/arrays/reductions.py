@@ -9,7 +9,7 @@ from portable_gpu.runtime.array import Array
 
 
 def reduced(name: str, array: Array, **options: Any) -> Any:
-    """The reduction of that name, of an array."""
+    """Reduce an array by the function of :mod:`portable_gpu.ops.reduce` with the given name."""
     return getattr(reduce, name)(array, **options)
 
 

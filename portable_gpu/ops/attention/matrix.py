@@ -21,7 +21,7 @@ from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 _CHUNK = 8  # elements of an asynchronous copy
 _MAX_EXTENT = 256  # of a row of q or of v
-_MOST_OF_WARPGROUPS = 128
+_MAX_EXTENT_OF_WARPGROUPS = 128  # for warpgroup instructions
 _LEAST_KEYS = 16
 
 
@@ -36,8 +36,8 @@ def takes(problem: AttentionProblem, target: Target) -> bool:
         return False
     if p.elem.name not in ("f16", "bf16") or p.drops:
         return False
-    *rows, _, out, _ = p.strides if p.mask else (*p.strides[:3], (), *p.strides[3:])
-    arrays = (*rows, out)
+    q, k, v, *_, out, _ = p.strides  # and those of a mask, if there is one, and of the sums
+    arrays = (q, k, v, out)
     return (
         p.aligned
         and p.scale > 0
@@ -65,22 +65,22 @@ def policies_of(
 ) -> list[PolicyRow[Any]]:
     """The policies of a problem that matrix units take, one for each kernel that computes it."""
     p, extent = problem, max(problem.dq, problem.dv)
-    kinds: list[tuple[type[Any], int]] = [(AttentionPolicy, _MOST_OF_WARPGROUPS)]
-    if target.matrix_units == "wgmma" and extent <= _MOST_OF_WARPGROUPS:
-        kinds.append((WarpgroupPolicy, _MOST_OF_WARPGROUPS // 2))
+    kinds: list[tuple[type[Any], int]] = [(AttentionPolicy, _MAX_EXTENT_OF_WARPGROUPS)]
+    if target.matrix_units == "wgmma" and extent <= _MAX_EXTENT_OF_WARPGROUPS:
+        kinds.append((WarpgroupPolicy, _MAX_EXTENT_OF_WARPGROUPS // 2))
     result = []
     for kind, narrow in kinds:
         shape_class = "narrow" if extent <= narrow else "wide"
         default = kind.for_shape_class(shape_class)
         few = p.batch * p.heads * -(-p.queries // default.queries) < target.compute_units
-        same = f"{shape_class}, few" if few else shape_class
+        row_class = f"{shape_class}, few" if few else shape_class
         row = table.choose(
             f"attention_{kernel_of(default)}",
             kind,
             target,
             p.elem,
-            same,
-            kind.for_shape_class(same),
+            row_class,
+            kind.for_shape_class(row_class),
         )
         result.append(_fitted(row, p))
     return result

@@ -153,7 +153,7 @@ def _leaf(p: Problem, sizes: BlockSizes, target: Target) -> float:
 
 
 def products(flop: int, p: Problem, target: Target) -> float:
-    """Seconds of products of real numbers: ``flop``, in the element type of ``p``."""
+    """Seconds of products of ``flop`` operations, or four times as many for complex elements."""
     costs = FactorCosts.of("factor", target)
     faster = costs.matrix_products if on_matrix_units(p.elem, target) else 1.0
     factor = 4 if p.elem.complex else 1

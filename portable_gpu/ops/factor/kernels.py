@@ -66,7 +66,10 @@ def cpu_solve_parameters(p: SolveProblem, ragged: bool, separate: bool) -> list[
 
 
 def tiles_parameters(elem: Element, rank: int, factorises: bool, separate: bool) -> list[Parameter]:
-    """The parameters of ``tiles``, which factorises or solves."""
+    """The parameters of ``tiles``, which factorises or solves.
+
+    ``tiles_s`` and ``tiles_f``: the numbers of tiles along the axes s and f of the template.
+    """
     result = [
         *scalars("long", "n", "m"), *scalars("int", "tiles_s", "tiles_f"),
         *scalars("long", "count"), *(matrix_parameters("c", elem, rank) if separate else ()),
@@ -80,7 +83,7 @@ def tiles_parameters(elem: Element, rank: int, factorises: bool, separate: bool)
 
 
 def vector_parameters(elem: Element, rank: int, separate: bool) -> list[Parameter]:
-    """The parameters of ``vector``."""
+    """The parameters of ``vector``; ``cells``: the number of cells (see ``group/cells``)."""
     return [
         *scalars("long", "n", "m"), *scalars("int", "blocks"), *scalars("uint", "groups"),
         *scalars("long", "cells"), *(matrix_parameters("c", elem, rank) if separate else ()),

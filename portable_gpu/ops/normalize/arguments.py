@@ -55,9 +55,9 @@ def parameter(
     dtype: np.dtype[Any],
     decided_by: str = "this input",
 ) -> Any:
-    """``value`` as an array of a shape, of the input's dtype or of that of its statistics.
+    """``value`` as an array of the given shape, with the input's dtype or that of its statistics.
 
-    The shape is ``decided_by`` other arguments.
+    An error names the arguments that the shape is ``decided_by``.
 
     Raises:
         ArgumentTypeError: It is not an array.

@@ -95,10 +95,11 @@ class ReduceForm:
         unroll: Steps in flight.
         aligned: Whether vector loads are aligned.
         unit: Whether the inner reduced axis has unit stride.
-        split: Whether several groups share a result; on a CPU, whether they may.
-        kept, outer: Numbers of axes.
-        spread: The inputs that are one element for all lanes of a vector.
-        peel: Whether rows begin anywhere, and vectors where memory has them aligned.
+        split: Whether several groups share a result (on a CPU: whether the text allows it).
+        kept, outer: The numbers of kept axes, and of reduced axes except the inner one.
+        spread: The inputs that have one element for all lanes of a vector.
+        peel: Whether rows may be unaligned: the elements before and after the aligned vectors of a
+            row are then loaded one by one.
         side_by_side: Whether each lane of a vector has a row of its own (CPUs).
     """
 
@@ -137,8 +138,8 @@ class ReduceLoadFigures(Figures):
     """The loads that keep memory busy if single elements of columns are loaded.
 
     Attributes:
-        item_bytes: Bytes of a work-item that should be in flight.
-        steps: Steps for them, at most.
+        item_bytes: Bytes that each work-item should have in flight.
+        steps: The maximum number of steps in flight.
     """
 
     item_bytes: int
@@ -157,18 +158,19 @@ class ReduceRowFigures(Figures):
         few_elements: Elements for each lane of a sub-group on each compute unit, up to which only
             latency counts.
         many_rows: Rows for each compute unit from which on sub-groups have one each.
-        lane_steps, adjacent_bytes, busy_items: Lanes of a row of few vectors have ``lane_steps``
-            vectors each, and read ``adjacent_bytes`` side by side, if a compute unit has
-            ``busy_items`` work-items all the same.
+        lane_steps, adjacent_bytes, busy_items: A short row has fewer lanes, so that each has
+            ``lane_steps`` vectors; but the lanes read at least ``adjacent_bytes`` side by side, and
+            a compute unit keeps at least ``busy_items`` work-items.
         peeled_vectors: Rows of at least this number of vectors are read by vectors although they
             begin anywhere.
-        single_bytes: Bytes of a row that one group reduces sooner than several do, which then
-            combine their results; twice as many of moments, or if rows keep half of the compute
-            units busy.
+        single_bytes: With fewer bytes, one group reduces a row faster than several groups, which
+            have to combine their results.  The limit is doubled for moments, and if rows keep half
+            of the compute units busy.
         group_steps: Vectors of a row for each work-item of a group, if rows keep half of the
             compute units busy.
-        moment_steps: Steps of a sub-group along a row from which on a vector of moments of 16-bit
-            floats is worth its reduction to one at the end.
+        moment_steps: For moments of 16-bit floats: the number of steps of a sub-group along a row
+            from which on vectors are used.  With fewer, it takes longer to fold a vector at the
+            end.
     """
 
     group_bytes: int
@@ -201,8 +203,8 @@ class ReduceColumnFigures(Figures):
             smaller ones have this number of work-items, because a compute unit has registers for
             two groups only.
         unaligned_lanes: Lanes side by side if no vectors fit, by the bytes of an element.
-        many_columns, many_lanes: The lanes for all other elements, if there are more columns than
-            ``many_columns``.
+        many_columns, many_lanes: For elements of other sizes: ``many_lanes`` lanes side by side if
+            there are more than ``many_columns`` columns, else one.
     """
 
     shared_steps: int

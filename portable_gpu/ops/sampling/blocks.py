@@ -16,8 +16,8 @@ _MAX_WINDOW = 20
 class AxisBlocks(NamedTuple):
     """The blocks of an axis: block c reads the window that begins at ``c * step + first``.
 
-    An element of a window that is outside the source is read at the nearest place of the source, or
-    is left out if sources have an index.
+    An element of a window that is outside the source is read at the nearest place of the source.
+    If sources are routed by an index (see ``routed``), it is left out.
 
     Attributes:
         size: The number of outputs of a block.
@@ -46,7 +46,7 @@ def blocks_of(rule: AxisRule, size: int, routed: bool) -> AxisBlocks | None:
     Args:
         rule: The rule.
         size: The outputs of a block.
-        routed: Whether sources have an index.
+        routed: Whether an index names the output of each source, as for gradients of max pooling.
     """
     result = _blocks_and_weights(rule, size, routed)
     return None if result is None else result[0]
@@ -80,7 +80,7 @@ def _blocks_and_weights(
     if step < 0 or width > _MAX_WINDOW:
         return None
     taps = tuple(tuple(int(place) - first for place in r) for r in read)
-    # The same taps in all blocks, which have to be those of the rule.
+    # The taps of all blocks if all are like this one; they must be those of the rule.
     blocks = -(-outputs // size)
     longest = max(map(len, taps))
     of_block = np.array([[*t, *(-1,) * (longest - len(t))] for t in taps]).T
@@ -97,6 +97,7 @@ def _blocks_and_weights(
     if not np.array_equal(expected, pairs_read):
         return None
     total = np.bincount(inverse, weights, len(expected))
+    # A place that several taps of an output read has its weight divided among them.
     divided = np.zeros(at.shape)
     divided[is_tap] = (total / times)[np.searchsorted(expected, pairs[is_tap])]
     window = np.arange(width) + first

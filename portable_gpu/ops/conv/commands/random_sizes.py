@@ -44,8 +44,9 @@ def any_kind(rng: random.Random, on_cpu: bool) -> Size:
         products = n * k * prod(out) * c // groups * prod(taps)
         fits = all(m >= dilation * (r - 1) + 1 for m, r in zip(space, taps, strict=True))
         if fits and products <= max_products and n * max(c, k) * prod(space) <= max_products // 8:
-            letters = f"s{stride}d{dilation}g{groups}" + rng.choice(("", "l"))
-            return Size((n, c, *space, k, *taps), variant=letters)
+            layout = rng.choice(("", "l"))  # "l": channels-last
+            variant = f"s{stride}d{dilation}g{groups}{layout}"
+            return Size((n, c, *space, k, *taps), variant=variant)
 
 
 RANDOM = (RandomSizes("layer", ("float32", "float16"), layer),)

@@ -33,7 +33,7 @@ def cholesky(
     def run(engine: Engine) -> Any:
         keep = np.tri(n, dtype=bool)
         half = np.where(keep if lower else keep.T, matrix(), dtype.type(np.nan))
-        return api.cholesky(_laid(half, view, engine), lower=lower, engine=engine)
+        return api.cholesky(_placed(half, view, engine), lower=lower, engine=engine)
 
     def expected() -> Condition:
         a = wide(matrix())
@@ -49,7 +49,7 @@ def cholesky(
         return Condition(error, values.shape, dtype)
 
     part = "" if lower else " upper"
-    return Check("cholesky", f"{values}{part}{_where(view)}", run, expected)
+    return Check("cholesky", f"{values}{part}{_suffix(view)}", run, expected)
 
 
 def solve_triangular(
@@ -79,8 +79,8 @@ def solve_triangular(
         keep = np.tri(n, k=-1 if unit_diagonal else 0, dtype=bool)
         half = np.where(keep if lower else keep.T, triangle(), dtype.type(np.nan))
         return api.solve_triangular(
-            _laid(half, view, engine), _laid(b.host(), view, engine), trans, lower, unit_diagonal,
-            side=side, engine=engine,
+            _placed(half, view, engine), _placed(b.host(), view, engine), trans, lower,
+            unit_diagonal, side=side, engine=engine,
         )  # fmt: skip
 
     def expected() -> Condition:
@@ -97,7 +97,7 @@ def solve_triangular(
 
     words = "lower" if lower else "upper"
     words += f" {trans}, {side}" + (", unit diagonal" if unit_diagonal else "")
-    return Check("solve_triangular", f"{values} {words}, {m}{_where(view)}", run, expected)
+    return Check("solve_triangular", f"{values} {words}, {m}{_suffix(view)}", run, expected)
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
@@ -115,13 +115,13 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
             yield solve_triangular(40, 21, dtype, trans="C" if dtype.kind == "c" else "T")
 
 
-def _laid(values: Array, view: View, engine: Engine) -> Any:
+def _placed(values: Array, view: View, engine: Engine) -> Any:
     if view == "device":
         return cla.to_device(engine.queue, values)
     return np.asfortranarray(values) if view == "fortran" else values
 
 
-def _where(view: View) -> str:
+def _suffix(view: View) -> str:
     return "" if view == "numpy" else f", {view}"
 
 

@@ -1,4 +1,4 @@
-"""The ladders of gemm: tiles, rows and squares of sums, vectors, two buffers, prefetching."""
+"""The ladders of gemm: successive optimisations, from naive to two-level prefetching."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _double(target: Target) -> dict[str, GemmPolicy | None]:
 
 
 def _fitted(target: Target, dtype: str, policy: GemmPolicy) -> GemmPolicy:
-    """The texts' tile, halved until the sums fit the registers; rows of work-items side by side."""
+    """Halve a tile until its sums fit two thirds of the registers; adjacent lanes span a row."""
     words = value_words(element(dtype_of(dtype)))
     while 3 * policy.item_m * policy.item_n * words > 2 * target.registers:
         if policy.item_m >= policy.item_n:

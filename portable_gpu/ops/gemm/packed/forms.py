@@ -1,4 +1,7 @@
-"""Forms of the packed product: its orientation, its partition, and which operands are packed."""
+"""Forms of the packed product: its orientation, its partition, and which operands are packed.
+
+``core`` is the product that is computed: the problem, or its transpose.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ class PackedFigures(Figures):
 
     Attributes:
         slab_uses, whole_uses: An operand that is used by at most this number of tiles is read in
-            place: in slabs (packing is a pass over memory), and if one work-item computes whole
-            products (packing is a pass over the cache).
+            place.  ``slab_uses`` applies to slabs, where packing is a pass over memory;
+            ``whole_uses`` applies if one work-item computes whole products, where packing is a pass
+            over the cache.
         long_k: From this number of steps of k on, the choice between the product and its transpose
             follows from the packed operand, not from the stores of C.
         lone_flop: Up to this many flop for each compute unit, operands are read in place if they
@@ -264,11 +268,11 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, target: Target
 
 
 def _wide_b_prefers_transpose(p: GemmProblem, policy: PackedPolicy, target: Target) -> bool | None:
-    """Whether a B with more columns than A has rows prefers the transpose; ``None``: neither.
+    """Whether the transpose is better for a wide B: one with more columns than A has rows.
 
-    If A has few rows, B is best read in place: as B if its rows are contiguous, otherwise as A of
-    the transposed product, whose B has few columns and is packed fast.  A single work-item packs B
-    and not A, so with a long k the narrower operand should be B.
+    ``None`` if this does not decide.  If A has few rows, B is best read in place: as B if its rows
+    are contiguous, otherwise as A of the transposed product, whose B has few columns and is packed
+    fast.  A single work-item packs B and not A, so with a long k the narrower operand should be B.
     """
     figures = packed_figures(target)
     if p.m >= p.n or not in_place(p.b, p.compute):
