@@ -27,7 +27,7 @@ class ReduceKernel:
         geometry: The axes.
         row: The policy, and its origin.
         form: The form of the kernel.
-        tiles: Work-groups, or groups of parts.
+        tiles: Work-groups; with parts, the sets of groups that share their results.
         inner_parts, outer_parts: The parts of a result along the inner axis, and along the others.
         inner_span, outer_span: The extents of these parts.
         rows_per_group: The rows of a work-group.
