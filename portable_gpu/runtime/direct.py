@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.runtime.host_arrays import READ_ONLY, is_of_python, no_memory
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.replay import Kernels
@@ -106,10 +105,7 @@ def direct_call(
             enqueue(queue, launch.kernel, grid, group).wait()
         except BaseException as error:
             in_flight[launch] = None
-            state.finish()
-            in_flight.pop(launch, None)
-            if isinstance(error, cl.MemoryError):
-                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            state.finish_failed(launch, error)
             raise
         result = launch.cell[()]  # type: ignore[index]
         launch.memory = None
@@ -137,10 +133,7 @@ def direct_call(
             enqueue(queue, launch.kernel, grid, group).wait()
         except BaseException as error:
             in_flight[launch] = None
-            state.finish()
-            in_flight.pop(launch, None)
-            if isinstance(error, cl.MemoryError):
-                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            state.finish_failed(launch, error)
             raise
         launch.memory = None
         put_back(launch)
@@ -168,10 +161,7 @@ def direct_call(
             enqueue(queue, launch.kernel, grid, group).wait()
         except BaseException as error:
             in_flight[launch] = None
-            state.finish()
-            in_flight.pop(launch, None)
-            if isinstance(error, cl.MemoryError):
-                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            state.finish_failed(launch, error)
             raise
         launch.memory = None
         put_back(launch)
@@ -227,10 +217,7 @@ def _of_several_launches(
             enqueue(queue, last.kernel, *last.sizes).wait()
         except BaseException as error:
             in_flight[kernels] = operands
-            state.finish()
-            in_flight.pop(kernels, None)
-            if isinstance(error, cl.MemoryError):
-                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            state.finish_failed(kernels, error)
             raise
         put_back(kernels)
         if report is not None and values is not None:

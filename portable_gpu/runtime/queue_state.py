@@ -115,6 +115,17 @@ class QueueState:
         """Wait for all commands of the queue."""
         self.queue.finish()
 
+    def finish_failed(self, key: Hashable, error: BaseException) -> None:
+        """Wait for all commands after a call raised, and let its memory ``in_flight[key]`` go.
+
+        Raises:
+            DeviceMemoryError: ``error`` says that the device has no memory.
+        """
+        self.finish()
+        self.in_flight.pop(key, None)
+        if isinstance(error, cl.MemoryError):
+            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+
     # -- events
 
     def outside(self, events: Sequence[cl.Event]) -> Sequence[cl.Event]:

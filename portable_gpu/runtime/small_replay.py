@@ -179,10 +179,7 @@ class SmallReplay(Replay):
             event.wait()
         except BaseException as error:
             caller.in_flight[kernels] = operands, data, written, workspaces
-            caller.finish()
-            caller.in_flight.pop(kernels, None)
-            if isinstance(error, cl.MemoryError):
-                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            caller.finish_failed(kernels, error)
             raise
         idle.append(kernels)
         if out is not None:
