@@ -33,7 +33,7 @@ from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.first_calls import first_calls_of
 from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.multi import multi
-from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
+from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption, names_of_peers
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import each
 from portable_gpu.cli.sparse import sparse
@@ -259,15 +259,7 @@ def _peer_names(text: str | None) -> list[str] | None:
     """The peers that --peers names; ``None`` without --peers."""
     if text is None:
         return None
-    if text == "none":
-        return []
-    names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if not is_known(name)]:
-        known = ", ".join((*registry(), f"{PREFIX}REVISION"))
-        raise ArgumentError(
-            f"--peers has {', '.join(map(repr, unknown))}; there are: {known}; or none"
-        )
-    return names
+    return names_of_peers(text, (*registry(), f"{PREFIX}REVISION"), is_known=is_known)
 
 
 def _command(

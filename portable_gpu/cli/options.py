@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -60,3 +61,31 @@ PictureOption: TypeAlias = Annotated[
         "--picture", help="Where the picture goes.", metavar="FILE.png", callback=_picture
     ),
 ]
+
+
+def names_of_peers(
+    text: str | None,
+    known: Sequence[str],
+    of: str = "",
+    is_known: Callable[[str], bool] | None = None,
+) -> list[str]:
+    """Return the peers that ``--peers`` names; all of them without it.
+
+    Args:
+        text: A comma list of names, or ``none``.
+        known: The names of all peers.
+        of: ``"of sparse "``: the words before ``there are`` in the message.
+        is_known: Whether a name is one; by default, whether it is among ``known``.
+
+    Raises:
+        ArgumentError: A name is unknown.
+    """
+    if text == "none":
+        return []
+    names = list(known) if text is None else [name.strip() for name in text.split(",")]
+    if unknown := [n for n in names if not (n in known if is_known is None else is_known(n))]:
+        raise ArgumentError(
+            f"--peers has {', '.join(map(repr, unknown))}; {of}there are: {', '.join(known)}; "
+            "or none"
+        )
+    return names

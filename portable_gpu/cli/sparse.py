@@ -17,9 +17,10 @@ from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.options import names_of_peers
 from portable_gpu.cli.progress import each
 from portable_gpu.dtypes import dtype_of
-from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
+from portable_gpu.errors import PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:
@@ -68,12 +69,7 @@ def sparse(
 
     names = USUAL if sizes is None else tuple(name.strip() for name in sizes.split(","))
     kind = factor_dtype(dtype_of(dtype))
-    requested = [] if peers == "none" else (peers or ",".join(SPARSE_PEERS)).split(",")
-    if unknown := [name for name in requested if name not in SPARSE_PEERS]:
-        raise ArgumentError(
-            f"--peers has {', '.join(map(repr, unknown))}; of sparse there are: "
-            f"{', '.join(SPARSE_PEERS)}; or none"
-        )
+    requested = names_of_peers(peers, [*SPARSE_PEERS], "of sparse ")
     matrices = {name: problem(name).astype(kind) for name in names}
     listener, engine = Listener(), Engine(device)
     rivals = [SPARSE_PEERS[name] for name in requested]

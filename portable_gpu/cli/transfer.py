@@ -13,6 +13,7 @@ from portable_gpu.bench.report import BenchReport
 from portable_gpu.bench.transfer import TRANSFER_PEERS, USUAL, TransferRow, transfers
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
+from portable_gpu.cli.options import names_of_peers
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine
 
@@ -33,12 +34,7 @@ def transfer(
         PortableGPUError: A copy gave other bytes.
     """
     requested = USUAL if sizes is None else tuple(map(_bytes, sizes.split(",")))
-    names = [] if peers == "none" else (peers or ",".join(TRANSFER_PEERS)).split(",")
-    if unknown := [name for name in names if name not in TRANSFER_PEERS]:
-        raise ArgumentError(
-            f"--peers has {', '.join(map(repr, unknown))}; of transfer there are: "
-            f"{', '.join(TRANSFER_PEERS)}; or none"
-        )
+    names = names_of_peers(peers, [*TRANSFER_PEERS], "of transfer ")
     listener, engine = Listener(), Engine(device)
     rows: list[TransferRow] = []
     with status.status("copies ..."):
