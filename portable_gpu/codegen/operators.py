@@ -125,13 +125,13 @@ class Accumulator:
             offset += field.bytes // 4
 
 
-def sum_accumulator(ctype: str, is_complex: bool = False, name: str = "acc_t") -> Accumulator:
+def sum_accumulator(ctype: str, is_complex: bool = False) -> Accumulator:
     """A plain sum of real (field ``re``) or complex (``re``, ``im``) values."""
     fields = [Field("re", ctype, "0")]
     if is_complex:
         fields.append(Field("im", ctype, "0"))
     text = " ".join(f"a.{f.name} += b.{f.name};" for f in fields)
-    return Accumulator(name, tuple(fields), lambda width: text)
+    return Accumulator("acc_t", tuple(fields), lambda width: text)
 
 
 @dataclass(frozen=True)

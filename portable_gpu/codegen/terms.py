@@ -472,10 +472,6 @@ class Terms:
         t = self._of(*given)
         return Term(self.call("sign_of", t, self.as_type(given[0], t)), t)
 
-    def _helped(self, helper: str, given: list[Term]) -> Term:
-        t = self._of(*given)
-        return Term(self.call(helper, t, *(self.as_type(g, t) for g in given)), t)
-
     def _real(self, given: list[Term]) -> Term:
         return given[0]
 

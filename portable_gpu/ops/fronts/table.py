@@ -108,22 +108,3 @@ class Fronts:
             "parent": self.parent,
         }
         return np.stack([numbers[name] for name in FIELDS], axis=1).astype(np.int64)
-
-
-def packed_size(u: int) -> int:
-    """Compute the elements of a packed triangle."""
-    return u * (u + 1) // 2
-
-
-def packed_place(i: Any, j: Any, u: int) -> Any:
-    """Compute the position of (i, j), i >= j, in a packed triangle of u rows."""
-    w, e = (u + 1) // 2, 1 - u % 2
-    return np.where(np.less(j, w), (i + e) * w + j, (j - w) * w + i - w + 1 - e)
-
-
-def unpacked(packed: Any, u: int) -> Any:
-    """Unpack a triangle into a square array with zeros above the diagonal, for tests."""
-    full = np.zeros((u, u), packed.dtype)
-    i, j = np.tril_indices(u)
-    full[i, j] = packed[packed_place(i, j, u)]
-    return full

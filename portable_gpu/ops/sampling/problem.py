@@ -10,14 +10,9 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.sampling.rules import AxisRule, table_of
 from portable_gpu.runtime.views import Shape
 
-#: What an output makes of its taps: ``copy`` one of them, ``sum`` of weighted ones, ``max``,
-#: ``argmax`` (the largest and its index in the plane), ``routed`` (a sum of those that an index
-#: sends there), ``placed`` (the last one of these), ``picked`` (the one that the output's index
-#: names).
-KINDS = ("copy", "sum", "max", "argmax", "routed", "placed", "picked")
-#: Those whose sources have an index.
+#: The kinds whose sources have an index.
 ROUTED = ("routed", "placed")
-#: Those that compare or write indices.
+#: The kinds that compare or write indices.
 INDEXED = (*ROUTED, "argmax", "picked")
 
 
@@ -26,7 +21,10 @@ class SamplingProblem:
     """The properties of a call that its plan depends on; the key of the plan cache.
 
     Attributes:
-        kind: One of :data:`KINDS`.
+        kind: The result of an output's taps: ``copy`` one of them, ``sum`` of weighted ones,
+            ``max``, ``argmax`` (the largest and its index in the plane), ``routed`` (the sum of
+            those that an index sends there), ``placed`` (the last one of these), or ``picked``
+            (the one that the output's index names).
         elem: The element type of values.
         rules: The rule of each axis; ``None`` of an axis that stays as it is.
         shape: The shape of the result.

@@ -24,9 +24,6 @@ from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
-#: Short, medium and few long rows; rows that neighbours have elements of.
-_TYPICAL: tuple[Shape, ...] = ((4096, 64), (4096, 1000), (4, 1 << 20), (64, 64, 64))
-
 
 def contiguous(
     name: str,
