@@ -10,7 +10,8 @@ from typing import Any
 
 from portable_gpu.bench.links import host_rate, pinned_rates, product_rate
 from portable_gpu.bench.measure import alternate, ratios
-from portable_gpu.bench.multi_calls import CALLS, MultiCall
+from portable_gpu.bench.multi_call import MultiCall
+from portable_gpu.bench.multi_calls import CALLS
 from portable_gpu.bench.on_cores import same_bits
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn

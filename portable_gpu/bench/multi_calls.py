@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from portable_gpu.bench.multi_call import MANY, CallWork, MultiCall, Values
+from portable_gpu.bench.multi_training import TrainingCall
 from portable_gpu.bench.on_cores import in_threads, random_array, rounding, times_vector
-from portable_gpu.dtypes import dtype_of
 from portable_gpu.fft import fftn
-from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, streaming
+from portable_gpu.multi import DeviceGroup, streaming
 from portable_gpu.multi.streaming.tiles import product_tiles
-from portable_gpu.nn import (
-    SGD,
-    AdaptiveAvgPool2d,
-    BatchNorm2d,
-    Conv2d,
-    CrossEntropyLoss,
-    Flatten,
-    Linear,
-    MaxPool2d,
-    Module,
-    ReLU,
-    Residual,
-    Sequential,
-    manual_seed,
-)
 from portable_gpu.ops.conv.functions import conv2d
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.api import cholesky
@@ -38,84 +23,7 @@ from portable_gpu.ops.gemm import gemm
 from portable_gpu.ops.gemm.binding import result_dtype
 from portable_gpu.ops.reduce import sum as total
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.transfer import asarray, asnumpy
-
-_Values = np.ndarray[Any, Any]
-#: An error of this many times what is usual for rounding errors is a wrong result.
-_MANY = 32.0
-
-
-@dataclass(frozen=True)
-class CallWork:
-    """The work of a call on several devices, from which the least time follows.
-
-    Attributes:
-        flop: Its operations, if it is bounded by the rate of products; else 0, and it is bounded by
-            the time of one engine.
-        up, down: The bytes that the busiest device receives, and those that it sends.
-        host: The bytes that the host copies from memory to memory.
-    """
-
-    flop: float = 0.0
-    up: float = 0.0
-    down: float = 0.0
-    host: float = 0.0
-
-
-class MultiCall(ABC):
-    """A call that is timed on groups of devices, and on one engine.
-
-    Attributes:
-        name: Its name.
-        numpy: Whether its arrays are NumPy's, and not on the devices.
-        alone_is_group: Whether :meth:`on_engine` calls it with a group of one device.
-        usual: Its sizes on CPUs, and on other devices.
-        packages: Packages that it needs and that may be missing.
-        most_devices: The number of devices of the largest group on which it is timed.
-        alone: The group of one device that :meth:`on_engine` made, if it did.
-        preparation: Seconds of parts of the preparation of the operands.
-    """
-
-    name: str
-    numpy = False
-    alone_is_group = False
-    usual: tuple[tuple[int, ...], tuple[int, ...]] = ((1024,), (4096, 16384))
-    packages: tuple[str, ...] = ()
-    most_devices = 1
-    alone: DeviceGroup | None = None
-
-    def __init__(self, size: int, dtype: str) -> None:
-        """Make the operands in NumPy."""
-        self.size, self.dtype = size, dtype_of(dtype)
-        self.preparation: dict[str, float] = {}
-
-    @abstractmethod
-    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
-        """Copy the operands to the devices, and return the call."""
-
-    @abstractmethod
-    def on_engine(self, engine: Engine) -> Callable[[], Any]:
-        """Copy the operands to one device, and return the call."""
-
-    def close(self) -> None:
-        """Close the group of :meth:`on_engine`, if it made one."""
-        if self.alone is not None:
-            self.alone.close()
-            self.alone = None
-
-    @abstractmethod
-    def error(self, result: _Values, engine: Engine) -> float:
-        """Return the error of a result over what rounding admits, 1 at most."""
-
-    def work(self, devices: int) -> CallWork:
-        """Return the work of a call."""
-        return CallWork()
-
-    def result(self, result: Any) -> _Values:
-        """Return a result in NumPy."""
-        if isinstance(result, GroupArray):
-            return result.asnumpy()
-        return np.asarray(asnumpy(result))
+from portable_gpu.runtime.transfer import asarray
 
 
 class _OfMatrices(MultiCall):
@@ -163,13 +71,13 @@ class SumCall(_OfOneMatrix):
         """See :class:`_OfMatrices`."""
         return total(x, engine=engine)
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`."""
         parts = in_threads(
             lambda rows: (rows.sum(dtype=np.float64), np.abs(rows).sum(dtype=np.float64)), self.x
         )
         exact, absolute = (sum(part[k] for part in parts) for k in range(2))
-        return float(abs(exact - float(result)) / (_MANY * rounding(self.dtype) * absolute))
+        return float(abs(exact - float(result)) / (MANY * rounding(self.dtype) * absolute))
 
 
 class ElementwiseCall(_OfOneMatrix):
@@ -181,10 +89,10 @@ class ElementwiseCall(_OfOneMatrix):
         """See :class:`_OfMatrices`."""
         return elementwise("x * x + 1", x=x, engine=engine)
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`."""
 
-        def worst(x: _Values, found: _Values) -> float:
+        def worst(x: Values, found: Values) -> float:
             exact = np.square(x, dtype=np.float64) + 1
             return float(np.max(np.abs(found - exact) / exact))
 
@@ -202,7 +110,7 @@ class CopiesCall(_OfOneMatrix):
             return engine.asarray(x).asnumpy()
         return asarray(x, engine=engine).get()
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`."""
         return 0.0 if all(in_threads(np.array_equal, self.x, result)) else float("inf")
 
@@ -221,7 +129,7 @@ class GemmCall(_OfMatrices):
         """See :class:`_OfMatrices`."""
         return gemm(x, y, engine=engine)
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`.
 
         The product with a random vector is compared: ``C v`` and ``A (B v)``.  With random operands
@@ -234,7 +142,7 @@ class GemmCall(_OfMatrices):
             rounding(result.dtype),
         )
         usual = self.size * (of_result + of_sums * sqrt(self.size))
-        return float(np.max(np.abs(times_vector(result, v) - exact)) / (_MANY * usual))
+        return float(np.max(np.abs(times_vector(result, v) - exact)) / (MANY * usual))
 
     def work(self, devices: int) -> CallWork:
         """See :class:`MultiCall`."""
@@ -293,7 +201,7 @@ class CholeskyCall(MultiCall):
         self.a = np.empty((size, size), self.dtype)
         in_threads(self._fill, self.a, np.arange(size))
 
-    def _fill(self, rows: _Values, numbers: _Values) -> None:
+    def _fill(self, rows: Values, numbers: Values) -> None:
         for row, k in zip(rows, numbers, strict=True):
             row[:] = self._line[self.size - 1 - k : 2 * self.size - 1 - k]
 
@@ -306,12 +214,12 @@ class CholeskyCall(MultiCall):
         self.alone = DeviceGroup([engine.device])
         return lambda: cholesky(self.a, lower=True, engine=self.alone)
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`: ``L (L^T v)`` is compared with ``A v``, for a random ``v``."""
         v = np.random.default_rng(2).choice([-1.0, 1.0], self.size)
         product = times_vector(result, times_vector(result.T, v))
         usual = rounding(self.dtype) * sqrt(self.size) * float(self._line[self.size - 1])
-        return float(np.max(np.abs(product - times_vector(self.a, v))) / (_MANY * usual))
+        return float(np.max(np.abs(product - times_vector(self.a, v))) / (MANY * usual))
 
     def work(self, devices: int) -> CallWork:
         """See :class:`MultiCall`."""
@@ -351,16 +259,16 @@ class SparseCholeskyCall(MultiCall):
         values = asarray(self.a.data, engine=first)
         return lambda: factor.refactorize(values)
 
-    def result(self, result: Any) -> _Values:
+    def result(self, result: Any) -> Values:
         """Return the solution of a system."""
         return np.asarray(result.solve(self.b))
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`: the backward error of the solution."""
         x = result.astype(np.float64)
         residual = np.max(np.abs(self.a.astype(np.float64) @ x - self.b))
         usual = rounding(self.dtype) * float(12 * np.max(np.abs(x)) + np.max(np.abs(self.b)))
-        return float(residual) / (_MANY * usual)
+        return float(residual) / (MANY * usual)
 
 
 def _sparse_modules() -> tuple[Any, Any]:
@@ -396,7 +304,7 @@ class ConvolutionCall(MultiCall):
         images, filters = (asarray(x, engine=engine) for x in (self.images, self.filters))
         return lambda: conv2d(images, filters, padding=1, engine=engine)
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`: one image in 24 is compared."""
         rows = self.filters.reshape(self._CHANNELS, -1).astype(np.float64)
         terms, worst = rows.shape[1], 0.0
@@ -405,7 +313,7 @@ class ConvolutionCall(MultiCall):
             windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
             columns = windows.transpose(0, 3, 4, 1, 2).reshape(terms, -1)
             worst = max(worst, np.max(np.abs(rows @ columns - result[k].reshape(len(rows), -1))))
-        return float(worst / (_MANY * rounding(self.dtype) * terms))
+        return float(worst / (MANY * rounding(self.dtype) * terms))
 
 
 class TransformCall(MultiCall):
@@ -421,12 +329,12 @@ class TransformCall(MultiCall):
         self._lines = [random.standard_normal((size, 2)) @ (1, 1j) for _ in range(3)]
         self.x = self._outer(self._lines, self.dtype)
 
-    def _outer(self, lines: Sequence[_Values], dtype: Any) -> _Values:
+    def _outer(self, lines: Sequence[Values], dtype: Any) -> Values:
         """Return the product of three lines, which are the axes of a cube."""
         result = np.empty((self.size,) * 3, dtype)
         plane = np.multiply.outer(lines[1], lines[2]).astype(dtype)
 
-        def fill(slabs: _Values, factors: _Values) -> None:
+        def fill(slabs: Values, factors: Values) -> None:
             for slab, factor in zip(slabs, factors, strict=True):
                 np.multiply(plane, factor, out=slab)
 
@@ -443,7 +351,7 @@ class TransformCall(MultiCall):
         x = asarray(self.x, engine=engine)
         return lambda: fftn(x, engine=engine)
 
-    def error(self, result: _Values, engine: Engine) -> float:
+    def error(self, result: Values, engine: Engine) -> float:
         """See :class:`MultiCall`.
 
         The transform of a product of three lines is the product of their transforms.
@@ -451,7 +359,7 @@ class TransformCall(MultiCall):
         lines = [np.fft.fft(line) for line in self._lines]
         plane = np.multiply.outer(lines[1], lines[2])
 
-        def squares(slabs: _Values, factors: _Values) -> tuple[float, float]:
+        def squares(slabs: Values, factors: Values) -> tuple[float, float]:
             wrong = right = 0.0
             for slab, factor in zip(slabs, factors, strict=True):
                 exact = plane * factor
@@ -462,108 +370,12 @@ class TransformCall(MultiCall):
 
         parts = in_threads(squares, result, lines[0])
         wrong, right = (sum(part[k] for part in parts) for k in range(2))
-        return sqrt(wrong / right) / (rounding(np.empty(0, self.dtype).real.dtype) * _MANY)
+        return sqrt(wrong / right) / (rounding(np.empty(0, self.dtype).real.dtype) * MANY)
 
     def work(self, devices: int) -> CallWork:
         """See :class:`MultiCall`."""
         moved = self.x.nbytes * (devices - 1) / devices**2
         return CallWork(up=moved, down=moved)
-
-
-class TrainingCall(MultiCall):
-    """The gradients of ResNet-18 for a batch of images of 224 x 224, and a step of descent.
-
-    A group computes a micro-batch for each device of the largest group.
-    """
-
-    name, numpy = "training", True
-    usual = ((4,), (256,))
-    extent, classes, stages = 224, 1000, (64, 128, 256, 512)
-
-    def __init__(self, size: int, dtype: str) -> None:
-        super().__init__(size, dtype)
-        self.images = random_array((size, 3, self.extent, self.extent), 0, self.dtype)
-        self.targets = np.random.default_rng(1).integers(0, self.classes, size)
-
-    def on_group(self, group: DeviceGroup) -> Callable[[], Any]:
-        """See :class:`MultiCall`."""
-        net, optimizer, loss = self._network(group.engines[0])
-        parallel = DataParallel(net, group, micro_batches=self.most_devices)
-
-        def step() -> Module:
-            optimizer.zero_grad()
-            parallel.backward(self.images, self.targets, loss)
-            optimizer.step()
-            return net
-
-        return step
-
-    def on_engine(self, engine: Engine) -> Callable[[], Any]:
-        """See :class:`MultiCall`; the batch is not cut."""
-        net, optimizer, loss = self._network(engine)
-
-        def step() -> Module:
-            optimizer.zero_grad()
-            loss(net(self.images), asarray(self.targets, engine=engine))
-            net.backward(loss.backward())
-            optimizer.step()
-            return net
-
-        return step
-
-    def result(self, result: Any) -> _Values:
-        """Return the gradients of a network."""
-        return np.concatenate([np.ravel(asnumpy(p.grad)) for p in result.parameters()])
-
-    def error(self, result: _Values, engine: Engine) -> float:
-        """See :class:`MultiCall`: one engine adds the gradients of the parts of the batch."""
-        count = min(self.most_devices, self.size)
-        net, _, loss = self._network(engine)
-        total = np.zeros(result.shape, np.float64)
-        for k in range(count):
-            part = slice(k * self.size // count, (k + 1) * self.size // count)
-            net.zero_grad()
-            loss(net(self.images[part]), asarray(self.targets[part], engine=engine))
-            net.backward(loss.backward())
-            total += self.result(net).astype(np.float64) * (part.stop - part.start) / self.size
-        usual = rounding(self.dtype) * sqrt(count) * float(np.linalg.norm(total))
-        return float(np.linalg.norm(result - total)) / (_MANY * usual)
-
-    def _network(self, engine: Engine) -> tuple[Module, SGD, CrossEntropyLoss]:
-        manual_seed(0)
-        net = resnet18(self.stages, self.classes, self.dtype, engine)
-        return net, SGD(net.parameters(), lr=0.01, momentum=0.9), CrossEntropyLoss()
-
-
-def resnet18(stages: Sequence[int], classes: int, dtype: Any, engine: Engine) -> Module:
-    """Return the network of He, Zhang, Ren & Sun (CVPR 2016) with two blocks in each stage.
-
-    Args:
-        stages: The channels of the stages; those of ResNet-18 are 64, 128, 256 and 512.
-        classes: The number of classes.
-        dtype, engine: Those of its parameters.
-    """
-    options: Any = {"dtype": dtype, "engine": engine}
-
-    def convolution(inputs: int, outputs: int, size: int, stride: int) -> list[Module]:
-        layer = Conv2d(inputs, outputs, size, stride, size // 2, bias=False, **options)
-        return [layer, BatchNorm2d(outputs, **options)]
-
-    def block(inputs: int, outputs: int, stride: int) -> list[Module]:
-        shortcut = None
-        if stride > 1 or inputs != outputs:
-            shortcut = Sequential(*convolution(inputs, outputs, 1, stride))
-        first, second = convolution(inputs, outputs, 3, stride), convolution(outputs, outputs, 3, 1)
-        return [Residual(Sequential(*first, ReLU(), *second), shortcut), ReLU()]
-
-    channels = stages[0]
-    layers = [*convolution(3, channels, 7, 2), ReLU(), MaxPool2d(3, 2, 1)]
-    for number, outputs in enumerate(stages):
-        layers += block(channels, outputs, 1 + (number > 0))
-        layers += block(outputs, outputs, 1)
-        channels = outputs
-    layers += [AdaptiveAvgPool2d(1), Flatten(), Linear(channels, classes, **options)]
-    return Sequential(*layers)
 
 
 #: The calls by their names.

@@ -17,8 +17,8 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.linalg.ragged_matrices import Ragged, gather, listed
 from portable_gpu.ops.factor.arguments import CHECKS, precision_of, transposition
+from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.packed_steps import placed
-from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import ragged_zeros
 from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
 from portable_gpu.ops.factor.variants import make_ragged_cholesky, make_ragged_solve

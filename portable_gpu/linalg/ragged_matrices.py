@@ -13,7 +13,7 @@ import pyopencl as cl
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.ops.factor.arguments import check_dtype
-from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
+from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.gemm.problem import Operand

@@ -16,7 +16,7 @@ import pyopencl as cl
 
 from portable_gpu.runtime.host_arrays import READ_ONLY, is_of_python, no_memory
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.replay import Kernels
+from portable_gpu.runtime.recording import Kernels
 from portable_gpu.runtime.report import ReportSpec
 from portable_gpu.runtime.views import Shape
 

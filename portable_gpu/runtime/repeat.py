@@ -17,8 +17,9 @@ from portable_gpu.runtime.host_arrays import is_of_python, new_host_array, no_me
 from portable_gpu.runtime.place import Planning
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.recording import Kernels, Recording
 from portable_gpu.runtime.registry import known_home
-from portable_gpu.runtime.replay import Kernels, Recording, Replay, ReportReplay, have_equal_zeros
+from portable_gpu.runtime.replay import Replay, ReportReplay, have_equal_zeros
 from portable_gpu.runtime.report import ReportSpec, reports_of
 from portable_gpu.runtime.small_replay import SmallReplay
 from portable_gpu.runtime.views import View, maker_like, new_array, overlap

@@ -32,7 +32,8 @@ from portable_gpu.errors import ArgumentError, BuildError, DeviceMemoryError
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.pocl_structures import PoclStructures, structures_of, svm_at
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.replay import Kernels, Replay
+from portable_gpu.runtime.recording import Kernels
+from portable_gpu.runtime.replay import Replay
 from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import MEMORY, memory_of
 

@@ -26,7 +26,7 @@ from portable_gpu.codegen import source
 from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Launch
-from portable_gpu.runtime.replay import Kernels
+from portable_gpu.runtime.recording import Kernels
 from portable_gpu.targets import example_target
 
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, OverlapError
 from portable_gpu.runtime import replay
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.replay import Kernels, Recording
+from portable_gpu.runtime.recording import Kernels, Recording
 from portable_gpu.runtime.views import memory_of
 
 RNG = np.random.default_rng(0)

@@ -19,6 +19,7 @@ from portable_gpu.ops.factor.arguments import (
     solution_shape,
     transposition,
 )
+from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import (
     PackedPartition,
@@ -29,7 +30,6 @@ from portable_gpu.ops.factor.packed_steps import (
     solve_packed,
     zeros_step,
 )
-from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import packed_parts

@@ -11,7 +11,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.multi.member import Member
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.plan import Steps
-from portable_gpu.runtime.replay import RepeatedSteps
+from portable_gpu.runtime.recording import RepeatedSteps
 from portable_gpu.runtime.report import DTYPE, FIELDS
 from portable_gpu.sparse import Symbolic
 from portable_gpu.sparse.memory import scheduled_in_parts

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.kernels import (
     cholesky_parameters,
-    copy_parameters,
     solve_parameters,
     tiles_parameters,
     vector_parameters,
@@ -31,10 +29,6 @@ from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-
-_COPY_LINES, _COPY_LINE = 8, 64
-#: The tile of a copy on CPUs: 64 KiB of float32 are read, and 64 KiB are written.
-_CPU_TILE = 256, 64
 
 
 class CholeskyPlan(OneLaunch):
@@ -240,59 +234,6 @@ class TiledProblem:
         return ["l", "c", "v"] if self.source else ["l", "v"]
 
 
-@dataclass(frozen=True)
-class CopyProblem:
-    """A stack of (m, n) matrices, copied to other strides.
-
-    Attributes:
-        m, n, batch: Extents.
-        source, target: Their strides.
-        triangle: Whether only the lower triangle is read, and zeros are written above it.
-        inverse: Columns of the diagonal blocks of an inverse by halves, for which diagonal blocks
-            are the identity and blocks below are negated; else 0.
-    """
-
-    m: int
-    n: int
-    batch: tuple[int, ...]
-    source: Operand
-    target: Operand
-    triangle: bool = False
-    inverse: int = 0
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether the elements of a row of the target are closer than those of a column."""
-        return step(self.target.col, self.n) <= step(self.target.row, self.m)
-
-
-class CopyPlan(OneLaunch):
-    """A copy; operands: source and target."""
-
-    def __init__(self, engine: Engine, problem: CopyProblem) -> None:
-        """Build the kernel."""
-        p = problem
-        self.bytes = 2 * prod(p.batch) * p.m * p.n * p.source.elem.itemsize
-        length, count = (p.n, p.m) if p.by_rows else (p.m, p.n)
-        by_tiles = _by_cpu_tiles(p, engine.target)
-        line, lines = _CPU_TILE if by_tiles else (_COPY_LINE, _COPY_LINES)
-        pieces, bands = -(-length // line), -(-count // lines)
-        size = 1 if by_tiles else _COPY_LINE
-        self._launch = engine.programs.launch(
-            copy_text(p, engine.target),
-            "copy",
-            {
-                "length": length, "count": count, "pieces": pieces, "bands": bands,
-                **({"triangle": p.triangle} if by_tiles else {}),
-                **strides({"from": p.source, "to": p.target}), **extents(p.batch),
-            },
-            ["from", "to"],
-            ["from_offset", "to_offset"],
-            (pieces * bands * prod(p.batch) * size,),
-            (size,),
-        )  # fmt: skip
-
-
 def cholesky_text(
     problem: CholeskyProblem, policy: CholeskyPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
@@ -386,38 +327,4 @@ def vector_text(problem: TiledProblem, target: Target) -> Specialization:
         problem=p,
         separate=problem.separate,
         along=step(p.l.col, p.n) <= step(p.l.row, p.n),
-    )
-
-
-def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:
-    return target.is_cpu and not problem.inverse
-
-
-def copy_text(problem: CopyProblem, target: Target) -> Specialization:
-    """Render the kernel of copies."""
-    by_tiles = _by_cpu_tiles(problem, target)
-    kernels = {"copy": copy_parameters(problem.source.elem, len(problem.batch), by_tiles)}
-    if by_tiles:
-        piece, lines = _CPU_TILE
-        return specialize(
-            "factor/cpu_copy",
-            target,
-            kernels,
-            source=problem.source,
-            by_rows=problem.by_rows,
-            rank=len(problem.batch),
-            piece=piece,
-            lines=lines,
-        )
-    return specialize(
-        "factor/copy",
-        target,
-        kernels,
-        source=problem.source,
-        triangle=problem.triangle,
-        inverse=problem.inverse,
-        by_rows=problem.by_rows,
-        rank=len(problem.batch),
-        size=_COPY_LINE,
-        lines=_COPY_LINES,
     )

@@ -12,20 +12,18 @@ import pyopencl as cl
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu, estimates
+from portable_gpu.ops.factor.copies import CopyPlan, CopyProblem, copy_text
 from portable_gpu.ops.factor.cpu import CpuCholeskyPlan, CpuLanesPlan, CpuPolicy, CpuSolvePlan
 from portable_gpu.ops.factor.estimates import BlockSizes
 from portable_gpu.ops.factor.packed import PackPlan, ZerosPlan, lanes, zeros_text
 from portable_gpu.ops.factor.packed_steps import PackedSubPlans
 from portable_gpu.ops.factor.plan import (
     CholeskyPlan,
-    CopyPlan,
-    CopyProblem,
     SolvePlan,
     TiledProblem,
     TilesPlan,
     VectorPlan,
     cholesky_text,
-    copy_text,
     solve_text,
     tiles_text,
     vector_text,

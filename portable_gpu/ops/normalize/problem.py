@@ -9,7 +9,8 @@ from math import prod
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.normalize.programs import RowProgram, program
+from portable_gpu.ops.normalize.programs import program
+from portable_gpu.ops.normalize.row_program import RowProgram
 from portable_gpu.runtime.views import Shape, View
 
 _MOST = 1 << 31  # rows, and elements of a row, which kernels count in 32 bits

@@ -14,14 +14,9 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.factor import packed, ragged
+from portable_gpu.ops.factor.copies import CopyProblem, copy_text
 from portable_gpu.ops.factor.estimates import BlockSizes
-from portable_gpu.ops.factor.plan import (
-    CopyProblem,
-    TiledProblem,
-    copy_text,
-    tiles_text,
-    vector_text,
-)
+from portable_gpu.ops.factor.plan import TiledProblem, tiles_text, vector_text
 from portable_gpu.ops.factor.policy import SolvePolicy, largest
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.stack import Matrix, stacked
