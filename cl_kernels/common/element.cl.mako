@@ -56,7 +56,12 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
     const f16_x${V} bits = *(__global const f16_x${V} *)p;
     return (float${V})(${", ".join(f"vload_half({j}, (const half *)&bits)" for j in range(V))});
 #elif BUILTINS_INLINE
+% if aligned or not target.is_cpu:
     return ${"vloada_half" if aligned else "vload_half"}${V}(0, (__global const half *)p);
+% else:  # PoCL 3.0 takes all addresses of vload_half and vstore_half for aligned ones
+    const ushort${V} bits = *(__global const f16_x${V} *)p;
+    return vloada_half${V}(0, (const half *)&bits);
+% endif
 #else
     // Scaling by 2^112 rebiases the exponent, of subnormal numbers too.
     const uint${V} bits = CONVERT(uint${V}, *(__global const f16_x${V} *)p);
@@ -86,7 +91,13 @@ static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 % endfor
     *(__global f16_x${V} *)p = bits;
 #else
+% if aligned or not target.is_cpu:
     ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
+% else:
+    ushort${V} bits;
+    vstorea_half${V}_rte(v, 0, (half *)&bits);
+    *(__global f16_x${V} *)p = bits;
+% endif
 #endif
 % elif e.name == "bf16":
     const uint${V} bits = as_uint${V}(v), nan = (bits >> 16) | 0x40u;

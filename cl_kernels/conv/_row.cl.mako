@@ -1,5 +1,6 @@
 ## The contributions of a row of taps to V adjacent results, and the store of these results.
 ##
+## Results of a CPU are the components of a vector, unless those of `wide` adjacent channels are.
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
 ## result v adds, for tap r, the element strip.reads[r][v], or nothing where that is None.
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
@@ -39,7 +40,7 @@ def strided_vector_inside(E, at, step, count, axis):
         {
 ${load(elem, strip, wide, I)}\
 % for r, places in enumerate(strip.reads):
-% if target.is_cpu:
+% if target.is_cpu and wide == 1:
             sum += ${values(places, V)} * ${weights[r]};
 % else:
             const sum_t weight${r} = ${weights[r]};
@@ -52,6 +53,18 @@ ${load(elem, strip, wide, I)}\
 % endfor
         }
 % endif
+</%def>
+
+## Prefetch the lines of adjacent channels that V results of the next row read first, down to row `below`, and write.
+<%def name="fetch_ahead(elem, strip, V, I)">\
+        for (${I} r = max(below - step1 + 1, 0L); r <= below; r++) {
+% for j in [j for j in strip.loads if j > strip.loads[-1] - max(1, V * strip.step // strip.divisor)]:
+            PREFETCH(s + r * s_axis1 + (from + ${j}) * s_axis2);
+% endfor
+        }
+% for v in range(V):
+        PREFETCH(t + t_axis1 + (q + ${v}) * t_axis2);
+% endfor
 </%def>
 
 ## Elements of the source as a vector: one for each of V results.
@@ -67,7 +80,7 @@ ${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
 <% E, store = elem.name, f"{elem.name}_store{wide if wide > 1 else ''}" %>\
 % if V == 1:
         ${store}(t + q * t_axis2, ${sums[0]});
-% elif not target.is_cpu:
+% elif wide > 1 or not target.is_cpu:
 % for v, sum in enumerate(sums):
         if (q + ${v} < end) ${store}(t + (q + ${v}) * t_axis2, ${sum});
 % endfor

@@ -14,15 +14,15 @@
 ## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
 ## finish    the Finish, whose rows are places along axis 2, or None
 ## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
+## ahead     whether lines of the next row are prefetched (CPU)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="row" file="/conv/_row.cl.mako"/>
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%namespace name="last_step" file="/conv/_epilogue.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% E, width = elem.name, max(V, wide) if target.is_cpu else wide %>
-<% weight = row.module.weight %>
-<% sums = ["sum"] if target.is_cpu else [f"sum{v}" for v in range(V)] %>
+<% E, weight = elem.name, row.module.weight %>
+<% width, sums = (V, ["sum"]) if target.is_cpu and wide == 1 else (wide, [f"sum{v}" for v in range(V)]) %>
 ${element.scalar(elem)}
 % if width > 1:
 ${element.vector_load(elem, width, not target.is_cpu)}
@@ -68,6 +68,9 @@ ${last_step.image(finish, "n", "o", "at0")}\
     __global ${E}_t *const image = t;
     for (${I} at1 = band * lines; at1 < min((band + 1) * lines, t1_size); at1++) {
     __global ${E}_t *const t = image + at1 * t_axis1;
+% if ahead:
+    const ${I} below = min(((at1 + 1) * step1 + max((taps1 - 1) * tap_step1, 0L) + shift1) / divisor1, s1_size - 1);
+% endif
 % endif
     for (${I} first = block * columns; first < end; first += ${V}) {
 ## On a CPU the last strip of a row begins earlier, so that it ends with the row: some results are computed twice.
@@ -76,6 +79,7 @@ ${last_step.image(finish, "n", "o", "at0")}\
 % if strip:
         const ${I} from = q * ${strip.step} / ${strip.divisor} + shift2;
 % endif
+${row.fetch_ahead(elem, strip, V, I) if ahead else ""}\
 % if kept:
 % for a in range(kept[0]):
 % for b in range(kept[1]):

@@ -8,5 +8,6 @@ from __future__ import annotations
 
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20
+LINE_BYTES = 64
 #: The hardware prefetches sequential reads within a page of this size.
 PAGE_BYTES = 4 << 10

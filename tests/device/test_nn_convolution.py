@@ -152,6 +152,36 @@ def test_gpus_load_adjacent_channels(engine: Engine, channels: int, stride: int)
     np.testing.assert_array_equal(got, dw)
 
 
+@pytest.mark.parametrize(
+    ("channels", "extents", "kernel", "stride", "dtype"),
+    [
+        (17, (2, 7), (1, 3), (1, 1), np.float16),  # rows outside of the image, odd addresses
+        (35, (33, 40), (3, 3), (2, 1), np.float32),  # lines of the next row are prefetched
+        (33, (9, 13), (3, 5), (3, 2), np.float32),  # rows between which there are elements
+        (16, (11, 9), (7, 5), (1, 3), np.float32),  # weights that are not kept
+    ],
+)
+def test_cpus_load_adjacent_channels(
+    engine: Engine, channels: int, extents: tuple[int, int], kernel: tuple[int, int],
+    stride: tuple[int, int], dtype: Any,
+) -> None:  # fmt: skip
+    """Depthwise, channels-last: vectors are channels, forward and by the input."""
+    rng, pads = np.random.default_rng(channels), tuple(k - 1 for k in kernel)
+    x, w = (
+        rng.integers(-3, 4, s).astype(dtype)
+        for s in ((2, channels, *extents), (channels, 1, *kernel))
+    )
+    kind = Kind(kernel, stride, (1, 1), [(pad, pad) for pad in pads])
+    X, W = x.astype(np.float64), w.astype(np.float64)
+    options = {"stride": stride, "padding": pads, "groups": channels, "engine": engine}
+    y = nn.conv2d(by_channels(x), w, algo="direct", **options)
+    np.testing.assert_array_equal(y, forward(X, W, kind, channels))
+    dy = rng.integers(-2, 3, y.shape).astype(dtype)
+    dx, _ = gradients(X, W, dy.astype(np.float64), kind, channels)
+    got = nn.conv2d_input(x.shape, w, by_channels(dy), algo="direct", **options)
+    np.testing.assert_array_equal(got, dx)
+
+
 @pytest.mark.tiny
 def test_layouts_and_outputs(engine: Engine) -> None:
     """Device arrays, ``out=`` of any strides, arrays without batch, channels-last results."""

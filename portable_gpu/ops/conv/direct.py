@@ -9,6 +9,7 @@ from typing import Any
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.caches import L1_BYTES, LINE_BYTES
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.items import bound_operands, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem
@@ -26,7 +27,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _VECTOR_BYTES = 64
-#: Results at a time on a GPU: more would take the registers of other wavefronts.
+#: Results at a time on a GPU, and of adjacent channels on a CPU: more would take registers.
 _STRIP = 4
 #: Bytes of adjacent channels that a work-item of a GPU loads at once, where each has its filter:
 #: with more, the weights take the registers of other wavefronts.
@@ -114,12 +115,16 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
     constants |= image_constants(p, orders)
     if strip:
         constants["shift2"] = strip.shift
+    in_vector = target.is_cpu and layout.wide == 1
+    # The lines of adjacent channels are far from each other: caches do not prefetch them.
+    lines_bytes = prod(axis.source for axis in axes) * LINE_BYTES
+    ahead = target.is_cpu and layout.wide > 1 and bool(strip) and lines_bytes > L1_BYTES
     context = {
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
         "strip": strip, "kept": unrolled, "divided": any(axis.divisor > 1 for axis in axes),
-        "rows": row_reads(strip, V, axes[2], _vector(p)) if target.is_cpu else None,
-        "t_unit": axes[2].t == 1 and target.is_cpu,
+        "rows": row_reads(strip, V, axes[2], _vector(p)) if in_vector else None,
+        "t_unit": axes[2].t == 1 and in_vector, "ahead": ahead,
         "finish": finish(p, [space[2] for space in orders]),
     }  # fmt: skip
     return DirectKernel(context, constants, others * blocks)
@@ -152,7 +157,11 @@ def _layout(
     if target.is_cpu:
         full = _vector(p)
         if p.depthwise and t_channel == s_channel == 1 and channels >= full:
-            return _Layout(along, 1, full, ("n", "at0", "band", "block", "channel"))
+            # Neighbours read the same weights where these are not kept, and rows between elements.
+            divisor, taps = axes[along].divisor, prod(axis.taps for axis in axes)
+            several = axes[along].target > 1 and (divisor > 1 or taps > _MOST_KEPT)
+            V = max(1, _STRIP // divisor) * divisor if several else 1
+            return _Layout(along, V, full, ("n", "at0", "band", "block", "channel"))
         return _Layout(
             along, neighbours(axes[along], full), 1, ("n", "channel", "at0", "band", "block")
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import log2, prod
 from typing import Any
 
-from portable_gpu.ops.caches import L2_BYTES
+from portable_gpu.ops.caches import L2_BYTES, LINE_BYTES
 from portable_gpu.ops.conv.strips import RowReads
 from portable_gpu.ops.conv.windows import Windows
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_seconds, preferred_form
@@ -177,7 +177,6 @@ class WaitingCosts(Figures):
 
 
 _VECTOR = 32  # bytes of a vector that an instruction adds
-_LINE = 64  # bytes of a cache line
 
 
 def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target: Target) -> float:
@@ -373,7 +372,7 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
         seconds += w.elements * (k.adjacent if step == s == w.columns.place == 1 else single)
     if w.sums:
         seconds += items * places[2] * (w.channels if w.last else 1) * k.stored
-    elif not w.last and last.target > 1 and abs(last.s * last.step) * w.elem.itemsize >= _LINE:
+    elif not w.last and last.target > 1 and abs(last.s * last.step) * w.elem.itemsize >= LINE_BYTES:
         image = w.channels * prod(axis.source for axis in w.axes) * w.elem.itemsize
         seconds += w.elements * k.line * (image > L2_BYTES)
     return seconds / target.compute_units

@@ -12,7 +12,7 @@ from portable_gpu.codegen.epilogue import stored_operands
 from portable_gpu.codegen.parameters import Declared, Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.caches import L1_BYTES, PAGE_BYTES
+from portable_gpu.ops.caches import L1_BYTES, LINE_BYTES, PAGE_BYTES
 from portable_gpu.ops.gemm.operands import (
     batch_parameters,
     extents,
@@ -33,7 +33,6 @@ from portable_gpu.targets import Target
 
 #: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
 WORKSPACE = 192 << 20
-LINE_BYTES = 64
 #: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
 VISIT = 64
 RUN_BYTES = 4 << 10
