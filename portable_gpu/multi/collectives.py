@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
@@ -43,8 +43,7 @@ def broadcast(group: DeviceGroup, x: Any) -> GroupArray:
 def spread(group: DeviceGroup, source: Member, array: Array) -> GroupArray:
     """Return copies of an array of one device on all devices."""
     copies = [
-        array if member is source else transfers.move(source, array, member)
-        for member in group.members
+        array if member is source else moves.move(source, array, member) for member in group.members
     ]
     return replicated(group, copies)
 
@@ -101,7 +100,7 @@ def added(left: Arrays, right: Arrays) -> Arrays:
     """Return the sums of two lists of arrays, as fresh arrays on the device of the left one."""
     (member, mine), (source, others) = left, right
     if source is not member:
-        others = [transfers.move(source, other, member) for other in others]
+        others = [moves.move(source, other, member) for other in others]
     with member.named_errors():
         pairs = zip(mine, others, strict=True)
         sums = [elementwise("x + y", x=x, y=y, engine=member.engine) for x, y in pairs]

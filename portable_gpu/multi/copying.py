@@ -294,16 +294,10 @@ class Copies:
         for member, array in piece.arrays:
             place = array.offset + piece.first_byte
             with member.named_errors(), member.engine.staging.enqueue_lock:
-                if piece.uploads:
-                    queue = member.copies
-                    event = cl.enqueue_copy(
-                        queue, array.base_data, host, dst_offset=place, is_blocking=False
-                    )
-                else:
-                    queue = member.sends
-                    event = cl.enqueue_copy(
-                        queue, host, array.base_data, src_offset=place, is_blocking=False
-                    )
+                queue = member.copies if piece.uploads else member.sends
+                event = staging.enqueue_copy(
+                    queue, array.base_data, host, place, writes=piece.uploads, is_blocking=False
+                )
                 events.append(event)
                 queue.flush()
         if piece.uploads:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves
 from portable_gpu.multi.member import Member
 from portable_gpu.nn import Module
 from portable_gpu.nn.modules.base import Buffer
@@ -66,7 +66,7 @@ class NetworkState:
 
     def copy_to(self, member: Member, targets: Sequence[Array]) -> None:
         """Copy the arrays to those of a device, and wait for the copies between devices."""
-        boxes: dict[Member, list[transfers.Box]] = {}
+        boxes: dict[Member, list[moves.Box]] = {}
         for number, (array, owner, target) in enumerate(
             zip(self.arrays, self._owners, targets, strict=True)
         ):
@@ -76,11 +76,11 @@ class NetworkState:
             elif owner is None:
                 part.set(self._values[number])
             else:
-                boxes.setdefault(owner, []).append(transfers.all_bytes(array, part))
+                boxes.setdefault(owner, []).append(moves.all_bytes(array, part))
         if boxes:  # the kernels so far may read the targets
             member.copies_after_kernels()
         for owner, owned in boxes.items():
-            transfers.move_boxes(owner, owned, member)
+            moves.move_boxes(owner, owned, member)
 
 
 class NetworkParts:

@@ -21,7 +21,6 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.staging import plainly
 from portable_gpu.runtime.views import bounds, check_extent, extent, may_overlap_itself, new_array
 
 # A transfer includes the gaps between elements if it has at most four times the bytes of the
@@ -164,7 +163,7 @@ def _now(
     writes: bool,
 ) -> None:
     """Copy between a buffer and a NumPy array, and wait.  Small copies do not open an engine."""
-    copy: Callable[..., None] = plainly
+    copy: Callable[..., Any] = staging.enqueue_copy
     if values.nbytes >= staging.LEAST:
         copy = state_for([], None, queue).engine.staging.copy
     copy(queue, memory, values, offset, before, writes=writes)

@@ -87,14 +87,14 @@ class Staging:
         copies.
         """
         if not self.takes(values.nbytes) or isinstance(memory, cl.SVMPointer):
-            plainly(queue, memory, values, offset, wait_for, writes=writes)
+            enqueue_copy(queue, memory, values, offset, wait_for, writes=writes)
             return
         flat = _bytes_of(values)
         copy = _Copy(self, queue, memory, flat, offset, wait_for, writes)
         copy.run()
         if copy.uncopied:
             at = copy.uncopied[0].start
-            plainly(queue, memory, flat[at:], offset + at, wait_for, writes=writes)
+            enqueue_copy(queue, memory, flat[at:], offset + at, wait_for, writes=writes)
 
     def copy_strided(
         self,
@@ -115,7 +115,7 @@ class Staging:
         copy.run()
         for start, part in copy.uncopied:
             packed = np.ascontiguousarray(part) if writes else np.empty(part.shape, part.dtype)
-            plainly(queue, memory, packed, offset + start, wait_for, writes=writes)
+            enqueue_copy(queue, memory, packed, offset + start, wait_for, writes=writes)
             if not writes:
                 np.copyto(part, packed)
 
@@ -266,14 +266,9 @@ class _Copy:
             np.copyto(pinned.view(values.dtype).reshape(values.shape), values)
         place = self._offset + share.start
         with self._staging.enqueue_lock:
-            if self._writes:
-                event = cl.enqueue_copy(
-                    self._queue, self._memory, pinned, dst_offset=place, is_blocking=False
-                )
-            else:
-                event = cl.enqueue_copy(
-                    self._queue, pinned, self._memory, src_offset=place, is_blocking=False
-                )
+            event = enqueue_copy(
+                self._queue, self._memory, pinned, place, writes=self._writes, is_blocking=False
+            )
             moving.append((piece, share, event))  # also if the flush fails
             self._queue.flush()
 
@@ -315,17 +310,21 @@ def chunks(
         yield from chunks(inner, nbytes, start + first * row)
 
 
-def plainly(
+def enqueue_copy(
     queue: cl.CommandQueue,
     memory: Any,
     values: np.ndarray[Any, Any],
     offset: int,
-    wait_for: _Events | None,
+    wait_for: _Events | None = None,
     *,
     writes: bool,
-) -> None:
-    """Copy with one call of the driver, without pinned pieces."""
+    is_blocking: bool = True,
+) -> cl.Event:
+    """Copy with one call of the driver; the arguments are those of :meth:`Staging.copy`."""
     if writes:
-        cl.enqueue_copy(queue, memory, values, dst_offset=offset, wait_for=wait_for)
-    else:
-        cl.enqueue_copy(queue, values, memory, src_offset=offset, wait_for=wait_for)
+        return cl.enqueue_copy(
+            queue, memory, values, dst_offset=offset, wait_for=wait_for, is_blocking=is_blocking
+        )
+    return cl.enqueue_copy(
+        queue, values, memory, src_offset=offset, wait_for=wait_for, is_blocking=is_blocking
+    )

@@ -41,6 +41,7 @@ from portable_gpu.multi import (
     GroupArray,
     Timeline,
     copying,
+    moves,
     partition,
     shares,
     transfers,
@@ -158,7 +159,7 @@ def test_moves_in_pieces(groups: dict[str, DeviceGroup], monkeypatch: pytest.Mon
         x = np.arange(size, dtype=np.float32)
         array = source.empty(x.shape, x.dtype)
         transfers.upload(source, x, array)
-        assert np.array_equal(transfers.move(source, array, target).get(), x), size
+        assert np.array_equal(moves.move(source, array, target).get(), x), size
 
 
 def test_pinned_memory_of_failed_devices_is_not_lent_again(
@@ -172,12 +173,12 @@ def test_pinned_memory_of_failed_devices_is_not_lent_again(
         def finish(self) -> None:
             raise cl.RuntimeError("clFinish failed: OUT_OF_RESOURCES")
 
-    with transfers._buffer(1 << 20, member, member.copies):
+    with moves.host_buffer(1 << 20, member, member.copies):
         pass
     free, unmade = len(staging._free), len(staging._unmade)
     with (
         pytest.raises(cl.Error),
-        transfers._buffer(1 << 20, member, Failing()),  # type: ignore[arg-type]
+        moves.host_buffer(1 << 20, member, Failing()),  # type: ignore[arg-type]
     ):
         pass
     assert (len(staging._free), len(staging._unmade)) == (free - 1, unmade + 1)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyopencl as cl
 
 from portable_gpu.errors import NotPositiveDefiniteError
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves
 from portable_gpu.multi.copying import PendingCopy
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.operands import recorded_kernels
@@ -107,9 +107,7 @@ class Factorisation:
                 self._update(j, k)
             self._free()
         self._copies[k] = {
-            m: below
-            if m is source
-            else transfers.move(source, below, m, self._memory.take(m, below))
+            m: below if m is source else moves.move(source, below, m, self._memory.take(m, below))
             for m in owners
         }
 

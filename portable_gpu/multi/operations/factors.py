@@ -25,7 +25,7 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import failures, transfers
+from portable_gpu.multi import failures, moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.copying import copies
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
@@ -152,7 +152,7 @@ def _columns(group: DeviceGroup, a: Any, lower: bool) -> list[BlockColumn]:
             block = a.blocks[number]
             part = block.array
             if block.member is not member:
-                part = transfers.move(block.member, part, member)
+                part = moves.move(block.member, part, member)
         part = part[start:] if lower else part[:, start:]
         array[...] = part if lower else _adjoint(part)
         return BlockColumn(start, stop, member, array)

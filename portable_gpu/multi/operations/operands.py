@@ -21,7 +21,7 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray
 from portable_gpu.multi.collectives import replicated
 from portable_gpu.multi.member import Member
@@ -209,7 +209,7 @@ def on_device(group: DeviceGroup, member: Member, values: Any) -> Array:
     if array.context == member.engine.context:
         return array
     source = next(m for m in group.members if m.engine.context == array.context)
-    return transfers.move(source, array, member)
+    return moves.move(source, array, member)
 
 
 def compute_on_each(

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.operands import recorded_kernels
@@ -76,8 +76,8 @@ class GroupPanels(FactorParts):
             updates = {f: u for f, u in part.updates.items() if first <= fronts.parent[f] < end}
             if part.member is not member:
                 fetched = {front: plans.update(front, member) for front in updates}
-                boxes = [transfers.all_bytes(updates[front], fetched[front]) for front in updates]
-                transfers.move_boxes(part.member, boxes, member)
+                boxes = [moves.all_bytes(updates[front], fetched[front]) for front in updates]
+                moves.move_boxes(part.member, boxes, member)
                 updates = fetched
             for front, update in updates.items():
                 _copy(queue, update, arena, int(device.update[front]) * itemsize)
@@ -103,7 +103,7 @@ class GroupPanels(FactorParts):
         if member not in self._values:
             source = self._values[first]
             target = self._plans.values(member, source)
-            transfers.move_boxes(first, [transfers.all_bytes(source, target)], member)
+            moves.move_boxes(first, [moves.all_bytes(source, target)], member)
             self._values[member] = target
         return self._values[member]
 
@@ -188,7 +188,7 @@ class _Substitution:
         self._plans, self._parts, self._count = plans, parts, x.shape[1]
         first = plans.group.members[0]
         members = dict.fromkeys(part.member for part in parts.values())
-        self._x = {m: x if m is first else transfers.move(first, x, m) for m in members}
+        self._x = {m: x if m is first else moves.move(first, x, m) for m in members}
         self._x[first] = x
         self._contributions = {
             m: m.empty((max(1, plans.on(m).schedule.rows), self._count), plans.dtype)
@@ -278,8 +278,8 @@ class _Substitution:
 
         computed = rows_of(owner, source[0], [self._events[number]])
         # No kernel of the other device that is enqueued so far uses its rows.
-        box = transfers.all_bytes(computed, rows_of(member, target[0], []))
-        transfers.move_boxes(owner, [box], member)
+        box = moves.all_bytes(computed, rows_of(member, target[0], []))
+        moves.move_boxes(owner, [box], member)
 
 
 def _copy(queue: cl.CommandQueue, source: Array, target: Any, offset: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.block_columns import BlockColumn
 from portable_gpu.multi.operations.operands import recorded_kernels
@@ -120,7 +120,7 @@ class _SolvedPanel:
             transfers.upload(member, self._x, fresh)
             return fresh
         if self._member is not member:
-            return transfers.move(self._member, self._rows, member)
+            return moves.move(self._member, self._rows, member)
         # On any number of devices, rows begin where their memory does: kernels may depend on that.
         return self._rows if not self._rows.offset else member.count(self._rows.copy())
 

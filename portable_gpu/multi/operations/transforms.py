@@ -20,7 +20,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.multi import transfers
+from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.member import DEVICE_ERRORS, Member
 from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
@@ -278,9 +278,7 @@ class _Exchange:
         for sender in senders:
             sources = [each for each in x.blocks if each.member is sender and each.array.size]
             boxes = [
-                transfers.common_box(
-                    source.array, before, source.start, block.array, axis, block.start
-                )
+                moves.common_box(source.array, before, source.start, block.array, axis, block.start)
                 for source in sources
                 for block in blocks
             ]
@@ -290,16 +288,16 @@ class _Exchange:
             elif sender is member:
                 with member.named_errors():
                     for box in boxes:
-                        transfers.copy_box(member, box)
+                        moves.copy_box(member, box)
                     copied = cl.enqueue_marker(member.engine.queue)
                 for block in blocks:
                     block.array.events = [copied]
             else:
-                transfers.move_boxes(sender, boxes, member)
+                moves.move_boxes(sender, boxes, member)
         return blocks
 
 
-def _has_long_rows(box: transfers.Box) -> bool:
+def _has_long_rows(box: moves.Box) -> bool:
     """Return whether commands for copies of boxes copy a box fast; its array is in C order."""
     array = box.source.array
     return box.extents[0] >= _LEAST_ROW and array.flags.c_contiguous and not array.offset
@@ -312,7 +310,7 @@ def _copy_by_kernels(
     first, end = blocks[0].start, blocks[-1].stop
     piece = transfers.part(source.array, axis, first, end)
     if source.member is not member:
-        piece = transfers.move(source.member, piece, member)
+        piece = moves.move(source.member, piece, member)
     with member.named_errors():
         for block in blocks:
             target = transfers.part(block.array, before, source.start, source.stop)
