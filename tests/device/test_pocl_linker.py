@@ -88,6 +88,27 @@ def test_other_programs_have_the_systems_linker(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["<-shared>", "<-o>", "<a b.so>", "<one.o>", "<-lone>"]
 
 
+def test_pocl_objects_are_linked_without_libraries_that_are_loaded(tmp_path: Path) -> None:
+    """The process has loaded libc and libgcc_s; ld would take most of its time to read them."""
+    linker = tmp_path / "ld"
+    linker.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
+    linker.chmod(0o755)
+    libraries = "-lgcc --as-needed -lgcc_s --no-as-needed -lc -lgcc --as-needed -lgcc_s".split()
+    command = [LINKER / "ld", "-shared", "-o", "a b.so", "-Lc d", "a b.so.o", *libraries]
+    done = subprocess.run(
+        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+    )
+    expected = ["-shared", "-o", "a b.so", "-Lc d", "a b.so.o", "-lgcc", "-lgcc"]
+    assert done.stdout.splitlines() == [f"<{argument}>" for argument in expected]
+
+
+def test_links_where_a_parent_had_no_linker(tmp_path: Path) -> None:
+    """The variable of a parent process does not replace the linker that this process has."""
+    path = os.environ["PATH"]
+    done = run(MORE, tmp_path, PATH=path, PORTABLE_GPU_TCC=str(tmp_path / "absent"))
+    assert (done.returncode, done.stdout) == (0, "499500.0\n"), done.stderr
+
+
 def test_says_what_to_install(tmp_path: Path) -> None:
     done = run(WITHOUT_TCC + SUM, tmp_path)
     assert done.returncode == 1
