@@ -35,6 +35,9 @@ static inline void ${name}_elements(__global const ${e.name}_t *from, long from_
                                   __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)
 {
     for (long i = 0; i < rows; i++)
+% if e.itemsize <= 8:
+#pragma clang loop vectorize(disable) unroll(disable)  // for edges, of up to three elements
+% endif
         for (long j = 0; j < cols; j++) {
             ${e.value} v = ${e.name}_load(from + i * from_row + j * from_col);
 % if flips:

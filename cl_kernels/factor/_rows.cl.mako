@@ -30,7 +30,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
     vec_t c${r}_${v} = VEC(b + (j + ${r}) * ldx * ${C} + ${v * V})${f", d{r}_{v} = 0" if e.complex else ""};
 % endfor
-    for (long k = 0; k < j; k++, a += ld * ${C}, b += ldx * ${C}) {
+    for (long k = 0; k < j;) {
         ${" ".join(f"const vec_t b{v} = VEC(b + {v * V});" for v in range(NV))}
 % for r, part in [(r, part) for r in range(R) for part in range(C)]:
         {
@@ -38,6 +38,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
             ${" ".join(f"{'cd'[part]}{r}_{v} -= s * b{v};" for v in range(NV))}
         }
 % endfor
+        a += ld * ${C}, b += ldx * ${C}, k++;  // not in the head: see pocl_bodies
     }
 % if e.complex:
 % for r in range(R):
@@ -63,7 +64,6 @@ static inline void solve_rows(__global const ${e.name}_t *t, long ld, __global c
                               __global ${e.name}_t *x, long ldx, long j)
 {
     //@apart
-    //@optimised_twice
 ${inner(e, policy)}
     __global const real_t *inv = (__global const real_t *)(inverse + j);
 % for r in range(R):

@@ -29,17 +29,10 @@ ${epilogue.values(e)}
 ${numbers.root(e)}
 ${moves.types(e)}
 ${moves.define_clear(e)}
-${moves.define(e)}
+${moves.define(e, apart=True)}
 ${rows.types(e, policy)}
 ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
-
-static inline void move_lines(${E} *from, long from_row, long from_col, ${E} *to, long to_row, long to_col, long rows,
-    long cols)
-{
-    //@apart
-    move(from, from_row, from_col, to, to_row, to_col, rows, cols);
-}
 
 ## Copy the triangle of A to T, and L back, four lines at a time: the triangle, and the square on its diagonal.
 static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
@@ -48,9 +41,9 @@ static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long 
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         if (a_row == 1)
-            move_lines(a + i * (a_row + a_col), a_col, a_row, t + i * (ld + 1), ld, 1, lines, n - i);
+            move(a + i * (a_row + a_col), a_col, a_row, t + i * (ld + 1), ld, 1, lines, n - i);
         else
-            move_lines(a + i * a_row, a_row, a_col, t + i, 1, ld, lines, i + lines);
+            move(a + i * a_row, a_row, a_col, t + i, 1, ld, lines, i + lines);
     }
 }
 
@@ -60,12 +53,12 @@ static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         for (long j = i; j < i + lines; j++)
-            move(t + j * (ld + 1), ld, 1, l + j * (l_row + l_col), l_col, l_row, 1, i + lines - j);
+            move_elements(t + j * (ld + 1), ld, 1, l + j * (l_row + l_col), l_col, l_row, 1, i + lines - j);
         if (l_row == 1)
-            move_lines(t + i * ld + i + lines, ld, 1, l + i * l_col + (i + lines) * l_row, l_col, l_row, lines,
+            move(t + i * ld + i + lines, ld, 1, l + i * l_col + (i + lines) * l_row, l_col, l_row, lines,
                 n - i - lines);
         else
-            move_lines(t + i, 1, ld, l + i * l_row, l_row, l_col, lines, i);
+            move(t + i, 1, ld, l + i * l_row, l_row, l_col, lines, i);
     }
 % if not in_place:
     const bool by_rows = l_row != 1;

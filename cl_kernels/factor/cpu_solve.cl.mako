@@ -24,6 +24,7 @@ e, rank, NR, R = problem.elem, len(problem.batch), policy.strip(problem.elem), p
 E = f"__global {e.name}_t"
 names = ["l", "b", *(["from"] if source else [])]
 origin = "from" if source else "b"
+triangle = "move_triangle" if e.complex and not problem.l.conj else "move"
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
@@ -31,7 +32,9 @@ ${numbers.reciprocal(e)}
 ${moves.types(e)}
 ${moves.define_clear(e)}
 ${moves.define(e)}
-${moves.define(e, "move_triangle", not problem.l.conj)}
+% if triangle != "move":
+${moves.define(e, triangle, flips=True)}
+% endif
 ${rows.types(e, policy)}
 ${rows.define(e, policy, False)}
 
@@ -39,12 +42,14 @@ ${rows.define(e, policy, False)}
 static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
     //@apart
+    // By rows of L, or by its columns, whichever are contiguous.
+    const bool by_rows = l_row != 1 && l_row != -1;
+    const long line = by_rows ? l_row : l_col, step = by_rows ? l_col : l_row, skip = by_rows ? 0 : 1;
+    const long t_line = by_rows ? 1 : ld, t_step = by_rows ? ld : 1;
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
-        if (l_row == 1 || l_row == -1)
-            move_triangle(l + i * (l_row + l_col), l_col, l_row, t + i * (ld + 1), ld, 1, lines, n - i);
-        else
-            move_triangle(l + i * l_row, l_row, l_col, t + i, 1, ld, lines, i + lines);
+        ${triangle}(l + i * (line + skip * step), line, step, t + i * (t_line + skip * t_step), t_line, t_step, lines,
+            by_rows ? i + lines : n - i);
     }
     for (long i = n; i--;) {
 % if problem.unit:
@@ -67,13 +72,12 @@ static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, 
     const long count = by_rows ? n : cols, length = by_rows ? cols : n;
     const long line = by_rows ? b_row : b_col, step = by_rows ? b_col : b_row;
     const long x_line = by_rows ? ${NR} : 1, x_step = by_rows ? 1 : ${NR};
-    for (long i = 0; i < count; i += 4) {
-        const long lines = count - i < 4 ? count - i : 4;
-        if (back)
-            move(x + i * x_line, x_line, x_step, b + i * line, line, step, lines, length);
-        else
-            move(b + i * line, line, step, x + i * x_line, x_line, x_step, lines, length);
-    }
+    ${E} *from = back ? x : b, *to = back ? b : x;
+    const long from_line = back ? x_line : line, from_step = back ? x_step : step;
+    const long to_line = back ? line : x_line, to_step = back ? step : x_step;
+    for (long i = 0; i < count; i += 4)
+        move(from + i * from_line, from_line, from_step, to + i * to_line, to_line, to_step,
+            count - i < 4 ? count - i : 4, length);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -1,7 +1,7 @@
 ## Vectors of lanes: their types, complex rows in memory, and transposition of squares of them.
 ##
 ##   types(real, V)     real_t, vec_t, load and store of V numbers, and of V complex ones as two vectors
-##   transpose(V)       transpose(r): r[i], a row of V numbers, becomes a column
+##   transpose(real, V) transpose(r): r[i], a row of V numbers, becomes a column
 <%def name="types(real, V)">
 typedef ${real.real} real_t;
 typedef ${real.real}${V} vec_t;
@@ -40,9 +40,17 @@ static inline void store_complex(__global real_t *p, vec_t re, vec_t im)
 }
 </%def>
 
-<%def name="transpose(V)"><%
+<%def name="transpose(real, V)"><%
+    instructions = {16: "SSE2", 32: "AVX", 64: "AVX512F"}.get(V * real.itemsize, "NONE")
     halves = [[j for lane in range(start, start + V // 2) for j in (lane, V + lane)] for start in (0, V // 2)]
 %>
+// The compiler combines shuffles of shuffles, in a quarter of the time of compilation, to no fewer instructions.
+#ifdef __${instructions}__
+#define OPAQUE(v) __asm__("" : "+v"(v))
+#else
+#define OPAQUE(v)
+#endif
+
 // Rows i and i + ${V // 2} are shuffled together, as often as it takes.
 static inline __attribute__((always_inline)) void transpose(vec_t *r)
 {
@@ -51,6 +59,7 @@ static inline __attribute__((always_inline)) void transpose(vec_t *r)
 % for i in range(V // 2):
 % for half in (0, 1):
     t[${2 * i + half}] = __builtin_shufflevector(r[${i}], r[${i + V // 2}], ${", ".join(map(str, halves[half]))});
+    OPAQUE(t[${2 * i + half}]);
 % endfor
 % endfor
 % for i in range(V):

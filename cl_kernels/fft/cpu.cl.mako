@@ -31,7 +31,7 @@ batch = axes.digits("batch", rank, "batch_item")
 ${vectors.types(real, V)}
 ${butterflies.define(radices, suffix)}
 ${stages.define(radices)}
-${vectors.transpose(V)}
+${vectors.transpose(real, V)}
 % for k, (source, planes) in enumerate(loads):
 ${load.define(source, V, planes, k)}
 % endfor

@@ -28,7 +28,7 @@ static inline void subtract_rows(${E} *left, ${E} *right, ${E} *to_, long count)
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
     vec_t c${r}_${v} = VEC(to + ${r * NR * C + v * V})${f", d{r}_{v} = 0" if e.complex else ""};
 % endfor
-    for (long k = 0; k < count; k++, a += ${NR * C}, b += ${NR * C}) {
+    for (long k = 0; k < count;) {
         ${" ".join(f"const vec_t b{v} = VEC(b + {v * V});" for v in range(NV))}
 % for r, part in [(r, part) for r in range(R) for part in range(C)]:
         {
@@ -36,6 +36,7 @@ static inline void subtract_rows(${E} *left, ${E} *right, ${E} *to_, long count)
             ${" ".join(f"{'cd'[part]}{r}_{v} -= s * b{v};" for v in range(NV))}
         }
 % endfor
+        a += ${NR * C}, b += ${NR * C}, k++;  // not in the head: see pocl_bodies
     }
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
     VEC(to + ${r * NR * C + v * V}) = c${r}_${v}${f" - TIMES_I(d{r}_{v})" if e.complex else ""};

@@ -37,7 +37,6 @@ static inline void tile(
     ${', long over, long under' if triangle == 'any' else ''}${epilogue.typed(problem)})
 {
     //@apart
-    //@optimised_twice
 % for i in range(MR):
     ${vec} ${', '.join(f'c{i}_{j}_{x} = 0' for x in names for j in range(NV))};
 % endfor
@@ -77,7 +76,7 @@ ${output.store(problem, policy, accumulators, triangle)}\
     V, MR, NR, lane = policy.vector, policy.item_m, policy.item_n, compute.itemsize
     vec = f"{compute.real}{V}"
 %>\
-        for (int k = 0; k < steps; k++) {
+        for (int k = 0; k < steps;) {
 % for line in range(0, MR * lane if ahead else 0, 64):
             PREFETCH((__global const char *)a + ${ahead + line});
 % endfor
@@ -101,6 +100,7 @@ ${output.store(problem, policy, accumulators, triangle)}\
 % endfor
             b += b_step;
             ${advance}
+            k++;  // not in the head: see pocl_bodies
         }
 </%def>
 

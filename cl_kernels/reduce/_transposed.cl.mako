@@ -11,23 +11,21 @@
         """C declarations of the columns of the vectors `name`_0 ..., and what they are called."""
         lines, names = [], [f"{name}_{k}" for k in range(width)]
 
-        def declare(stage, at, picks):
-            parts = ", ".join(f"{v}.s{lane:x}" for v, lane in picks)
+        def declare(stage, at, a, b, lanes):
             new = f"{name}_{stage}_{at}"
-            lines.append(f"const {vector(ctype, width)} {new} = ({vector(ctype, width)})({parts});")
+            lanes = ", ".join(map(str, lanes))
+            lines.append(f"const {vector(ctype, width)} {new} = __builtin_shufflevector({a}, {b}, {lanes});")
             return new
 
-        def trade(a, b, far, high):
+        # Lanes of two vectors, those of the second one from `width` on.
+        def trade(far, high):
             """The lanes at distance `far`: the lower ones of both, or the upper ones."""
-            return [(b if k & far else a, k & ~far | (far if high else 0)) for k in range(width)]
+            return [(width if k & far else 0) + (k & ~far) + (far if high else 0) for k in range(width)]
 
-        def deal(a, b, high):
+        def deal(high):
             """Elements of both in turn, from the lower or the upper half of each near lane."""
-            half = near // 2
-            return [
-                (b if k % 2 else a, k // near * near + (half if high else 0) + k % near // 2)
-                for k in range(width)
-            ]
+            half = near // 2 if high else 0
+            return [k % 2 * width + k // near * near + half + k % near // 2 for k in range(width)]
 
         far = width // 2
         while far >= near:
@@ -35,16 +33,16 @@
             for k in range(width):
                 if not k & far:
                     a, b = names[k], names[k | far]
-                    new[k] = declare(f"far{far}", k, trade(a, b, far, False))
-                    new[k | far] = declare(f"far{far}", k | far, trade(a, b, far, True))
+                    new[k] = declare(f"far{far}", k, a, b, trade(far, False))
+                    new[k | far] = declare(f"far{far}", k | far, a, b, trade(far, True))
             names, far = new, far // 2
         for stage in range(near.bit_length() - 1):
             new = []
             for begin in range(0, width, near):
                 for k in range(begin, begin + near // 2):
                     a, b = names[k], names[k + near // 2]
-                    new.append(declare(f"near{stage}", len(new), deal(a, b, False)))
-                    new.append(declare(f"near{stage}", len(new), deal(a, b, True)))
+                    new.append(declare(f"near{stage}", len(new), a, b, deal(False)))
+                    new.append(declare(f"near{stage}", len(new), a, b, deal(True)))
             names = new
         return " ".join(lines), names
 %>

@@ -93,12 +93,12 @@ def test_pocl_objects_are_linked_without_libraries_that_are_loaded(tmp_path: Pat
     linker = tmp_path / "ld"
     linker.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
     linker.chmod(0o755)
-    libraries = "-lgcc --as-needed -lgcc_s --no-as-needed -lc -lgcc --as-needed -lgcc_s".split()
+    libraries = ["-lgcc", "--as-needed", "-lgcc_s", "--no-as-needed", "-lc"]
     command = [LINKER / "ld", "-shared", "-o", "a b.so", "-Lc d", "a b.so.o", *libraries]
     done = subprocess.run(
         command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
     )
-    expected = ["-shared", "-o", "a b.so", "-Lc d", "a b.so.o", "-lgcc", "-lgcc"]
+    expected = ["-shared", "-o", "a b.so", "-Lc d", "a b.so.o", "-lgcc"]
     assert done.stdout.splitlines() == [f"<{argument}>" for argument in expected]
 
 
