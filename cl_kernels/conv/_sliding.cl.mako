@@ -11,26 +11,26 @@
 ## chunks: (first, count) of adjacent elements from position `from` on; each chunk is one load.
 <%! from portable_gpu.codegen.operators import component, vector %>
 
-<%def name="ranges(chunks, I)">\
+<%def name="ranges(chunks, I, name='s', first='from')">\
 % for k, (j, count) in enumerate(chunks):
-    const bool inside${k} = from + ${j} >= 0 && from + ${j} < s2_size;
-    const ${I} column${k} = min(max(from + ${j}, (${I})0), s2_size - ${count}) * s_axis2;
+    const bool ${name}_inside${k} = ${first} + ${j} >= 0 && ${first} + ${j} < ${name}2_size;
+    const ${I} ${name}_column${k} = min(max(${first} + ${j}, (${I})0), ${name}2_size - ${count}) * ${name}_axis2;
 % endfor
 </%def>
 
 ## Declares ${x}0, ${x}1, ...: the elements of row `i`, or 0 where the condition `has` is false.
-<%def name="load(elem, chunks, wide, I, x, i, has)">\
+<%def name="load(elem, chunks, wide, I, x, i, has, name='s', plane='s')">\
             __global const ${elem.name}_t *const ${x}row =
-                s + min(max(${i}, (${I})0), s1_size - 1) * s_axis1;
+                ${plane} + min(max(${i}, (${I})0), ${name}1_size - 1) * ${name}_axis1;
 % for k, (j, count) in enumerate(chunks):
 <% width = count * wide; value = vector(elem.real, width) %>\
             ${value} ${f"{x}chunk{j}" if count > 1 else f"{x}{j}"} =
-                ${elem.name}_load${width if width > 1 else ""}(${x}row + column${k});
+                ${elem.name}_load${width if width > 1 else ""}(${x}row + ${name}_column${k});
 % endfor
             const bool ${x}has = ${has};
 % for k, (j, count) in enumerate(chunks):
 <% value, loaded = vector(elem.real, count * wide), f"{x}chunk{j}" if count > 1 else f"{x}{j}" %>\
-            ${loaded} = ${x}has && inside${k} ? ${loaded} : (${value})(0);
+            ${loaded} = ${x}has && ${name}_inside${k} ? ${loaded} : (${value})(0);
 % for n in range(count if count > 1 else 0):
             const ${elem.real} ${x}${j + n} = ${loaded}${component(count, n)};
 % endfor

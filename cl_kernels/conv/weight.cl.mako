@@ -110,5 +110,5 @@ ${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2]
     }
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
-${sums.put(T, pitch, words)}\
+${sums.put(taps, ("tap0", "tap1", "tap2"), pitch, words)}\
 }

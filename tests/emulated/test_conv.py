@@ -19,6 +19,7 @@ from portable_gpu.ops.conv.commands.cases import all_shapes, problem, reference
 from portable_gpu.ops.conv.direct import direct_kernel
 from portable_gpu.ops.conv.problem import Direction, ImageStrides, StageArray
 from portable_gpu.ops.conv.products import inputs_at_once, products_of
+from portable_gpu.ops.conv.sliding_weight import sliding_weight_kernel
 from portable_gpu.ops.conv.variants import variants as all_variants
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
@@ -230,6 +231,25 @@ def test_sums_of_adjacent_channels(case: Case) -> None:
 
     def direct(problem: Any, target: Any, table: Any) -> list[Any]:
         assert direct_kernel(problem, target).context["wide"] == 2
+        return [one for one in all_variants(problem, target, table) if one.name == "direct"]
+
+    check(Emulator.of("sm_90"), case, direct)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("weight", (4, 3, 14, 6, 3, 3, 3), groups=3, precision="ieee"),
+        Case("weight", (3, 24, 19, 30, 24, 2, 3), 2, groups=24, last=True, precision="ieee"),
+    ],
+)
+def test_gradients_of_depthwise_filters(case: Case) -> None:
+    """Several groups share a block of channels."""
+
+    def direct(problem: Any, target: Any, table: Any) -> list[Any]:
+        kernel = sliding_weight_kernel(problem, target)
+        assert kernel is not None
+        assert kernel.parts > 1
         return [one for one in all_variants(problem, target, table) if one.name == "direct"]
 
     check(Emulator.of("sm_90"), case, direct)

@@ -325,14 +325,19 @@ def sliding_seconds(
     """Return the seconds of ``groups`` work-groups that go down the rows of depthwise layers."""
     k, rows, strip = WaitingCosts.on(target), context["rows"], context["strip"]
     steps = constants["steps"] + rows.ahead - 1
+    if "part_size" in constants:
+        steps *= -(-constants["part_size"] // (context["G"] // context["lanes"]))
     adds = prod(
         sum(at is not None for reads in each.reads for at in reads) for each in (rows.strip, strip)
     )
     adds *= context["wide"] * multiply_adds(context["elem"])
     loads = min(rows.fresh, len(rows.strip.loads)) * len(context["chunks"])
+    loads += len(context.get("of_t", ()))
     waiting = k.start + steps * (k.row + k.load)  # the loads of a step do not wait for each other
     of_unit = max(1.0, groups / target.compute_units) * context["G"]
     busy = of_unit * steps * (k.busy_load * loads + k.busy_add * adds)
+    if constants.get("parts", 1) > 1:
+        waiting += k.parts
     return 1e-9 * overlapped(waiting, busy)
 
 

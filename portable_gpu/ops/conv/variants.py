@@ -25,6 +25,11 @@ from portable_gpu.ops.conv.estimates import (
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
 from portable_gpu.ops.conv.sliding import SlidingKernel, SlidingPlan, sliding_kernel
+from portable_gpu.ops.conv.sliding_weight import (
+    SlidingWeightKernel,
+    SlidingWeightPlan,
+    sliding_weight_kernel,
+)
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
@@ -223,7 +228,7 @@ class _Sums:
         workspace: Bytes.
     """
 
-    kernel: WeightKernel | DirectKernel | SlidingKernel
+    kernel: WeightKernel | DirectKernel | SlidingKernel | SlidingWeightKernel
     bind: Callable[[Engine], Plan]
     seconds: float
     workspace: int = 0
@@ -243,6 +248,12 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
 
 def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
     """Return the sums of a gradient by the weights."""
+    rows = sliding_weight_kernel(p, target)
+    if rows is not None:
+        groups = rows.blocks * rows.parts
+        seconds = sliding_seconds(rows.context, rows.constants, groups, target)
+        bind = partial(SlidingWeightPlan, problem=p, kernel=rows)
+        return _Sums(rows, bind, seconds, rows.partial_bytes)
     kernel = weight_kernel(p, target)
     if target.is_cpu:
         work = weight_work(kernel.context, kernel.constants, kernel.blocks, target)

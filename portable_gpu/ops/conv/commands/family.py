@@ -85,6 +85,7 @@ CONV = Family(
         "conv/direct": Compiled(shown="conv2d", strided=True),
         "conv/image": Compiled(strided=True),
         "conv/sliding": Compiled(strided=True),
+        "conv/sliding_weight": Compiled(strided=True),
         "conv/weight": Compiled(shown="conv2d_weight", strided=True),
     },
 )
