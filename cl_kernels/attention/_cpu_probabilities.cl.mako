@@ -24,8 +24,8 @@
 % endif
 % if not by_query:
                 const uint i = t0 + t;
-                const ${real} sum = ${wide.name}_load(sums_in
-                    + (sums_offset + b * sums_batch + h * sums_head + i * sums_row));
+                const ${real} sum = shift_of(${wide.name}_load(sums_in
+                    + (sums_offset + b * sums_batch + h * sums_head + i * sums_row)));
                 const ${real} own_delta = ${wide.name}_load(delta_in
                     + (delta_offset + b * delta_batch + h * delta_head + i * delta_row));
 % endif
@@ -40,11 +40,10 @@
     shift, delta = (f"((const {T} *)sums)[{j}]", f"((const {T} *)delta)[{j}]") if by_query else ("sum", "own_delta")
     factor = f"((const {T} *)factors)[{j}]"
 %>\
-                const ${I} is_hidden = score == -(${real})INFINITY;
                 const ${T} power = POWER(score - ${shift});
-                s[${j}] = is_hidden ? (${T})(0) : power * (${f"{factor} * " if drops else ""}p[${j}] - ${delta});
+                s[${j}] = power * (${f"{factor} * " if drops else ""}p[${j}] - ${delta});
 % if not by_query:
-                p[${j}] = is_hidden ? (${T})(0) : power${f" * {factor}" if drops else ""};
+                p[${j}] = power${f" * {factor}" if drops else ""};
 % endif
                 }
 % endfor

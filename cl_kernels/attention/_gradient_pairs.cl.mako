@@ -40,7 +40,7 @@ seen = ["n < keys"] * by_query + ["n <= i"] * causal
 <%
 x, mine, other = f"s{i}_{j}_{2 * h + e}", f"mine + {16 * i + 8 * h}u + g", f"t0 + {8 * j + e}u + 2u * c"
 boolean = mask and mask.boolean
-shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"fma({x}, factor, M_LOG2E_F * x)")
+shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"fma({x}, factor, x)")
 %>\
                 {
                     const uint i = ${mine if by_query else other}, n = ${other if by_query else mine};
@@ -71,8 +71,11 @@ ${hide()}\
             const __local float2 *given = of_queries + ${half} + 2u * c;
 % endif
 % for i, j, h, e in quarters(policy.blocks, policy.others):
-<% x, r = f"s{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor" %>\
-            ${x} = power_of_two(fma(${x}, ${r}, -${f"given[{8 * j + e}].x" if side == "k" else f"m{i}_{h}"}));
+<%
+x, r, m = f"s{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor", f"given[{8 * j + e}].x" if side == "k" else f"m{i}_{h}"
+exponent = f"fma({x} - {m}, M_LOG2E_F, {shift})" if mask and not mask.boolean else f"fma({x}, {r}, -{m})"
+%>\
+            ${x} = power_of_two(${exponent});
 % endfor
 </%def>
 <%def name="slopes()">\

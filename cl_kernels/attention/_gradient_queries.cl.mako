@@ -1,14 +1,18 @@
 ## Queries of mma_backward, and its copies of tiles.  Names are those of mma_backward.
 ##
-## A query has two numbers: delta, and m, which is the binary logarithm of the sum of its powers minus `shift`.
-## A missing query has an infinite m, so its p are 0.  A query that sees no key has scores of minus infinity, and its
-## logarithm counts as 0.
+## A query has two numbers: delta, and m, which is the binary logarithm of the sum of its powers minus `shift`, or with
+## an additive mask the natural logarithm.  A missing query has an infinite m, so its p are 0.  A query that sees no key
+## has scores of minus infinity, and its logarithm counts as 0.
 
 ## The natural logarithm of the sum of query i of head h, as it is stored; and m, given this logarithm.
 <%def name="read_sum(i)">\
 ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
 </%def>
-<%def name="logarithm(sum)">(${sum} == -INFINITY ? 0.0f : M_LOG2E_F * ${sum}) - ${shift}</%def>
+<%def name="logarithm(sum)"><%
+its, less = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or mask.boolean else (sum, "")
+%>\
+(${sum} == -INFINITY ? 0.0f : ${its})${less}\
+</%def>
 
 ## For side q: declare m and delta of the warp's rows.  The four lanes of a quad share a row.
 <%def name="declare_own()">\

@@ -64,7 +64,7 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
 ## For a pair: replace its score s by its probability, and z by the gradient of the score.
 <%def name="slope(i, j)"><% query = f"y + {16 * i}u" if side == "q" else f"x + {16 * j}u" %>\
             {
-                s${i}_${j} = s${i}_${j} > -(${real})INFINITY ? exp(s${i}_${j} - m_of[${query}]) : 0;
+                s${i}_${j} = exp(s${i}_${j} - m_of[${query}]);
 % if drops:
 <% mine, other = f"min(first + y + {16 * i}u, rows - 1u)", f"min(t0 + x + {16 * j}u, others - 1u)" %>\
                 const uint i = ${mine if side == "q" else other}, n = ${other if side == "q" else mine};

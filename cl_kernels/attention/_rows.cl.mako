@@ -7,7 +7,7 @@ halves = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # a l
 ## scale_results scales o, too.
 <%def name="powers(policy, mask, causal, shift)"><%
 TK = policy.keys
-factor = "1.0f" if mask else "factor"
+factor, adds = "1.0f" if mask else "factor", mask and not mask.boolean
 %>\
 ${hide(policy, mask, causal)}\
 % for i, h in halves(policy.blocks):
@@ -18,12 +18,15 @@ ${hide(policy, mask, causal)}\
 % endfor
             top${i}_${h} = fmax(top${i}_${h}, across(top${i}_${h}, 1));
             top${i}_${h} = fmax(m${i}_${h}, ${factor} * fmax(top${i}_${h}, across(top${i}_${h}, 2)));
-            const float shrink${i}_${h} = power_of_two(m${i}_${h} - top${i}_${h});
+            const float shrink${i}_${h} = power_of_two(${"M_LOG2E_F * " if adds else ""}(m${i}_${h} - top${i}_${h}));
+% if not adds:
             const float add${i}_${h} = ${shift} - top${i}_${h};
+% endif
             m${i}_${h} = top${i}_${h};
             z${i}_${h} *= shrink${i}_${h};
 % for x in scores:
-            ${x} = power_of_two(fma(${x}, ${factor}, add${i}_${h}));
+<% exponent = f"fma({x} - top{i}_{h}, M_LOG2E_F, {shift})" if adds else f"fma({x}, {factor}, add{i}_{h})" %>\
+            ${x} = power_of_two(${exponent});
             z${i}_${h} += ${x};
 % endfor
 % endfor
@@ -82,7 +85,7 @@ ${hide(policy, mask, causal)}\
     const uint n = key; \
     const bool is_seen = n < keys; \
     const ${mask.value} x = is_seen ? ${mask.name}_load(mask_line + n * mask_step) : 0; \
-    s = ${f"is_seen && x ? factor * s" if mask.boolean else "is_seen ? fma(s, factor, M_LOG2E_F * x)"} : -INFINITY; \
+    s = ${f"is_seen && x ? factor * s" if mask.boolean else "is_seen ? fma(s, factor, x)"} : -INFINITY; \
     } while (0)
 % else:
 #define HIDE(s, key) s = (key) < keys${" && (key) <= i" if causal else ""} ? s : -INFINITY
@@ -90,8 +93,12 @@ ${hide(policy, mask, causal)}\
 </%def>
 
 ## Store the rows, and the logarithm of the sum of each.
-<%def name="store(policy, DV, shift)">
+<%def name="store(policy, DV, shift, adds)">\
 % for i, h in halves(policy.blocks):
+<%
+log_sum = f"m{i}_{h} + M_LN2_F * (binary_logarithm(z) - {shift})"
+log_sum = log_sum if adds else f"M_LN2_F * (m{i}_{h} - {shift} + binary_logarithm(z))"
+%>\
     {
         const uint i = own + ${16 * i + 8 * h}u + g;
         float z = z${i}_${h} + across(z${i}_${h}, 1);
@@ -104,7 +111,7 @@ ${hide(policy, mask, causal)}\
                 rounded_pair(o${i}_${j}_${2 * h} * inverse, o${i}_${j}_${2 * h + 1} * inverse);
 % endfor
             if (c == 0) ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
-                M_LN2_F * (m${i}_${h} - ${shift} + binary_logarithm(z)));
+                ${log_sum});
         }
     }
 % endfor

@@ -12,6 +12,7 @@
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="tiles_of" file="/attention/_tiles.cl.mako"/>
+<%namespace name="shift" file="/attention/_shift.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     T = vector(real, V)
@@ -26,6 +27,7 @@
 ${element.scalar(e)}
 % endfor
 ${dropout.define(real) if drops else ""}\
+${shift.define(real)}\
 
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void ${kernel("attention_backward")}
@@ -82,8 +84,7 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
                     ${"+ given" if mask and not mask.boolean else ""};
                 const long at = b * sums_batch + h * sums_head + i * sums_row;
-                const ${real} p = score > -(${real})INFINITY
-                    ? exp(score - ${wide.name}_load(sums_in + sums_offset + at)) : 0;
+                const ${real} p = exp(score - shift_of(${wide.name}_load(sums_in + sums_offset + at)));
 % if not by_query:
                 const long place = delta_offset + b * delta_batch + h * delta_head + i * delta_row;
                 const ${real} delta = ${wide.name}_load(delta_in + place);

@@ -10,18 +10,18 @@
 ##   own rows   | BQ |            in the lanes of vectors: near rows (q or k), and far rows (grad or v)
 ##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
 ##
-## The order of sums is fixed.  A work-item stores its own rows.
-##
-## side, causal; drops: whether there is dropout.  BQ, BK: rows of a work-item, and rows of a step.  TR: rows of a
-## register tile of products.  DQ, DV, direct: see cpu_forward.  Other parameters: see forward.
+## The order of sums is fixed.  A work-item stores its own rows.  side, causal; drops: whether there is dropout.
+## BQ, BK: rows of a work-item, and rows of a step.  TR: rows of a register tile of products.  DQ, DV, direct: see
+## cpu_forward.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="exponential" file="/common/exponential.cl.mako"/>
 <%namespace name="probabilities" file="/attention/_cpu_probabilities.cl.mako"/>
 <%namespace name="products" file="/attention/_cpu_products.cl.mako"/>
+<%namespace name="shift" file="/attention/_shift.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    by_query = side == "q"
+    by_query, aligned = side == "q", "__attribute__((aligned(64)))"
     # An array of rows: its name, its extent at run time, its extent in private memory, near or far.
     of_queries = ("q", "dq_size", DQ, "near"), ("grad", "dv_size", DV, "far")
     of_keys = ("k", "dq_size", DQ, "near"), ("v", "dv_size", DV, "far")
@@ -30,12 +30,11 @@
     of_near, of_far = ("dq" if by_query else "dk", "scale * ", "a", "near"), ("dv", "", "w", "far")
     outputs = (of_near,) if by_query else (of_near, of_far)
     sizes = {"near": ("dq_size", DQ), "far": ("dv_size", DV)}
-    aligned = "__attribute__((aligned(64)))"
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
 % endfor
-${dropout.define(real) if drops else ""}\
+${dropout.define(real) if drops else ""}${shift.define(real)}\
 ${exponential.define(real, V)}
 ${products.define("__global " if direct else "")}
 
@@ -67,7 +66,8 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
         ${products.no_vectorize()}\
         for (uint d = 0; d < dv_size; d++) sum += far_own[d * ${BQ} + l] * ${elem.name}_load(y + d * y_step);
         delta[l] = sum;
-        sums[l] = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row));
+        sums[l] = shift_of(${wide.name}_load(
+            sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row)));
         if (first + l < rows) ${wide.name}_store(delta_in
             + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), sum);
     }

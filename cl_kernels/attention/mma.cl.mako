@@ -6,7 +6,8 @@
 ##
 ## The scores of a tile are the sums of q k' (see _products).  Their powers, rounded to 16 bits, are the operand A of
 ## p v.  Powers are of two, and 2^SHIFT times as large, so that small ones are not subnormal float16.  A row's sum z is
-## in four parts, one a lane, until the end.
+## in four parts, one a lane, until the end.  Numbers of a mask are added to scores before these are multiplied by
+## log2(e): the product of the least number would be infinite.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers
@@ -19,6 +20,7 @@
 <%
     B, TK, W = policy.blocks, policy.keys, policy.warps
     G, TM, SHIFT = 32 * W, 16 * B * W, 15 if kind == "f16" else 0
+    adds = mask and not mask.boolean
 %>
 % for e in dict.fromkeys([wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -50,7 +52,7 @@ ${products.places(B)}\
 % for i, h in rows.module.halves(B):
     float m${i}_${h} = -FLT_MAX, z${i}_${h} = 0;
 % endfor
-    const float factor = scale * M_LOG2E_F;
+    const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
 ${copies.copy("q", DQ, TM, "dq", G, "queries - first")}\
 ${copies.copy("k", DQ, TK, "dq", G, "keys")}\
             COPIES_COMMIT();
@@ -89,5 +91,5 @@ ${products.results(B, TK)}\
     COMPUTE_AGAIN("+r", number);
     COMPUTE_AGAIN("+r", t);
     LOCATE();
-${rows.store(policy, DV, SHIFT)}\
+${rows.store(policy, DV, SHIFT, adds)}\
 }

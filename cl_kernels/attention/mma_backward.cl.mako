@@ -25,7 +25,7 @@
 <%
     B, TK, W = policy.blocks, policy.others, policy.warps
     G, TM, STAGE = 32 * W, 16 * B * W, 2 * TK * (DQ + DV)
-    by_query = side == "q"
+    by_query, adds = side == "q", mask and not mask.boolean
     outputs = (("dq", "a", DQ),) if by_query else (("dk", "a", DQ), ("dv", "w", DV))
 %>
 % for e in dict.fromkeys([elem, wide, *([mask] if mask else [])]):
@@ -75,7 +75,7 @@ ${pairs.places()}\
     float ${", ".join(f"{name}{i}_{j}_{r} = 0" for r in range(4))};
 % endfor
 % endfor
-    const float factor = scale * M_LOG2E_F;
+    const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
     uint stage = 0;  // in bytes
 % if not by_query:
     const uint copied = begin < end ? (end - begin + ${TK - 1}u) / ${TK}u * ${TK}u : 0;  // rows of a head

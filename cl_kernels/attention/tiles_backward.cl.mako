@@ -9,6 +9,7 @@
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>
+<%namespace name="shift" file="/attention/_shift.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     T, by_query, R, C = vector(real, 4), side == "q", TM // 16, TN // 16
@@ -19,6 +20,7 @@
 ${element.scalar(e)}
 % endfor
 ${dropout.define(real) if drops else ""}\
+${shift.define(real)}\
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void ${kernel("attention_backward")}
@@ -47,7 +49,8 @@ ${parts.load(item, "first", "rows", "own_head", TM)}\
             __global const ${elem.name}_t *line = y_in + (y_offset + b * y_batch + own_head * y_head + i * y_row);
             for (uint d = 0; d < dv_size; ++d)
                 delta += grad_tile[t * ${DV + 4}u + d] * ${elem.name}_load(line + d * y_step);
-            m = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row));
+            m = shift_of(${wide.name}_load(
+                sums_in + (sums_offset + b * sums_batch + own_head * sums_head + i * sums_row)));
             ${wide.name}_store(delta_in
                 + (delta_offset + b * delta_batch + own_head * delta_head + i * delta_row), delta);
         }
@@ -67,10 +70,16 @@ ${parts.load(item, "t0", "others", "h / shared" if by_query else "h", TN)}\
 % endfor
 % if not by_query:
             if (t < ${TN}u) {
-                const uint i = min(t0 + t, queries - 1u);
-                m_of[t] = ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row));
-                delta_of[t] = ${wide.name}_load(delta_in
-                    + (delta_offset + b * delta_batch + h * delta_head + i * delta_row));
+                const uint i = t0 + t;
+                ${real} m = INFINITY, delta = 0;
+                if (i < queries) {
+                    m = shift_of(${wide.name}_load(
+                        sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row)));
+                    delta = ${wide.name}_load(delta_in
+                        + (delta_offset + b * delta_batch + h * delta_head + i * delta_row));
+                }
+                m_of[t] = m;
+                delta_of[t] = delta;
             }
 % endif
             barrier(CLK_LOCAL_MEM_FENCE);

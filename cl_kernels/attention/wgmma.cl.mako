@@ -19,6 +19,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     TK, TM, N, SHIFT = policy.keys, policy.queries, policy.stages, 15 if kind == "f16" else 0
+    adds = mask and not mask.boolean
 %>
 % for e in dict.fromkeys([wide, *([mask] if mask else [])]):
 ${element.scalar(e)}
@@ -54,7 +55,7 @@ ${tiles_of.start_copies()}\
 % endfor
     uint ${", ".join(f"p0_{j}_{r}" for j in range(0, TK // 8, 2) for r in range(4))};
     float m0_0 = -FLT_MAX, z0_0 = 0, m0_1 = -FLT_MAX, z0_1 = 0;
-    const float factor = scale * M_LOG2E_F;
+    const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
     const ulong at_q = DESCRIPTOR(q_base + t / 128u * 8192u, 512);
     uint k0 = 0;
     barrier_wait(local_address(q_full), 0);
@@ -92,5 +93,5 @@ ${tiles_of.results()}\
     COMPUTE_AGAIN("+r", number);
     COMPUTE_AGAIN("+r", t);
     LOCATE();
-${rows.store(policy, DV, SHIFT)}\
+${rows.store(policy, DV, SHIFT, adds)}\
 }

@@ -20,7 +20,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     TK, TM, G, STAGE = policy.others, policy.rows, policy.group_size, 2 * policy.others * (DQ + DV)
-    by_query = side == "q"
+    by_query, adds = side == "q", mask and not mask.boolean
     outputs = (("dq", "a", DQ),) if by_query else (("dk", "a", DQ), ("dv", "w", DV))
     sums = "aw"[: len(outputs)]
 %>
@@ -80,7 +80,7 @@ ${lines.place(name, D, TK, extent, G)}\
 % for x in "e" if by_query else "ep":
     uint ${", ".join(f"{x}0_{j}_{r}" for j in range(0, TK // 8, 2) for r in range(4))};
 % endfor
-    const float factor = scale * M_LOG2E_F;
+    const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
     uint stage = 0;  // in bytes
 % if not by_query:
     uint turn = 0;  // where the tile's m and delta are

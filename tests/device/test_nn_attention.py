@@ -183,6 +183,52 @@ def test_register_tiles(engine: Engine, monkeypatch: pytest.MonkeyPatch, mask: s
         close(got, want, 2 * (n + m) + 20)
 
 
+def spread(grad: Any, q: Any, k: Any, v: Any, seen: Any) -> list[Any]:
+    """Which results are NaN by the definition: y, and the gradients by q, k and v.
+
+    A probability of 0 multiplies what it hides, and so does minus infinity what is added to.
+    """
+    with np.errstate(invalid="ignore"):
+        scores = q @ k.swapaxes(2, 3) + np.where(seen, 0, -np.inf)
+        p = np.exp(scores - scores.max(3, keepdims=True))
+        p /= p.sum(3, keepdims=True)
+        y = p @ v
+        e = p * (grad @ v.swapaxes(2, 3) - (grad * y).sum(3, keepdims=True))
+        results = y, e @ k, e.swapaxes(2, 3) @ q, p.swapaxes(2, 3) @ grad
+    return [np.isnan(x) for x in results]
+
+
+@pytest.mark.parametrize("way", ["chosen", "tiles"])
+def test_nan_in_one_array(engine: Engine, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Results are NaN where they are by the definition; with hidden pairs not in more places."""
+    if way == "tiles":
+        monkeypatch.setattr(tiles, "_TILES", ((16, 64),))
+        monkeypatch.setattr(tiles, "_GRADIENT_TILES", {"q": ((16, 16),), "k": ((16, 16),)})
+        monkeypatch.setattr(functions, "bind_best", tiles.TilesAttentionPlan)
+        monkeypatch.setattr(functions, "variants", lambda problem, *_: problem)
+        monkeypatch.setattr(functions, "_of_side", tiles.TilesGradientPlan)
+    fresh, n, m = pg.Engine(engine.device), 21, 37
+    shapes = ((1, 2, n, 8), (1, 2, n, 8), (1, 2, m, 8), (1, 2, m, 8))  # grad, q, k, v
+    for hides, at, value in (
+        (False, 0, np.nan), (False, 1, np.nan), (False, 2, np.nan), (False, 3, np.nan),
+        (False, 1, np.inf), (True, 0, np.nan), (True, 1, np.nan), (True, 2, np.nan),
+    ):  # fmt: skip
+        arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
+        arrays[at][0, 1, 7, 3] = value
+        grad, q, k, v = arrays
+        on: dict[str, Any] = {"is_causal": hides, "engine": fresh}
+        y, sums = pg.nn.native_scaled_dot_product_attention(q, k, v, **on)
+        got = y, *pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, **on)
+        seen = np.tril(np.ones((n, m), bool)) if hides else True
+        for own, of_definition in zip(got, spread(*arrays, seen), strict=True):
+            own = np.isnan(own)
+            assert (own <= of_definition).all()
+            assert hides or (own == of_definition).all()
+        if hides and at == 1:  # the gradients by the keys that the query sees
+            assert np.isnan(got[2][0, 1, :8]).all()
+            assert np.isnan(got[3][0, 1, :8]).all()
+
+
 def test_long_rows(engine: Engine) -> None:
     """Blocks of a CPU are smaller where rows are long; still longer ones are refused."""
     if not engine.target.is_cpu:

@@ -58,6 +58,14 @@ def numbers(stored: Any, elem: Any) -> Any:
     return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
+def least(elem: Any) -> Any:
+    """The least finite number, as it is stored; where all scores have it added, they are equal.
+
+    Of bfloat16 they are equal in float32, too, where scores of less than 1e30 vanish.
+    """
+    return np.finfo(np.float16).min if elem is F16 else np.uint16(0xFF7F)
+
+
 def operand(draw: Any, shape: tuple[int, ...], case: Case) -> tuple[Any, Any, tuple[int, ...]]:
     """Memory, values and strides of an array of batches, heads, rows and elements."""
     batch, heads, rows, extent = shape
@@ -94,6 +102,7 @@ def attend(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> 
         masks, mask = [seen.view(np.uint8)], element(bool)
     elif c.mask == "added":
         stored = bits(draw(seen.shape), c.elem)
+        stored[3:4] = least(c.elem)
         masks, mask, added = [stored], c.elem, numbers(stored, c.elem)
     if masks:
         of_mask = [(0, 0, c.keys, 1)]
@@ -118,7 +127,8 @@ def attend(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> 
         result = np.where(total > 0, powers @ x / total, 0)
         logarithms = (top + np.log(total))[..., 0]
         # Of each power: its own rounding, and that of its score, which is of sums of dq products.
-        magnitude = scale * (np.abs(a) @ np.abs(b).swapaxes(2, 3)) + np.abs(added)
+        magnitude = scale * (np.abs(a) @ np.abs(b).swapaxes(2, 3))
+        magnitude = magnitude + np.where(np.abs(added) < 1e30, np.abs(added), 0)
         unit = 2.0**-11 if c.elem is F16 else 2.0**-8
         in_score = 2.0**-23 * (c.dq + 8) * magnitude
         in_power = unit + 2.0**-21 + in_score + in_score.max(axis=3, keepdims=True, initial=0)
