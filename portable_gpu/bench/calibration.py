@@ -285,7 +285,7 @@ def _line(samples: Sequence[Sample], launch: float) -> tuple[float, float]:
     columns = np.stack([np.full(len(times), np.median(times)), estimates], axis=1) / times[:, None]
     right_side = 1.0 - launches / times
     unit = np.median(times)
-    for free in (True, False):  # without a start, if it would be negative
+    for free in (True, False):  # the start is 0 if it would be negative
         used = columns if free else columns * (0.0, 1.0)
         weights = np.ones(len(times))
         for _ in range(8):

@@ -42,7 +42,7 @@ def cases(
     Args:
         operation: A key of :data:`GROUPS`.
         dtypes: NumPy names of floating-point types; a :attr:`Case.manner` may follow, after a
-            colon, where the operation has such.
+            colon, if the operation has manners.
         sizes: What to time; the defaults of the kind of device without it.
         on_cpu: Whether these are the defaults of a CPU.
 
@@ -119,7 +119,7 @@ def _listed(benchmark: Benchmark) -> str:
 
 
 def _variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
-    """The cases of one size; none where only others of a group have such.
+    """The cases of one size; none if only other operations of a group have such cases.
 
     Raises:
         ArgumentError: The operation does not take the size.

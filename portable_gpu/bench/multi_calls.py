@@ -197,7 +197,7 @@ class CholeskyCall(MultiCall):
         super().__init__(size, dtype)
         diagonals = np.random.default_rng(0).standard_normal(size).astype(self.dtype)
         diagonals[0] = 2 * np.abs(diagonals).sum()
-        self._line = np.concatenate([diagonals[:0:-1], diagonals])  # of row k: from size - 1 - k on
+        self._line = np.concatenate([diagonals[:0:-1], diagonals])  # row k begins at size - 1 - k
         self.a = np.empty((size, size), self.dtype)
         in_threads(self._fill, self.a, np.arange(size))
 
@@ -224,7 +224,7 @@ class CholeskyCall(MultiCall):
     def work(self, devices: int) -> CallWork:
         """See :class:`MultiCall`."""
         triangle = self.a.nbytes / 2
-        panels = triangle * (devices - 1) / devices  # of other devices
+        panels = triangle * (devices - 1) / devices  # those of other devices
         return CallWork(
             self.size**3 / 3, triangle / devices + panels, triangle / devices + panels, 2 * triangle
         )

@@ -110,11 +110,11 @@ class Server:
             self._prepared.pop(number, None)
 
     def answer(self, request: tuple[str, dict[str, Any]]) -> tuple[str, Any]:
-        """Do what is asked; on a CPU the answer comes when no thread of this process works."""
+        """Do what is requested; on a CPU, answer when no thread of this process works."""
         name, arguments = request
         try:
             value = getattr(self, name)(**arguments)
-        except Exception as failure:  # of whatever kind, it is the asker's
+        except Exception as failure:  # the process that asked reports every error
             return "failed", f"{type(failure).__name__}: {failure}"
         if self._on_host and name != "forget":
             self._timing.fall_silent()
@@ -129,13 +129,13 @@ def main() -> None:
     requests = sys.stdin.buffer
     try:
         server = Server(importlib.import_module("portable_gpu"), Path(__file__).resolve().parent)
-    except Exception as failure:  # the asker says it
+    except Exception as failure:  # the process that asked reports it
         pickle.dump(("failed", f"{type(failure).__name__}: {failure}"), answers)
         answers.flush()
         return
     while True:
         try:
-            request = pickle.load(requests)  # of the process that started this one
+            request = pickle.load(requests)  # trusted: the process that started this one sent it
         except EOFError:
             return
         pickle.dump(server.answer(request), answers, protocol=5)

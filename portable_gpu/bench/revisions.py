@@ -119,7 +119,7 @@ class Process:
         assert stdout is not None
         pickle.dump((request, given), stdin, protocol=5)
         stdin.flush()
-        outcome, value = pickle.load(stdout)  # of the process started here
+        outcome, value = pickle.load(stdout)  # trusted: this process started the other one
         return outcome, value
 
     def close(self) -> None:

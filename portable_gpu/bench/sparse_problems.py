@@ -65,7 +65,7 @@ def elasticity(n: int, poisson_ratio: float = 0.3) -> Any:
 
 
 def _stiffness(corners: Any, poisson_ratio: float) -> Any:
-    """24 x 24, of a unit cube of Young's modulus 1: B^T D B over the Gauss points."""
+    """The 24 x 24 matrix of a unit cube of Young's modulus 1: B^T D B over the Gauss points."""
     shear = 1 / (2 * (1 + poisson_ratio))
     lame = poisson_ratio / ((1 + poisson_ratio) * (1 - 2 * poisson_ratio))
     law = np.diag([2 * shear] * 3 + [shear] * 3)

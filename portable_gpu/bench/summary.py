@@ -1,4 +1,4 @@
-"""The rows of a run in few: geometric means over the cases of one operation."""
+"""A summary of the rows of a run: geometric means over the cases of each operation."""
 
 from __future__ import annotations
 

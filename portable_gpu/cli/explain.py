@@ -66,7 +66,7 @@ def explain(
 def _of_size(operation: str, size: Size, dtype: str) -> dict[str, Any]:
     """The options that a size of ``bench`` stands for, as stride and padding of convolutions.
 
-    None of an operation with an axis or transposed operands: :func:`_options` has these.
+    Operations with an axis or transposed operands have none here: see :func:`_options`.
     """
     record, benchmark = OPERATIONS.get(operation), BENCHMARKS.get(operation)
     if record is None or benchmark is None or not size.extents or record.transposes:

@@ -34,7 +34,7 @@ def multi(
     output: Console,
     status: Console,
 ) -> None:
-    """Time calls on the devices of a group; of a single CPU, on two sub-devices.
+    """Time calls on the devices of a group; for a single CPU, on two sub-devices.
 
     Raises:
         ArgumentError: A call or a size is unknown.

@@ -1,7 +1,7 @@
 """A user's expression as C functions: of single values, and of vectors.
 
 A vector function is the same tree with vectors for the names wherever that means the same
-(:mod:`portable_gpu.codegen.terms` knows the rules), and else one call for each component.  Where a
+(:mod:`portable_gpu.codegen.terms` has the rules), and else one call for each component.  Where a
 compiler does not inline OpenCL's built-ins, one ``exp`` of 8 floats takes about as long as one of a
 single float (docs/experiments/elementwise.md).
 """

@@ -69,7 +69,7 @@ class PendingCopy:
             BaseException: What ended the copies.
         """
         self._wakes.get()
-        self._wakes.put(None)  # for other threads that wait
+        self._wakes.put(None)  # wake other threads that wait
         self._copies.check()
 
 
@@ -138,7 +138,7 @@ class Copies:
         self._is_abandoned = False
         self._error: BaseException | None = None
         self._active: set[object] = set()
-        self._numbers = itertools.count()  # of the threads
+        self._numbers = itertools.count()  # the numbers of the threads
 
     def upload(self, values: _Values, arrays: Sequence[tuple[Member, Array]]) -> PendingCopy:
         """Begin to copy values to a C-ordered array of each of some devices.
@@ -350,7 +350,7 @@ def copies(members: Sequence[Member]) -> Iterator[Copies]:
 def _await(events: Sequence[cl.Event]) -> bool:
     """Wait for the events of devices; return False if a device failed."""
     have_ended = True
-    for event in events:  # each by itself: they are of several contexts
+    for event in events:  # not all at once: they belong to several contexts
         try:
             event.wait()
         except cl.Error:

@@ -76,7 +76,7 @@ def side_by_side(members: Sequence[Member], work: Work[T]) -> list[T]:
         return ()
 
     def task(member: Member, numbers: deque[int]) -> Task:
-        context = copy_context()  # of the calling thread: the name of the call is in it
+        context = copy_context()  # the calling thread's context, with the name of the call
         return lambda: context.run(run, member, numbers)
 
     try:

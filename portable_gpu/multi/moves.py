@@ -149,7 +149,7 @@ def move_boxes(source: Member, boxes: Sequence[Box], target: Member) -> None:
         queues = source.sends, target.copies
         hosts = [buffers.enter_context(host_buffer(size, source, *queues)) for _ in range(count)]
         in_flight: deque[_MovingPiece] = deque()
-        last_upload: dict[int, cl.Event] = {}  # of each buffer
+        last_upload: dict[int, cl.Event] = {}  # by the number of the buffer
         pieces = (piece for box in boxes for piece in _pieces(box, staging.PIECE))
         for number, (piece, wait_for) in enumerate(pieces):
             slot = number % count

@@ -98,7 +98,7 @@ class CallArguments(NamedTuple):
     Attributes:
         inputs: The arrays, except those that are ``out`` itself.
         options: All that distinguishes the call from others, except the arrays.
-        out: The caller's array for the result; of several results, a tuple of these, or ``None``.
+        out: The caller's array for the result; for several results, a tuple of arrays, or ``None``.
         scalars: Numbers that may differ from call to call.
     """
 

@@ -378,7 +378,7 @@ def one_is_enough(nbytes: int, flop: int, target: Target) -> bool:
         target: The device, whose compute units are the threads.
     """
     costs, units = ThreadCosts.of("calling thread", target), target.compute_units
-    seconds = max(nbytes / costs.bandwidth, flop / costs.flop)  # of one thread
+    seconds = max(nbytes / costs.bandwidth, flop / costs.flop)  # the time on one thread
     return seconds * (units - 1) <= costs.waking * units
 
 

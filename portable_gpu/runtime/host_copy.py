@@ -40,7 +40,7 @@ def get(array: Any, queue: cl.CommandQueue | None = None, into: Any = None) -> A
     if array.size:
         result = into if into is not None and _has_same_strides(array, into) else None
         result, _ = _read(array, queue_of_copy, result, True)
-        if not result.flags.forc:  # without the gaps
+        if not result.flags.forc:  # the copy has no gaps
             result = result.copy()
     else:
         result = np.empty(array.shape, array.dtype)

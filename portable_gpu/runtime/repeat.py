@@ -344,7 +344,7 @@ def _of_several(
     out: tuple[Any, ...] | None,
     report: ReportSpec | None,
 ) -> Repeat | None:
-    """As :func:`_repeat`, of a call with several results."""
+    """As :func:`_repeat`, for a call with several results."""
     *others, _ = call.results
     outs = (None,) * len(call.results) if out is None else out
     if report is not None and not call.host and any(array is not None for array in outs):

@@ -41,7 +41,8 @@ from portable_gpu.runtime.views import MEMORY, memory_of
 # Python except the main one.
 _enqueue, _word_at = cl.enqueue_nd_range_kernel, c_size_t.from_address
 _COMPLETE = cl.command_execution_status.COMPLETE
-#: The number of unfinished commands, of a call that must not run on the calling thread.
+#: A number of unfinished commands that is never 0, for a call that must not run on the calling
+#: thread.
 _NEVER_IDLE = c_size_t(1)
 
 
@@ -55,8 +56,8 @@ class SmallReplay(Replay):
 
     __slots__ = ("_address_offset", "_caller", "_caller_idle", "_structures", "_unfinished")
 
-    _address_offset: int  # of the address, in the structure of a buffer
-    _caller: QueueState  # of the engine that runs kernels on the calling thread
+    _address_offset: int  # where the structure of a buffer has its address
+    _caller: QueueState  # that of the engine that runs kernels on the calling thread
     _caller_idle: list[Kernels]  # the kernel objects of that engine that no call uses
     _structures: PoclStructures
     _unfinished: Any

@@ -237,7 +237,7 @@ def _sums_are_better(a: Any, b: Any, region: OutputRegion, dtype: np.dtype[Any])
 
 
 def _largest(array: Any) -> float:
-    """Return a bound of the magnitudes: of a device array, that of the dtype, without waiting."""
+    """Return a bound of the magnitudes: for a device array that of the dtype, without waiting."""
     if isinstance(array, np.ndarray):
         return max(abs(float(array.max())), abs(float(array.min())))
     return (

@@ -34,8 +34,8 @@ class Figures:
     def of(cls: type[F], name: str, target: Target) -> F:
         """The figures ``name`` of a target.
 
-        They are those measured on this device, of a row with its name, of its class, or of any
-        device.
+        They were measured on this device, or are those of the row for its name, for its class, or
+        for any device: the first of these that exist.
         """
         result: F = cls._of_device(name, target.facts.name, target.device_class, target.figures)
         return result

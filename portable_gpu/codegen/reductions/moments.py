@@ -9,8 +9,8 @@ from portable_gpu.codegen.reductions.reduction import BLOCK, Quick, Reduction, c
 from portable_gpu.codegen.reductions.sums import double_word, sums, two_sum
 from portable_gpu.dtypes import Element
 
-_WIDE_BLOCK = 64  # of floats in double precision: (64 + 4) n 2^-53 is 16 u of one for n = 2^27
-_LONG_BLOCK = 8  # of several sums at once, whose lifts cost more: nrm2 1.1 to 1.3 of the speed
+_WIDE_BLOCK = 64  # floats added in double precision: (64 + 4) n 2^-53 is 16 u of a float, n = 2^27
+_LONG_BLOCK = 8  # for several sums at once, whose lifts cost more: nrm2 1.1 to 1.3 times as fast
 
 
 def moment(

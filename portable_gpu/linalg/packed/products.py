@@ -44,7 +44,7 @@ def syrk(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute ``alpha A A^T + beta C``, of a packed symmetric C, lower or upper.
+    """Compute ``alpha A A^T + beta C``, for a packed symmetric C, lower or upper.
 
     Args:
         a: Shape (..., n, k), any strides.
@@ -80,7 +80,7 @@ def herk(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Compute ``alpha A A^H + beta C``, of a packed Hermitian C.
+    """Compute ``alpha A A^H + beta C``, for a packed Hermitian C.
 
     Args:
         a, alpha, beta, out, precision, engine, queue, wait_for: As :func:`syrk`.
@@ -133,7 +133,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         products = precision_of(precision, engine)
 
         def make() -> Plan:
-            # The memory holds a lower triangle: of an upper C its transpose, so its conjugate.
+            # The memory holds a lower triangle: for an upper C its transpose, so its conjugate.
             rows = Matrix(view_a, conj=hermitian == "upper")
             extents, (packed, x) = stacked([as_row(view), rows], tuple(batch))
             p = PackedProblem(n, extents, packed, products, not engine.maps_host_memory)

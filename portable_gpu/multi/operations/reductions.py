@@ -113,7 +113,7 @@ class _Job:
         self.group, self.name, self.names, self.request = group, name, names, request
         self.reduced, self.keepdims, self.on_host = reduced, keepdims, on_host
         self.axes: Axes = tuple(sorted(reduced))
-        if name in _POSITIONS:  # of one axis, or of all
+        if name in _POSITIONS:  # which take one axis, or all
             self.axes = self.axes[0] if len(self.axes) == 1 else None
 
     def result_shape(self, shape: Shape) -> Shape:

@@ -259,7 +259,7 @@ def _passes(
         cut = [axis for axis in x.axes if axis not in group]
         larger = [max(pair) for pair in zip(shape, writes, strict=True)]
         tile = block_extents(larger, max_elements, chunks, cut)
-        assert tile is not None  # by the choice of passes
+        assert tile is not None  # passes are chosen so that there is one
         tile = tuple(min(pair) for pair in zip(tile, shape, strict=True))
         part = tuple(by_axis[axis] for axis in transformed)
         passes.append(_ArrayPass(pass_kind, transformed, part, shape, tuple(writes), tile))

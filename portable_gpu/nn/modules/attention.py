@@ -244,7 +244,7 @@ class MultiheadAttention(Module):
         return split.transpose((0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3))
 
     def _project(self, arrays: list[Any]) -> list[Any]:
-        """The projections of query, key and value; of one array they are one product."""
+        """The projections of query, key and value; for one array they are one product."""
         bias = None if self.in_proj_bias is None else self.in_proj_bias.data
         e, starts = self.embed_dim, (0, self.embed_dim, 2 * self.embed_dim)
         if self._is_joined and _is_one(arrays):

@@ -125,7 +125,7 @@ class WarpgroupGradientPolicy(Policy):
     others: Annotated[int, Range(16, 128)]
     stages: Annotated[int, Range(2, 3)]
 
-    blocks = 1  # of 16 own rows of a warp
+    blocks = 1  # a warp has one block of 16 own rows
     rows = 64  # own rows of a group
     group_size = 128
 

@@ -103,7 +103,7 @@ class WarpgroupPolicy(Policy):
     keys: Annotated[int, Range(16, 256)]
     stages: Annotated[int, Range(2, 8)]
 
-    blocks = 1  # of 16 queries of a warp
+    blocks = 1  # a warp has one block of 16 queries
 
     @property
     def queries(self) -> int:

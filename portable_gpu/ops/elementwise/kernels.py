@@ -115,8 +115,8 @@ def _runs(
     policy = row.policy
     columns, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     function = problem.function(target)
-    # Loops of integers the compiler turns into vectors of their storage's width.  PoCL 3.0 crashes
-    # where it compiles vectors of 16 integers of 8 bytes.
+    # The compiler turns loops of integers into vectors of the width in which they are stored.  PoCL
+    # 3.0 crashes when it compiles vectors of 16 integers of 8 bytes.
     elements = (*problem.inputs, problem.compute, problem.result)
     is_wide = _inlined(problem, target) and not calls_others(problem.expression)
     vector_bytes = min(64, target.vector_bytes) if is_wide else policy.vector_bytes

@@ -22,7 +22,7 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
-#: The norms of rows: of order 1, 2, infinity, or another.
+#: The kinds of norms of rows: those of order 1, 2 and infinity, and others.
 Norm: TypeAlias = Literal["one", "two", "infinite", "power"]
 
 #: The indices of a chunk at least, and the number of chunks at most, on a GPU.

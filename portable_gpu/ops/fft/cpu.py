@@ -309,7 +309,7 @@ class CpuPassPlan(Plan):
         if len(distinct := _distinct(launches)) > 1:
             constants["number"] = distinct.index(_rendered_passes(passes))
         passed = {*constants, *buffers, *numbers, *uploaded}
-        for parameter in spec.parameters("fft"):  # of other launches
+        for parameter in spec.parameters("fft"):  # those that only other launches need
             if parameter.name not in passed and not parameter.name.startswith(PADDING):
                 constants[parameter.name] = None if parameter.scalar is None else 0
         self._launch = engine.programs.launch(

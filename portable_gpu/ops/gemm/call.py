@@ -20,7 +20,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Shape, View, as_array
 
-#: What a CPU could do in the time that it takes to begin with another product of a stack.
+#: Operations that a CPU could do in the time that it takes to begin another product of a stack.
 _FLOP_OF_A_BEGINNING = 3000
 
 
@@ -112,9 +112,9 @@ def _plan(engine: Engine, p: Product, views: Sequence[View], precision: str) -> 
 
 
 def is_symmetric(problem: GemmProblem) -> bool:
-    """Whether a product of one memory by itself has to be symmetric: B is A's transpose.
+    """Whether a product is symmetric: B is A's transpose in the same memory.
 
-    What is done to elements afterwards might tell a row from a column, so nothing is.
+    No operation on the elements follows, because it may distinguish rows from columns.
     """
     a, b = problem.a, problem.b
     ways = (a.row, a.col, a.batch, a.conj) == (b.col, b.row, b.batch, b.conj)
@@ -123,6 +123,6 @@ def is_symmetric(problem: GemmProblem) -> bool:
 
 
 def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:
-    """The result's dtype: of 16-bit floats, float32 if ``out`` is so."""
+    """The result's dtype; for 16-bit floats it is float32 if ``out`` has this dtype."""
     wide = is_float16_like(dtype) and getattr(out, "dtype", None) == np.float32
     return np.dtype(np.float32) if wide else dtype

@@ -308,7 +308,7 @@ def _likelihood_backward(flags: frozenset[str]) -> RowProgram:
 
 
 def _target_weights(flags: frozenset[str]) -> RowProgram:
-    """The weight of each index; of ``x`` only the number of classes matters."""
+    """The weight of each index; only the number of classes of ``x`` matters."""
     weights = _present(("w",), flags)
     weight = "at_w" if weights else "(ROW)(1)"
     return RowProgram(

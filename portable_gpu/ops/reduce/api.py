@@ -294,7 +294,7 @@ def dot(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """Inner product of two vectors; of matrices it is :func:`portable_gpu.matmul`.
+    """Inner product of two vectors; for matrices it is :func:`portable_gpu.matmul`.
 
     Args:
         a, b: Both 1-D of one length, or of at most two axes each.  Dtypes are promoted as NumPy

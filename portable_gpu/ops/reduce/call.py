@@ -144,7 +144,7 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
     axes = as_axes(axis)
     if axes is None:
         return frozenset(range(ndim))
-    if ndim == 0 and axes in (0, -1):  # of a scalar, as in NumPy
+    if ndim == 0 and axes in (0, -1):  # allowed for a scalar, as in NumPy
         return frozenset()
     result = []
     for item in axes if isinstance(axes, tuple) else (axes,):

@@ -225,7 +225,7 @@ class ReduceCpuFigures(Figures):
     """The thresholds of the rules on a CPU.
 
     Attributes:
-        short_row: Rows of at most this number of elements are reduced side by side; of operators
+        short_row: Rows of at most this number of elements are reduced side by side; for operators
             with indices twice as many, because the end of a row costs more.
         block_columns: Columns of a work-item at most: their accumulators should stay in L1.
         block_rows: Rows that it adds to them at a time, at most.

@@ -215,7 +215,7 @@ def floating(x: Any, name: str, complex_too: bool = False) -> Any:
 
 
 def shape_of(value: Any, name: str, axes: int | None = None) -> Shape:
-    """The shape that a gradient has: of the forward call's input, or given as integers.
+    """The shape of a gradient: that of the forward call's input, or one given as integers.
 
     Raises:
         ArgumentTypeError: It is neither.

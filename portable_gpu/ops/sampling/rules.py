@@ -245,7 +245,7 @@ class Resize(AxisRule):
         return x
 
     def _rounded(self, x: Numbers) -> Numbers:
-        """Places as integers; of a scale that is a quotient of extents without rounding errors."""
+        """Places as integers; without rounding errors if the scale is a quotient of extents."""
         n, m, o = self.size, self.outputs, np.arange(self.outputs, dtype=np.int64)
         if self.scale == m / n and self.coordinates in ("asymmetric", "half_pixel"):
             twice = 2 * n * o if self.coordinates == "asymmetric" else n * (2 * o + 1) - m

@@ -30,12 +30,12 @@ def _shape(case: Case) -> Shape:
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
-    """Queries, keys and values; of a gradient it is the first one."""
+    """Queries, keys and values; for a gradient it is the first one."""
     return (_shape(case),) * (4 if case.trans else 3)
 
 
 def flop(case: Case) -> int:
-    """Two products of all rows; of a gradient five."""
+    """Two products of all rows; for a gradient five."""
     rows, extent = case.extents
     return (5 if case.trans else 2) * 2 * (case.batch or 1) * rows * rows * extent
 
@@ -56,7 +56,7 @@ def _probabilities(query: Array, key: Array) -> tuple[Array, Array]:
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
-    """The arrays; of a gradient also the result and the logarithms of the sums."""
+    """The arrays; for a gradient also the result and the logarithms of the sums."""
     if not case.trans:
         return inputs
     wide = np.dtype(np.float64) if inputs[0].dtype == np.float64 else np.dtype(np.float32)

@@ -35,7 +35,7 @@ def shapes(case: Case) -> tuple[Shape, ...]:
 
 
 def nbytes(case: Case) -> int:
-    """Rows read and written once; of the gradient all rows of the weight are written."""
+    """Rows read and written once; for the gradient all rows of the weight are written."""
     count, columns = case.extents
     rows = count + (ROWS if is_backward(case) else count)
     return rows * columns * element(dtype_of(case.dtype)).itemsize + 8 * count

@@ -74,9 +74,9 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """``matmul`` where that will do: of batches, and of NumPy arrays, whose transposes are views.
+    """``matmul`` for batches, and for NumPy arrays, whose transposes are views; else ``gemm``.
 
-    ``gemm`` into a given C where the result is of another dtype.
+    If the result has another dtype, it is ``gemm`` into a given C.
     """
     converts = case.result != case.dtype
     if case.trans == SYMMETRIC:
@@ -90,14 +90,14 @@ def call(case: Case, on_host: bool) -> PublicCall:
 def oracle(case: Case, inputs: Operands) -> Oracle:
     """Freivalds' test: ``C r`` against ``A (B r)`` for a random vector r.
 
-    It sees every wrong element, at the cost of a few products with a vector.
+    It detects every wrong element, at the cost of a few products with a vector.
     """
     a, b = transposed(case, inputs)
     n = b.shape[-1]
     r = np.random.default_rng(2).standard_normal(n)
     expected = times(a, times(b, r))
     k, scale = a.shape[-1], root_mean_square(dtype_of(case.dtype)) ** 2
-    # The errors of a row of C meet the n factors of r: they add up as a walk does.
+    # The n errors of a row of C are multiplied by the factors of r; they add up as a random walk.
     size = np.asarray(sqrt(k) * scale)
     bound = np.linalg.norm(r) * bound_of_sums(dtype_of(case.result), k, scale, size)
     bound = bound + 16 * SPLIT_ERRORS[case.precision] * np.linalg.norm(r) * sqrt(k) * scale

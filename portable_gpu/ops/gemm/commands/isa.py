@@ -9,15 +9,15 @@ from portable_gpu.tuning.policy import Policy
 #: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float16 and
 #: float32.
 FMA_SHARE = 0.85
-#: A tile too flat for that reaches this part of the share of its multiply-adds in a loop of these
-#: and its loads.
+#: A loop of only the multiply-adds and loads of a flat tile may have a lower share; then this part
+#: of that share is required.
 _OF_BOUND = 0.95
 
 
 def required_fma_share(policy: Policy | None) -> float:
     """The share of multiply-adds for an item's tile: each step loads one row and one column.
 
-    The kernel without tiles has none to keep to.
+    For the kernel without tiles, no share is required.
     """
     if not isinstance(policy, GemmPolicy):
         return 0.0

@@ -25,7 +25,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 
 _CHUNK = 8  # 16-bit elements of a copy
-# More than a tile, whole copies; of k a tail, and more steps than any policy has stages.
+# More than a tile, whole copies; k has a tail, and more steps than any policy has stages.
 _SIZES = 136, 72, 648
 _FEW_COLUMNS = 136, 8, 648
 _OFF_THE_GRID = 135, 71, 645  # rows begin anywhere, copies end anywhere

@@ -231,7 +231,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     ):
         wide = ""
     is_mma = form.kernel == "mma"
-    # All shapes share few texts of mma: of any k, whole or split, and with any triangle of C.
+    # All shapes share few texts of mma: for any k, whole or split, and for any triangle of C.
     adds_parts = tiling.is_cut or is_mma
     pair = stores.pairs(problem, is_mma or registers or wide == "columns")
     by_lines = not registers and stores.by_lines(problem, policy, target)

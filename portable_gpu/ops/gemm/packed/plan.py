@@ -65,7 +65,7 @@ def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
 
 
 def specialization_of(problem: GemmProblem, form: PackedForm, target: Target) -> Specialization:
-    """The text of a choice, for a problem as it is asked for."""
+    """The text of a form, for a problem in its requested orientation."""
     core = problem.transpose() if form.transposed else problem
     name = "gemm/packed_whole" if form.whole else "gemm/packed"
     return specialize(
@@ -467,7 +467,7 @@ class PackedPlan(Plan):
 
 
 def _even(extent: int, most: int, multiple: int) -> int:
-    """The size of pieces of at most ``most`` that an extent is cut into, as even as can be."""
+    """The size of the pieces, at most ``most``, into which an extent is cut most evenly."""
     if extent <= most:
         return extent
     return -(-extent // (-(-extent // most) * multiple)) * multiple

@@ -88,7 +88,7 @@ def _eps(case: Case) -> float:
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
-    """The arrays; of a gradient also the statistics, behind the input."""
+    """The arrays; for a gradient also the statistics, after the input."""
     if not is_backward(case):
         return inputs
     grad, x, *parameters = inputs
@@ -202,7 +202,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
 
 
 def squares_operands(case: Case, inputs: Operands) -> Operands:
-    """The two arrays; of the gradient one number before them."""
+    """The two arrays; for the gradient one number before them."""
     if not is_backward(case):
         return inputs
     return (np.ones((), inputs[0].dtype), *inputs)

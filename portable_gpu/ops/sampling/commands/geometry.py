@@ -107,7 +107,7 @@ TYPICAL_CALLS: dict[str, TypicalCall] = {
 
 
 def problem_of(operation: str, shape: Shape, dtype: np.dtype[Any]) -> SamplingProblem:
-    """The problem of the typical call; of C-ordered arrays.
+    """The problem of the typical call on C-ordered arrays.
 
     Args:
         operation: The name of the function.
