@@ -1,4 +1,4 @@
-## A convolution, or its gradient by the input, as its sums.
+## A convolution, or the gradient of its input, as its sums.
 ##
 ##   t[n, o, q] = bias[o] + sum_{i, r} s[n, i, (q * step + r * tap_step + shift) / divisor] f[o, i, r]
 ##

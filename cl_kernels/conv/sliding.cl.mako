@@ -1,4 +1,4 @@
-## A depthwise convolution along two axes, or its gradient by the input, by work-items that go down the rows.
+## A depthwise convolution along two axes, or the gradient of its input, by work-items that go down the rows.
 ##
 ##   t[n, o, q] = bias[o] + sum_r s[n, o, (q * step + r * tap_step + shift) / divisor] f[o, r]
 ##

@@ -41,7 +41,7 @@ def check(got: Any, x: Any, w: Any, expected: Any, bias: Any, kind: Kind, groups
 @pytest.mark.path
 @pytest.mark.parametrize("case", range(2 if FEW else len(CASES)))
 def test_within_the_bound(engine: Engine, case: int) -> None:
-    """Forward with a bias, the gradient by the input, the transposed convolution; bits repeat."""
+    """Forward with a bias, the gradient of the input, the transposed convolution; bits repeat."""
     (batch, channels, *size, filters, groups), pads, dtype, layout = CASES[case]
     needs(engine, np.dtype(dtype))
     rng, kind = np.random.default_rng(case), Kind((3, 3), (1, 1), (1, 1), pads)

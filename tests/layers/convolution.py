@@ -63,7 +63,7 @@ def forward(x: Any, w: Any, kind: Kind, groups: int) -> Any:
 
 
 def gradients(x: Any, w: Any, dy: Any, kind: Kind, groups: int) -> tuple[Any, Any]:
-    """The gradients by x and by w, tap by tap."""
+    """The gradients of x and of w, tap by tap."""
     source, out = padded(x, kind.pads), dy.shape[2:]
     dx, dw = np.zeros_like(source), np.zeros_like(w)
     dy = split(dy, groups)
@@ -113,7 +113,7 @@ def amplified(x: Any, w: Any, kind: Kind, groups: int) -> Any:
 
 
 def turned(dy: Any, w: Any, pads: Pads, groups: int) -> tuple[Any, Any]:
-    """The images and filters of 3 x 3 whose convolution without padding is the gradient by x.
+    """The images and filters of 3 x 3 whose convolution without padding is the gradient of x.
 
     Filters are rotated, channels and filters of each group change places, and what is before is
     2 - padding.

@@ -26,7 +26,7 @@ class Reference:
         self.y = self.hat * w + b
 
     def gradients(self, dy: Any, parameter_axes: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
-        """The gradients by x, weight and bias, and the size of the terms of the first one."""
+        """The gradients of x, weight and bias, and the size of the terms of the first one."""
         dy = dy.astype(np.float64)
         g, mean = dy * self.w, {"axis": self.axes, "keepdims": True}
         dx = g - self.hat * (g * self.hat).mean(**mean) - (g.mean(**mean) if self.centred else 0)

@@ -45,7 +45,7 @@ class _Convolution(Module):
     """The base of all convolutions: the weight, the bias and the options.
 
     Attributes:
-        algo: The variants of ``forward``, of the gradient by the input, and of that by the weights.
+        algo: The variants of ``forward``, of the gradient of the input, and of that of the weights.
         workspace_limit: The most bytes of workspace of each of these calls.
     """
 
@@ -75,7 +75,7 @@ class _Convolution(Module):
             stride, padding, dilation, groups, workspace_limit: As in :func:`nn.conv2d`.
             bias: Whether there is one.
             algo: ``algo`` of :func:`nn.conv2d` for all calls; or three names, for ``forward``, the
-                gradient by the input and that by the weights.
+                gradient of the input and that of the weights.
             dtype: The dtype of the parameters.
             engine: See :class:`portable_gpu.Engine`.
 

@@ -1,1 +1,1 @@
-"""Convolutions along one to three axes, and their gradients by input and weights."""
+"""Convolutions along one to three axes, and the gradients of their inputs and weights."""

@@ -1,4 +1,4 @@
-"""A convolution, or its gradient by the input, as sums: no workspace, any strides."""
+"""A convolution, or the gradient of its input, as sums: no workspace, any strides."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _vector(p: ConvProblem) -> int:
 
 
 class DirectConvPlan(OneLaunch):
-    """Operands: x (or the gradient by y), w, the bias and the epilogue's arrays, the result."""
+    """Operands: x (or the gradient of y), w, the bias and the epilogue's arrays, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem) -> None:
         """Build the kernel."""

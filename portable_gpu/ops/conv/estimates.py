@@ -55,9 +55,9 @@ class DirectSumCosts(Figures):
         tested: A tap that may fall between two elements of the source.
         wide_tap: A tap for 32 bytes of adjacent channels.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
-        place: V places of the gradient by the weights, for a block of weights.
+        place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
-            names without ``place_``, for the gradient by the weights.
+            names without ``place_``, for the gradient of the weights.
     """
 
     row: float
@@ -134,7 +134,7 @@ class WaitingCosts(Figures):
         row, load, weight: A row of taps; a load from the source, and one of a weight, for it.
         division, busy_division: The place that a tap reads, where results are between elements.
         busy_load, busy_add: A load, and a multiply-add.
-        place, place_load: V places of the gradient by the weights; a load from the source for them.
+        place, place_load: V places of the gradient of the weights; a load from the source for them.
         level, level_sum: A step of the sum of a work-group's work-items, and a sum in it.
         parts: The sum of the parts of several work-groups.
         busy_place, busy_place_load, busy_place_add: Those of a place.

@@ -362,7 +362,7 @@ class _StepsBuilder:
         return self._with_weights(steps, 1, w, nbytes, chunk)
 
     def weights(self, x_step: int | None, y_step: int | None, chunk: int) -> ConvProducts:
-        """Return products over all places of a chunk of images: the gradient by the weights.
+        """Return products over all places of a chunk of images: the gradient of the weights.
 
         Args:
             x_step, y_step: The common stride of all images and places; ``None`` if there is none.

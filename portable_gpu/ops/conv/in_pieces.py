@@ -86,7 +86,7 @@ def variants(problem: ConvProblem, target: Target, table: TuningTable) -> Iterat
 def stored_in_pieces(p: ConvProblem) -> ConvProblem | None:
     """Return the convolution of arrays in pieces, whose result is dense with adjacent channels.
 
-    Channels that are summed, or that are columns of a gradient by the weights, are filled up with
+    Channels that are summed, or that are columns of a gradient of the weights, are filled up with
     zeros to whole chunks; so are filters.  ``None`` if the precision has no pieces of bfloat16, or
     the channels of a group are no whole chunks.
     """

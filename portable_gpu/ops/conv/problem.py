@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import BF16, Element
 
-#: What is computed of ``y = x * w``: y, or the gradient by x or by w for a given gradient by y.
+#: What is computed of ``y = x * w``: y, or the gradient of x or of w for a given gradient of y.
 Direction: TypeAlias = Literal["forward", "input", "weight"]
 Triple: TypeAlias = tuple[int, int, int]
 
@@ -49,7 +49,7 @@ class ConvProblem:
     """``y[n, k, q] = b[k] + sum_{c, r} x[n, c, q * stride + r * dilation - before] w[k, c, r]``.
 
     The sum runs over the channels c of the group of k.  Convolutions along fewer axes have axes of
-    extent 1 in front.  The problem of a transposed convolution is that of the gradient by x.
+    extent 1 in front.  The problem of a transposed convolution is that of the gradient of x.
 
     Attributes:
         direction: The result that is computed.
@@ -60,8 +60,8 @@ class ConvProblem:
         stride, dilation: Between the places of a filter, and between its taps.
         before: Zeros in front of x.
         x, w, y: The arrays.
-        bias: The stride of b; ``None`` without one.  It is added to the gradient by x too.
-        epilogue: The stages that each element of y, or of the gradient by x, passes.
+        bias: The stride of b; ``None`` without one.  It is added to the gradient of x too.
+        epilogue: The stages that each element of y, or of the gradient of x, passes.
         extras: The array of each stage that reads one, in order.
         precision: The precision of products; see :func:`portable_gpu.gemm`.
         pieces: The number of pieces of bfloat16 in which the arrays that are read store a value; 0:

@@ -7,7 +7,7 @@ With q a place of y, r a tap and c, f a channel and a filter::
     dx              (n, p)    c         (f, r)    windows of dy           w
     dw              f         (c, r)    (n, q)    dy                      windows of x
 
-Of the gradient by x, places that are a stride apart have the same taps: each residue of the
+Of the gradient of x, places that are a stride apart have the same taps: each residue of the
 stride is a product of its own.  Groups are the batch axis of the products.
 """
 
@@ -225,7 +225,7 @@ def products_of(p: ConvProblem) -> Iterator[WindowProduct]:
 
 
 def has_empty_products(p: ConvProblem) -> bool:
-    """Whether nothing contributes to some places of the gradient by x."""
+    """Whether nothing contributes to some places of the gradient of x."""
     return p.direction == "input" and not all(
         _taps_of(p, j, residue)
         for j, count in enumerate(_residue_counts(p))

@@ -1,4 +1,4 @@
-"""Depthwise convolutions on a GPU, or their gradients by the input, row by row.
+"""Depthwise convolutions on a GPU, or the gradients of their inputs, row by row.
 
 A work-item computes a few neighbouring results of each row of a band.  It goes down the rows and
 keeps the sums of the results to which rows further down contribute, so that it loads each element
@@ -276,7 +276,7 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> SlidingKernel | None
 
 
 class SlidingPlan(OneLaunch):
-    """Operands: x (or the gradient by y), w, the bias and the epilogue's arrays, the result."""
+    """Operands: x (or the gradient of y), w, the bias and the epilogue's arrays, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem, kernel: SlidingKernel) -> None:
         """Build the kernel."""

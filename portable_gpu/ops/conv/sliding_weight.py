@@ -1,4 +1,4 @@
-"""Gradients of depthwise convolutions by the weights on a GPU, row by row, in one launch."""
+"""Gradients of the weights of depthwise convolutions on a GPU, row by row, in one launch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: Words of a work-item's sums and of its rows of the gradient by y: each is a register.
+#: Words of a work-item's sums and of its rows of the gradient of y: each is a register.
 _MOST_WORDS = 100
 #: Bytes of local memory in which a group adds its work-items' sums.
 _LOCAL_BYTES = 24576
@@ -149,7 +149,7 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> SlidingWeight
 
 
 class SlidingWeightPlan(OneLaunch):
-    """Operands: x, the gradient by y, the result."""
+    """Operands: x, the gradient of y, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem, kernel: SlidingWeightKernel) -> None:
         """Build the kernel."""

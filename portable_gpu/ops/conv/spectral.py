@@ -6,7 +6,7 @@
     w ─► spectra of filters ─┴─► products, summed over channels ─► y
 
 Each of x, w and y is a convolution of the two others.  The filters are reversed along all axes of
-space for y, and y is for the gradient by the weights, which sums over images instead of channels.
+space for y, and y is for the gradient of the weights, which sums over images instead of channels.
 Lengths of transforms are such that what wraps around is not returned.
 """
 
@@ -162,7 +162,7 @@ class Spectral:
         axes = tuple(2 + c for c in self.axes)
         lengths = tuple(self.lengths[c] for c in self.axes)
         real = self.problem.elem
-        # Images are independent, except for the gradient by the weights, which sums over them.
+        # Images are independent, except for the gradient of the weights, which sums over them.
         apart = int(spectra.name != "w" and self.problem.direction != "weight")
         if inverse:
             return FftProblem(
@@ -315,7 +315,7 @@ class SpectraPlan(OneLaunch):
 def takes(p: ConvProblem, target: Target) -> bool:
     """Whether transforms compute a problem: stride and dilation 1, IEEE floats.
 
-    Padding is smaller than the filters, or for the gradient by the weights, than y.
+    Padding is smaller than the filters, or for the gradient of the weights, than y.
     """
     return (
         p.elem.name in ("f32", "f64")

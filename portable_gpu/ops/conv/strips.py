@@ -2,7 +2,7 @@
 
 Along each axis the result at ``q`` reads, for tap ``r``, the element at
 ``(q * step + r * tap_step + shift) / divisor`` of the source if that is a whole number.  A
-convolution has the divisor 1, the gradient by its input the step 1.
+convolution has the divisor 1, the gradient of its input the step 1.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Strip:
 
 
 def axes_of(problem: ConvProblem, backward: bool) -> list[SpaceAxis]:
-    """Return the axes of a convolution, or those of its gradient by the input."""
+    """Return the axes of a convolution, or those of the gradient of its input."""
     p = problem
     x: tuple[ImageStrides, Triple] = p.x, p.x_size
     y: tuple[ImageStrides, Triple] = p.y, p.y_size

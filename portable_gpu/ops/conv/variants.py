@@ -46,7 +46,7 @@ ALGORITHMS = (
 _NEEDS = (
     "im2col needs axes of space of y that are contiguous in memory, implicit_gemm a GPU; "
     "winograd needs filters of 3 x 3, stride and dilation 1, float32 with precision ieee or "
-    "float64, and computes no gradient by the weights; fft needs stride and dilation 1, padding "
+    "float64, and computes no gradient of the weights; fft needs stride and dilation 1, padding "
     "below the extents of filters and results, and these dtypes"
 )
 
@@ -235,7 +235,7 @@ class _Sums:
 
 
 def _sums(p: ConvProblem, target: Target) -> _Sums:
-    """Return the sums of a convolution or of its gradient by the input."""
+    """Return the sums of a convolution or of the gradient of its input."""
     rows = sliding_kernel(p, target)
     if rows is not None:
         seconds = sliding_seconds(rows.context, rows.constants, rows.groups, target)
@@ -247,7 +247,7 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
 
 
 def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
-    """Return the sums of a gradient by the weights."""
+    """Return the sums of a gradient of the weights."""
     rows = sliding_weight_kernel(p, target)
     if rows is not None:
         groups = rows.blocks * rows.parts

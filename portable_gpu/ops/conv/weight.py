@@ -1,4 +1,4 @@
-"""The gradient of a convolution by its weights as sums, in one launch."""
+"""The gradient of the weights of a convolution as sums, in one launch."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _taps_of_group(taps: Triple) -> Triple:
 
 
 class WeightPlan(OneLaunch):
-    """Operands: x, the gradient by y, the result."""
+    """Operands: x, the gradient of y, the result."""
 
     def __init__(self, engine: Engine, problem: ConvProblem) -> None:
         """Build the kernel."""

@@ -37,7 +37,7 @@ class Windows:
         matrix: The element of the matrix.
         sums: Whether windows become an image; else an image becomes windows.
         batch, channels: Images, and channels of all groups.
-        axes: Those of the convolution for copies, of its gradient by the input for sums.
+        axes: Those of the convolution for copies, of the gradient of its input for sums.
         image: The image's strides.
         columns: The matrix of windows.
         bias: The stride of what is added to sums; ``None`` without it.

@@ -5,8 +5,8 @@
     filters(w) ─► u (16, o, i) ─┐
     tiles(x) ───► v (16, i, q) ─┴─► m = u v (16, o, q) ─► results(m) ─► y
 
-Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016.  The gradient by the
-input is a convolution too: of the gradient by y, with rotated filters.
+Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016.  The gradient of the
+input is a convolution too: of the gradient of y, with rotated filters.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Winograd:
 
     @property
     def backward(self) -> bool:
-        """Whether it is a gradient by the input."""
+        """Whether it is a gradient of the input."""
         return self.problem.direction == "input"
 
     @cached_property
@@ -373,7 +373,7 @@ def variants(
 
 
 def _bind(engine: Engine, problem: ConvProblem, limit: int | None) -> Plan:
-    """The plan.  Operands: x (or the gradient by y), w, the bias if there is one, the result."""
+    """The plan.  Operands: x (or the gradient of y), w, the bias if there is one, the result."""
     p, w = problem, Winograd(problem, engine.target)
     itemsize, chunk = p.elem.itemsize, w.images_at_a_time(limit)
     u = Temporary("filters", w.weight_bytes, itemsize)

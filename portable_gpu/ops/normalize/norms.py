@@ -311,7 +311,7 @@ def _together(
 ) -> Steps | None:
     """The steps that read x and its gradient once, for all three gradients.
 
-    Each work-group adds the gradients by weight and bias of its rows; a second launch adds these
+    Each work-group adds the gradients of weight and bias of its rows; a second launch adds these
     sums.  It is ``None`` where parameters are not along rows, groups share rows, or rows are few.
     """
     shape, row_axes, parameters = geometry.shape, geometry.row_axes, geometry.parameters
@@ -376,7 +376,7 @@ def _totals(
     rows: int,
     parameters: Shape,
 ) -> list[Step]:
-    """The steps that add the rows of gradients by weight and bias."""
+    """The steps that add the rows of gradients of weight and bias."""
     steps = []
     for name, part in sums.items():
         result = places[name.removesuffix("_parts")]

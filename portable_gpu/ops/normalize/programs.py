@@ -349,7 +349,7 @@ def program(name: str, flags: frozenset[str] = frozenset()) -> RowProgram:
     ``stats``                            the statistics are results
     ``running``                          running statistics are updated
     ``fixed``                            the statistics do not depend on x
-    ``dw`` ``db``                        the gradients by weight and bias are results
+    ``dw`` ``db``                        the gradients of weight and bias are results
     ``dw_parts`` ``db_parts``            their sums over the rows of each group are results
     ``probabilities``                    targets are probabilities, not indices
     ``smooth``                           targets are smoothed indices

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def is_backward(case: Case) -> bool:
-    """Whether it is the gradient by the weight."""
+    """Whether it is the gradient of the weight."""
     return case.operation.endswith("backward")
 
 

@@ -1,6 +1,6 @@
 """Cases of normalisations and of mean squares: operands, oracles, and the calls of PyTorch.
 
-A case whose variant is ``backward`` is the gradient by the input, weight and bias.
+A case whose variant is ``backward`` is the gradient of the input, weight and bias.
 """
 
 from __future__ import annotations
