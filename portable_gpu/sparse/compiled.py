@@ -17,13 +17,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from portable_gpu.sparse.loops.values import Type, type_of
+from portable_gpu.sparse.loops.values import Type, key_and_words, type_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,7 +54,7 @@ def compiled(function: Callable[P, R], at_once: bool = False) -> Callable[P, R]:
             describes.
         at_once: Whether its first call compiles it.
     """
-    codes: dict[tuple[Type, ...], Callable[..., Any]] = {}
+    codes: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     @wraps(function)
     def loop(*arguments: Any) -> Any:
@@ -64,12 +64,12 @@ def compiled(function: Callable[P, R], at_once: bool = False) -> Callable[P, R]:
                 return _plain(cast("Callable[..., R]", function)(*arguments))
             finally:
                 _spend(time.thread_time() - begin)
-        types = tuple(map(type_of, arguments))
-        if types not in codes:
+        key, words = key_and_words(arguments)
+        if key not in codes:
             with _lock:
-                if types not in codes:
-                    codes[types] = _machine_code(function, types)
-        return codes[types](arguments)
+                if key not in codes:
+                    codes[key] = _machine_code(function, tuple(map(type_of, arguments)))
+        return codes[key](words)
 
     return cast("Callable[P, R]", loop)
 
@@ -120,7 +120,7 @@ def _plain(result: Any) -> Any:
 
 def _machine_code(
     function: Callable[..., Any], types: tuple[Type, ...]
-) -> Callable[[tuple[Any, ...]], Any]:
+) -> Callable[[Sequence[int | float]], Any]:
     """Return a loop's machine code for arguments of some types; the caller holds the lock."""
     from portable_gpu.sparse.loops.machine_code import machine_code
 

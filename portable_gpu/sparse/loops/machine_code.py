@@ -34,8 +34,8 @@ def machine_code(
     function: Callable[..., Any],
     called: frozenset[Callable[..., Any]],
     types: tuple[Type, ...],
-) -> Callable[[Sequence[Any]], Any]:
-    """Return a function that runs machine code on a sequence of arguments.
+) -> Callable[[Sequence[int | float]], Any]:
+    """Return a function that runs machine code on the parts of its arguments.
 
     It does not hold Python's lock while it runs.
 
@@ -69,48 +69,57 @@ class _Code:
         parts = (part for kind in types for part in parts_of(kind))
         self._arguments = struct.Struct("=" + "".join(_CODES[part] for part in parts))
         self._results = struct.Struct("=" + "".join(_CODES[part] for part in made.parts))
-        self._result, self._memories = made.result, 1 + len(parts_of(made.result))
+        self._result, self._parts = made.result, len(parts_of(made.result))
 
-    def __call__(self, arguments: Sequence[Any]) -> Any:
+    def __call__(self, words: Sequence[int | float]) -> Any:
         results = ctypes.create_string_buffer(self._results.size)
         try:
-            self._run(self._arguments.pack(*_words(arguments)), results)
-            failed, *words = self._results.unpack(results.raw)
-            if failed:
-                raise HostMemoryError("the memory of the host is too small for an analysis")
-            return _in_python(self._result, iter(words))
+            self._run(self._arguments.pack(*words), results)
         finally:  # a signal handler may have raised
-            for address in self._results.unpack(results.raw)[self._memories :: 2]:
-                _free(address)
+            failed, *parts = self._results.unpack(results.raw)
+            ends = parts[self._parts :]
+            memory = [_Memory(*both) for both in zip(ends[::2], ends[1::2], strict=True) if both[0]]
+        if failed:
+            raise HostMemoryError("the memory of the host is too small for an analysis")
+        return _in_python(self._result, iter(parts), memory)
 
 
-def _words(arguments: Sequence[Any]) -> Iterator[int | float]:
-    """Yield the parts of arguments."""
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            yield _address(argument)
-            yield from argument.shape
-        elif isinstance(argument, tuple):
-            yield from _words(argument)
-        else:
-            yield argument
+class _Memory:
+    """Memory that machine code has allocated, which is freed with the last array in it."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.begin, self.end = begin, end
+
+    def __del__(self, free: Any = _free) -> None:
+        free(self.begin)
 
 
-def _address(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+class _Interface:
+    """A part of memory, for NumPy."""
+
+    def __init__(self, memory: _Memory, address: int, shape: tuple[int, ...], dtype: str) -> None:
+        self._memory = memory
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "typestr": np.dtype(dtype).str,
+            "version": 3,
+        }
 
 
-def _in_python(kind: Type, words: Iterator[Any]) -> Any:
-    """Return a result; arrays are copied."""
+def _in_python(kind: Type, parts: Iterator[Any], memory: Sequence[_Memory]) -> Any:
+    """Return a result; arrays in the memory of arguments are copied."""
     if isinstance(kind, ScalarType):
-        return bool(next(words)) if kind == TRUTH else next(words)
+        return bool(next(parts)) if kind == TRUTH else next(parts)
     if isinstance(kind, TupleType):
-        items = [_in_python(item, words) for item in kind.types]
+        items = [_in_python(item, parts, memory) for item in kind.types]
         return kind.kind(*items) if kind.kind else tuple(items) if items else None
-    address, *shape = (next(words) for _ in parts_of(kind))
+    address, *shape = (next(parts) for _ in parts_of(kind))
+    for each in memory:
+        if each.begin <= address <= each.end:
+            return np.asarray(_Interface(each, address, tuple(shape), kind.dtype))
     array = np.empty(shape, kind.dtype)
-    ctypes.memmove(_address(array), address, array.nbytes)
+    ctypes.memmove(array.__array_interface__["data"][0], address, array.nbytes)
     return array
 
 

@@ -6,6 +6,7 @@ several parts, an array or a tuple, has no object in LLVM: it is the sequence of
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,6 +90,39 @@ def items_of(types: Sequence[Type], parts: Sequence[str]) -> Iterator[Value]:
         begin = end
 
 
+def key_and_words(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[int | float]]:
+    """Return what the types of arguments depend on, and their parts.
+
+    Raises:
+        TypeError: An array is not contiguous.
+    """
+    key: list[Any] = []
+    words: list[int | float] = []
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            flags = argument.flags
+            if not flags.c_contiguous:
+                raise _wrong(argument)
+            key += [argument.dtype, argument.ndim]
+            words.append(_address(argument, flags.writeable))
+            words += argument.shape
+        elif isinstance(argument, tuple):
+            inner_key, inner_words = key_and_words(argument)
+            key += [type(argument), inner_key]
+            words += inner_words
+        else:
+            key.append(type(argument))
+            words.append(argument)
+    return tuple(key), words
+
+
+def _address(array: Any, is_writeable: bool) -> int:
+    if is_writeable and array.size:  # the quick way
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def type_of(argument: Any) -> Type:
     """Return the type of an argument of a loop.
 
@@ -97,7 +131,7 @@ def type_of(argument: Any) -> Type:
     """
     if isinstance(argument, np.ndarray):
         dtype = _NAMES.get(argument.dtype)
-        if dtype and argument.ndim in (1, 2) and argument.flags.c_contiguous:
+        if dtype and argument.ndim in (1, 2):
             return ArrayType(dtype, argument.ndim)
     elif isinstance(argument, tuple):
         kind = None if type(argument) is tuple else type(argument)
@@ -108,7 +142,11 @@ def type_of(argument: Any) -> Type:
         return INTEGER
     elif isinstance(argument, (float, np.floating)):
         return FLOAT
-    raise TypeError(
+    raise _wrong(argument)
+
+
+def _wrong(argument: Any) -> TypeError:
+    return TypeError(
         f"an argument of a loop is {type(argument).__name__} {getattr(argument, 'dtype', '')}; "
         "expected a number, a contiguous array, or a tuple of them"
     )
