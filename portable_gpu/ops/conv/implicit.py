@@ -12,13 +12,8 @@ from math import prod
 
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
-from portable_gpu.ops.conv.products import (
-    PackedCopy,
-    WindowProduct,
-    inputs_at_once,
-    products_of,
-    residues,
-)
+from portable_gpu.ops.conv.products import inputs_at_once, products_of, residues
+from portable_gpu.ops.conv.window_matrix import PackedCopy, WindowProduct
 from portable_gpu.ops.elementwise.problem import ElementwiseProblem
 from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.gemm.variants import fastest
