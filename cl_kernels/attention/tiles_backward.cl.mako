@@ -1,9 +1,10 @@
-## backward (see there) in register tiles: both products of a tile of pairs, and then those of the results.
+## backward (see there) in register tiles: for a tile of pairs the products s and z, then the products of the results.
 ##
 ##   own rows   | TM |                 local memory: TM own rows and TN others of both arrays, and the pairs of a tile
-##   others     | TN | TN | ...        16 x 16 work-items; work-item (y, x) has rows y + 16 i of the own rows, and of
-##                                     pairs the columns x + 16 j, of results the columns 4 x + 64 q and the next three
+##   others     | TN | TN | ...        16 x 16 work-items; work-item (y, x) has the own rows y + 16 i, the pairs of
+##                                     columns x + 16 j, and the columns 4 x + 64 q + 0 .. 3 of results
 ##
+## Sums of results: a for dq or dk, w for dv.
 ## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
 ## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  Other parameters: see backward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>

@@ -6,7 +6,7 @@
 ##
 ## A work-item has a chunk and a range of rows.  It walks back through the chunk, so it needs no atomics.  On a GPU the
 ## work-items of a group have one chunk, whose indices they copy to local memory, G at a time.  Indices of no row, and
-## of the row `padding`, are in no list.
+## of the row `padding`, are in no list.  Group 0 checks the indices (_check).
 ##
 ## idx: the element type of indices.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -8,8 +8,9 @@
 ## e          Element            direction   "forward" or "backward"
 ## policy     the vectors: see _cpu_products
 ## which      the fronts; list g is which[list_start[g] .. list_start[g + 1])
-## x          n x count, by rows, in the permuted numbering; a work-item has `columns` of its columns
+## x          n x count, by rows, in the permuted numbering; a work-item has `share` of its columns
 ## started    for each front: the start of its contribution, in rows of `count` elements
+## share      the number of columns of a work-item, from column r0 on
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>

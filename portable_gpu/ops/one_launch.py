@@ -13,13 +13,14 @@ from portable_gpu.runtime.queue_state import QueueState
 
 
 class OneLaunch(Plan):
-    """A plan of one launch, which takes memory of its own, then the operands.
+    """A plan of one launch.
 
-    Its kernel's open scalars are those of the call, then the operands' offsets.
+    The buffers of its kernel are the plan's workspace, if it has one, and the operands, in this
+    order.  The scalars that each launch passes are those of the call, and the operands' offsets.
     """
 
     _launch: Launch
-    #: The scalars that it takes, as they are where a call gives none.
+    #: The values of the call's scalars if a call passes none; their number is that of the kernel.
     _scalars: tuple[Any, ...] = ()
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
@@ -36,7 +37,7 @@ class OneLaunch(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; of more scalars than it takes, the last ones count."""
+        """See :meth:`Plan.enqueue`; of more scalars than needed, the last are used."""
         takes = self._scalars
         if takes:
             offsets = (*(scalars or takes)[-len(takes) :], *offsets)

@@ -5,9 +5,9 @@
     x ─► spectra of images ──┐
     w ─► spectra of filters ─┴─► products, summed over channels ─► y
 
-Each of x, w and y is a convolution of the two others.  The filters are reversed along all axes of
-space for y, and y is for the gradient of the weights, which sums over images instead of channels.
-Lengths of transforms are such that what wraps around is not returned.
+Each of x, w and y is a convolution of the two others.  To compute y, the filters are reversed along
+all axes of space.  To compute the gradient of the weights, y is reversed, and products are summed
+over images instead of channels.  Transforms are so long that no returned result wraps around.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ class SpectraPlan(OneLaunch):
 def takes(p: ConvProblem, target: Target) -> bool:
     """Whether transforms compute a problem: stride and dilation 1, IEEE floats.
 
-    Padding is smaller than the filters, or for the gradient of the weights, than y.
+    The padding must be smaller than the filters; for the gradient of the weights, smaller than y.
     """
     return (
         p.elem.name in ("f32", "f64")

@@ -81,7 +81,8 @@ def gemm(
 
     Cost: ``2*m*n*k`` flop (8 complex); at least ``(m*k + k*n + m*n) * itemsize`` bytes.  A split
         k takes a workspace of ``splits * m * n`` sums, at most 64 MiB.  Matrix units may need a
-        copy of an operand (other strides, or split by ``precision``: up to 6 bytes an element).
+        copy of an operand, because of its strides or because ``precision`` splits its values: up to
+        6 bytes for each element.
     Accuracy: sums in the result's dtype (16-bit floats in float32, rounded once):
         ``|error| <= gamma(k) * |alpha| * |a| @ |b|`` for any order, NaN and infinities as IEEE;
         twice that for 16-bit floats on matrix units, which truncate.  For ``precision``, also with
@@ -136,7 +137,7 @@ def matmul(
 
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As in
-            :func:`gemm`; scalars are a ShapeError.
+            :func:`gemm`; ShapeError also for scalars.
 
     Cost, Accuracy, Order, Symmetric products, Source: as :func:`gemm`; a matrix and a vector go
         to gemv.
@@ -211,13 +212,13 @@ def _by_gemv(a: Any, b: Any, out: Any) -> Invocation:
     """Return the call of a product of a matrix and a vector."""
     if a.ndim == 2:
         return normalise_gemv(a, b, 1.0, 0.0, "N", out, "out")
-    asked = normalise_gemv(b, a, 1.0, 0.0, "T", out, "out")
+    upright = normalise_gemv(b, a, 1.0, 0.0, "T", out, "out")
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         vector, matrix, result = views
-        return Transposed(asked.plan(engine, (matrix, vector, result)))
+        return Transposed(upright.plan(engine, (matrix, vector, result)))
 
-    return replace(asked, inputs=(a, b), names=("a", "b"), plan=plan)
+    return replace(upright, inputs=(a, b), names=("a", "b"), plan=plan)
 
 
 _GEMM = Operation("gemm", _normalise_gemm)

@@ -114,7 +114,7 @@ class ColumnPolicy(Policy):
         vector: Elements of a load.
         lanes: Work-items of a group side by side along the outputs.
         rows: Rows of A in flight.
-        unroll: Vectors of a row that are added to together (CPU).
+        unroll: Vectors of sums in registers, to which a vector of each row is added (CPU).
         block_bytes: Bytes of the sums of a block of outputs, which stay in L1 (CPU).
         groups_per_unit: The least number of work-groups for each compute unit.
         grain: Bytes of A that are worth a work-group of their own.

@@ -35,8 +35,8 @@ def tables(problem: SamplingProblem, kernel: SamplingKernel) -> dict[str, np.nda
         return result
     for k, axis in enumerate(kernel.axes.ruled):
         table = table_of(axis.rule, problem.kind not in ROUTED)
-        more = kernel.integers[f"size{k}"] - axis.rule.outputs
-        result[f"places{k}"] = np.pad(table.places, ((0, 0), (0, more)), constant_values=-1)
+        padding = kernel.integers[f"size{k}"] - axis.rule.outputs
+        result[f"places{k}"] = np.pad(table.places, ((0, 0), (0, padding)), constant_values=-1)
         if problem.kind == "sum":
             result[f"weights{k}"] = table.weights.astype(precision)
     return result
