@@ -220,10 +220,10 @@ def test_nan_in_one_array(engine: Engine, monkeypatch: pytest.MonkeyPatch, way: 
         y, sums = pg.nn.native_scaled_dot_product_attention(q, k, v, **on)
         got = y, *pg.nn.scaled_dot_product_attention_backward(grad, q, k, v, y, sums, **on)
         seen = np.tril(np.ones((n, m), bool)) if hides else True
-        for own, of_definition in zip(got, spread(*arrays, seen), strict=True):
-            own = np.isnan(own)
-            assert (own <= of_definition).all()
-            assert hides or (own == of_definition).all()
+        for result, expected in zip(got, spread(*arrays, seen), strict=True):
+            is_nan = np.isnan(result)
+            assert (is_nan <= expected).all()
+            assert hides or (is_nan == expected).all()
         if hides and at == 1:  # the gradients by the keys that the query sees
             assert np.isnan(got[2][0, 1, :8]).all()
             assert np.isnan(got[3][0, 1, :8]).all()

@@ -58,7 +58,7 @@ def numbers(stored: Any, elem: Any) -> Any:
     return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def least(elem: Any) -> Any:
+def min_finite(elem: Any) -> Any:
     """The least finite number, as it is stored; where all scores have it added, they are equal.
 
     Of bfloat16 they are equal in float32, too, where scores of less than 1e30 vanish.
@@ -102,7 +102,7 @@ def attend(gpu: Emulator, case: Case, policy: AnyPolicy, scale: float = 1.0) -> 
         masks, mask = [seen.view(np.uint8)], element(bool)
     elif c.mask == "added":
         stored = bits(draw(seen.shape), c.elem)
-        stored[3:4] = least(c.elem)
+        stored[3:4] = min_finite(c.elem)
         masks, mask, added = [stored], c.elem, numbers(stored, c.elem)
     if masks:
         of_mask = [(0, 0, c.keys, 1)]

@@ -112,7 +112,7 @@ def check(gpu: Emulator, case: Case) -> None:
     # Of each power its own rounding, and that of its score, which is of sums of dq products.
     unit, tiny = (2.0**-11, 2.0**-25) if c.elem is F16 else (2.0**-8, 0.0)
     size = scale * (np.abs(a) @ np.abs(b).swapaxes(2, 3)) + np.abs(added) + np.abs(scores)
-    size = np.where(size < 1e30, size, 0)  # scores vanish beside the least number of bfloat16
+    size = np.where(size < 1e30, size, 0)  # the least number of bfloat16 absorbs scores
     of_p = p * (2.0**-23 * (c.dq + 8) * size + 2.0**-20)
     far = np.abs(grad.values) @ np.abs(x).swapaxes(2, 3)
     far += (np.abs(grad.values) * np.abs(y.values)).sum(axis=3, keepdims=True)

@@ -146,8 +146,13 @@ def channels_kernel(
     group = min(_SHORT_GROUP if is_short else _GROUP, target.max_work_group_size)
     subgroup = min(target.subgroup_size, group)
     channels = problem.outer[0].size if problem.outer else 1
-    side_by_side = min(ceil_power_of_two(channels), group // subgroup)
-    turns, lanes = -(-channels // side_by_side), group // side_by_side
-    if turns * group // subgroup > _SLOTS:
-        return None
-    return ChannelsKernel(problem, vector, group, lanes, subgroup, turns)
+    while group >= subgroup:
+        side_by_side = min(ceil_power_of_two(channels), group // subgroup)
+        turns, lanes = -(-channels // side_by_side), group // side_by_side
+        slots = turns * group // subgroup
+        # A sub-group may exchange accumulators in local memory, one of each work-item.
+        nbytes = (slots + group) * p.accumulator_bytes(problem.real)
+        if slots <= _SLOTS and nbytes <= target.local_mem_size:
+            return ChannelsKernel(problem, vector, group, lanes, subgroup, turns)
+        group //= 2
+    return None

@@ -12,6 +12,7 @@ from portable_gpu.codegen.parameters import Parameter, buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.normalize.policy import RowsPolicy
 from portable_gpu.ops.normalize.problem import RowProblem
+from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import PolicyRow, TuningTable
 
@@ -206,7 +207,11 @@ def _on_gpu(problem: RowProblem, target: Target, row: PolicyRow[RowsPolicy]) -> 
     across, count = _is_across(problem), problem.count
     vector = 1 if across else _aligned_vector(problem, policy)
     keep = max(1, policy.kept // (vector * max(1, len(p.early))))
-    max_size = min(policy.long_group_size, target.max_work_group_size)
+    # A sub-group may exchange accumulators in local memory, one of each work-item; then come half
+    # as many, at most.
+    item_bytes = 3 * max(1, p.accumulator_bytes(problem.real)) / 2
+    max_items = floor_power_of_two(int(target.local_mem_size / item_bytes))
+    max_size = min(policy.long_group_size, target.max_work_group_size, max_items)
     small = min(policy.group_size, max_size)
     if across:
         lanes = max(1, small // max(1, policy.side_by_side))

@@ -82,6 +82,4 @@ class RowsPolicy(Policy):
             or not any(size % target.subgroup_size for size in groups),
             "groups are 1 on the CPU path": max(groups) == 1 or not target.is_cpu,
             "neighbouring rows are within the group": self.side_by_side <= self.group_size,
-            "local memory holds the accumulators": 4 * max(groups) * 24 <= target.local_mem_size
-            or target.is_cpu,
         }

@@ -82,6 +82,14 @@ class RowProgram:
         """The operands with strides along the row."""
         return (*self.inputs, *(name for name, _ in self.outputs), *self.tables)
 
+    def accumulator_bytes(self, real: str) -> int:
+        """The bytes of the accumulators of a work-item: of all phases, or of the stream."""
+
+        def nbytes(phases: Sequence[Phase]) -> int:
+            return sum(phase.accumulator("", real).bytes for phase in phases)
+
+        return max(nbytes(self.phases), nbytes((self.stream,) if self.stream else ()))
+
     @property
     def late(self) -> tuple[str, ...]:
         """The inputs that only outputs read.  A GPU's kernel does not keep them in registers.
