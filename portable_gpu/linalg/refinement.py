@@ -162,7 +162,7 @@ class _Refinement:
         s, new = self.judged(y)
         better = {"e": new, "f": error}
         x = self._each("e < f ? y : x", x=x, y=y, **better)
-        r = self._each("e < f ? s : r", r=r, s=s, **better)
+        r = self._each("e < f ? y : x", x=r, y=s, **better)  # the same program
         return x, r, elementwise("e < f ? e : f", **better, **self.place.options)
 
     def _each(self, expression: str, e: Any = None, f: Any = None, **arrays: Any) -> Any:
