@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+import pytest
+
+from portable_gpu.codegen import specialization
 from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.gemv.kernels import GemvKernel
 from portable_gpu.ops.gemv.problem import GemvProblem
@@ -18,6 +21,14 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 NO_ROWS = TuningTable([])
+
+
+def render_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Let a program's text be its name and policy: templates take most of the time."""
+    patch.setattr(
+        specialization, "render", lambda name, **context: f"{name} {context.get('policy')}"
+    )
+    patch.setattr(specialization, "_with_structs", lambda rendered, _: rendered)
 
 
 def least(estimates: Iterable[tuple[float, Tiling]]) -> Tiling:

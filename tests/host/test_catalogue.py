@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choosing import reduce_kernel
+from choosing import reduce_kernel, render_nothing
 
 import portable_gpu as pg
 from portable_gpu import linalg
@@ -68,19 +68,21 @@ def test_every_operation_renders(target: str, dtype: str) -> None:
         assert specs, name
         assert len({spec.key for spec in specs}) == len(specs), name
         for spec in specs:
-            assert spec.name in kernel_names(), name
             assert "__kernel" in spec.text
             assert "${" not in spec.text
             assert f"-DWAVEFRONT_SIZE={example_target(target).subgroup_size}" in spec.options
 
 
-def test_every_kernel_is_in_the_catalogue() -> None:
-    missing = set(kernel_names())
-    pairs = [*product(SHOWING, SHOWN[:1]), ("nvidia", "float16"), *product(SHOWING, SHOWN)]
-    for (target, dtype), name in product(dict.fromkeys(pairs), CATALOGUE):
-        if missing and (dtype != "float16" or FAMILY_OF[name] not in ("factor", "fft")):
-            missing -= {spec.name for spec in texts(name, target, dtype)}
-    assert not missing
+def test_every_kernel_is_in_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    render_nothing(monkeypatch)
+    shown = {
+        spec.name
+        for name in CATALOGUE
+        for target, dtype in product(SHOWING, SHOWN)
+        if dtype != "float16" or FAMILY_OF[name] not in ("factor", "fft")
+        for spec in CATALOGUE[name](example_target(target), np.dtype(dtype))
+    }
+    assert shown == set(kernel_names())
 
 
 @pytest.mark.divided

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from choosing import render_nothing
 
 from portable_gpu.cli import main
 from portable_gpu.codegen.reductions import Request, reduction
@@ -480,8 +481,10 @@ class TestMachines:
         with pytest.raises(ArgumentError, match=r"no operation 'sin'; there are: .*all, any"):
             jobs(select(["sm_70"]), ["sin"])
 
-    @pytest.mark.divided("types, pages and texts")
-    def test_jobs_cover_shipped_rows_and_every_shape_class(self) -> None:
+    def test_jobs_cover_shipped_rows_and_every_shape_class(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        render_nothing(monkeypatch)
         result = [job for job in jobs(select(["sm_90"]), ["gemm"]) if job.dtype == "float32"]
         policies = [job.spec.policy for job in result if job.spec.name == "gemm/gemm"]
         items = {(p.item_m, p.item_n) for p in policies if isinstance(p, GemmPolicy)}
