@@ -157,6 +157,19 @@ def test_arrays(values: list[int], second: bool) -> None:
     assert_same(*flags)
 
 
+def test_arrays_of_one_memory_outlive_each_other() -> None:
+    a, table = np.ones(7, np.int32), np.zeros((7, 2), np.int64)
+    pair = arrays(a, table, Pair(np.zeros(7, np.bool_), False))[2]
+    first, whole = pair
+    assert first.ctypes.data == whole[1:].ctypes.data
+    first += 10
+    del pair, whole
+    gc.collect()
+    others = [arrays(a, table, Pair(np.zeros(7, np.bool_), False)) for _ in range(50)]
+    assert first.tolist() == [11, 12]
+    assert all(each[2].second.tolist() == list(range(7)) for each in others)
+
+
 def test_memory_is_freed() -> None:
     """Also where memory is short, or a call of a called function has allocated."""
     a, table = np.ones(1000, np.int32), np.zeros((1000, 2), np.int64)
