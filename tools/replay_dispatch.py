@@ -92,7 +92,7 @@ def main() -> None:
                 for name, seconds in standing.ways.items()
                 if name in item.estimates
             )
-            print(f"{standing.ratio:6.2f} {standing.case}: {standing.own}, of {times} us")
+            print(f"{standing.ratio:6.2f} {standing.case}: {standing.chosen}, of {times} us")
 
 
 if __name__ == "__main__":

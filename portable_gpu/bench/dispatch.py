@@ -53,15 +53,15 @@ class Standing:
 
     Attributes:
         case: The case.
-        own: The name of the variant that the library chose.
-        own_seconds: The seconds of a call with the library's choice, in its fastest turn.
+        chosen: The name of the variant that the library chose.
+        chosen_seconds: The seconds of a call with the library's choice, in its fastest turn.
         ways: The seconds of a call of each variant, in its fastest turn.
         left_out: The variants that could not be built, and the reasons.
     """
 
     case: Case
-    own: str
-    own_seconds: float
+    chosen: str
+    chosen_seconds: float
     ways: Mapping[str, float]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Standing:
     @property
     def ratio(self) -> float:
         """The time of the choice over that of the fastest variant, and at least 1."""
-        return max(1.0, self.own_seconds / self.ways[self.best])
+        return max(1.0, self.chosen_seconds / self.ways[self.best])
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, the fastest variant and the ratio, for JSON."""
@@ -177,8 +177,8 @@ class Contest:
         begin = time.monotonic()
         times = contest(self._prepare(plan, engine), rivals)
         self.timed += time.monotonic() - begin
-        own_seconds = times.pop(OWN)
-        return Standing(case, choice.name, own_seconds, times, left_out)
+        chosen_seconds = times.pop(OWN)
+        return Standing(case, choice.name, chosen_seconds, times, left_out)
 
     def prepared(self, variant: Variant) -> Prepared:
         """Calls of a variant of one of the cases, on the engine."""

@@ -14,7 +14,7 @@ from portable_gpu.bench.statistics import Statistic
 
 #: Limits for figures that can be believed: the share of the processors that other processes keep
 #: busy, and the median of the rows' spreads.
-_MOST_TAKEN, _MOST_SPREAD = 0.1, 0.1
+_MOST_BUSY, _MOST_SPREAD = 0.1, 0.1
 _STAT = Path("/proc/stat")
 
 
@@ -24,14 +24,14 @@ class Noise:
 
     Attributes:
         cores: The number of the machine's processors.
-        taken: The average number of processors that other processes kept busy.
+        busy: The average number of processors that other processes kept busy.
         spread: The median of the rows' spreads: half the distance between a row's quartiles, as a
             part of its median; ``None`` without rows.
         host_counts: Whether the host's processors do some of the timed work.
     """
 
     cores: int
-    taken: float
+    busy: float
     spread: float | None
     host_counts: bool
 
@@ -39,8 +39,8 @@ class Noise:
     def reasons(self) -> list[str]:
         """Why the figures cannot be believed; empty where they can."""
         result = []
-        if self.host_counts and self.taken > _MOST_TAKEN * self.cores:
-            result.append(f"other processes kept {self.taken:.1f} of {self.cores} cores busy")
+        if self.host_counts and self.busy > _MOST_BUSY * self.cores:
+            result.append(f"other processes kept {self.busy:.1f} of {self.cores} cores busy")
         if self.spread is not None and self.spread > _MOST_SPREAD:
             result.append(f"half of the rows spread by {self.spread:.0%} or more")
         return result

@@ -134,7 +134,7 @@ def _table(standings: list[Standing]) -> Table:
     for heading in ("choice", "best by hand"):
         table.add_column(heading)
     for item in sorted(standings, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
-        times = (f"{seconds * 1e6:.4g}" for seconds in (item.own_seconds, item.ways[item.best]))
+        times = (f"{seconds * 1e6:.4g}" for seconds in (item.chosen_seconds, item.ways[item.best]))
         case = f"{item.case.operation} " * several + item.case.size
-        table.add_row(case, f"{item.ratio:.2f}", *times, item.own, item.best)
+        table.add_row(case, f"{item.ratio:.2f}", *times, item.chosen, item.best)
     return table

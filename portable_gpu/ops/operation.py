@@ -61,7 +61,7 @@ class Invocation:
         flop: An estimate of the operations, by which small calls on NumPy arrays stay on the
             calling thread; ``None`` if they never do.
         scalars: The numbers that the plan takes in addition to the arrays.
-        out: The caller's array for the result; of several results, a tuple with an array or
+        out: The caller's array for the result; for several results, a tuple with an array or
             ``None`` for each, or ``None``.
         out_name: The name of the (first) array in messages.
         reads_out: Whether kernels read the elements of the (first) array.
@@ -113,7 +113,7 @@ class Operation:
 
     Attributes:
         call: ``call(inputs, options, out, scalars, engine, queue, wait_for)`` does it.  The options
-            are hashable and tell all but the arrays; numbers that may differ from call to call
+            are hashable, and describe all but the arrays; numbers that may differ from call to call
             are scalars.
     """
 
@@ -214,7 +214,7 @@ def complete(
 
     Returns:
         The result: ``out``, or a fresh array; NumPy's scalar where a fresh array of NumPy would
-        have no axes.  Of several results, a tuple of these.
+        have no axes.  For several results, a tuple of these.
     """
     inputs, out = invocation.inputs, invocation.out
     first = Result(invocation.shape, invocation.dtype, invocation.out_name, invocation.reads_out)

@@ -216,7 +216,7 @@ def _is_number(value: Any) -> bool:
 def _kind(array: Any) -> tuple[str, Any]:
     """The properties that an array shares with the planned one: a description, and its queue.
 
-    Of several outputs: those of each.
+    For several outputs, those of each.
     """
     if isinstance(array, tuple):
         kinds = [_kind(one) for one in array]

@@ -39,13 +39,13 @@ _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family
 OPERATIONS: dict[str, OperationRecord] = {
     operation.name: operation for family in _BY_NAME.values() for operation in family.operations
 }
-#: What each builds by default, where that is not another one's.
+#: What each operation builds by default, unless it is the same as for another operation.
 CATALOGUE: dict[str, Build] = {
     name: operation.specializations
     for name, operation in OPERATIONS.items()
     if operation.specializations is not None
 }
-#: Those that are timed.
+#: The operations that are timed.
 BENCHMARKS: dict[str, Benchmark] = {
     name: benchmark for family in FAMILIES for name, benchmark in family.benchmarks.items()
 }
@@ -53,7 +53,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 FAMILY_OF: dict[str, str] = {
     operation.name: family.name for family in FAMILIES for operation in family.operations
 }
-#: What kernels are held to once they are compiled, by template.
+#: The requirements on compiled kernels, by template.
 KERNELS: dict[str, Compiled] = {
     name: compiled for family in FAMILIES for name, compiled in family.kernels.items()
 }

@@ -17,7 +17,7 @@ NUMBERS = (bool, int, float, complex)
 
 
 def is_number(value: Any) -> bool:
-    """Whether ``value`` is a Python number, not of NumPy's."""
+    """Whether ``value`` is a Python number, and not one of NumPy."""
     return isinstance(value, NUMBERS) and not isinstance(value, np.generic)
 
 

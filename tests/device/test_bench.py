@@ -386,7 +386,7 @@ def test_dispatch(
     for product in content["dispatch"]["products"]:
         assert product["size"] in output
         assert product["ratio"] >= 1
-        assert product["own_seconds"] > 0
+        assert product["chosen_seconds"] > 0
         assert min(product["ways"].values()) == product["ways"][product["best"]] > 0
 
 

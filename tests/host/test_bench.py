@@ -451,7 +451,7 @@ def assert_fits(table: Any) -> None:
 def test_noise() -> None:
     quiet = Noise(16, 1.0, 0.05, True)
     assert quiet.reasons == []
-    busy = replace(quiet, taken=3.0, spread=0.2)
+    busy = replace(quiet, busy=3.0, spread=0.2)
     assert busy.reasons == [
         "other processes kept 3.0 of 16 cores busy", "half of the rows spread by 20% or more"
     ]  # fmt: skip
@@ -475,11 +475,11 @@ def test_what_others_take_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     now[0], process_seconds[0] = 110.0, 16.0  # in ten seconds we took 15
     write(user=80, stolen=5)  # of 35
     heard = listener.noise([Statistic.of([1.0, 2.0, 3.0])], True)
-    assert heard.taken == pytest.approx(2.0)
+    assert heard.busy == pytest.approx(2.0)
     assert heard.spread == pytest.approx(0.25)
     stat.unlink()
     monkeypatch.setattr(noise.os, "getloadavg", lambda: (1.5, 0, 0))
-    assert noise.Listener().noise([], True).taken == 1.5
+    assert noise.Listener().noise([], True).busy == 1.5
 
 
 @pytest.mark.parametrize(
@@ -540,11 +540,11 @@ def test_every_point_of_a_roofline_is_named_and_no_name_covers_another(tmp_path:
     assert not any(box.contains(*point) for box in boxes for point in points)
 
 
-BUSY = Noise(cores=2, taken=1.7, spread=0.05, host_counts=True)
+BUSY = Noise(cores=2, busy=1.7, spread=0.05, host_counts=True)
 
 
 @pytest.mark.divided
-@pytest.mark.parametrize("noise", [None, replace(BUSY, taken=0.0), BUSY])
+@pytest.mark.parametrize("noise", [None, replace(BUSY, busy=0.0), BUSY])
 def test_throughput_draws_policies_too_and_says_if_the_machine_was_busy(
     tmp_path: Path, noise: Noise | None
 ) -> None:

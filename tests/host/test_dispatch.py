@@ -99,5 +99,5 @@ def test_products_are_random_and_the_same_again() -> None:
 def test_json_has_every_figure() -> None:
     content = standing(3.0, a=1.0, b=2.0).to_dict()
     assert content["size"] == "2x3x4/NN"
-    assert (content["own"], content["best"], content["ratio"]) == ("chosen", "a", 3.0)
+    assert (content["chosen"], content["best"], content["ratio"]) == ("chosen", "a", 3.0)
     assert content["ways"] == {"a": 1.0, "b": 2.0}

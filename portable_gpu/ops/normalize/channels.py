@@ -126,9 +126,9 @@ def channels_kernel(
 ) -> ChannelsKernel | None:
     """Return the kernel of a problem, or ``None`` where other kernels are better.
 
-    Other kernels are better on CPUs, for gradients of 16-bit floats by the input alone, for
-    channels whose elements are not contiguous, for few groups, and for groups whose sums exceed
-    local memory.
+    Other kernels are better on CPUs, if the gradient of the input alone is requested for 16-bit
+    floats, for channels whose elements are not contiguous, for few groups, and for groups whose
+    sums exceed local memory.
     """
     p = problem.program
     if target.is_cpu or len(problem.outer) > 1 or "rms" in problem.flags:

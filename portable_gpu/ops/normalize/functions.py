@@ -196,8 +196,8 @@ def rms_norm_backward(
 ) -> tuple[Any, Any]:
     """Compute the gradients of :func:`rms_norm` with respect to input and weight.
 
-    ``rstd`` is what :func:`native_rms_norm` returned, ``out`` a tuple of two arrays, each of them
-    or ``None``.  All else is as in :func:`layer_norm_backward`.
+    ``rstd`` is what :func:`native_rms_norm` returned; ``out`` is a tuple of two, each an array or
+    ``None``.  All else is as in :func:`layer_norm_backward`.
     """
     if isinstance(out, tuple) and len(out) == 2:
         out = (*out, None)

@@ -1,4 +1,4 @@
-"""The public reductions.  Semantics are NumPy's; what differs is said."""
+"""The public reductions, with NumPy's semantics; docstrings describe the differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from portable_gpu.typing import inner_product, reduction
 
 _X, _A_B = ("x",), ("a", "b")
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
-# What calls ask for that leave the dtype to NumPy's rules: looked up once.
+# The requests of calls without a dtype, for which NumPy's rules give it; they are made once.
 _SUM, _PROD = call.sum_like("sum", None), call.sum_like("prod", None)
 _MEAN = call.mean(None)
 _VAR, _STD = call.moment(None, 0.0, False), call.moment(None, 0.0, True)

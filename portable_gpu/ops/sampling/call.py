@@ -75,7 +75,7 @@ def _order_of(x: Any) -> tuple[int, ...] | None:
 
 
 def _permuted(x: Any, order: tuple[int, ...]) -> Any:
-    """An array with permuted axes; what is no such array is refused later."""
+    """An array with permuted axes; any other object is refused later."""
     is_array = isinstance(x, (np.ndarray, *DEVICE_KINDS)) and x.ndim == len(order)
     return x.transpose(order) if is_array else x
 

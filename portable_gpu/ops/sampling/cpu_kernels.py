@@ -69,10 +69,11 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
 
 
 def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel | None:
-    """Partition for a CPU: a group has whole planes, and adds their sources where these go to.
+    """Partition for a CPU: a group has whole planes, to whose places it adds the sources.
 
-    It is ``None`` where sums would be rounded to 16 bits at each step, planes of the result are not
-    in C order, or the planes are few for the device's units.
+    The indices of the sources name the places.  It is ``None`` where sums would be rounded to 16
+    bits at each step, planes of the result are not in C order, or the planes are few for the
+    device's units.
     """
     elem, out, line = problem.elem, len(problem.sources), axes.line
     ruled = tuple(

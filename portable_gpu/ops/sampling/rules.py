@@ -169,15 +169,16 @@ class AdaptiveWindow(AxisRule):
 
 @dataclass(frozen=True)
 class Resize(AxisRule):
-    """Interpolation at the places of the source that the places of the result have there.
+    """Interpolation of the source at the places to which the places of the result correspond.
 
     Attributes:
         mode: ``nearest``, ``linear`` or ``cubic``.
         coordinates: How places of the result become places of the source; ONNX's names.
-        scale: The extent of the result by that of the source, as coordinates take it.
+        scale: The extent of the result divided by that of the source, as coordinates use it.
         rounding: ``floor``, ``ceil``, ``round_prefer_floor`` or ``round_prefer_ceil``: how
             ``nearest`` rounds a place.
-        antialias: Whether a result smaller than the source has the mean over as many more places.
+        antialias: Whether the kernel is wider if the result is smaller than the source, in
+            proportion.
         start, end: The part of the source, for ``tf_crop_and_resize``; outputs beyond it read
             nothing.
         cubic: The coefficient a of cubic weights (Keys, IEEE Trans. ASSP 29(6), 1981).
@@ -264,7 +265,7 @@ class Resize(AxisRule):
         return rounded.astype(np.int64)
 
     def _antialiased(self) -> Entries:
-        """Weights of a kernel that is as much wider as the result is smaller."""
+        """Weights of a kernel that is wider in proportion if the result is smaller."""
         n, m, o = self.size, self.outputs, np.arange(self.outputs)
         step = 1 / self.scale
         if self.coordinates == "align_corners":
@@ -309,8 +310,8 @@ def table_of(rule: AxisRule, repeats_taps: bool) -> AxisTable:
     Args:
         rule: The rule.
         repeats_taps: Whether a tap may be read more than once, its weight being divided, so that
-            all outputs of an unrolled kernel have the same number of taps.  Products with 0 would
-            not do, for infinity times 0 is not a number.
+            all outputs of an unrolled kernel have the same number of taps.  Weights of 0 cannot be
+            used instead, because infinity times 0 is NaN.
     """
     counts, places, weights = rule.entries()
     max_count = max(1, int(counts.max(initial=0)))

@@ -29,7 +29,7 @@ class _Table(TuningTable):
 
 
 def ladders(engine: Engine) -> list[Ladder]:
-    """The founding text's tall matrices: vectors from 128 columns on, several rows below 32."""
+    """Tall matrices: vectors from 128 columns on, several rows of a sub-group below 32."""
     target = climbing_engine(engine).target
     lanes = target.subgroup_size
     group = max(lanes, min(256, target.max_work_group_size))

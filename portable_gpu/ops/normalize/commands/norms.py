@@ -165,7 +165,7 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
 def by_autograd(
     library: Any, function: Callable[..., Any], grad: Any, *arrays: Any
 ) -> Callable[[], Any]:
-    """A call that computes gradients by PyTorch's graph of a function, which is statistics."""
+    """A call that computes the gradients of a function by PyTorch; the graph is made only once."""
     inputs = [item.detach().requires_grad_() for item in arrays]
     result = function(*inputs)
     return partial(library.autograd.grad, result, inputs, grad, retain_graph=True)
