@@ -24,7 +24,7 @@ from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
 from portable_gpu.bench.hunt import Hunt, HuntRow, Trial, kinds, random_cases, revision_rows
 from portable_gpu.bench.known_peers import open_peers, registry
-from portable_gpu.bench.ladder import LadderTimes, climb, ladders
+from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.oracle import oracle
@@ -320,10 +320,11 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     assert roofs._product(emulated, "complex64") is None
 
 
-def test_ladder(unoptimised: Engine) -> None:
+@pytest.mark.parametrize("operation", CLIMBED)
+def test_ladder(unoptimised: Engine, operation: str) -> None:
     bench = Bench(unoptimised, [NumPyPeer(unoptimised)], turns=1)
-    for ladder in ladders("all", unoptimised):
-        small = "40x16/N" if ladder.operation == "gemv" else "40x40x40/NN"
+    for ladder in ladders(operation, unoptimised):
+        small = "40x16/N" if operation == "gemv" else "40x40x40/NN"
         *remarks, times = climb(bench, replace(ladder, sizes=small))
         assert remarks == []
         assert isinstance(times, LadderTimes)
