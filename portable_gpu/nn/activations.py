@@ -22,9 +22,9 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.typing import of_one, of_two
 
 _FORMS = ("none", "tanh")
-#: x beyond which a sigmoid is 0 or 1 in float64, and 1000 times it is, too.
+#: x within bounds where a sigmoid is 0 or 1 in float64; its product with the lower bound is 0.
 _FAR = "clip(x, -1000, 1000)"
-#: x beyond which the normal distribution is 0 or 1 in float64.
+#: x within bounds where the normal distribution is 0 or 1 in float64.
 _NEAR = "clip(x, -100, 100)"
 #: The exponent 2 u of the tanh form, whose tanh(u) is 2 sigmoid(2 u) - 1, divided by x.
 _SLOPE = "(1.5957691216057307117 + 0.07135481627260024877 * c * c)"

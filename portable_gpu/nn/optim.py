@@ -30,7 +30,7 @@ from portable_gpu.runtime.transfer import asarray
 
 
 class _Slot:
-    """A pair of flat arrays with its state, which one launch updates."""
+    """Flat values and gradients, and the optimiser's state of them: one launch updates them."""
 
     def __init__(
         self, data: Array, grad: Array, parameters: list[ModuleParameter], names: Iterable[str]

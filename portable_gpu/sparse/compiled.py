@@ -44,7 +44,9 @@ _had_long_array = False  # set once, and never reset
 
 
 def compiled(function: Callable[P, R], at_once: bool = False) -> Callable[P, R]:
-    """Make a loop of `function`, whose time is about linear in its arrays; threads run it at once.
+    """Make a loop of `function`; threads may call it at the same time.
+
+    Its time must be about linear in the lengths of its arrays.
 
     Its machine code does not hold Python's lock, and is kept on disk.  A call has no named
     arguments.

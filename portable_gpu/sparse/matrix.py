@@ -443,10 +443,13 @@ def _canonical(
     """Sort stored elements into the lower triangle by rows; the upper ones are mirrored.
 
     Returns:
-        The triangle's pointers and columns; the stored elements sorted by row, column and triangle;
-        the start of each position and triangle in them; for each element of the triangle, and for
-        each mirror image, the index of its start, or -1.  A diagonal element is its own mirror
-        image.  Then the number of elements of the triangle, and of starts; the arrays are longer.
+        * The pointers and the columns of the lower triangle.
+        * The stored elements, sorted by row and column of the lower triangle; those that were
+          stored below the diagonal precede their mirror images.
+        * The start of each sum: of the duplicates that are stored at one position.
+        * For each element of the triangle, the index of its sum, and that of its mirror image's
+          sum; -1 if it is not stored.  A diagonal element is its own mirror image.
+        * The number of elements of the triangle, and of sums; the arrays above may be longer.
     """
     stored = len(rows)
     begin = np.zeros(n + 2, np.int64)

@@ -27,17 +27,19 @@ from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The values of ``system=``, with the factors P, L^-1, L^-H (H) and P^T (T) of the solution.
+#: The values of ``system=``, each with the factors of its solution, in the order in which they are
+#: applied: P, L for L^-1, H for L^-H, T for P^T.
 SYSTEMS = {"A": "PLHT", "L": "L", "Lt": "H", "P": "P", "Pt": "T"}
-#: Solves with other numbers of columns, or other strides, whose plans are cached.  A plan has lists
-#: of all fronts on the device.
+#: The most numbers of columns of solves whose plans are cached.  A plan has lists of all fronts on
+#: the device.
 _MAX_SOLVES = 16
 
 
 class Numeric:
     """Plans for one pattern, dtype and engine, each made when it is first used.
 
-    Plans of solves are dropped before there are those of more than 16 numbers of columns.
+    Plans of solves are cached for at most 16 numbers of columns; before a further one, all are
+    dropped.
 
     Attributes:
         engine, symbolic, dtype: The engine, the analysis, and the dtype of L.
@@ -184,7 +186,7 @@ class Numeric:
 
     @property
     def _inverse_layout(self) -> tuple[list[list[_Int64]], _Int64, int]:
-        """The stages of an inverse, the positions of its blocks, and their size in all."""
+        """The stages of an inverse, the positions of its blocks, and their total size."""
         fronts, target = self.symbolic.fronts, self.engine.target
 
         def make() -> Any:

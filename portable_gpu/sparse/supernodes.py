@@ -266,8 +266,8 @@ def _final_order(
 ) -> tuple[Int32, Int32, int]:
     """Order the merged supernodes so that the stack of update matrices is minimal.
 
-    Siblings are ordered by descending difference of the peak of their subtree's stack and their
-    update matrix.
+    Siblings are ordered by the peak of their subtree's stack minus the size of their update matrix,
+    the largest difference first.
 
     Returns:
         The supernodes in that order, their parents, and their number; the arrays are longer.

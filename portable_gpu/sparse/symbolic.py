@@ -129,7 +129,8 @@ class Symbolic:
             memory_limit: As for :class:`Factor`.
 
         Raises:
-            DTypeError: `dtype` is not supported, or `devices` are not devices.
+            DTypeError: `dtype` is not supported.
+            ArgumentTypeError: `devices` has something else.
             DeviceNotFoundError: There is no device of a given name.
             DeviceMemoryError: `memory_limit` is smaller than the largest supernode.
         """

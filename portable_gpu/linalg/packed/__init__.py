@@ -1,9 +1,8 @@
 """Triangles in packed storage: n (n + 1) / 2 elements, in block rows that are operands of products.
 
 ``docs/linalg_packed.md`` draws the layout.  Triangles of at most 128 rows have LAPACK's packed
-format: ``lower=True`` by rows (LAPACK's ``U`` by columns); with ``lower=False`` the transpose of
-    the
-triangle is stored so.
+format: with ``lower=True`` the triangle by rows (LAPACK's ``U`` by columns); with ``lower=False``
+its transpose by rows.
 """
 
 from portable_gpu.linalg.packed.definite import cho_solve, cholesky, solve_triangular

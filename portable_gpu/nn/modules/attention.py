@@ -57,7 +57,7 @@ class MultiheadAttention(Module):
 
         Args:
             embed_dim, num_heads: The extent of rows, and the number of heads, which divides it.
-            dropout: The probability that a probability is dropped in training.
+            dropout: The probability with which training drops each weight of attention.
             bias: Whether projections have biases.
             kdim, vdim: The extents of rows of keys and of values; ``embed_dim`` by default.
             batch_first: Whether arrays are (N, L, E) and not (L, N, E).
@@ -124,7 +124,7 @@ class MultiheadAttention(Module):
                 ``backward`` does not take their gradient.
             attn_mask: Shape (L, S) or (N * num_heads, L, S), as ``key_padding_mask``.
             average_attn_weights: Whether the probabilities are means over the heads.
-            is_causal: Whether query i sees keys up to i; it adds nothing to an ``attn_mask``.
+            is_causal: Whether query i sees only keys up to i; ignored with an ``attn_mask``.
 
         Returns:
             The output, of the shape of ``query``, and ``None`` or the probabilities, of shape
@@ -313,7 +313,7 @@ class MultiheadAttention(Module):
         return asarray(mask, queue=query.queue)
 
     def _weights(self, q: Any, k: Any, sums: Any, mask: Any, rate: float, is_mean: bool) -> Any:
-        """The probabilities, from the logarithms of their sums."""
+        """The probabilities, from the logarithm of each query's sum of exponentials, ``sums``."""
         arrays = {"s": matmul(q, k.transpose((0, 1, 3, 2))), "z": sums.reshape((*sums.shape, 1))}
         # A query that sees no key has a logarithm of -infinity.
         numbers: dict[str, Any] = {"f": 1 / sqrt(max(1, q.shape[-1])), "low": -3e38}

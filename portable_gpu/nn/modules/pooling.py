@@ -106,7 +106,7 @@ class AvgPool1d(_Mean):
 
 
 class _MeanOrSum(_Mean):
-    """The base of poolings that divide by a number of one's own, if there is one."""
+    """The base of poolings that divide by ``divisor_override``, if it is given."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class _Unpooling(Module):
         return self.forward(*arrays, output_size)
 
     def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:  # type: ignore[override]
-        """Put the elements to their places; ``output_size`` is of the places, or a whole shape."""
+        """Put elements at their indices; ``output_size`` has the pooled axes, or all axes."""
         axes = len(input.shape) - 2
         size = output_size if output_size is None else tuple(output_size)[-axes:]
         result = self._pair[0](input, indices, *self._arguments, size)

@@ -76,7 +76,7 @@ class Instructions:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.variables: list[str] = []  # instructions at the begin of the function
+        self.variables: list[str] = []  # instructions at the start of the function
         self.memories: list[Allocation] = []
         self._count = 0
 
@@ -294,7 +294,7 @@ class Instructions:
             self.emit(f"call void @{FREE}(ptr {self.load('ptr', memory.begin)})")
 
     def free_others(self, addresses: Sequence[str]) -> list[str]:
-        """Free memory without any of the addresses; return the begins and ends of the rest."""
+        """Free the memory that contains none of the addresses; return the bounds of the rest."""
         returned = []
         for memory in self.memories:
             begin, end = (self.load("ptr", each) for each in memory)
