@@ -4,9 +4,9 @@
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
 ##
 ## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  Where elements are
-## few, `lanes` adjacent work-items share one: lane i multiplies steps i, i + lanes, ...
+## few, 2^lanes_log2 adjacent work-items, up to most_lanes, share one: lane i multiplies steps i, i + lanes, ...
 ##
-## group_size, lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
+## group_size, most_lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -40,39 +40,37 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
-% if lanes > 1:
+% if most_lanes > 1:
 ${accumulator.define(acc)}
-${subgroup.define(acc, lanes)}
+${subgroup.define(acc, most_lanes, True)}
 % endif
 
-__kernel ${"SUBGROUP_KERNEL " if lanes > 1 else ""}${group.of_size(group_size)}
+__kernel ${"SUBGROUP_KERNEL " if most_lanes > 1 else ""}${group.of_size(group_size)}
 void ${kernel("direct")}
 {
-% if lanes > 1:
+% if most_lanes > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${group_size});
-    const long lane = get_local_id(0) % ${lanes}u, own = first + get_global_id(0) / ${lanes}u;
-    const long i = min(own, count - 1);
+    const uint lanes = 1u << lanes_log2, lane = get_local_id(0) & (lanes - 1u);
+    const long own = first + (get_global_id(0) >> lanes_log2);
 % else:
-    const long i = first + get_global_id(0);
-    if (i >= count) return;
+    const long own = first + get_global_id(0);
 % endif
+    const long i = min(own, count - 1);
     const ${index} area = m * n, in_product = (${index})i % area;
     const long row = in_product / (${index})n, col = in_product % (${index})n;
-% if problem.triangle and lanes == 1:
-    if (!(true${triangle.only(problem, 'row', 'col')})) return;
-% endif
+    const bool is_stored = own < count${triangle.only(problem, 'row', 'col')};
 ${operands.locate(names, rank, f"({index})i / area")}
     a += row * a_row;
     b += col * b_col;
     value_t acc = (value_t)(0);
-% if lanes > 1:
-    long left = (k - lane + ${lanes - 1}) / ${lanes};
+% if most_lanes > 1:
+    long left = is_stored ? (k + (lanes - 1u) - lane) >> lanes_log2 : 0;
     a += lane * a_col;
     b += lane * b_row;
-    a_col *= ${lanes};
-    b_row *= ${lanes};
+    a_col *= lanes;
+    b_row *= lanes;
 % else:
-    long left = k;
+    long left = is_stored ? k : 0;
 % endif
     for (; left >= ${steps}; left -= ${steps}, a += ${steps} * a_col, b += ${steps} * b_row) {
 ${load(False)}
@@ -86,16 +84,18 @@ ${load(True)}
         if (${j} < left) MAD(acc, a${j}, b${j});
 % endfor
     }
-% if lanes > 1:
+% if most_lanes > 1:
+    if (lanes > 1) {
 <% parts = [f.name for f in acc.fields] %>\
-    acc_t sum;
+        acc_t sum;
 % for name, of in zip(parts, (".x", ".y") if problem.compute.complex else ("",)):
-    sum.${name} = acc${of};
+        sum.${name} = acc${of};
 % endfor
-    sum = acc_t_subgroup${lanes}(sum, SUBGROUP_SLOT(scratch));
-    if (lane || own >= count\
-${f' || !(true{capture(triangle.only, problem, "row", "col")})' if problem.triangle else ''}) return;
-    acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
+        sum = acc_t_subgroup${most_lanes}(sum, SUBGROUP_SLOT(scratch), lanes);
+        acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
+    }
+    if (lane) return;
 % endif
+    if (!is_stored) return;
     ${problem.c.elem.name}_store(c + row * c_row + col * c_col, RESULT(acc, row, col));
 }

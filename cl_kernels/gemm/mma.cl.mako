@@ -14,6 +14,7 @@
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand is copied to local memory
 ## pair, wide, by_lines, types: as in wgmma
+## either  the argument has_aligned_rows says whether rows of C are aligned for pairs; others are stored by lines
 ##
 ## All shapes share this text: the last step may be short, and k be whole or in parts of at least one step.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -99,7 +100,13 @@ ${staged.first_fragments(forms)}\
 ${units.count_products(True)}
             ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
             }
-% if by_lines:
+% if either:
+            if (has_aligned_rows) {
+${output.store(policy, pair, wide, types['c'])}
+            } else {
+${output.lines(policy, problem, types['c'])}
+            }
+% elif by_lines:
 ${output.lines(policy, problem, types['c'])}
 % else:
 ${triangle.store(problem, policy, lambda: output.store(policy, pair, wide, types['c']),

@@ -234,6 +234,11 @@ class MmaPolicy(Policy):
         """Work-items that copy lines: all."""
         return self.group_size
 
+    @property
+    def sums(self) -> int:
+        """Registers of a work-item's sums."""
+        return 16 * self.blocks * self.pairs
+
     def local_bytes(self, elem: Element) -> int:
         """Local memory of a group; it is the same for all elements."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
@@ -276,7 +281,7 @@ class MmaPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
-        sums = 16 * self.blocks * self.pairs
+        sums = self.sums
         local, lines = self.local_bytes(elem), self.copiers // 8
         return {
             "the target has matrix units": target.matrix_units != "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
 
@@ -74,6 +74,16 @@ def lines_fit(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> boo
         return False
     free = target.static_local_mem - policy.local_bytes(problem.compute)
     return policy.scratch_bytes <= free
+
+
+def either_rows(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
+    """Whether a text of ``mma`` stores aligned rows of C in 16 bytes, and others by whole warps.
+
+    Not where the sums take half of the registers: the two ways together spill a few more bytes.
+    """
+    if not isinstance(policy, MmaPolicy) or 2 * policy.sums >= target.registers:
+        return False
+    return not problem.triangle and lines_fit(problem, policy, target)
 
 
 def with_row_scratch(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:
