@@ -1,7 +1,8 @@
 """Translation of expressions from Python to LLVM's text.
 
-* An index is not checked, and counts from the begin, as do the bounds of a slice.  Elements and
-  numbers of small types become ``int64`` or ``float64`` when they are read.
+* An index is not checked, and counts from the begin, as do the bounds of a slice.  A divisor of an
+  integer is not checked, and is never zero.  Elements and numbers of small types become ``int64``
+  or ``float64`` when they are read.
 * Calls are of the functions in :data:`BUILTINS` and :data:`ALLOCATIONS`, of classes of named
   tuples, of ``copy`` of an array, and of other functions of the unit, which do not call themselves.
 * Other global names are constants.
