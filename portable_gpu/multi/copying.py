@@ -101,9 +101,9 @@ class _Moving(NamedTuple):
 
 
 class _HostBuffer:
-    """A pinned buffer of an engine, or pageable memory where none is free or pays.
+    """A pinned buffer of an engine; pageable memory if none is free, or pinning saves no time.
 
-    All devices copy from it: another context reads pinned memory as fast.
+    All devices copy from it: those of other contexts read pinned memory as fast as its own.
     """
 
     def __init__(self, member: Member) -> None:
@@ -247,7 +247,7 @@ class Copies:
         try:
             member = self._members[next(self._numbers) % len(self._members)]
             while not self._is_abandoned:
-                try:  # where commands run, their end is worth more than a wait for a piece
+                try:  # if commands run, it waits for their end and not for a piece
                     self._tokens.get(block=not moving)
                 except Empty:
                     self._end(moving)

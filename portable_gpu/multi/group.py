@@ -115,7 +115,7 @@ class DeviceGroup(EngineGroup, Closing):
     def close(self) -> None:
         """Wait for the devices, and drop the engines' plans, programs and memory.
 
-        Calls with ``engine=`` this group raise ArgumentError from now on.
+        Calls on this group raise ArgumentError from now on.
         """
         self.is_closed = True
         for member in self.members:

@@ -201,7 +201,7 @@ def _pieces(box: Box, nbytes: int) -> Iterator[tuple[Box, list[cl.Event]]]:
     """Cut a box into boxes of one slice, of at most ``nbytes``.
 
     Yields:
-        The box, and the events that its download waits for; those behind it in the queue need none.
+        Each box, and the events that its download waits for; only the first one has any.
     """
     width, rows, slices = box.extents
     if not width * rows * slices:

@@ -32,7 +32,7 @@ def block_bounds(
     Args:
         extent: The extent of the axis.
         nbytes: The bytes of the array.
-        largest: The maximum of bytes of a block, as far as an index of the axis is not larger.
+        largest: The maximum bytes of a block, unless a single index of the axis has more.
         blocks: The number of blocks; default: see the module.
     """
     if blocks is None:

@@ -186,7 +186,7 @@ class Engine(Closing):
     def close(self) -> None:
         """Drop the engine's plans, programs and memory.
 
-        Calls with ``engine=`` it, and plans of :func:`portable_gpu.plan` made on it, raise
+        Calls with this engine, and plans of :func:`portable_gpu.plan` made on it, raise
         ArgumentError from now on.  Arrays, and calls in other threads, keep the memory that they
         need.  The default engine is opened again when it is needed.
         """

@@ -57,7 +57,7 @@ def devices_of(platform: cl.Platform, requested: bool) -> list[cl.Device]:
 
     Args:
         platform: PoCL's, or another.
-        asked: The value of :func:`opening`.
+        requested: Whether the library requested some: what :func:`opening` yielded.
     """
     names = drivers(platform)
     if names is None:

@@ -27,11 +27,11 @@ vectors.  ``min_vector_width`` prevents this; without it matrix products took 1.
 
 clang optimises a text, and PoCL optimises each kernel of the result once more.  With the option of
 :func:`options` only PoCL does, which saves a sixth of the time of compilation.  PoCL then inlines
-less, so short functions become ``always_inline``.  PoCL's first pass also moves sums that a round
-of a loop leaves to the next one to the block of the increments in the loop's head, behind all loads
-of the round, and then registers are spilled.  Such loops have increments in their bodies.  A text
-with the mark ``//@optimised_twice`` is compiled without the option, because registers of other
-loops are spilled.
+less, so short functions become ``always_inline``.  If a loop has its increments in its head, PoCL's
+first pass moves the sums that an iteration passes to the next one there too.  That is behind all
+loads of the iteration, so registers are spilled.  So such loops have their increments in their
+bodies.  A text with the mark ``//@optimised_twice`` is compiled without the option, with which
+registers of its other loops would be spilled.
 
 Line numbers of the bodies do not change, so that messages of the compiler stay right.
 """

@@ -17,10 +17,10 @@ from portable_gpu.runtime.views import Memory, memory_of
 _Places = list[tuple[Any, int]]  # the function that sets an argument, and the argument's index
 #: Replaces the memory of a buffer before the first call.
 NO_MEMORY = Memory(0)
-#: Bytes of a piece of workspace that stays with the kernel objects of a remembered call, for the
-#: pool takes 0.5 us: PoCL, a line of 1024 complex64 in 8.8 us, from the pool in 10.2.  A queue
-#: remembers 4096 calls, so of two pieces each at most 128 MiB stay until calls are forgotten, and
-#: as many again where calls run on the calling thread.
+#: The most bytes of a piece of workspace that stays with the kernel objects of a remembered call,
+#: because the pool takes 0.5 us: a transform of 1024 complex64 on PoCL takes 8.8 us, and 10.2 with
+#: pieces from the pool.  A queue remembers 4096 calls, so if each has two pieces, at most 128 MiB
+#: stay until calls are forgotten, and as many again where calls run on the calling thread.
 _KEPT = 16 << 10
 
 

@@ -182,7 +182,7 @@ class _OnHost:
 
 
 class _SeveralResults:
-    """A repeated call with several results: a call of the last one, which writes the others."""
+    """A repeated call with several results: a call with the last one, whose kernels write all."""
 
     __slots__ = ("_call", "_make")
 
@@ -253,8 +253,8 @@ def _new_like(
 def signature(arrays: Sequence[Any]) -> Key | None:
     """Return all that decides how a call on these arrays runs, or ``None`` if it is not remembered.
 
-    It is not where there are no arrays, arrays of NumPy and of a device, or arrays of several
-    queues.  The queue is not part of it, for the queue keeps its remembered calls itself.
+    A call is not remembered if it has no arrays, arrays of NumPy and of a device, or arrays of
+    several queues.  The queue is not part of the result, because each queue has its own calls.
     """
     if not arrays:
         return None

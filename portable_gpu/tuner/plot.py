@@ -13,7 +13,7 @@ from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.search import measured
 
 _ENOUGH = 8  # trials below which importances say nothing
-#: The slowest trials that are drawn where they are; where slower ones go, and those that failed.
+#: The largest time that is drawn to scale; where slower trials are drawn, and those that failed.
 _MOST, _SLOWER, _FAILED = 2.0, 2.1, 2.25
 
 

@@ -131,7 +131,7 @@ class Pinned(TuningTable):
 
 
 class Referee:
-    """A :class:`Judge` in this process.  It cannot stop a kernel: limits are another's to keep."""
+    """A :class:`Judge` in this process.  It cannot stop a kernel, so it ignores limits."""
 
     def __init__(self, device: str | None = None) -> None:
         """Open a device, as :class:`Engine` does."""
@@ -192,7 +192,7 @@ class Referee:
         return self._engines[policy]
 
     def _keep_only(self, policy: Policy | None) -> None:
-        """Let go of all others' programs and memory."""
+        """Free the programs and the memory of all other policies."""
         for item in [known for known in self._engines if known != policy]:
             engine = self._engines.pop(item)
             self._kept.pop(item, None)

@@ -250,7 +250,7 @@ class _PanelMemory:
         return next(large, None)
 
     def give_back(self, member: Member, copy: Array) -> None:
-        """Take memory that only the kernels so far read."""
+        """Take back memory that only kernels that are enqueued already read."""
         with member.named_errors():
             is_read = cl.enqueue_marker(member.engine.queue)
             member.engine.queue.flush()

@@ -139,7 +139,7 @@ def check_out(out: Any, shape: Sequence[int], dtype: Any, inputs: Mapping[str, A
         out: An array of NumPy or of the group, or ``None``.
         shape: The shape of the result.
         dtype: Its dtype.
-        inputs: The operands by their names, which have no memory of ``out``.
+        inputs: The operands by their names; they may not share memory with ``out``.
 
     Raises:
         ShapeError, DTypeError, ReadOnlyError, OverlapError: It does not.

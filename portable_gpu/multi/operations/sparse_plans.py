@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 #: Multiplications and additions of a GPU, and of a CPU, in the time in which an element is moved to
 #: another device: estimates, 0.5 ns at 2e13 in a second, and 5 ns at 1e10.
 _ELEMENT_WORK = 1e4, 50.0
-#: Numbers of right-hand sides whose recorded substitutions stay; each has a kernel object a launch.
+#: The most numbers of right-hand sides whose substitutions stay recorded: each recording has a
+#: kernel object for each launch.
 _MOST_COUNTS = 2
 
 

@@ -221,7 +221,8 @@ class _Exchange:
         """Cut the axis.
 
         Args:
-            group, shape, dtype: The shape and the dtype of the array.
+            group: The group.
+            shape, dtype: The shape and the dtype of the array.
             axis: The axis of the new blocks.
         """
         self._group, self._shape, self._dtype, self._axis = group, tuple(shape), dtype, axis

@@ -296,7 +296,7 @@ def scratch_storage(
     """Provide the storage of an array that exists as long as the block of the ``with`` statement.
 
     Args:
-    XX
+        out: The name of a file for the array; if it is anything else, the array is in memory.
         shape, dtype: The shape and the dtype of the array.
 
     Raises:

@@ -9,7 +9,7 @@ from math import isqrt, prod
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.streaming.storage import Index
 
-#: Extents of a product's tiles are multiples of this number, unless they are those of an axis.
+#: Extents of a product's tiles are multiples of this number, unless a tile has the whole axis.
 _UNIT = 16
 #: They are not below this number, unless an axis is.
 _LEAST = 64
@@ -33,7 +33,7 @@ def even(n: int, most: int, unit: int) -> int:
     Args:
         n: The extent of the axis.
         most: The largest extent of a part.
-        unit: The divisor, which an extent below it has not.
+        unit: The divisor of the result, unless the axis or the largest extent is smaller.
     """
     if most >= n:
         return max(1, n)
