@@ -637,6 +637,18 @@ def test_mma_with_some_tiles_cut(gpu: Emulator, triangle: str) -> None:
     check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("lanes", "elem", "triangle"),
+    [(1, F32, ""), (16, F64, ""), (16, F16, "lower"), (1, F64, "upper"), (4, F32, "")],
+    ids=label,
+)
+def test_one_work_item_per_element(gpu: Emulator, lanes: int, elem: Element, triangle: str) -> None:
+    """One lane or several of an element; the elements are no whole number of groups."""
+    p = replace(problem(9, 9 if triangle else 7, 37, elem, "NT"), triangle=triangle)
+    plan = TiledPlan(gpu, p, Tiling("direct", splits=lanes))  # type: ignore[arg-type]
+    check(plan, gpu, p, "NT")
+
+
 def test_mma_of_an_a100() -> None:
     gpu = Emulator.of("sm_80")
     p = problem(65, 130, 67, F64, "NT")
