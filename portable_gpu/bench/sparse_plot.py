@@ -13,9 +13,7 @@ from portable_gpu.bench.plot import STYLES, entitle
 from portable_gpu.bench.sparse import REFACTORISE, SparseRow
 
 
-def plot_sparse(
-    rows: Sequence[SparseRow], device: str, path: Path, noise: Noise | None = None
-) -> None:
+def plot_sparse(rows: Sequence[SparseRow], device: str, path: Path, noise: Noise | None) -> None:
     """Draw a panel for each phase, with the GFLOP/s of each library on each system.
 
     This library has a bar for each peer, because it was timed by turns with each.

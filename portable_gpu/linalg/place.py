@@ -74,7 +74,7 @@ class Place:
 
 
 def on_common_device(
-    work: Callable[..., Any], arrays: Sequence[Any], place: Place, check: str = "late"
+    work: Callable[..., Any], arrays: Sequence[Any], place: Place, check: str
 ) -> Any:
     """Return ``work(*arrays)``; a device array has the reports of the arrays, and its own.
 

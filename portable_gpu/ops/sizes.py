@@ -53,7 +53,7 @@ def parse_sizes(text: str, option: str = "--sizes", *, names: bool = True) -> tu
     return tuple(parse_size(part.strip(), option, names=names) for part in text.split(","))
 
 
-def parse_size(text: str, option: str = "--sizes", *, names: bool = False) -> Size:
+def parse_size(text: str, option: str, *, names: bool = False) -> Size:
     """Return one size; see :func:`parse_sizes`."""
     match = _SIZE.fullmatch(text)
     if match is None or (match[2][0].isalpha() and not names):

@@ -52,7 +52,7 @@ def direct_call(
     shape: Shape,
     dtype: np.dtype[Any],
     make: Callable[[], Kernels],
-    report: ReportSpec | None = None,
+    report: ReportSpec | None,
 ) -> Callable[..., Any] | None:
     """Return a repeated call as a function of its arrays.
 

@@ -6,7 +6,7 @@ import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
 
-def memory_pool(context: cl.Context, on_host: bool = False) -> MemoryPool:
+def memory_pool(context: cl.Context, on_host: bool) -> MemoryPool:
     """A pool of a context's memory, which OpenCL allocates at its first use.
 
     Args:

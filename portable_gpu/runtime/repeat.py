@@ -296,10 +296,10 @@ def remember(
     call: Call,
     views: Sequence[View],
     plan: Plan | None,
-    scalars: tuple[Any, ...] = (),
-    out: Any = None,
-    report: ReportSpec | None = None,
-    scalars_vary: bool = False,
+    scalars: tuple[Any, ...],
+    out: Any,
+    report: ReportSpec | None,
+    scalars_vary: bool,
 ) -> None:
     """Remember a call by ``key``, if a repeated one needs no further checks.
 

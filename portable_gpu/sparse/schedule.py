@@ -106,9 +106,7 @@ def by_levels(fronts: Fronts, ends: _Int64 | None = None) -> Schedule:
     return Schedule(tuple(chunks), update, arena, stack, 0, started, rows)
 
 
-def by_subtrees(
-    fronts: Fronts, threads: int, itemsize: int, ends: _Int64 | None = None
-) -> Schedule:
+def by_subtrees(fronts: Fronts, threads: int, itemsize: int, ends: _Int64 | None) -> Schedule:
     """Schedule subtrees for the threads of a CPU, then the fronts above them.
 
     Args:

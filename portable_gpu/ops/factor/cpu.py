@@ -153,7 +153,7 @@ class CpuSolvePlan(OneLaunch):
         engine: Engine,
         problem: SolveProblem,
         policy: CpuPolicy,
-        source: Operand | None = None,
+        source: Operand | None,
     ) -> None:
         """Build the kernel.
 

@@ -91,7 +91,7 @@ def _launch(
     )
 
 
-def residual_text(a: Element, elem: Element, target: Target, sums: bool = False) -> Specialization:
+def residual_text(a: Element, elem: Element, target: Target, sums: bool) -> Specialization:
     """Render the kernel."""
     result = elem.real if sums else f"{elem.name}_t"
     parameters = [

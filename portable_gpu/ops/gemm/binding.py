@@ -187,7 +187,7 @@ def _extra(view: View, stage: Stage, shape: Shape) -> _Matrices:
 
 
 def _merge_batch(
-    operands: list[_Matrices], m: int, stages: tuple[Stage, ...], keeps_rows: bool = False
+    operands: list[_Matrices], m: int, stages: tuple[Stage, ...], keeps_rows: bool
 ) -> int:
     """Drop batch axes of extent 1, merge those that stride as one, and fold one into the rows.
 

@@ -93,7 +93,7 @@ def explainer(name: str, flags: frozenset[str] = frozenset()) -> Callable[..., E
 def explainer_of_rows(
     name: str,
     layout: Callable[..., tuple[Shape, frozenset[int]]],
-    flags: frozenset[str] = frozenset(),
+    flags: frozenset[str],
 ) -> Callable[..., Explanation]:
     """Return the explainer of a function whose options say which axes are those of a row.
 
