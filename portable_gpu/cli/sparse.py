@@ -65,7 +65,7 @@ def sparse(
     from portable_gpu.bench.sparse import SparseContest
     from portable_gpu.bench.sparse_peers import SPARSE_PEERS
     from portable_gpu.bench.sparse_problems import USUAL, problem
-    from portable_gpu.sparse.matrix import factor_dtype
+    from portable_gpu.sparse.formats import factor_dtype
 
     names = USUAL if sizes is None else tuple(name.strip() for name in sizes.split(","))
     kind = factor_dtype(dtype_of(dtype))

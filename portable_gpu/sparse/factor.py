@@ -38,8 +38,8 @@ from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, KernelReport, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import View, as_array, check_output, new_array
+from portable_gpu.sparse.formats import factor_dtype, is_narrower
 from portable_gpu.sparse.lower import lower_on_device
-from portable_gpu.sparse.matrix import factor_dtype, is_narrower
 from portable_gpu.sparse.memory import scheduled
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor

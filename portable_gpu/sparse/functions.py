@@ -24,7 +24,7 @@ from portable_gpu.runtime.place import EngineGroup, check_place
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
-from portable_gpu.sparse.matrix import factor_dtype, is_narrower, value_dtype
+from portable_gpu.sparse.formats import factor_dtype, is_narrower, value_dtype
 from portable_gpu.sparse.symbolic import Symbolic, analyze
 
 

@@ -1,4 +1,4 @@
-"""The user's matrix: its checks, and its conversion to a canonical form.
+"""The pattern of the user's matrix, and its conversion to a canonical form.
 
 The canonical form is the lower triangle in CSR form, with ascending columns and no duplicates.  All
 stored elements are kept, zeros too, except the padding of blocks and diagonals.  A
@@ -16,14 +16,10 @@ import numpy as np
 import scipy.sparse
 
 from portable_gpu.arguments import one_of, shown
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.formats import Values, dtype_of_values, expanded, parts_of
 from portable_gpu.sparse.graph import Int32, Int64
-
-_Values = np.ndarray[Any, np.dtype[Any]]
-
-#: The dtypes of factors; integers and booleans are converted to float64.
-DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "complex64", "complex128"))
 
 #: The values of ``triangle=``.
 TRIANGLES = ("lower", "upper")
@@ -61,7 +57,7 @@ class Pattern:
     starts: Int64 | None
     take: Int64
     mirror: Int64 | None
-    layout: tuple[str, _Values, _Values]
+    layout: tuple[str, Values, Values]
 
     def __repr__(self) -> str:
         return f"<Pattern n={self.n} nnz={self.nnz} of a matrix that stores {self.triangle!r}>"
@@ -71,7 +67,7 @@ class Pattern:
         """The number of elements of the lower triangle."""
         return len(self.columns)
 
-    def values(self, A: Any, triangle: str | None = None) -> _Values:
+    def values(self, A: Any, triangle: str | None = None) -> Values:
         """Return the values of the lower triangle of a matrix within this pattern.
 
         Args:
@@ -108,7 +104,7 @@ class Pattern:
         values[place[place >= 0]] = lower[place >= 0]
         return values
 
-    def stored_in(self, A: Any) -> tuple[_Values, Sequence[tuple[_Values, _Values]] | None]:
+    def stored_in(self, A: Any) -> tuple[Values, Sequence[tuple[Values, Values]] | None]:
         """Return the stored values of a matrix, and the index arrays to compare.
 
         Args:
@@ -128,14 +124,14 @@ class Pattern:
                     f"values have the shape {A.shape}; the matrix analysed stores {self.stored} "
                     "values, and they are wanted in its order, as an array of one axis"
                 )
-            return A.astype(_value_dtype(A.dtype, "values have"), copy=False), ()
+            return A.astype(dtype_of_values(A.dtype, "values have"), copy=False), ()
         if not scipy.sparse.issparse(A):
             raise ArgumentTypeError(
                 f"values is {shown(A)}; "
                 "expected a scipy.sparse array or matrix, or an array of the values "
                 "that it stores"
             )
-        kind, *indices, data = _parts(A)
+        kind, *indices, data = parts_of(A)
         if A.shape != (self.n, self.n):
             raise ShapeError(f"A has the shape {A.shape}; {(self.n, self.n)} was analysed")
         if kind != self.layout[0] or len(data) != self.stored:
@@ -162,7 +158,7 @@ class Pattern:
             )
         return self.take, False
 
-    def whole(self, lower: _Values) -> Any:
+    def whole(self, lower: Values) -> Any:
         """Build the full matrix, a ``scipy.sparse.csr_array``, from its lower triangle."""
         shape = (self.n, self.n)
         triangle = scipy.sparse.csr_array((lower, self.columns, self.pointers), shape=shape)
@@ -175,7 +171,7 @@ class Pattern:
         has_diagonal[rows] = self.columns[self.pointers[rows + 1] - 1] == rows
         return has_diagonal
 
-    def _lower(self, data: _Values, triangle: str | None = None) -> _Values:
+    def _lower(self, data: Values, triangle: str | None = None) -> Values:
         """Gather and check the lower triangle of stored values."""
         take, is_mirrored = self.sources(triangle)
         finite = np.isfinite(data)
@@ -198,11 +194,11 @@ class Pattern:
         self._check_symmetry(data, lower, self.mirror if triangle is None else None)
         return lower
 
-    def coordinates(self) -> tuple[_Values, _Values]:
+    def coordinates(self) -> tuple[Values, Values]:
         """Return the row and the column of each stored value."""
-        return _expanded(*self.layout)
+        return expanded(*self.layout)
 
-    def _check_symmetry(self, data: _Values, lower: _Values, mirror: Int64 | None) -> None:
+    def _check_symmetry(self, data: Values, lower: Values, mirror: Int64 | None) -> None:
         """Raise if it is not Hermitian, beyond rounding; clear the diagonal's imaginary parts."""
         rounding = ROUNDING * np.finfo(lower.dtype).eps
         rows = np.flatnonzero(self._diagonal())
@@ -253,9 +249,9 @@ def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
     """
     if triangle is not None:
         one_of(triangle, TRIANGLES, "triangle")
-    kind, first, second, data = _parts(A)
+    kind, first, second, data = parts_of(A)
     n = int(A.shape[0])
-    rows, columns = _expanded(kind, first, second)
+    rows, columns = expanded(kind, first, second)
     for name, index in (("row", rows), ("column", columns)):
         if len(index) and (index.min() < 0 or index.max() >= n):
             wrong = index[(index < 0) | (index >= n)][0]
@@ -298,138 +294,10 @@ def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
     )
 
 
-def rows_of(A: Any) -> int:
-    """Return the number of rows of a matrix; raise if it cannot be analysed.
-
-    Raises:
-        ShapeError: It is not square.
-        DTypeError: It is not a sparse matrix, or its dtype is not supported.
-        ArgumentError: It has 2^31 - 1 or more rows.
-    """
-    value_dtype(A)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ShapeError(f"A has the shape {A.shape}; expected a square matrix")
-    n = int(A.shape[0])
-    if n >= 2**31 - 1:
-        raise ArgumentError(f"A has {n} rows; fewer than 2^31 - 1 are taken")
-    return n
-
-
-def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
-    """Return the format of a matrix, the two arrays of its indices, and its values.
-
-    Raises:
-        ShapeError, DTypeError, ArgumentError: As :func:`rows_of`; or the matrix is damaged.
-    """
-    n, dtype = rows_of(A), value_dtype(A)
-    if A.format in ("csr", "csc"):
-        _check_compressed(A, n)
-        stored = int(A.indptr[-1])
-        return A.format, A.indptr, A.indices[:stored], A.data[:stored].astype(dtype, copy=False)
-    padded = A.format in ("bsr", "dia")
-    if A.format in ("dia", "lil") and not _fits(A, n):
-        raise ArgumentError(f"A is a damaged matrix of the format {A.format}: its arrays differ")
-    try:
-        A = A.tocoo()
-        if padded:
-            A.eliminate_zeros()
-    except Exception as error:  # formats raise different types for arrays that do not fit
-        raise ArgumentError(f"A is a damaged matrix of the format {A.format}: {error}") from error
-    for index in (A.row, A.col):
-        if index.shape != A.data.shape or index.dtype.kind not in "iu":
-            raise ArgumentError(
-                f"A is damaged: {A.data.shape} values, and indices of the shape {index.shape} and "
-                f"the dtype {index.dtype}"
-            )
-    return "coo", A.row, A.col, A.data.astype(dtype, copy=False)
-
-
-def _fits(A: Any, n: int) -> bool:
-    """Return whether the values' diagonals, or lists, have the lengths of their indices."""
-    if A.format == "dia":
-        return A.offsets.ndim == 1 and A.data.ndim == 2 and len(A.offsets) == len(A.data)
-    return A.rows.shape == A.data.shape == (n,) and all(
-        len(row) == len(values) for row, values in zip(A.rows, A.data, strict=True)
-    )
-
-
-def _check_compressed(A: Any, n: int) -> None:
-    """Raise if the arrays of compressed rows, or columns, are inconsistent."""
-    pointers, indices, data = A.indptr, A.indices, A.data
-    fault = ""
-    if {pointers.ndim, indices.ndim, data.ndim} != {1}:
-        fault = "indptr, indices and data have one axis each"
-    elif pointers.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
-        fault = f"indptr is {pointers.dtype}, and indices are {indices.dtype}; both are integers"
-    elif len(pointers) != n + 1:
-        fault = f"indptr has {len(pointers)} numbers; {n + 1} are needed"
-    elif pointers[0] != 0 or (pointers[1:] < pointers[:-1]).any():
-        fault = "indptr begins with 0, and its numbers never fall"
-    elif pointers[-1] > min(len(indices), len(data)):
-        fault = (
-            f"indptr ends with {pointers[-1]}, and there are {len(indices)} indices and "
-            f"{len(data)} values"
-        )
-    if fault:
-        raise ArgumentError(f"A is a damaged matrix of the format {A.format}: {fault}")
-
-
-def value_dtype(A: Any) -> np.dtype[Any]:
-    """Return the dtype in which a sparse matrix's values are factorised.
-
-    Raises:
-        DTypeError: `A` is not a sparse matrix, or its dtype is not supported.
-    """
-    if not scipy.sparse.issparse(A):
-        raise ArgumentTypeError(
-            f"A is {type(A).__name__}; expected a scipy.sparse array or matrix "
-            "(scipy.sparse.csr_array(A) makes one of a dense array)"
-        )
-    return _value_dtype(A.dtype, "A has")
-
-
-def _value_dtype(given: np.dtype[Any], subject: str) -> np.dtype[Any]:
-    dtype = given.newbyteorder("=")
-    if dtype.kind in "biu":
-        return np.dtype(np.float64)
-    if dtype not in DTYPES:
-        accepted = ", ".join(map(str, DTYPES))
-        raise DTypeError(
-            f"{subject} the dtype {given}; {accepted} are taken, and integers as float64"
-        )
-    return dtype
-
-
-def factor_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return `dtype` as a NumPy dtype; raise if it is not supported."""
-    try:
-        kind: np.dtype[Any] | None = np.dtype(dtype)
-    except Exception:  # objects that are not dtype raise different types
-        kind = None
-    if kind is None or kind not in DTYPES or dtype is None:  # None equals float64 for NumPy
-        accepted = ", ".join(map(str, DTYPES))
-        description = shown(dtype) if kind is None else kind
-        raise DTypeError(f"dtype is {description}; {accepted} are factorised")
-    return kind
-
-
-def is_narrower(dtype: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Return whether one dtype has less precision than another."""
-    return bool(np.finfo(dtype).eps > np.finfo(other).eps)
-
-
-def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Values]:
-    """Return the row and the column of each stored value."""
-    if kind == "coo":
-        return first, second
-    line = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
-    return (line, second) if kind == "csr" else (second, line)
-
-
-def _gathered(data: _Values, index: Int64) -> _Values:
+def _gathered(data: Values, index: Int64) -> Values:
     if len(index) == 0 or len(data) == 0:
         return np.zeros(len(index), data.dtype)
-    result: _Values = data[index]  # -1 reads the last value, and is set to zero below
+    result: Values = data[index]  # -1 reads the last value, and is set to zero below
     absent = index < 0
     if absent.any():
         result[absent] = 0

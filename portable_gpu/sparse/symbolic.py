@@ -16,8 +16,9 @@ from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import eliminate, inverse, levels, postorder
+from portable_gpu.sparse.formats import factor_dtype, rows_of
 from portable_gpu.sparse.graph import Graph, Int32, Int64
-from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of, rows_of
+from portable_gpu.sparse.matrix import Pattern, pattern_of
 from portable_gpu.sparse.memory import MemoryEstimate, memory_on, scheduled, targets_of
 from portable_gpu.sparse.ordering import order
 from portable_gpu.sparse.schedule import by_levels

@@ -22,7 +22,6 @@ from portable_gpu.errors import (
     ArgumentTypeError,
     DTypeError,
     OverlapError,
-    ReadOnlyError,
     ResultFileError,
     ShapeError,
     UnsupportedError,
@@ -30,6 +29,14 @@ from portable_gpu.errors import (
 )
 from portable_gpu.host_memory import check_host
 from portable_gpu.multi.array import GroupArray
+from portable_gpu.multi.streaming.memmaps import (
+    allocate,
+    check_writable,
+    is_sparse,
+    mapped_file,
+    mapped_pages,
+    overlap,
+)
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.views import bounds
 
@@ -90,7 +97,7 @@ class TiledOperand:
         self.is_in_memory = isinstance(values, np.ndarray)
         chunks = None if self.is_in_memory else getattr(values, "chunks", None)
         self.chunks = tuple(chunks) if chunks else (1,) * self.ndim
-        self._pages = _mapped_pages(values) if self.is_in_memory else None
+        self._pages = mapped_pages(values) if self.is_in_memory else None
         if self._pages is not None and self._pages.size() < len(self._pages):
             raise ArgumentError(
                 f"{name} maps {len(self._pages)} bytes of a file that has {self._pages.size()}; "
@@ -118,7 +125,7 @@ class TiledOperand:
         if self._pages is None or not hasattr(mmap, "MADV_WILLNEED"):
             return
         pieces: list[Values] = [self.values[index]]
-        while pieces[0].size and _is_sparse(pieces[0]):
+        while pieces[0].size and is_sparse(pieces[0]):
             pieces = [part for piece in pieces for part in piece]
             if len(pieces) > _PIECES:
                 return
@@ -198,7 +205,7 @@ class _NewFile(TiledResult):
             self.values = np.lib.format.open_memmap(
                 self._temporary, "w+", dtype=self._dtype, shape=self._shape
             )
-            _allocate(self._temporary)
+            allocate(self._temporary)
 
     def finish(self) -> Any:
         with _as_result_error(f"out ({self._path})"):
@@ -345,75 +352,15 @@ def _storage(
         raise ShapeError(f"out has shape {tuple(out.shape)}; the result has {shape}")
     if np.dtype(out.dtype) != dtype:
         raise DTypeError(f"out has dtype {out.dtype}; the result has {dtype}")
-    _check_writable(out)
+    check_writable(out)
     for operand in operands:
-        if _overlap(out, operand.values):
+        if overlap(out, operand.values):
             raise OverlapError(f"out shares memory with {operand.name}; pass another array")
-    file = _mapped_file(out) if isinstance(out, np.ndarray) and out.size else None
+    file = mapped_file(out) if isinstance(out, np.ndarray) and out.size else None
     if file is not None:
         with _as_result_error("out"):
-            _allocate(file)
+            allocate(file)
     return TiledResult(out)
-
-
-def _check_writable(out: Any) -> None:
-    if isinstance(out, np.ndarray):
-        if not out.flags.writeable:
-            raise ReadOnlyError("out is read-only; open the memmap with mode 'r+'")
-        if any(isinstance(base, np.memmap) and base.mode == "c" for base in _bases(out)):
-            raise ReadOnlyError("out is a memmap of mode 'c', which changes no file; expected 'r+'")
-    elif getattr(out, "read_only", False):
-        raise ReadOnlyError("out is a read-only Zarr array; open it with mode 'r+'")
-
-
-def _overlap(out: Any, values: Any) -> bool:
-    """Return whether two arrays may share memory, pages of a file, or a Zarr array."""
-    if out is values:
-        return True
-    if isinstance(out, np.ndarray) and isinstance(values, np.ndarray):
-        if np.may_share_memory(out, values):
-            return True
-        first, second = _mapped_file(out), _mapped_file(values)
-        if first is None or second is None:
-            return False
-        with suppress(OSError):
-            return first.samefile(second)
-        return first == second  # a file that was removed
-    stores = getattr(out, "store", None), getattr(values, "store", None)
-    same_path = getattr(out, "path", None) == getattr(values, "path", None)
-    return None not in stores and stores[0] == stores[1] and same_path
-
-
-def _bases(values: Values) -> Iterator[Any]:
-    """Yield an array, and the objects of whose memory it is a view."""
-    base: Any = values
-    while base is not None:
-        yield base
-        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-
-
-def _mapped_pages(values: Values) -> mmap.mmap | None:
-    """Return the mapping of a file that an array is a view of."""
-    return next((base for base in _bases(values) if isinstance(base, mmap.mmap)), None)
-
-
-def _mapped_file(values: Values) -> Path | None:
-    """Return the file of a memmap that an array is a view of."""
-    files = [base.filename for base in _bases(values) if isinstance(base, np.memmap)]
-    return next((Path(file) for file in files if file is not None), None)
-
-
-def _is_sparse(tile: Values) -> bool:
-    """Return whether a tile has rows, and less than half of the bytes that it spans."""
-    low, high = bounds(tile, tile.ctypes.data)
-    return tile.ndim > 1 and high - low > 2 * tile.nbytes
-
-
-def _allocate(path: Path) -> None:
-    """Allocate all blocks of a file: a write to a page without one would end the process."""
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _temporary_name(path: Path) -> Path:
