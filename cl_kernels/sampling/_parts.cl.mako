@@ -12,6 +12,16 @@
 __global ${"" if n in ("out", "indices") else "const "}${ctype} *${n}${suffix}\
 </%def>
 
+## The square of an element, or of each of a vector, if they are summed.  widths: those of vectors.
+<%def name="define_squares(widths)">\
+% for type in dict.fromkeys(vector(e.value, width) for width in widths if of_squares):
+static inline ${type} __attribute__((overloadable)) squared(${type} x) { return x * x; }
+% endfor
+</%def>
+
+## The result of an output whose taps have been combined.
+<%def name="result(acc)">${f"sqrt({acc})" if of_squares else acc}</%def>
+
 ## The value of an output that reads nothing.
 <%def name="nothing()">\
 % if kind == "copy":
@@ -27,7 +37,7 @@ ${f"({e.value})({lowest})" if e.floating else lowest}\
 ## plane, which becomes `found` where v is the largest value so far.
 <%def name="take(acc, v, flat='', found='', weight='')">\
 % if kind == "sum":
-${acc} += ${f"{weight} * " if weight else ""}${v};\
+${acc} += ${f"{weight} * " if weight else ""}${f"squared({v})" if of_squares else v};\
 % elif kind == "copy":
 ${acc} = ${v};\
 % elif kind == "max":

@@ -24,6 +24,7 @@ ${element.scalar(e)}
 ${element.vector_load(e, width, min(16, e.itemsize * width))}
 ${element.vector_store(e, width, min(16, e.itemsize * width))}
 % endfor
+${parts.define_squares([V, *(width for loads in segments.values() for _, width in loads)])}\
 
 __kernel ${group.of_size(G)}
 void ${kernel("sampling")}
@@ -84,11 +85,13 @@ ${stored(j)}\
         acc${j * C1 + i} = is_nan${j * C1 + i} ? (${e.value})NAN : acc${j * C1 + i};
 % endfor
 % if C > 1:
-        ${e.name}_store${C}(out + ${at}, (${vector(e.value, C)})(${", ".join(f"acc{j * C1 + i}" for i in range(C1))}));
+<% results = ", ".join(capture(parts.result, f"acc{j * C1 + i}") for i in range(C1)) %>\
+        ${e.name}_store${C}(out + ${at}, (${vector(e.value, C)})(${results}));
 % endif
 % for i in range(0 if C > 1 else C1):
 <% inside = f"if (c{last} * {C1} + {i} < size{last}) " if tails[last] else "" %>\
-        ${inside}${e.name}_store${V if V > 1 else ""}(out + (${at} + ${i} * out_step${last}), acc${j * C1 + i});
+        ${inside}${e.name}_store${V if V > 1 else ""}(out + (${at} + ${i} * out_step${last}),
+            ${parts.result(f"acc{j * C1 + i}")});
 % endfor
 % for i in range(0, C1 if kind == "argmax" and C > 1 else 0, 2):
 <% pair = f"(long2)(found{j * C1 + i}, found{j * C1 + i + 1})" %>\

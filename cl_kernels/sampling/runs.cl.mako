@@ -20,6 +20,7 @@
     step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
 %>
 ${element.scalar(e)}
+${parts.define_squares([1])}\
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("sampling")}
@@ -68,7 +69,7 @@ ${loops_of.nest(0, across, step)}\
             for (int j = 0; j < n; j++) found[j] = places${across}[b + j] < 0 ? -1 : found[j];
 % endif
 % endif
-            for (int j = 0; j < n; j++) ${e.name}_store(out + (b + j)${step["out"]}, acc[j]);
+            for (int j = 0; j < n; j++) ${e.name}_store(out + (b + j)${step["out"]}, ${parts.result("acc[j]")});
 % if kind == "argmax":
             for (int j = 0; j < n; j++) indices[(b + j)${step["indices"]}] = found[j];
 % endif

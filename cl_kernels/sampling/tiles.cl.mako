@@ -21,6 +21,7 @@ ${element.scalar(e)}
 ${element.vector_load(e, V, True)}
 ${element.vector_store(e, V, True)}
 % endif
+${parts.define_squares([V])}\
 
 __kernel ${group.of_size(G)}
 void ${kernel("sampling")}
@@ -71,7 +72,7 @@ ${taps_of.nest(0, {n: "" for n in sources}, "")}\
 % if any(gaps):
         }
 % endif
-        ${e.name}_store${V if V > 1 else ""}(out, acc);
+        ${e.name}_store${V if V > 1 else ""}(out, ${parts.result("acc")});
 % if kind == "argmax":
         *indices = found;
 % endif

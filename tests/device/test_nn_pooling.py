@@ -156,6 +156,26 @@ def test_adaptive_windows(engine: Engine) -> None:
     )
 
 
+@pytest.mark.path
+@pytest.mark.parametrize("axes", [1, 2])
+def test_roots_of_sums_of_squares(engine: Engine, axes: int) -> None:
+    """All layouts; squares of float16 above 256 are no float16, and are not rounded."""
+    random = np.random.default_rng(20 + axes)
+    for turn, dtype in enumerate([np.float32] * 4 + [np.float16] * 2):
+        w = Windows(random, axes, dilated=turn > 2, most=14)
+        x = (300 * random.standard_normal((2, 8, *w.extents))).astype(dtype)
+        expected, terms = np.zeros((2, 8, *w.shape())), 0
+        for index, places, _ in w.all():
+            expected[(..., *index)] = sum(x[(..., *at)].astype(float) ** 2 for at in places)
+            terms = max(terms, len(places))
+        expected = np.sqrt(expected)
+        got = function("lp_pool", axes)(laid(x, turn, engine), 2, **w.options, engine=engine)
+        # Half of the relative error of a sum of positive terms, then the root, then the rounding.
+        bound = 2.0**-24 * (terms + 8) + (2.0**-11 if dtype == np.float16 else 0)
+        error = np.abs(host(got).astype(float) - expected)
+        assert (error <= bound * expected).all(), (turn, w.options)
+
+
 def test_norms(engine: Engine) -> None:
     random = np.random.default_rng(5)
     x = random.standard_normal((2, 3, 9, 8))

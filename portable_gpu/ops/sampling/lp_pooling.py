@@ -13,6 +13,7 @@ from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.sampling.call import check_result, floating, spatial
 from portable_gpu.ops.sampling.pooling_calls import (
+    WINDOW_NORMS,
     WINDOW_SUMS,
     WINDOW_SUMS_BACKWARD,
     window_of,
@@ -58,8 +59,9 @@ class LpPooling:
 
         Raises: As :func:`avg_pool2d`; a p that is not above 0 and finite is an ArgumentError.
 
-        Cost: three launches, and two temporary arrays: powers, sums, roots.
-        Accuracy: a few ulp of the powers and the root; 16-bit floats are rounded after each step.
+        Cost: one launch for p = 2; else three, and two temporary arrays: powers, sums, roots.
+        Accuracy: a few ulp of the powers and the root; 16-bit floats are rounded once for p = 2,
+            else after each step.
             torch takes x to the power p instead of ``|x|``, which differs for odd p.
         """
         p, window = (
@@ -68,13 +70,13 @@ class LpPooling:
         )
         x = floating(spatial(as_array(input, "input"), "input", self._axes), "input")
         window_rules(x.shape, self._axes, window)
+        options = self._axes, window
+        if p == 2:
+            return WINDOW_NORMS.call((x,), options, out, engine, queue, wait_for)
         place: dict[str, Any] = {"engine": engine, "queue": queue}
-        power: dict[str, Any] = {} if p == 2 else {"p": p}
-        text = "x * x" if p == 2 else "pow(fabs(x), p)"
-        powers = elementwise(text, x=x, wait_for=wait_for, **power, **place)
-        sums = WINDOW_SUMS.call((powers,), (self._axes, window), None, engine, queue, None)
-        root: dict[str, Any] = {} if p == 2 else {"q": 1 / p}
-        return elementwise("sqrt(x)" if p == 2 else "pow(x, q)", x=sums, out=out, **root, **place)
+        powers = elementwise("pow(fabs(x), p)", x=x, p=p, wait_for=wait_for, **place)
+        sums = WINDOW_SUMS.call((powers,), options, None, engine, queue, None)
+        return elementwise("pow(x, q)", x=sums, q=1 / p, out=out, **place)
 
     def lp_pool_backward(
         self,

@@ -30,6 +30,7 @@ class SamplingProblem:
         shape: The shape of the result.
         strides: The strides of each operand, sources first, in elements.
         alignment: A power of two that divides each array's first address.
+        of_squares: Whether a sum is of the squares of elements, and the result its square root.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class SamplingProblem:
     shape: Shape
     strides: tuple[Shape, ...]
     alignment: int
+    of_squares: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ def context_of(
     lowest = "-INFINITY" if elem.floating else _LOWEST.get(elem.real, "0")
     return {
         "kind": problem.kind,
+        "of_squares": problem.of_squares,
         "e": elem,
         "names": problem.names,
         "sources": problem.sources,
