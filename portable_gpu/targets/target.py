@@ -97,7 +97,7 @@ class Target:
         matrix_instructions: Those of ``mfma`` that the device has, by name.
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
-    tensor_maps: Whether kernels can describe tensors to the copy engine (TMA, SM 90).
+        tensor_maps: Whether kernels can describe tensors to the copy engine (TMA, SM 90).
         forward_progress: Whether all work-groups that have started make progress while others
             wait, so that a group may wait for one that started before it (docs/devices.md).
         shared_cache: Cache of global memory that all compute units share, bytes, where it is known

@@ -57,7 +57,7 @@ class MultiheadAttention(Module):
 
         Args:
             embed_dim, num_heads: The extent of rows, and the number of heads, which divides it.
-            dropout: The probability with which training drops each weight of attention.
+            dropout: The probability with which an element of the softmax is set to 0 in training.
             bias: Whether projections have biases.
             kdim, vdim: The extents of rows of keys and of values; ``embed_dim`` by default.
             batch_first: Whether arrays are (N, L, E) and not (L, N, E).

@@ -51,8 +51,8 @@ def scaled_dot_product_attention(
             of its dtype.
         attn_mask: Shape (L, S), or any that NumPy broadcasts to (N, H, L, S): bool, true where a
             query sees a key, or numbers of the dtype of ``query`` that are added to the products.
-        dropout_p: The probability that a probability is set to 0; others are multiplied by
-            ``1 / (1 - dropout_p)``.  There is no training mode: 0 drops nothing.
+        dropout_p: The probability with which an element of the softmax is set to 0; others are
+            multiplied by ``1 / (1 - dropout_p)``.  There is no training mode: 0 drops nothing.
         is_causal: Whether query i sees keys 0 to i only; it cannot be combined with ``attn_mask``.
         scale: The factor; ``1 / sqrt(E)`` where it is ``None``.
         enable_gqa: Whether ``key`` and ``value`` may have fewer heads, whose number divides H;

@@ -1,4 +1,4 @@
-"""The taps of the gradient by x: places that are a stride apart have the same ones."""
+"""The taps of the gradient of x: places that are a stride apart have the same ones."""
 
 from __future__ import annotations
 

@@ -165,11 +165,11 @@ class PackedPlan(Plan):
 
     Attributes:
         problem: The product.
-        choice: The blocks, and the policy of the tiles.
+        form: The blocks, and the policy of the tiles.
     """
 
     def __init__(self, engine: Engine, problem: GemmProblem, form: PackedForm) -> None:
-        """Build the kernels of a choice."""
+        """Build the kernels of a form."""
         self.problem, self.form = problem, form
         self.flop, self.bytes = problem.flop, problem.bytes
         self._core = core = problem.transpose() if form.transposed else problem

@@ -44,7 +44,7 @@ class TiledPlan(Plan):
 
     Attributes:
         problem: The product, or its transpose where that is computed.
-        choice: The path and the policy, and the reason.
+        tiling: The path and the policy.
         pairs: Whether tiles take two steps of k in one instruction.
     """
 
@@ -55,7 +55,7 @@ class TiledPlan(Plan):
         tiling: Tiling,
         pairs: bool = False,
     ) -> None:
-        """Build the kernel of a choice.
+        """Build the kernel of a tiling.
 
         Args:
             engine: The engine of the device.
@@ -64,7 +64,7 @@ class TiledPlan(Plan):
             pairs: Whether tiles are to take two steps of k in one instruction.
 
         Raises:
-            PolicyError: The given choice's policy does not fit the device.
+            PolicyError: The policy of ``tiling`` does not fit the device.
         """
         tiling = tiling.fit(problem.k)
         if tiling.transposed:
