@@ -30,6 +30,7 @@ static inline void clear(${E} *to, long step, long length)
     long i = 0;
 % if e.itemsize <= 8:
     for (; step == 1 && i + 4 <= length; i += 4) FOUR(to + i) = 0;
+#pragma clang loop vectorize(disable) unroll(disable)  // up to three elements, or elements apart in memory
 % endif
     for (; i < length; i++) ${e.name}_store(to + i * step, (${e.value})(0));
 }
@@ -52,6 +53,7 @@ ${operands.locate(["from", "to"], rank, "band / bands")}
             const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows
                 else "from_here = first, to_here = LEAST(last, k)")};
             clear(to + k * to_${across} + from_here * step, step, to_here - from_here);
+#pragma clang loop vectorize(disable) unroll(disable)  // up to four elements
             for (long j = MOST(first, ${"i" if by_rows else "k"});
                 j < LEAST(last, ${"k + 1" if by_rows else "i + some"}); j++)
                 ${e.name}_store(to + k * to_${across} + j * step,
