@@ -89,7 +89,7 @@ def put_functions_first() -> None:
 
 
 def internals() -> set[str]:
-    """Members of public classes that users have no use for."""
+    """Members of public classes that are not for users."""
     engine = portable_gpu.Engine
     named = set(re.findall(r"^    (\w+):", inspect.getdoc(engine) or "", re.MULTILINE))
     source = inspect.getsource(engine)
@@ -98,7 +98,7 @@ def internals() -> set[str]:
 
 
 def write_page(out: Path, source: Path, links: str, names: dict[str, Path]) -> None:
-    """One Markdown file as HTML, with links to other pages set right."""
+    """Write a Markdown file as HTML, with links to the HTML of other pages."""
     by_path = {path: name for name, path in names.items()}
 
     def link(found: re.Match[str]) -> str:

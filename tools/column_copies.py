@@ -2,7 +2,7 @@
 
     python tools/column_copies.py [DEVICE]
 
-That is what the passes of a long transform do, whose arithmetic is left out here.
+The passes of a long transform make such copies, in addition to their arithmetic.
 Each figure is the least of 5 turns of 30 copies of 2^24 complex64, over three pairs of buffers.
 """
 

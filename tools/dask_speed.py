@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def abs_plus(x: Any, trip: float) -> Any:
-    """A function of a device array."""
+    """The absolute values of a device array plus a number."""
     return abs(x) + trip
 
 

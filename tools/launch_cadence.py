@@ -3,9 +3,9 @@
     python tools/launch_cadence.py [DEVICE]
 
 pyopencl asks for an event with every launch.  The second row launches the same kernel by OpenCL's
-own function with none: what the difference between the rows is, events cost.  Each figure is the
-median of 15 turns of 200 launches of a kernel that does nothing; for the device's own time they
-stand in line before the first one begins.
+own function without one: the difference between the rows is the cost of events.  Each figure is the
+median of 15 turns of 200 launches of a kernel that does nothing; for the device's own time all of
+them are enqueued before the first one begins.
 """
 
 from __future__ import annotations

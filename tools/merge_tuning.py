@@ -3,7 +3,7 @@
     python tools/merge_tuning.py ~/.config/portable_gpu/tuning.json
 
 Each row goes to the file of its device in ``portable_gpu/tuning/data`` and replaces an older one of
-the same key.  Rows without the tuner's evidence are refused: their worth cannot be checked.
+the same key.  Rows without the tuner's evidence are refused, because their gain cannot be checked.
 Read the difference before you commit it.
 """
 

@@ -5,7 +5,7 @@ call ``np.sum``, ``np.matmul`` and so on, with portable_gpu's in their place.  A
 what portable_gpu does not have goes to NumPy (``not_offered``).  A test is
 
 * passed, if it called portable_gpu and passed;
-* not applicable, if all that it asked for is not offered, and why;
+* not applicable, if portable_gpu offers none of what it asked for, with the reason;
 * different, if it failed for a reason that ``DIFFERENT`` gives;
 * failed otherwise: then the exit code is 1.
 
@@ -35,7 +35,7 @@ NAMES = (
     "count_nonzero", "dot", "vdot", "matmul",
 )  # fmt: skip
 
-#: Tests that fail, by a pattern of their names, and why that is as it should be.
+#: Tests that are expected to fail, by a pattern of their names, and why.
 DIFFERENT = (
     (
         r"TestNonarrayArgs::test_(mean|std|var)$|TestUfunc::test_sum$|test_dot_errstate",
@@ -162,7 +162,7 @@ class Exchanged:
         return getattr(self.numpys, attribute)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the one or the other."""
+        """Call portable_gpu's function, or NumPy's where a call is not offered."""
         caller = sys._getframe(1).f_globals.get("__name__", "")
         if ".tests." not in caller and not caller.startswith("test_"):
             return self.numpys(*args, **options)
@@ -197,7 +197,7 @@ class Tally:
         self.test = nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how it went."""
+        """Note the outcome of a test."""
         if report.when == "call" or report.failed:
             self.results[report.nodeid] = report.outcome
             if report.failed:

@@ -8,8 +8,8 @@ nothing: then all of them have to pass.  Prints a line a bug: the job, what was 
 was found, by what and after how long.  The exit status is 0 if every bug was found.  A job whose
 implementation is not installed is skipped with a word on what to install.
 
-A bug is named by a text that stands once in its file.  Where a kernel changes, its bugs have to be
-planted anew, where the same idea lives then.
+A bug replaces a text that occurs once in its file.  If a kernel changes, its bugs have to be
+written again for the new text.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Bug:
         job: A job of tools/test_matrix.py.
         what: What is wrong, in a few words.
         file: Where it is planted.
-        old: What stands there, once.
-        new: What is put in its place.
+        old: The correct text, which occurs there once.
+        new: The text that replaces it.
         tests: Arguments of pytest; of check-isa, for the job `offline`.
     """
 
@@ -273,7 +273,7 @@ BUGS = (
 
 
 def plant(bug: Bug, tree: Path) -> bool:
-    """Put the bug into a tree; whether its text stands there exactly once."""
+    """Put the bug into a tree; return whether its text occurs there exactly once."""
     file = tree / bug.file
     text = file.read_text()
     file.write_text(text.replace(bug.old, bug.new))

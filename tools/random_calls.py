@@ -53,7 +53,7 @@ class Outcome:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Outcome) -> None:
-        """Put those of another process with these."""
+        """Add the outcome of another process."""
         for mine, theirs in (
             (self.right, other.right), (self.wrong, other.wrong), (self.refused, other.refused),
             (self.reasons, other.reasons),
@@ -134,7 +134,7 @@ def make(options: argparse.Namespace, engine: Engine, turn: Turn, outcome: Outco
     except PortableGPUError as error:
         outcome.refused[family] += 1
         outcome.reasons[f"{family}: {type(error).__name__}: {shown(error)[:90]}"] += 1
-    except Exception as error:  # whatever comes of a call that ought to give numbers
+    except Exception as error:  # any error of a call that should give numbers is a fault
         outcome.wrong[family] += 1
         repeated = f"{options.seed} {options.count} --call {family}:{turn.number}:{turn.values}"
         repeated += f" --programs {options.programs}"

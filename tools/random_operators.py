@@ -37,7 +37,7 @@ NUMBERS = (
     "np.uint8(200)", "np.int64(5)", "np.uint64(2**63)", "np.float16(1.5)", "np.float32(-2)",
     "np.float64(0.25)", "np.complex64(1j)", "np.bool_(True)",
 )  # fmt: skip
-# NumPy refuses these: it checks values of exponents; ``a[0] = b`` of one element is not a harm.
+# NumPy refuses these: it checks values of exponents; ``a[0] = b`` of one element is harmless.
 _LATE = re.compile(
     "negative integer powers|setting an array element with a sequence|only 0-dimensional arrays"
 )

@@ -53,7 +53,7 @@ def target_named(name: str) -> Target:
 
 
 def replay(report: dict[str, Any]) -> Iterator[Replayed]:
-    """The cases of a report, without those whose choice of today was not timed."""
+    """The cases of a report, without those whose present choice was not timed."""
     target = target_named(report["device"]["name"])
     costs = DeviceCosts.of("device", target)
     for timed in report["dispatch"]["products"]:

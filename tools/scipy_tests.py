@@ -7,7 +7,7 @@ correlate.  A call that asks for what portable_gpu does not have goes to SciPy (
 A test is
 
 * passed, if it called portable_gpu and passed;
-* not applicable, if all that it asked for is not offered, and why;
+* not applicable, if portable_gpu offers none of what it asked for, with the reason;
 * different, if it failed for a reason that ``DIFFERENT`` gives;
 * failed otherwise: then the exit code is 1.
 
@@ -48,7 +48,7 @@ SIGNAL = "signal/tests/test_signaltools.py"
 CONVOLUTIONS = "onvolve or Correlate"
 CONVOLVE = ("convolve", "correlate", "fftconvolve", "oaconvolve")
 
-#: Tests that fail, by a pattern of their names, and why that is as it should be.
+#: Tests that are expected to fail, by a pattern of their names, and why.
 DIFFERENT = (
     (
         r"Test(Next|Prev)FastLen",
@@ -88,7 +88,7 @@ class Exchanged:
         return getattr(self.scipys, attribute)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the one or the other."""
+        """Call portable_gpu's function, or SciPy's where a call is not offered."""
         reason = not_offered(args, options)
         self.tally.called(reason)
         return (self.ours if reason is None else self.scipys)(*args, **options)
@@ -121,7 +121,7 @@ class Tally:
         self.test = nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how it went."""
+        """Note the outcome of a test."""
         if report.when == "call" or report.failed:
             self.results[report.nodeid] = report.outcome
             if report.failed:
@@ -171,7 +171,7 @@ class Counted(ScipyBackend):
         if method.__name__ in TRANSFORMS:
             reason = not_offered(args, kwargs)
             self.tally.called(reason)
-            if reason is None:  # not by way of super(): what we refuse is to be seen
+            if reason is None:  # not by super(), which leaves refused calls to SciPy
                 return TRANSFORMS[method.__name__](*args, **kwargs)
         return NotImplemented
 

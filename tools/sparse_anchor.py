@@ -3,7 +3,7 @@
     python tools/sparse_anchor.py [--cudss libcudss.so.1] [--ordering grid] poisson:60 ...
 
 Of each problem it prints seconds of the analysis, of a refactorisation and of solves with 1 and 64
-right-hand sides, the residuals, and what the device's time went into, by kernels.  cuDSS is its
+right-hand sides, the residuals, and the device's time by kernels.  cuDSS is its
 library's path, and needs cupy.
 ``grid`` is nested dissection by the planes of the grid that the problem is made on.
 """
@@ -77,7 +77,7 @@ PROBLEMS: dict[str, tuple[Callable[[int], Array], Callable[[int], tuple[int, ...
 
 
 def by_planes(shape: tuple[int, ...], unknowns: int) -> Array:
-    """Nested dissection of a grid: a plane across its longest side parts it, and is the last."""
+    """Nested dissection of a grid: a plane across its longest side cuts it, and comes last."""
     result: list[Array] = []
 
     def cut(points: Array) -> None:
@@ -191,7 +191,7 @@ def ours(A: Array, symbolic: Symbolic, dtype: Any) -> None:
 
 
 def cudss(path: str, A: Array) -> None:
-    """Print times of cuDSS, called by ctypes: its numbers for words are those of cudss.h."""
+    """Print times of cuDSS, called by ctypes: the constants are those of cudss.h."""
     import cupy as cp
 
     lib = ctypes.CDLL(path)

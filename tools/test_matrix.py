@@ -52,7 +52,7 @@ OFFLINE_TARGETS = {
     ("gfx90a-dpp", "sm_90"): (),
     ("gfx1030-lds", "sm_60"): ("sum", "argmax", "gemv", "gemm", "fft"),
 }
-#: What faulthandler says of a test that takes too long (pyproject.toml).
+#: The message of faulthandler for a test that takes too long (pyproject.toml).
 _HANGS = re.compile(r"^Timeout \(.*\)!\n(?:(?:Thread |  File |\n).*\n?)*", re.MULTILINE)
 _CLOSING_LINE = re.compile(r"^=+ .*\bin [\d.]+s.*=+$")
 
@@ -352,12 +352,12 @@ def run_offline(whole: bool) -> tuple[bool, str]:
 
 
 def run_alone(job: Job, whole: bool) -> tuple[bool, str]:
-    """Run a job that has the machine; it prints as it goes."""
+    """Run a job that has the machine for itself; its output is printed at once."""
     return _run_if_installed(job, whole, partial(print, end="", flush=True))
 
 
 def run_beside(job: Job, whole: bool) -> tuple[bool, str]:
-    """Run a job at the same time as another; it prints when it is done."""
+    """Run a job at the same time as another; its output is printed when it has ended."""
     said: list[str] = []
     result = _run_if_installed(job, whole, said.append)
     print("".join(said), end="", flush=True)

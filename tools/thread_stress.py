@@ -10,7 +10,7 @@ one.  With ``--interrupts`` the main thread makes calls too, and a timer's signa
 by an exception.
 
 All results are compared, bit by bit, with those of a process that makes each call once on its only
-thread; ``--bits FILE`` keeps what they are for further runs.  A line is printed for each problem of
+thread; ``--bits FILE`` stores these for further runs.  A line is printed for each problem of
 a process: a crash, more than ``--timeout`` seconds, an error, a wrong result, or an output on
 stderr.  The exit status is 0 if there is none.
 """
@@ -177,7 +177,7 @@ class Process:
             self.problems.append(f"{type(error).__name__}: {error}")
 
     def interrupt(self, threads: list[threading.Thread]) -> None:
-        """Make calls on the main thread that a signal leaves, while other threads are at work."""
+        """Make calls on the main thread that a signal interrupts, while other threads work."""
         rng = random.Random(f"{self.options.seed} signals")
         while any(thread.is_alive() for thread in threads):
             try:
@@ -193,7 +193,7 @@ class Process:
                 return
 
     def run(self) -> None:
-        """Start the threads, wait for them, and say what they found."""
+        """Start the threads, wait for them, and print counts and problems."""
         threads = [
             threading.Thread(target=self.work, args=(n,)) for n in range(self.options.threads)
         ]
@@ -214,7 +214,7 @@ def _stop(*_: Any) -> None:
 
 
 def write_expected(file: Path, calls: list[str], arrays: list[str]) -> None:
-    """Make each call once, and write what its bits are."""
+    """Make each call once, and write the hashes of the results."""
     data = Data()
     places = {kind: Place(data, None, kind == "device") for kind in arrays}
     result = {f"{n} {kind}": digest(CALLS[n](p)) for n in calls for kind, p in places.items()}

@@ -5,9 +5,9 @@
 Each draw takes a public function (of the package, fft, linalg, nn, signal and sparse), arguments
 that it takes, and puts a drawn value in place of one of them.  The call must succeed or raise an
 error of this library that names the argument.  Any other exception is a fault and is reported,
-except what a callable raises that is the argument itself; so does a call that takes longer than a
-minute, which ends the process with the stacks of its threads.  The exit status is 0 if there is no
-fault.
+except what a callable raises that is the argument itself.  A call that takes longer than a minute
+is a fault too: it ends the process, which prints the stacks of its threads.  The exit status is 0
+if there is no fault.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_CALLED = {
 }  # fmt: skip
 
 
-#: What is found out of a matrix while it is factorised; its message says which one, and where.
+#: Errors in a matrix's values, found while it is factorised; messages give its index and column.
 OF_VALUES = (errors.NotPositiveDefiniteError, errors.SingularMatrixError)
 
 
@@ -99,7 +99,7 @@ class Called:
 
     Attributes:
         name: Its name, with its module.
-        function: It, or another that calls it with arguments by name.
+        function: The function, or another that calls it with arguments by name.
         right: Arguments; other parameters have defaults.
     """
 
