@@ -117,11 +117,15 @@ class LpPooling:
         check_result(g, "grad_output", rules, x.shape)
         check_result(y, "output", rules, x.shape)
         place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
-        scaled = elementwise("y == 0 ? 0 : g * pow(y, q)", g=g, y=y, q=1 - p, **place)
+        by_norm, by_input = "g * pow(y, q)", "s * copysign(pow(fabs(x), r), x)"
+        exponents: list[dict[str, Any]] = [{"q": 1 - p}, {"r": p - 1}]
+        if p == 2:
+            by_norm, by_input, exponents = "g / y", "s * x", [{}, {}]
+        scaled = elementwise(f"y == 0 ? 0 : {by_norm}", g=g, y=y, **exponents[0], **place)
         options = self._axes, tuple(x.shape), window
         sums = WINDOW_SUMS_BACKWARD.call((scaled,), options, None, engine, queue, None)
         return elementwise(
-            "x == 0 ? 0 : s * copysign(pow(fabs(x), r), x)", s=sums, x=x, r=p - 1, out=out, **place
+            f"x == 0 ? 0 : {by_input}", s=sums, x=x, out=out, **exponents[1], **place
         )
 
 
