@@ -10,9 +10,8 @@ from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.reduce.cpu_kernels import cpu_columns, cpu_rows
 from portable_gpu.ops.reduce.gpu_kernels import gpu_columns, gpu_rows
-from portable_gpu.ops.reduce.kernels import ReduceKernel, is_unit
+from portable_gpu.ops.reduce.kernels import ReduceKernel, cpu_columns, cpu_rows, is_unit
 from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for, require_fp64
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.problem import Geometry, Problem, analyse, centre_dtype
