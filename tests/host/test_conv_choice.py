@@ -78,11 +78,14 @@ CPU_TIMES = {
         "2x64x6x4x256x1x1/s1d2g32l": {"direct": 138, "im2col": 27, "fft": 467},
         "26x52x11x8x17x2x5x3x1/s2d1g2": {"direct": 5304, "im2col": 18656},
         "1x8x10x9x3x24x5x7x3/s1d1g8l": {"direct": 488, "im2col": 1059, "fft": 427},
+        "1x62x16x73x310x3x1/s3d1g62l": {"direct": 479, "im2col": 178},
     },
     "conv2d_input": {
         "10x160x2x32x1/s1d1g32": {"direct": 166, "im2col": 34, "fft": 382},
         "26x32x11x32x5/s3d1g32": {"direct": 374, "im2col": 165},
         "18x128x9x32x7/s1d1g32": {"direct": 433, "im2col": 444, "fft": 198},
+        "6x4x102x66x1x3x3/s2d2g1l": {"direct": 630, "im2col": 2458},
+        "4x11x139x462x3/s1d1g11l": {"direct": 717, "im2col": 192, "fft": 987},
     },
     "conv2d_weight": {
         "1x4x84x41x4x7x1/s1d1g4l": {"direct": 165, "im2col": 586, "fft": 406},

@@ -44,25 +44,31 @@ class DirectSumCosts(Figures):
     """The costs of direct sums on a CPU, in multiply-adds of the best tiles of products.
 
     Attributes:
+        item: A work-item.
         row: A row of results: the computation of its place.
         strip: A strip of V results that are computed at the same time.
         single: An element of y, of a strip whose elements are not adjacent.
+        channel: A channel of the source of a strip, where its weights are not kept.
+        line: A line of memory of an image beyond the cache.
         row_tap, edge_tap: A tap for a vector of 32 bytes inside of a row, and at an end of a row.
         beyond: An element of a vector that would reach past the end of an image.
         load, build: An element that is read singly, and a component of a vector that is built from
             such elements.
         loop_tap: A tap of a result that is computed by itself.
         tested: A tap that may fall between two elements of the source.
-        wide_tap: A tap for 32 bytes of adjacent channels.
+        wide_tap: A tap of a result for 32 bytes of adjacent channels.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
             names without ``place_``, for the gradient of the weights.
     """
 
+    item: float
     row: float
     strip: float
     single: float
+    channel: float
+    line: float
     row_tap: float
     edge_tap: float
     beyond: float
@@ -88,31 +94,41 @@ class WindowCosts(Figures):
     Attributes:
         item: A row of places of a channel.
         row: A tap of such a row.
-        channels: A tap of a place whose channels are adjacent.
+        channels, summed_channels: A tap of a place whose channels are adjacent, of a copy and of a
+            sum.
+        tested: Such a tap of a sum that may fall between two places.
         adjacent, single: An element of the matrix of windows that is copied, or added, in a vector,
             and one that is copied singly.
         summed: An element of the matrix that is added singly.
         stored: An element of the image that is stored.
         line: An element that is in a line of memory of its own, of an image beyond the cache.
+        far: A byte of matrices beyond the cache, in addition.
+        call: A launch of products.
         product: A product of a group and an image.
         tile: A tile of a product.
         step: A vector of a tile in a step of k.
         packed: An element that is packed for tiles, also beyond the end of the operand.
+        stored_singly: An element of a result whose rows are not contiguous.
         byte: A byte of an operand or a result.
     """
 
     item: float
     row: float
     channels: float
+    summed_channels: float
+    tested: float
     adjacent: float
     single: float
     summed: float
     stored: float
     line: float
+    far: float
+    call: float
     product: float
     tile: float
     step: float
     packed: float
+    stored_singly: float
     byte: float
 
     @classmethod
@@ -189,7 +205,10 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     taps, planes = c["taps2"], c["sources"] * c["taps0"] * c["taps1"]
     sets = lines * strips * planes / (c["divisor0"] * c["divisor1"])
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
-    work = lines * (k.row + strips * (k.strip + single))
+    work = c["items"] * k.item + lines * (k.row + strips * (k.strip + single))
+    work += k.line * _lines_beyond_cache(context, constants)
+    if not context["kept"]:
+        work += lines * strips * c["sources"] * k.channel
     if max(c["divisor0"], c["divisor1"], 1 if strip else c["divisor2"]) > 1:
         tested = c["taps0"] * (1 + c["taps1"] / c["divisor0"])
         work += lines * strips * c["sources"] * tested * k.tested
@@ -197,13 +216,44 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     if rows:
         work += sets * _of_rows(rows, strips, taps, c, context, k.row_tap, k.edge_tap, k.beyond)
     elif strip and wide > 1:
-        work += sets * taps * k.wide_tap * _vectors(wide, context)
+        adds = sum(at is not None for reads in strip.reads for at in reads)
+        work += sets * adds * k.wide_tap * _vectors(wide, context)
+        work += 0 if context["kept"] else sets * taps * wide * k.gathered
     elif strip:
         work += sets * (len(strip.loads) * k.load + taps * V * k.build)
     else:
         work += sets * taps * k.loop_tap
-    weights = c["items"] * c["taps0"] * c["taps1"] * taps
-    return work + weights * (wide * k.gathered if wide > 1 else k.weight * bool(context["kept"]))
+    weights = c["items"] * c["taps0"] * c["taps1"] * taps * bool(context["kept"])
+    return work + weights * (wide * k.gathered if wide > 1 else k.weight)
+
+
+def _lines_beyond_cache(context: Mapping[str, Any], constants: Mapping[str, int]) -> float:
+    """Return the lines of memory that direct sums on a CPU read and write beyond the cache.
+
+    If those of a result's source, or of an image of results, do not fit the cache, all results
+    read or write them again.
+    """
+    c, itemsize = constants, context["elem"].itemsize
+    images = c["items"] // (c["blocks"] * c["bands"]) // c["t0_size"]
+    read = prod(min(1.0, c[f"taps{axis}"] / c[f"step{axis}"]) for axis in range(3))
+    total = 0.0
+    for name, channels, count, part in (
+        ("s", c["sources"], images * context["wide"] / c["targets"], read),
+        ("t", 1, images * context["wide"], 1.0),
+    ):
+        sizes = [c[f"{name}{axis}_size"] for axis in range(3)]
+        places = prod(sizes)
+        if channels > 1 and abs(c[f"{name}_channel"]) == 1:
+            lines = places * max(1.0, channels * itemsize / LINE_BYTES)
+        elif abs(c[f"{name}_axis2"]) == 1:
+            lines = channels * places * (itemsize / LINE_BYTES + 0.5 / sizes[2])
+        else:
+            lines = channels * places * min(1.0, abs(c[f"{name}_axis2"]) * itemsize / LINE_BYTES)
+        if lines * LINE_BYTES > L2_BYTES:
+            total += images * lines * part
+        elif count * channels * places * itemsize > L2_BYTES:
+            total += count * channels * places * itemsize / LINE_BYTES
+    return total
 
 
 def weight_work(
@@ -369,25 +419,34 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
         taps[2] = last.taps
     rows = items * prod(taps)
     if w.last:
-        seconds = items * k.item + rows * places[2] * k.channels + w.elements * k.adjacent
+        channels = k.summed_channels if w.sums else k.channels
+        seconds = items * k.item + rows * places[2] * channels + w.elements * k.adjacent
+        if last.divisor > 1:
+            seconds += items * places[2] * last.taps * taps[0] * taps[1] * k.tested
     else:
         seconds = items * k.item + rows * k.row
         step, s = (last.divisor, 1) if w.sums else (last.step, last.s)
         single = k.summed if w.sums else k.single
         seconds += w.elements * (k.adjacent if step == s == w.columns.place == 1 else single)
+    elements = w.elements
     if w.sums:
-        seconds += items * places[2] * (w.channels if w.last else 1) * k.stored
-    elif not w.last and last.target > 1 and abs(last.s * last.step) * w.elem.itemsize >= LINE_BYTES:
-        image = w.channels * prod(axis.source for axis in w.axes) * w.elem.itemsize
-        seconds += w.elements * k.line * (image > L2_BYTES)
-    return seconds / target.compute_units
+        elements = items * places[2] * (w.channels if w.last else 1)
+        seconds += elements * k.stored
+    across = last.t if w.sums else last.s * last.step
+    if not w.last and last.target > 1 and abs(across) * w.elem.itemsize >= LINE_BYTES:
+        image = elements if w.sums else w.channels * prod(axis.source for axis in w.axes)
+        seconds += elements * k.line * (image * w.elem.itemsize > L2_BYTES)
+    matrix = w.elements * w.matrix.itemsize
+    return (seconds + matrix * k.far * (matrix > L2_BYTES)) / target.compute_units
 
 
 def best_product(problem: GemmProblem, target: Target, table: TuningTable) -> Variant:
     """Return the fastest variant of products of windows, by their estimate of small products."""
     best = best_of(fastest(problem, target, table), target)
-    if not best.path.startswith("packed"):
+    if not target.is_cpu:
         return best
+    if not best.path.startswith("packed"):
+        return replace(best, estimate=best.estimate + WindowCosts.on(target).call)
     seconds = _product_seconds(problem, preferred_form(problem, target, table), target)
     return replace(best, estimate=best.estimate * seconds / packed_seconds(problem, target))
 
@@ -402,5 +461,6 @@ def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> 
     rows = -(-core.m // tile.item_m) * tile.item_m * form.a_packed
     rows += -(-core.n // tile.item_n) * tile.item_n * form.b_packed
     each += core.k * rows * k.packed
-    slow = multiply_adds(p.compute)
-    return (p.batch_size * each * slow + p.bytes * k.byte) / target.compute_units
+    each += 0 if core.c.col == 1 else core.m * core.n * k.stored_singly
+    slow, byte = multiply_adds(p.compute), k.byte + (k.far if p.bytes > L2_BYTES else 0.0)
+    return k.call + (p.batch_size * each * slow + p.bytes * byte) / target.compute_units

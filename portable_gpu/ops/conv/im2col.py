@@ -36,12 +36,9 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
 _BIAS = Stage("bias", "v + e", "row")
-#: Bytes of a cache line, and the rate of reading a line again relative to reading it from memory.
-_LINE, _CACHED = 64, 3
 Location = int | Temporary | Part
 
 
@@ -452,12 +449,6 @@ def variants(
         seconds += known[key][0]
         launches += known[key][1]
         nbytes += key.nbytes if isinstance(key, ElementwiseProblem) else key.bytes
-    if target.is_cpu and problem.groups > 1 and problem.x.channel == 1:
-        # Each group reads whole lines for its few channels, of which caches keep some.
-        of_group = min(problem.channels, problem.filters) // problem.groups * problem.elem.itemsize
-        lines = min(problem.groups, max(1, _LINE // of_group))
-        bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
-        seconds += (lines - 1) * problem.bytes / (_CACHED * bandwidth)
     why = (
         f"products of matrices, with the windows of {made.chunk} image(s) in workspace"
         if made.workspace else "one product of matrices: filters of one tap"
