@@ -5,9 +5,9 @@
 ##                                                     comes during q k', and the next k during p v
 ##
 ## The scores of a tile are the sums of q k' (see _products).  Their powers, rounded to 16 bits, are the operand A of
-## p v.  Powers are of two, and 2^SHIFT times as large, so that small ones are not subnormal float16.  A row's sum z is
-## in four parts, one a lane, until the end.  Numbers of a mask are added to scores before these are multiplied by
-## log2(e): the product of the least number would be infinite.
+## p v.  A power is 2^(score - the row's maximum + SHIFT); SHIFT keeps small ones from being subnormal float16.  A row's
+## sum z is in four parts, one a lane, until the end.  Numbers of a mask are added to scores before these are multiplied
+## by log2(e): the product of the least number would be infinite.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers

@@ -15,6 +15,7 @@ static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)
     const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
     const ${t} safe = is_zero || negates ? (${t})1 : b;\
 </%def>
+## The negative of a, which wraps around; the product of 24 bits is explained in common/magnitudes.
 <%def name="negative(t)">\
 ${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}\
 </%def>

@@ -5,8 +5,10 @@
 ##
 ##   read(plan, source)                   load the numbers of the first stage; all exist; a line may be unaligned
 ##   define(result, all, tag)             split(...): stores both results of a pair
-##   write(plan, result, fixed, tag)      store those of the last stage; a work-item has butterflies j and M - j, the
-##                                        first one 0 and M / 2: rows j + r M and n - j - r M are in one work-item
+##   write(plan, result, fixed, tag)      store those of the last stage, with w from the kernel's table `halves`.  A
+##                                        work-item has the butterflies j and M - j, so that it has both numbers of a
+##                                        pair: Z[j + r M] and Z[n - j - r M].  The first one has 0 and M / 2 instead,
+##                                        whose pairs are within one butterfly.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="read(plan, source)">

@@ -6,7 +6,7 @@
 ##     lane 1 | step 0, 1, 2 ...              ->         step 1 | re of P lanes | im of P lanes |
 ##     ...                                               ...      (im where the product is complex)
 ##
-## Lanes beyond the edge repeat the last one; their results are never stored.
+## Lanes beyond the edge repeat the last one; their results are never stored.  A step of the panel has W numbers.
 ##
 ##   vectors(compute)             typedefs lanesN_u: N packed values at any address
 ##   define(name, operand, compute, P)

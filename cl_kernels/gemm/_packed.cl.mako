@@ -1,4 +1,6 @@
 ## Common to the gemm kernels of CPUs: elements, packing of both operands, the register tile.
+##
+## loads   (element, width in components) of each vector load of the packing
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>

@@ -31,7 +31,7 @@ _INTO: dict[str, Callable[[Case, Sequence[Any], Any], Call]] = {"gemm": _product
 
 
 class TorchPeer(Peer):
-    """PyTorch; on a GPU its calls are timed in line, so that the time of its host does not count.
+    """PyTorch; on a GPU its calls are timed by :class:`InLine`, without the time of the host.
 
     Products and convolutions of float32 are computed in float32, except in cases of ``tf32``.
     cuDNN times its algorithms at the first call of a convolution, and takes the fastest (its
@@ -105,7 +105,7 @@ class TorchPeer(Peer):
 
 
 class _TorchInLine(InLine):
-    """Calls of PyTorch in line, behind matrix products."""
+    """Calls of PyTorch; matrix products keep the device busy until they are enqueued."""
 
     def __init__(
         self, torch: Any, device: Any, calls: Sequence[Call], fetch: Callable[[Any], Array]

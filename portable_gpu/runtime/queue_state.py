@@ -64,8 +64,8 @@ class QueueState:
         known: Cached calls; see :mod:`portable_gpu.runtime.repeat`.
         direct: The cached calls on C-ordered NumPy arrays, as functions of the arrays.
         in_flight: Memory of callers that kernels may use, kept alive if an exception is raised
-            between a launch and its end.  It is entered before :meth:`finish` is called, which a
-            second exception may end.
+            between a launch and its end.  It is stored before :meth:`finish` is called, because a
+            second exception may interrupt that wait.
     """
 
     recording: list[tuple[Launch, Sequence[Any], tuple[Any, ...]]] | None = None
@@ -91,7 +91,7 @@ class QueueState:
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         memory = engine.target.facts.global_mem_size
         self._max_pooled, self._max_unused = int(memory * _MAX_POOLED), int(memory * _MAX_UNUSED)
-        self._bytes_per_call = self._max_unused >> 9  # counted extra: a check every 64 calls
+        self._bytes_per_call = self._max_unused >> 9  # added by each call: a check within 64 calls
         self._counters = self._zeroed(1024)
         self._partials = self._zeroed(1 << 14)
         fork.retire_in_children(self)
@@ -168,7 +168,7 @@ class QueueState:
             array.events[:] = [self.event(event)]
 
     def cover_by_nothing(self, array: Any) -> None:
-        """Remove an array's events: they are complete, or of this queue, and it has its values."""
+        """Remove the events of an array that has its values: all are complete, or of this queue."""
         events = array.events
         if isinstance(events, QueueEvents):
             events.renew()

@@ -12,7 +12,7 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 def same_memory(a: Any, b: Any) -> bool:
     """Whether two arrays begin at the same element of the same memory, as ``x`` and ``x.T`` do.
 
-    It costs little where they do not: a call that is repeated asks it each time.
+    It takes little time if they do not, because each repeated call does it.
     """
     if a is b:
         return isinstance(a, (np.ndarray, *DEVICE_KINDS))
