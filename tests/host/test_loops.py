@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import math
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from portable_gpu.errors import HostMemoryError
 from portable_gpu.sparse import analyze, compiled
 from portable_gpu.sparse.compiled import compiled_at_once, inner
 from portable_gpu.sparse.loops import machine_code
-from portable_gpu.sparse.loops.instructions import NotTranslatedError
+from portable_gpu.sparse.loops.instructions import ALLOCATE, FREE, NotTranslatedError
 
 WORDS = st.integers(-(2**31), 2**31 - 1)
 SHIFT, SCALE = 3, 0.75
@@ -230,6 +232,194 @@ def sets_nothing(n: int) -> int:
     return n
 
 
+def sets_in_a_branch(n: int) -> int:
+    if n > 4:
+        total = 3
+    return total
+
+
+def sets_in_a_loop(n: int) -> int:
+    for k in range(n):
+        n = k
+    return k
+
+
+def sets_a_name_of_a_global(n: int) -> int:
+    n += SHIFT  # noqa: F823
+    SHIFT = 5
+    return n * SHIFT
+
+
+def has_a_keyword(n: int, *, SHIFT: int = 4) -> int:
+    return n + SHIFT
+
+
+def returns_in_a_branch(n: int) -> int | None:
+    while True:
+        if n > 4:
+            return n
+        break
+
+
+def returns_an_operand(n: int) -> int:
+    return n or SHIFT
+
+
+def combines_truth_values(n: int) -> bool:
+    return (n > 0) & (n < 9)
+
+
+def counts_from_the_end(n: int) -> int:
+    return int(np.arange(n, dtype=np.int64)[-1])
+
+
+def slices_to_the_end(n: int) -> int:
+    return len(np.arange(n, dtype=np.int64)[:-1])
+
+
+def takes_by_a_truth_value(n: int) -> int:
+    return int(np.arange(n, dtype=np.int64)[n > 3])
+
+
+def allocates_like(n: int) -> int:
+    a = np.zeros(n, np.int32)
+    return len(np.zeros(n, a.dtype))
+
+
+def ranges_between(n: int) -> int:
+    return len(np.arange(2, n))
+
+
+def is_large(n: int) -> int:
+    return n + 18446744073709551617
+
+
+def steps_by_a_variable(n: int) -> int:
+    for _ in range(0, 3, n):
+        n += 1
+    return n
+
+
+def steps_by_nothing(n: int) -> int:
+    for _ in range(0, n, 0):
+        n += 1
+    return n
+
+
+@inner
+def descends(n: int) -> int:
+    return descends(n - 1) if n > 0 else 0
+
+
+def unpacks_more(n: int) -> int:
+    first, second = n, n, n
+    return first + second
+
+
+def fills_one_field(n: int) -> int:
+    return int(Pair(n).first)  # type: ignore[call-arg]
+
+
+def encloses(SHIFT: int) -> Callable[[int], int]:
+    def reads_a_closure(n: int) -> int:
+        return n + SHIFT
+
+    return reads_a_closure
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (sets_in_a_branch, "total"),
+        (sets_in_a_loop, "k"),
+        (sets_a_name_of_a_global, "SHIFT"),
+        (has_a_keyword, "SHIFT"),
+        (encloses(5), "SHIFT"),
+        (returns_in_a_branch, "a path without return"),
+        (returns_an_operand, "i64.* where .*i1.*"),
+        (combines_truth_values, "BitAnd of truth values"),
+        (counts_from_the_end, "-1"),
+        (slices_to_the_end, "-1"),
+        (takes_by_a_truth_value, "n > 3"),
+        (allocates_like, r"np.zeros\(n, a.dtype\)"),
+        (ranges_between, r"np.arange\(2, n\)"),
+        (is_large, "18446744073709551617"),
+        (steps_by_a_variable, "n"),
+        (steps_by_nothing, "0"),
+        (descends, "descends calls itself"),
+        (unpacks_more, r"\(first, second\)"),
+        (fills_one_field, r"Pair\(n\)"),
+    ],
+)
+def test_other_results_than_those_of_python_are_refused(
+    function: Callable[..., Any], why: str
+) -> None:
+    with pytest.raises(NotTranslatedError, match=f"{function.__name__}: .*{why}$"):
+        compiled_at_once(function)(4)
+
+
+def sets_on_each_path(a: np.ndarray[Any, Any], is_first: bool) -> int:
+    for v in a:
+        if v > 3:
+            joins = v
+        elif v > 1:
+            joins = 0
+        else:
+            continue
+        if joins == 5 or is_first:
+            return int(joins)
+    while True:
+        total = len(a)
+        if total:
+            return total
+        a = a[1:]
+
+
+def test_variables_that_each_path_sets() -> None:
+    loop = compiled_at_once(sets_on_each_path)
+    for arguments in (([0, 2, 4, 5], False), ([4], np.bool_(True)), ([0, 1], False)):
+        array = np.array(arguments[0])
+        assert loop(array, arguments[1]) == sets_on_each_path(array, bool(arguments[1]))
+
+
+def makes_two_arrays(n: int) -> Any:
+    first = np.full(n, 1, np.int64)
+    second = np.full(n, 2, np.int64)
+    return second, first[n:]
+
+
+def test_arrays_may_touch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array belongs to its own memory, not to memory that ends where the array begins."""
+    heap = np.zeros(64, np.int64)
+    begins, freed = [heap.ctypes.data], []
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    def allocate(count: int, size: int) -> int:
+        begins.append(begins[-1] + count * size)
+        return begins[-2]
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def free(begin: int | None) -> None:
+        freed.append(begin)
+
+    python_functions = ctypes.pythonapi.PyMem_RawCalloc, ctypes.pythonapi.PyMem_RawFree
+    monkeypatch.setattr(machine_code._Memory, "__del__", lambda self: freed.append(self.begin))
+    compiled_at_once(python(much))(1)  # LLVM has its symbols
+    try:
+        for name, function in zip((ALLOCATE, FREE), (allocate, free), strict=True):
+            llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+        second, nothing = compiled_at_once(makes_two_arrays)(8)
+    finally:
+        for name, function in zip((ALLOCATE, FREE), python_functions, strict=True):
+            llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    assert second.tolist() == [2] * 8
+    assert len(nothing) == 0
+    assert [begin for begin in freed if begin in begins] == begins[:1]
+    del second, nothing
+    gc.collect()
+    assert [begin for begin in freed if begin in begins] == begins[:2]
+
+
 @pytest.mark.parametrize(
     ("loop", "why"),
     [
@@ -248,7 +438,12 @@ def test_what_is_not_translated_is_named(loop: Callable[..., Any], why: str) -> 
 
 
 @pytest.mark.parametrize(
-    "argument", ["a", [1], np.zeros(4)[::2], np.zeros(2, np.float32), np.zeros((1, 1, 1)), None]
+    "argument",
+    [
+        *("a", [1], None),
+        *(np.zeros(4)[::2], np.zeros(2, np.float32), np.zeros((1, 1, 1)), np.zeros(2, ">i8")),
+        np.frombuffer(bytes(17), np.int64, 2, 1),  # not aligned
+    ],
 )
 def test_arguments_of_other_types_raise(argument: Any) -> None:
     with pytest.raises(TypeError, match="an argument of a loop is"):

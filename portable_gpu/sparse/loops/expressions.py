@@ -2,10 +2,12 @@
 
 * An index is not checked, and counts from the begin, as do the bounds of a slice.  A divisor of an
   integer is not checked, and is never zero.  Elements and numbers of small types become ``int64``
-  or ``float64`` when they are read.
+  or ``float64`` when they are read.  Arithmetic of integers wraps at 64 bits.
+* Operands of ``and`` and ``or`` are truth values, or the result is a condition.  Truth values are
+  no operands of arithmetic with each other, where NumPy's differ from Python's.
 * Calls are of the functions in :data:`BUILTINS` and :data:`ALLOCATIONS`, of classes of named
   tuples, of ``copy`` of an array, and of other functions of the unit, which do not call themselves.
-* Other global names are constants.
+* A local name has a value on each path to its use.  Other global names are constants.
 """
 
 from __future__ import annotations
@@ -45,15 +47,20 @@ class Expressions:
     Attributes:
         code: The instructions of the function.
         arguments: The arguments that are never assigned.
-        variables: The variables, which have a value already.
+        variables: The variables that have a type already.
+        assigned: The names of those that have a value on each path to this place, or None if no
+            path leads to it.
     """
 
     def __init__(self, unit: TranslationUnit, function: Function) -> None:
         self._unit = unit
         self._globals = function.__globals__
+        code = function.__code__
+        self._locals = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
         self.code = Instructions()
         self.arguments: dict[str, Value] = {}
         self.variables: dict[str, Value] = {}
+        self.assigned: set[str] | None = set()
 
     def value(self, node: ast.expr) -> Value:
         """Translate an expression."""
@@ -69,13 +76,15 @@ class Expressions:
 
     def truth(self, node: ast.expr) -> str:
         """Return the operand of a truth value."""
+        if isinstance(node, ast.BoolOp):
+            return self._decided(node, self.truth).parts[0]
         return self.code.truth(self.value(node))
 
     def _value_constant(self, node: ast.Constant) -> Value:
         return _constant(node, node.value)
 
     def _value_name(self, node: ast.Name) -> Value:
-        if node.id in self.arguments or node.id in self.variables:
+        if node.id in self._locals:
             return self.named_value(node)
         return _constant(node, self._globals.get(node.id))
 
@@ -83,15 +92,23 @@ class Expressions:
         """Return the value of an argument or a variable."""
         if node.id in self.arguments:
             return self.arguments[node.id]
-        if node.id not in self.variables:
+        return self.code.read(self._variable(node))
+
+    def _variable(self, node: ast.Name) -> Value:
+        """Return a variable, which has a value."""
+        is_assigned = self.assigned is None or node.id in self.assigned
+        if node.id not in self.variables or not is_assigned:
             raise not_translated(node)
-        return self.code.read(self.variables[node.id])
+        return self.variables[node.id]
 
     def _value_tuple(self, node: ast.Tuple) -> Value:
         return tuple_of(None, [self.value(item) for item in node.elts])
 
     def _value_attribute(self, node: ast.Attribute) -> Value:
-        variable = self.variables.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        named = node.value
+        variable = None
+        if isinstance(named, ast.Name) and named.id in self.variables:
+            variable = self._variable(named)
         whole = variable or self.value(node.value)
         if not (
             isinstance(whole.type, TupleType)
@@ -114,9 +131,9 @@ class Expressions:
         begin, end = node.slice.lower, node.slice.upper
         address, length = array.parts
         if end is not None:
-            length = self.integer(end)
+            length = self._index(end)
         if begin is not None:
-            first = self.integer(begin)
+            first = self._index(begin)
             address = self.code.at(array, first)
             length = self.code.let(f"sub i64 {length}, {first}")
         return Value(array.type, (address, length))
@@ -127,17 +144,26 @@ class Expressions:
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if not isinstance(array.type, ArrayType) or len(indices) != array.type.dimensions:
             raise not_translated(node)
-        k = self.integer(indices[0])
+        k = self._index(indices[0])
         for extent, index in zip(array.parts[2:], indices[1:], strict=True):
             row = self.code.let(f"mul i64 {k}, {extent}")
-            k = self.code.let(f"add i64 {row}, {self.integer(index)}")
+            k = self.code.let(f"add i64 {row}, {self._index(index)}")
         return array, self.code.at(array, k)
+
+    def _index(self, node: ast.expr) -> str:
+        """Return the operand of an index; a truth value is none, nor is a negative constant."""
+        value = self.value(node)
+        if value.type != INTEGER or value.parts[0].startswith("-"):
+            raise not_translated(node)
+        return value.parts[0]
 
     def _value_unaryop(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
             return Value(TRUTH, (self.code.let(f"xor i1 {self.truth(node.operand)}, true"),))
         if not isinstance(node.op, ast.USub):
             raise not_translated(node)
+        if isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, (int, float)):
+            return _constant(node, -node.operand.value)
         kind, (part,) = self.code.numbers(self.value(node.operand))
         negative = f"fneg double {part}" if kind == FLOAT else f"sub i64 0, {part}"
         return Value(kind, (self.code.let(negative),))
@@ -152,11 +178,15 @@ class Expressions:
         return self.code.compared(node.ops[0], first, second)
 
     def _value_boolop(self, node: ast.BoolOp) -> Value:
+        """One of the operands, which are truth values: numbers are not converted to them."""
+        return self._decided(node, lambda operand: self.code.part(self.value(operand), TRUTH))
+
+    def _decided(self, node: ast.BoolOp, truth_of: Callable[[ast.expr], str]) -> Value:
         """The truth value; operands behind the one that decides are not evaluated."""
         result = self.code.variable(TRUTH)
         following, end = self.code.labels(2)
         for operand in node.values:
-            truth = self.truth(operand)
+            truth = truth_of(operand)
             self.code.write(result, Value(TRUTH, (truth,)))
             both = (following, end) if isinstance(node.op, ast.And) else (end, following)
             self.code.branch(truth, *both)
@@ -185,9 +215,10 @@ class Expressions:
     def object_of(self, node: ast.expr) -> Any:
         """Return the global object that an expression names, or None."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            module = self._globals.get(node.value.id)
-            return getattr(module, node.attr, None) if module in (np, math) else None
-        if not isinstance(node, ast.Name) or node.id in {*self.variables, *self.arguments}:
+            module = self.object_of(node.value)
+            is_known = module is np or module is math
+            return getattr(module, node.attr, None) if is_known else None
+        if not isinstance(node, ast.Name) or node.id in self._locals:
             return None
         return self._globals.get(node.id, getattr(builtins, node.id, None))
 
@@ -202,7 +233,7 @@ class Expressions:
             raise not_translated(node)
         if function in BUILTINS:
             return BUILTINS[function](self.code, *arguments)
-        if hasattr(function, "_fields"):
+        if len(getattr(function, "_fields", ())) == len(arguments) > 0:
             return tuple_of(function, arguments)
         if function not in self._unit.functions:
             raise not_translated(node)
@@ -228,8 +259,11 @@ class Expressions:
         arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
         if len(arguments) != len(node.args) + len(node.keywords):
             raise not_translated(node)
+        kind = self.object_of(arguments[-1]) if arguments else None
+        if kind is None:  # NumPy takes float64
+            raise not_translated(node)
         try:
-            dtype = np.dtype(self.object_of(arguments[-1])).name
+            dtype = np.dtype(kind).name
             count, *values = map(self.value, arguments[:-1])
             return ALLOCATIONS[function](self.code, dtype, self.code.part(count, INTEGER), *values)
         except (TypeError, KeyError):  # the number of arguments, or the dtype
@@ -252,7 +286,7 @@ def not_translated(node: ast.AST) -> NotTranslatedError:
 def _constant(node: ast.AST, value: Any) -> Value:
     if isinstance(value, bool):
         return Value(TRUTH, (str(value).lower(),))
-    if isinstance(value, int):
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
         return Value(INTEGER, (str(value),))
     if isinstance(value, float):
         return Value(FLOAT, (f"0x{struct.pack('>d', value).hex()}",))

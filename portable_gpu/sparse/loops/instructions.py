@@ -198,7 +198,9 @@ class Instructions:
         return kind, [self.part(value, kind) for value in values]
 
     def binary(self, operator: ast.operator, first: Value, second: Value) -> Value:
-        """Compute Python's result of an operator."""
+        """Compute Python's result of an operator; an operand at least is no truth value."""
+        if first.type == second.type == TRUTH:
+            raise NotTranslatedError(f"the operator {type(operator).__name__} of truth values")
         if isinstance(operator, ast.Div):
             first = self.converted(first, FLOAT)
         kind, (x, y) = self.numbers(first, second)
@@ -294,14 +296,17 @@ class Instructions:
             self.emit(f"call void @{FREE}(ptr {self.load('ptr', memory.begin)})")
 
     def free_others(self, addresses: Sequence[str]) -> list[str]:
-        """Free the memory that contains none of the addresses; return the bounds of the rest."""
+        """Free the memory that contains none of the addresses; return the bounds of the rest.
+
+        Other memory may begin at the end.  An array without elements may be there; it is not read.
+        """
         returned = []
         for memory in self.memories:
             begin, end = (self.load("ptr", each) for each in memory)
             is_returned = "false"
             for address in addresses:
                 is_above = self.let(f"icmp uge ptr {address}, {begin}")
-                is_below = self.let(f"icmp ule ptr {address}, {end}")
+                is_below = self.let(f"icmp ult ptr {address}, {end}")
                 is_inside = self.let(f"and i1 {is_above}, {is_below}")
                 is_returned = self.let(f"or i1 {is_returned}, {is_inside}")
             freed = self.let(f"select i1 {is_returned}, ptr null, ptr {begin}")

@@ -116,7 +116,7 @@ def _in_python(kind: Type, parts: Iterator[Any], memory: Sequence[_Memory]) -> A
         return kind.kind(*items) if kind.kind else tuple(items) if items else None
     address, *shape = (next(parts) for _ in parts_of(kind))
     for each in memory:
-        if each.begin <= address <= each.end:
+        if each.begin <= address < each.end:
             return np.asarray(_Interface(each, address, tuple(shape), kind.dtype))
     array = np.empty(shape, kind.dtype)
     ctypes.memmove(array.__array_interface__["data"][0], address, array.nbytes)

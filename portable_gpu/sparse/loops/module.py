@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portable_gpu.sparse.loops.instructions import DECLARATIONS, Instructions
+from portable_gpu.sparse.loops.instructions import (
+    DECLARATIONS,
+    Instructions,
+    NotTranslatedError,
+)
 from portable_gpu.sparse.loops.translation import FunctionBody
 from portable_gpu.sparse.loops.values import Type, parts_of
 
@@ -45,12 +49,16 @@ class TranslationUnit:
         """`functions` are those that others may call."""
         self.functions = functions
         self.texts = [DECLARATIONS]
+        self._begun: set[tuple[Function, tuple[Type, ...]]] = set()
         self._translated: dict[tuple[Function, tuple[Type, ...]], Translated] = {}
 
     def translated(self, function: Function, arguments: tuple[Type, ...]) -> Translated:
         """Translate a function for arguments of some types, if it has not been done yet."""
         key = function, arguments
         if key not in self._translated:
+            if key in self._begun:
+                raise NotTranslatedError(f"{function.__name__} calls itself")
+            self._begun.add(key)
             body = FunctionBody(self, function, arguments)
             name = f"{function.__name__}.{len(self._translated)}"
             self._translated[key] = Translated(name, body.result.type, body.parts)

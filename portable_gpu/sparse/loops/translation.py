@@ -2,7 +2,7 @@
 
 Types follow from those of the arguments.  A variable keeps its first type.  Statements are
 assignments, ``if``, ``while``, ``for`` over a range or an array of one dimension, and ``return``,
-always of one type.
+always of one type.  The step of a range is a constant.
 
 A function frees the arrays that it has allocated, except those that it returns, which belong to its
 caller.  It allocates outside of loops only.  If memory is short, it frees its arrays and returns
@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,16 +45,18 @@ class FunctionBody(Expressions):
     ) -> None:
         super().__init__(unit, function)
         self._node = _definition(function)
-        self._loops: list[tuple[str, str]] = []  # the labels of `continue` and `break`
+        self._loops: list[_Loop] = []
         self._result: Value | None = None
         self._passed = self._begin(arguments)
         try:
             self._run(self._node.body)
+            self.result = self._result or Value(NOTHING, ())
+            if self.result.type != NOTHING and self.assigned is not None:
+                raise NotTranslatedError("a path without return")
         except NotTranslatedError as error:
             raise NotTranslatedError(
                 f"{function.__module__}.{function.__name__}: {error}"
             ) from None
-        self.result = self._result or Value(NOTHING, ())
         self._addresses = addresses_in(self.result.type)
         count = len(self.code.memories) if self._addresses else 0
         self.parts = ("i1", *parts_of(self.result.type), *(("ptr", "ptr") * count))
@@ -66,6 +69,8 @@ class FunctionBody(Expressions):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         names = [argument.arg for argument in self._node.args.args]
+        if len(names) != len(arguments):
+            raise NotTranslatedError(f"{self._node.name} is called with {len(arguments)} arguments")
         kinds = [part for kind in arguments for part in parts_of(kind)]
         parts = [f"%a{k}" for k in range(len(kinds))]
         for name, value in zip(names, items_of(arguments, parts), strict=True):
@@ -133,6 +138,8 @@ class FunctionBody(Expressions):
         elif isinstance(target, ast.Subscript):
             self.code.set_element(*self.place(target), value)
         elif isinstance(target, ast.Tuple) and isinstance(value.type, TupleType):
+            if len(target.elts) != len(value.type.types):
+                raise not_translated(target)
             items = items_of(value.type.types, value.parts)
             for each, item in zip(target.elts, items, strict=True):
                 self._assign(each, item)
@@ -143,14 +150,21 @@ class FunctionBody(Expressions):
         if name not in self.variables:
             self.variables[name] = self.code.variable(value.type)
         self.code.write(self.variables[name], value)
+        if self.assigned is not None:
+            self.assigned.add(name)
 
     def _run_if(self, node: ast.If) -> None:
         yes, no, end = self.code.labels(3)
         self.code.branch(self.truth(node.test), yes, no)
+        before, ends = self.assigned, []
         for label, body in ((yes, node.body), (no, node.orelse)):
+            self.assigned = None if before is None else {*before}
             self.code.begin(label)
             self._run(body)
             self.code.jump(end)
+            if self.assigned is not None:
+                ends.append(self.assigned)
+        self.assigned = set.intersection(*ends) if ends else None
         self.code.begin(end)
 
     def _run_while(self, node: ast.While) -> None:
@@ -166,37 +180,53 @@ class FunctionBody(Expressions):
 
     def _run_for(self, node: ast.For) -> None:
         if isinstance(node.iter, ast.Call) and self.object_of(node.iter.func) is range:
+            if not 1 <= len(node.iter.args) <= 3:
+                raise not_translated(node.iter)
             bounds = ["0", *(self.integer(bound) for bound in node.iter.args[:2])]
-            step = ast.literal_eval(node.iter.args[2]) if len(node.iter.args) > 2 else 1
-            with self.code.counted(bounds[-2], bounds[-1], step) as (k, following, end):
+            step = self._step(node.iter.args[2]) if len(node.iter.args) > 2 else 1
+            with (
+                self.code.counted(bounds[-2], bounds[-1], step) as (k, following, end),
+                self._loop(node, following, end),
+            ):
                 self._assign(node.target, Value(INTEGER, (k,)))
-                with self._loop(node, following, end):
-                    self._run(node.body)
+                self._run(node.body)
             return
         array = self.value(node.iter)
         if not (isinstance(array.type, ArrayType) and array.type.dimensions == 1):
             raise not_translated(node.iter)
-        with self.code.counted("0", array.parts[1]) as (k, following, end):
+        with (
+            self.code.counted("0", array.parts[1]) as (k, following, end),
+            self._loop(node, following, end),
+        ):
             self._assign(node.target, self.code.element(array, self.code.at(array, k)))
-            with self._loop(node, following, end):
-                self._run(node.body)
+            self._run(node.body)
+
+    def _step(self, node: ast.expr) -> int:
+        step = self.integer(node)
+        if step.startswith("%") or step == "0":
+            raise not_translated(node)
+        return int(step)
 
     @contextmanager
     def _loop(self, node: ast.For | ast.While, following: str, end: str) -> Iterator[None]:
         if node.orelse:
             raise not_translated(node)
-        before = len(self.code.memories)
-        self._loops.append((following, end))
+        memories = len(self.code.memories)
+        before = None if self.assigned is None else {*self.assigned}
+        self._loops.append(_Loop(following, end))
         yield
+        is_endless = isinstance(node, ast.While) and _is_true(node.test)
+        self.assigned = None if is_endless and not self._loops[-1].has_break else before
         self._loops.pop()
-        if len(self.code.memories) > before:
+        if len(self.code.memories) > memories:
             raise NotTranslatedError(f"an allocation in the loop of line {node.lineno}")
 
     def _run_break(self, _: ast.Break) -> None:
-        self._leave(self._loops[-1][1])
+        self._loops[-1].has_break = True
+        self._leave(self._loops[-1].end)
 
     def _run_continue(self, _: ast.Continue) -> None:
-        self._leave(self._loops[-1][0])
+        self._leave(self._loops[-1].following)
 
     def _run_return(self, node: ast.Return) -> None:
         value = self.value(node.value) if node.value else Value(NOTHING, ())
@@ -209,6 +239,20 @@ class FunctionBody(Expressions):
         """Jump, and begin a block for statements that are never reached."""
         self.code.jump(label)
         self.code.begin(*self.code.labels(1))
+        self.assigned = None
+
+
+@dataclass
+class _Loop:
+    """A loop that is translated, with the labels of ``continue`` and ``break``."""
+
+    following: str
+    end: str
+    has_break: bool = False
+
+
+def _is_true(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and test.value is True
 
 
 @cache

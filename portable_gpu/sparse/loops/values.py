@@ -94,14 +94,14 @@ def key_and_words(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[int |
     """Return what the types of arguments depend on, and their parts.
 
     Raises:
-        TypeError: An array is not contiguous.
+        TypeError: An array is not contiguous, or not aligned.
     """
     key: list[Any] = []
     words: list[int | float] = []
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             flags = argument.flags
-            if not flags.c_contiguous:
+            if not (flags.c_contiguous and flags.aligned):
                 raise _wrong(argument)
             key += [argument.dtype, argument.ndim]
             words.append(_address(argument, flags.writeable))
@@ -112,7 +112,7 @@ def key_and_words(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[int |
             words += inner_words
         else:
             key.append(type(argument))
-            words.append(argument)
+            words.append(bool(argument) if isinstance(argument, np.bool_) else argument)
     return tuple(key), words
 
 
@@ -148,5 +148,5 @@ def type_of(argument: Any) -> Type:
 def _wrong(argument: Any) -> TypeError:
     return TypeError(
         f"an argument of a loop is {type(argument).__name__} {getattr(argument, 'dtype', '')}; "
-        "expected a number, a contiguous array, or a tuple of them"
+        "expected a number, a contiguous and aligned array, or a tuple of them"
     )

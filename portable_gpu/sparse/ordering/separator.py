@@ -252,7 +252,7 @@ def _cut_between_levels(g: WeightedGraph, side: Int8) -> bool:
     n = len(g.weight)
     queue = np.empty(n, np.int32)
     distance = np.empty(n, np.int32)
-    start = 0
+    start = last = 0
     longest = -1
     for _ in range(4):
         for v in range(n):
