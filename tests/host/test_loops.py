@@ -6,6 +6,7 @@ import ctypes
 import gc
 import inspect
 import math
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -194,6 +195,45 @@ def test_memory_is_freed() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 4000  # arrays have 1000 elements
     finally:
         tracemalloc.stop()
+
+
+def test_memory_is_freed_if_a_signal_handler_raises() -> None:
+    """A tracing function raises before each instruction in turn, as a signal handler may."""
+    allocates = compiled_at_once(makes_two_arrays)
+    left = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != machine_code.__file__ or frame.f_code.co_name == "__del__":
+            return None
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0:
+            raise KeyboardInterrupt
+        return trace
+
+    def interrupted(at: int) -> bool:
+        nonlocal left
+        left, before = at, sys.gettrace()
+        sys.settrace(trace)
+        try:
+            allocates(1000)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+    interrupted(-1)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        count = next(k for k in range(1, 10000) if not interrupted(k))
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 4000  # arrays have 8000 bytes
+    finally:
+        tracemalloc.stop()
+    assert count > 50
 
 
 @compiled_at_once
@@ -403,7 +443,9 @@ def test_arrays_may_touch(monkeypatch: pytest.MonkeyPatch) -> None:
         freed.append(begin)
 
     python_functions = ctypes.pythonapi.PyMem_RawCalloc, ctypes.pythonapi.PyMem_RawFree
-    monkeypatch.setattr(machine_code._Memory, "__del__", lambda self: freed.append(self.begin))
+    monkeypatch.setattr(
+        machine_code._Memory, "__del__", lambda self: freed.append(self.bounds()[0])
+    )
     compiled_at_once(python(much))(1)  # LLVM has its symbols
     try:
         for name, function in zip((ALLOCATE, FREE), (allocate, free), strict=True):

@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -23,6 +23,7 @@ from portable_gpu.sparse.loops.values import TRUTH, ScalarType, TupleType, Type,
 _ENTRY = "loop"
 #: Codes of ``struct`` for the parts of values.
 _CODES = {"i64": "q", "i1": "q", "double": "d", "ptr": "Q"}
+_BOUNDS = struct.Struct("=QQ")
 #: Passes at this level, without unrolled and vector loops, take a third of the usual time, and
 #: analyses are as fast: their loops wait for memory.
 _LEVEL = 1
@@ -64,34 +65,44 @@ class _Code:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
         self._engine.finalize_object()
-        run = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
+        run = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
         self._run = run(self._engine.get_function_address(_ENTRY))
         parts = (part for kind in types for part in parts_of(kind))
         self._arguments = struct.Struct("=" + "".join(_CODES[part] for part in parts))
         self._results = struct.Struct("=" + "".join(_CODES[part] for part in made.parts))
-        self._result, self._parts = made.result, len(parts_of(made.result))
+        self._result = made.result
+        first = 1 + len(parts_of(made.result))
+        self._memories = range(8 * first, 8 * len(made.parts), 16)
 
     def __call__(self, words: Sequence[int | float]) -> Any:
         results = ctypes.create_string_buffer(self._results.size)
-        try:
-            self._run(self._arguments.pack(*words), results)
-        finally:  # a signal handler may have raised
-            failed, *parts = self._results.unpack(results.raw)
-            ends = parts[self._parts :]
-            memory = [_Memory(*both) for both in zip(ends[::2], ends[1::2], strict=True) if both[0]]
+        # Before the call: after it, a signal handler may raise between any two instructions.
+        memory = [_Memory(results, place) for place in self._memories]
+        self._run(self._arguments.pack(*words), results)
+        failed, *parts = self._results.unpack(results)
         if failed:
             raise HostMemoryError("the memory of the host is too small for an analysis")
         return _in_python(self._result, iter(parts), memory)
 
 
-class _Memory:
-    """Memory that machine code has allocated, which is freed with the last array in it."""
+class _Memory(NamedTuple):
+    """Memory that machine code may have allocated, which is freed with the last array in it.
 
-    def __init__(self, begin: int, end: int) -> None:
-        self.begin, self.end = begin, end
+    Attributes:
+        results: What the call returned: zeros before.
+        place: The place of the addresses of begin, or null, and end.
+    """
 
-    def __del__(self, free: Any = _free) -> None:
-        free(self.begin)
+    results: Any
+    place: int
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the addresses."""
+        begin, end = _BOUNDS.unpack_from(self.results, self.place)
+        return begin, end
+
+    def __del__(self, free: Any = _free, unpack: Any = _BOUNDS.unpack_from) -> None:
+        free(unpack(self.results, self.place)[0])
 
 
 class _Interface:
@@ -116,7 +127,8 @@ def _in_python(kind: Type, parts: Iterator[Any], memory: Sequence[_Memory]) -> A
         return kind.kind(*items) if kind.kind else tuple(items) if items else None
     address, *shape = (next(parts) for _ in parts_of(kind))
     for each in memory:
-        if each.begin <= address < each.end:
+        begin, end = each.bounds()
+        if 0 < begin <= address < end:
             return np.asarray(_Interface(each, address, tuple(shape), kind.dtype))
     array = np.empty(shape, kind.dtype)
     ctypes.memmove(array.__array_interface__["data"][0], address, array.nbytes)
