@@ -94,9 +94,10 @@ static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 % if aligned or not target.is_cpu:
     ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
 % else:
+    typedef ushort${V} anywhere __attribute__((aligned(2)));
     ushort${V} bits;
     vstorea_half${V}_rte(v, 0, (half *)&bits);
-    *(__global f16_x${V} *)p = bits;
+    *(__global anywhere *)p = bits;
 % endif
 #endif
 % elif e.name == "bf16":
