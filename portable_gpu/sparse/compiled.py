@@ -52,8 +52,8 @@ def compiled(function: Callable[P, R], at_once: bool = False) -> Callable[P, R]:
     arguments.
 
     Args:
-        function: The loop, in the part of Python that :mod:`portable_gpu.sparse.loops.translation`
-            describes.
+        function: The loop, in the subset of Python that
+            :mod:`portable_gpu.sparse.loops.translation` describes.
         at_once: Whether its first call compiles it.
     """
     codes: dict[tuple[Any, ...], Callable[..., Any]] = {}

@@ -99,7 +99,8 @@ def arrays(a: np.ndarray[Any, Any], table: np.ndarray[Any, Any], pair: Pair) -> 
     a, whole = a[1:], a
     nothing = np.empty(0, np.bool_)
     pairs = Pair(rest.first, numbers[2:5]) if pair.second else Pair(numbers[1:3], numbers)
-    return a, whole[: len(a)], pairs, rest.second, nothing, np.zeros(2, np.float64)
+    none = np.arange(-len(a), dtype=np.int64)
+    return a, whole[: len(a)], pairs, rest.second, nothing, np.zeros(2, np.float64), none
 
 
 @compiled_at_once
@@ -330,6 +331,25 @@ def ranges_between(n: int) -> int:
     return len(np.arange(2, n))
 
 
+def allocates_no_number(n: int) -> int:
+    return n + len(np.zeros(np.int64))
+
+
+SWAPPED = np.dtype(np.int64).newbyteorder()
+
+
+def allocates_swapped_bytes(n: int) -> int:
+    return len(np.zeros(n, SWAPPED))
+
+
+def takes_the_least_of_three(n: int) -> int:
+    return min(n, 2, 3)
+
+
+def copies_in_an_order(n: int) -> int:
+    return len(np.zeros(n, np.int64).copy("F"))
+
+
 def is_large(n: int) -> int:
     return n + 18446744073709551617
 
@@ -383,6 +403,10 @@ def encloses(SHIFT: int) -> Callable[[int], int]:
         (takes_by_a_truth_value, "n > 3"),
         (allocates_like, r"np.zeros\(n, a.dtype\)"),
         (ranges_between, r"np.arange\(2, n\)"),
+        (allocates_no_number, r"np.zeros\(np.int64\)"),
+        (allocates_swapped_bytes, r"np.zeros\(n, SWAPPED\)"),
+        (takes_the_least_of_three, r"min\(n, 2, 3\)"),
+        (copies_in_an_order, r"copy\('F'\)"),
         (is_large, "18446744073709551617"),
         (steps_by_a_variable, "n"),
         (steps_by_nothing, "0"),

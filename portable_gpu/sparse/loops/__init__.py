@@ -1,1 +1,1 @@
-"""Loops over arrays: translated from Python to LLVM's text, and compiled for the processor."""
+"""Loops over arrays: translated from Python to LLVM IR, and compiled for the processor."""

@@ -1,13 +1,21 @@
-"""Translation of expressions from Python to LLVM's text.
+"""Translation of expressions from Python to LLVM IR.
 
-* An index is not checked, and counts from the begin, as do the bounds of a slice.  A divisor of an
-  integer is not checked, and is never zero.  Elements and numbers of small types become ``int64``
-  or ``float64`` when they are read.  Arithmetic of integers wraps at 64 bits.
-* Operands of ``and`` and ``or`` are truth values, or the result is a condition.  Truth values are
-  no operands of arithmetic with each other, where NumPy's differ from Python's.
-* Calls are of the functions in :data:`BUILTINS` and :data:`ALLOCATIONS`, of classes of named
-  tuples, of ``copy`` of an array, and of other functions of the unit, which do not call themselves.
-* A local name has a value on each path to its use.  Other global names are constants.
+The results are those of Python and NumPy under these conditions, which are not checked when a loop
+runs:
+
+* Indices and the bounds of slices are in the array; none counts from its end.
+* Divisors of integers are not zero, and shifts are from 0 to 63.
+
+What follows differs from Python, or is refused:
+
+* Integers have 64 bits, and their arithmetic wraps.  Elements of smaller types are converted to
+  ``int64`` or ``float64`` when they are read.
+* The operands of ``and`` and ``or`` are truth values.  In a condition they may be integers as well.
+* An operator of arithmetic has at most one truth value as an operand: the sum of two is a number in
+  Python, and a truth value in NumPy.
+* A call is one of the functions in :data:`BUILTINS` and :data:`ALLOCATIONS`, a class of named
+  tuples, the method ``copy`` of an array, or another function of the unit without recursion.
+* A local variable has a value on each path to its use.  A global number is a constant.
 """
 
 from __future__ import annotations
@@ -26,6 +34,7 @@ from portable_gpu.sparse.loops.instructions import Instructions, NotTranslatedEr
 from portable_gpu.sparse.loops.values import (
     FLOAT,
     INTEGER,
+    NAMES,
     TRUTH,
     ArrayType,
     TupleType,
@@ -42,14 +51,14 @@ Function = Callable[..., Any]
 
 
 class Expressions:
-    """The translation of a function's expressions.
+    """The translation of a function's expressions, in the order of its text.
 
     Attributes:
         code: The instructions of the function.
-        arguments: The arguments that are never assigned.
-        variables: The variables that have a type already.
-        assigned: The names of those that have a value on each path to this place, or None if no
-            path leads to it.
+        arguments: The arguments to which the function assigns nothing.
+        variables: The variables that a statement so far assigns, and arguments that are assigned.
+        assigned: The names of the variables that have a value at the current instruction on each
+            path to it; None where no path leads to it.
     """
 
     def __init__(self, unit: TranslationUnit, function: Function) -> None:
@@ -71,13 +80,13 @@ class Expressions:
         return value
 
     def integer(self, node: ast.expr) -> str:
-        """Return the operand of an integer."""
+        """Translate an expression that is an integer; return its operand."""
         return self.code.part(self.value(node), INTEGER)
 
     def truth(self, node: ast.expr) -> str:
-        """Return the operand of a truth value."""
+        """Translate a condition; return the operand of its truth value."""
         if isinstance(node, ast.BoolOp):
-            return self._decided(node, self.truth).parts[0]
+            return self._short_circuit(node, self.truth).parts[0]
         return self.code.truth(self.value(node))
 
     def _value_constant(self, node: ast.Constant) -> Value:
@@ -85,17 +94,17 @@ class Expressions:
 
     def _value_name(self, node: ast.Name) -> Value:
         if node.id in self._locals:
-            return self.named_value(node)
+            return self.local_value(node)
         return _constant(node, self._globals.get(node.id))
 
-    def named_value(self, node: ast.Name) -> Value:
+    def local_value(self, node: ast.Name) -> Value:
         """Return the value of an argument or a variable."""
         if node.id in self.arguments:
             return self.arguments[node.id]
         return self.code.read(self._variable(node))
 
     def _variable(self, node: ast.Name) -> Value:
-        """Return a variable, which has a value."""
+        """Return a variable; refuse one that has no value on some path."""
         is_assigned = self.assigned is None or node.id in self.assigned
         if node.id not in self.variables or not is_assigned:
             raise not_translated(node)
@@ -105,10 +114,9 @@ class Expressions:
         return tuple_of(None, [self.value(item) for item in node.elts])
 
     def _value_attribute(self, node: ast.Attribute) -> Value:
-        named = node.value
         variable = None
-        if isinstance(named, ast.Name) and named.id in self.variables:
-            variable = self._variable(named)
+        if isinstance(node.value, ast.Name) and node.value.id in self.variables:
+            variable = self._variable(node.value)  # only the item is read
         whole = variable or self.value(node.value)
         if not (
             isinstance(whole.type, TupleType)
@@ -121,25 +129,24 @@ class Expressions:
 
     def _value_subscript(self, node: ast.Subscript) -> Value:
         if not isinstance(node.slice, ast.Slice):
-            return self.code.element(*self.place(node))
+            return self.code.element(*self.array_and_address(node))
         array = self.value(node.value)
         if (
             not (isinstance(array.type, ArrayType) and array.type.dimensions == 1)
             or node.slice.step
         ):
             raise not_translated(node)
-        begin, end = node.slice.lower, node.slice.upper
         address, length = array.parts
-        if end is not None:
-            length = self._index(end)
-        if begin is not None:
-            first = self._index(begin)
-            address = self.code.at(array, first)
-            length = self.code.let(f"sub i64 {length}, {first}")
+        if node.slice.upper is not None:
+            length = self._index(node.slice.upper)
+        if node.slice.lower is not None:
+            begin = self._index(node.slice.lower)
+            address = self.code.at(array, begin)
+            length = self.code.let(f"sub i64 {length}, {begin}")
         return Value(array.type, (address, length))
 
-    def place(self, node: ast.Subscript) -> tuple[Value, str]:
-        """Return an array, and the address of the element that is named."""
+    def array_and_address(self, node: ast.Subscript) -> tuple[Value, str]:
+        """Return the array that is indexed, and the address of the element."""
         array = self.value(node.value)
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if not isinstance(array.type, ArrayType) or len(indices) != array.type.dimensions:
@@ -151,7 +158,7 @@ class Expressions:
         return array, self.code.at(array, k)
 
     def _index(self, node: ast.expr) -> str:
-        """Return the operand of an index; a truth value is none, nor is a negative constant."""
+        """Return the operand of an index; refuse truth values and negative constants."""
         value = self.value(node)
         if value.type != INTEGER or value.parts[0].startswith("-"):
             raise not_translated(node)
@@ -178,18 +185,18 @@ class Expressions:
         return self.code.compared(node.ops[0], first, second)
 
     def _value_boolop(self, node: ast.BoolOp) -> Value:
-        """One of the operands, which are truth values: numbers are not converted to them."""
-        return self._decided(node, lambda operand: self.code.part(self.value(operand), TRUTH))
+        """Translate ``and`` or ``or`` outside of conditions, where Python returns an operand."""
+        return self._short_circuit(node, lambda operand: self.code.part(self.value(operand), TRUTH))
 
-    def _decided(self, node: ast.BoolOp, truth_of: Callable[[ast.expr], str]) -> Value:
-        """The truth value; operands behind the one that decides are not evaluated."""
+    def _short_circuit(self, node: ast.BoolOp, truth_of: Callable[[ast.expr], str]) -> Value:
+        """Evaluate the operands up to the first one that decides; return its truth value."""
         result = self.code.variable(TRUTH)
         following, end = self.code.labels(2)
         for operand in node.values:
             truth = truth_of(operand)
             self.code.write(result, Value(TRUTH, (truth,)))
-            both = (following, end) if isinstance(node.op, ast.And) else (end, following)
-            self.code.branch(truth, *both)
+            targets = (following, end) if isinstance(node.op, ast.And) else (end, following)
+            self.code.branch(truth, *targets)
             self.code.begin(following)
             (following,) = self.code.labels(1)
         self.code.jump(end)
@@ -232,7 +239,10 @@ class Expressions:
         if node.keywords:
             raise not_translated(node)
         if function in BUILTINS:
-            return BUILTINS[function](self.code, *arguments)
+            try:
+                return BUILTINS[function](self.code, *arguments)
+            except TypeError:  # the number of arguments
+                raise not_translated(node) from None
         if len(getattr(function, "_fields", ())) == len(arguments) > 0:
             return tuple_of(function, arguments)
         if function not in self._unit.functions:
@@ -240,37 +250,43 @@ class Expressions:
         return self._called(function, arguments)
 
     def _called(self, function: Function, arguments: Sequence[Value]) -> Value:
+        """Call another function of the unit; own the memory that it passes to its caller."""
         all_arguments = tuple_of(None, arguments)
-        made = self._unit.translated(function, tuple(value.type for value in arguments))
+        callee = self._unit.translated(function, tuple(value.type for value in arguments))
         passed = map(" ".join, zip(parts_of(all_arguments.type), all_arguments.parts, strict=True))
-        results = self.code.let(f"call {made.struct} @{made.name}({', '.join(passed)})")
-        failed, *parts = (
-            self.code.let(f"extractvalue {made.struct} {results}, {k}")
-            for k in range(len(made.parts))
+        results = self.code.let(f"call {callee.struct} @{callee.name}({', '.join(passed)})")
+        has_failed, *parts = (
+            self.code.let(f"extractvalue {callee.struct} {results}, {k}")
+            for k in range(len(callee.parts))
         )
-        self.code.fail_if(failed)
-        count = len(parts_of(made.result))
+        self.code.fail_if(has_failed)
+        count = len(parts_of(callee.result))
         for begin, end in zip(parts[count::2], parts[count + 1 :: 2], strict=True):
             self.code.register(begin, end)
-        return Value(made.result, tuple(parts[:count]))
+        return Value(callee.result, tuple(parts[:count]))
 
     def _allocated(self, function: Any, node: ast.Call) -> Value:
-        """Allocate an array as NumPy's function does; ``empty`` makes zeros."""
+        """Allocate an array as NumPy's function does; ``empty`` makes zeros.
+
+        The dtype is the last argument, because NumPy's default depends on the function.
+        """
         arguments = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
-        if len(arguments) != len(node.args) + len(node.keywords):
+        if len(arguments) < 2 or len(arguments) != len(node.args) + len(node.keywords):
             raise not_translated(node)
-        kind = self.object_of(arguments[-1]) if arguments else None
-        if kind is None:  # NumPy takes float64
+        scalar_type = self.object_of(arguments[-1])
+        dtype = NAMES.get(np.dtype(scalar_type)) if isinstance(scalar_type, type) else None
+        if dtype is None:
             raise not_translated(node)
+        count, *values = map(self.value, arguments[:-1])
         try:
-            dtype = np.dtype(kind).name
-            count, *values = map(self.value, arguments[:-1])
             return ALLOCATIONS[function](self.code, dtype, self.code.part(count, INTEGER), *values)
-        except (TypeError, KeyError):  # the number of arguments, or the dtype
+        except TypeError:  # the number of arguments
             raise not_translated(node) from None
 
     def _copied(self, array: Value, node: ast.Call) -> Value:
         if not (isinstance(array.type, ArrayType) and array.type.dimensions == 1):
+            raise not_translated(node)
+        if node.args or node.keywords:
             raise not_translated(node)
         code = self.code
         return code.filled(

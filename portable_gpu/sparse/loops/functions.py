@@ -75,7 +75,8 @@ def _ones(code: Instructions, dtype: str, count: str) -> Value:
 
 
 def _range(code: Instructions, dtype: str, count: str) -> Value:
-    return code.filled(dtype, count, lambda k: Value(INTEGER, (k,)))
+    length = code.let(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")
+    return code.filled(dtype, length, lambda k: Value(INTEGER, (k,)))
 
 
 #: Functions of NumPy that allocate an array, by a dtype, the number of elements, and more.

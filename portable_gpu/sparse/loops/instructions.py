@@ -1,4 +1,4 @@
-"""The instructions of a function in LLVM's text."""
+"""The instructions of a function in LLVM IR."""
 
 from __future__ import annotations
 

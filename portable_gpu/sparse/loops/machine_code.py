@@ -41,13 +41,13 @@ def machine_code(
     It does not hold Python's lock while it runs.
 
     Args:
-        function: A function of the part of Python that
+        function: A function in the subset of Python that
             :mod:`portable_gpu.sparse.loops.translation` describes.
         called: The functions that it and they may call.
         types: The types of the arguments, by :func:`type_of`.
 
     Raises:
-        NotTranslatedError: The function is not in that part of Python.
+        NotTranslatedError: The function is not in that subset.
 
     The result raises HostMemoryError if the memory of the host is too small for an array.
     """

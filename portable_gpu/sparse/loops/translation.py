@@ -1,4 +1,4 @@
-"""Translation of functions from Python to LLVM's text.
+"""Translation of functions from Python to LLVM IR.
 
 Types follow from those of the arguments.  A variable keeps its first type.  Statements are
 assignments, ``if``, ``while``, ``for`` over a range or an array of one dimension, and ``return``,
@@ -121,12 +121,12 @@ class FunctionBody(Expressions):
 
     def _run_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Subscript):
-            array, address = self.place(node.target)
+            array, address = self.array_and_address(node.target)
             old = self.code.element(array, address)
             new = self.code.binary(node.op, old, self.value(node.value))
             self.code.set_element(array, address, new)
         elif isinstance(node.target, ast.Name):
-            old = self.named_value(node.target)
+            old = self.local_value(node.target)
             new = self.code.binary(node.op, old, self.value(node.value))
             self._set_variable(node.target.id, new)
         else:
@@ -136,7 +136,7 @@ class FunctionBody(Expressions):
         if isinstance(target, ast.Name):
             self._set_variable(target.id, value)
         elif isinstance(target, ast.Subscript):
-            self.code.set_element(*self.place(target), value)
+            self.code.set_element(*self.array_and_address(target), value)
         elif isinstance(target, ast.Tuple) and isinstance(value.type, TupleType):
             if len(target.elts) != len(value.type.types):
                 raise not_translated(target)

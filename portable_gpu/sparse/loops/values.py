@@ -15,7 +15,8 @@ import numpy as np
 
 #: For each dtype of arrays, LLVM's type of an element in memory.
 ELEMENTS = {"bool": "i8", "int8": "i8", "int32": "i32", "int64": "i64", "float64": "double"}
-_NAMES = {np.dtype(name): name for name in ELEMENTS}
+#: The names of these dtypes.
+NAMES = {np.dtype(name): name for name in ELEMENTS}
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def type_of(argument: Any) -> Type:
         TypeError: A loop has no arguments of such a type.
     """
     if isinstance(argument, np.ndarray):
-        dtype = _NAMES.get(argument.dtype)
+        dtype = NAMES.get(argument.dtype)
         if dtype and argument.ndim in (1, 2):
             return ArrayType(dtype, argument.ndim)
     elif isinstance(argument, tuple):
