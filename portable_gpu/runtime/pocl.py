@@ -124,7 +124,7 @@ def provide_linker(device: cl.Device) -> None:
     COMPILER_PATH names this library's linker folder from now on.  PoCL searches it before PATH.
     The variable stays set, because PoCL links whenever a kernel is built or first launched, also on
     its own threads.  Of the programs that this process starts, only gcc and clang read it; for
-    them, the script calls the system's linker.
+    them, the script calls the linker of the next folder of COMPILER_PATH that has one, or of PATH.
 
     Raises:
         UnsupportedError: There is no linker; the message names what to install.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -76,30 +77,47 @@ def test_linker_is_known_to_pocl_alone(tmp_path: Path) -> None:
     assert done.stdout.split() == ["499500.0", f"{LINKER}:/of/the/user", f"{tmp_path}/bin"]
 
 
+def linked(folder: Path, arguments: list[str], compiler_path: str = "") -> list[str]:
+    """The folder of the ``ld`` that the script runs, and its arguments; PATH has ``folder``."""
+    linker_in(folder)
+    environment = {"PATH": str(folder), "COMPILER_PATH": compiler_path}
+    done = subprocess.run(
+        [LINKER / "ld", *arguments], env=environment, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout.splitlines()
+
+
+def linker_in(folder: Path) -> Path:
+    """Make an ``ld`` that prints its folder and its arguments."""
+    folder.mkdir(exist_ok=True)
+    linker = folder / "ld"
+    linker.write_text('#!/bin/sh\nfor word in "${0%/ld}" "$@"; do echo "$word"; done\n')
+    linker.chmod(0o755)
+    return folder
+
+
 def test_other_programs_have_the_systems_linker(tmp_path: Path) -> None:
     """Compilers read COMPILER_PATH, too."""
-    linker = tmp_path / "ld"
-    linker.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
-    linker.chmod(0o755)
-    command = [LINKER / "ld", "-shared", "-o", "a b.so", "one.o", "-lone"]
-    done = subprocess.run(
-        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.splitlines() == ["<-shared>", "<-o>", "<a b.so>", "<one.o>", "<-lone>"]
+    arguments = ["-shared", "-o", "a b.so", "one.o", "-lone"]
+    assert linked(tmp_path, arguments) == [str(tmp_path), *arguments]
+
+
+def test_compilers_have_their_own_linker(tmp_path: Path) -> None:
+    """A cross compiler's linker is in a folder that gcc appends to COMPILER_PATH."""
+    before, copy = linker_in(tmp_path / "before"), tmp_path / "another installation"
+    after, last = linker_in(tmp_path / "a b"), linker_in(tmp_path / "last")
+    shutil.copytree(LINKER, copy)
+    folders = [before, LINKER, tmp_path / "none", copy, f"{after}/", last]
+    compiler_path = ":".join(map(str, folders))
+    assert linked(tmp_path, ["one.o"], compiler_path) == [f"{after}/", "one.o"]
+    assert linked(tmp_path, ["one.o"], f"{before}:{copy}:{LINKER}") == [str(tmp_path), "one.o"]
 
 
 def test_pocl_objects_are_linked_without_libraries_that_are_loaded(tmp_path: Path) -> None:
     """The process has loaded libc and libgcc_s; ld would take most of its time to read them."""
-    linker = tmp_path / "ld"
-    linker.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
-    linker.chmod(0o755)
-    libraries = ["-lgcc", "--as-needed", "-lgcc_s", "--no-as-needed", "-lc"]
-    command = [LINKER / "ld", "-shared", "-o", "a b.so", "-Lc d", "a b.so.o", *libraries]
-    done = subprocess.run(
-        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
-    )
     expected = ["-shared", "-o", "a b.so", "-Lc d", "a b.so.o", "-lgcc"]
-    assert done.stdout.splitlines() == [f"<{argument}>" for argument in expected]
+    libraries = ["--as-needed", "-lgcc_s", "--no-as-needed", "-lc"]
+    assert linked(tmp_path, expected + libraries) == [str(tmp_path), *expected]
 
 
 def test_links_where_a_parent_had_no_linker(tmp_path: Path) -> None:
