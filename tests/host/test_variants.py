@@ -19,6 +19,8 @@ from recorded_devices import RECORDED
 from recorder import Recorder as PlanRecorder
 
 from portable_gpu.codegen.arguments import arguments
+from portable_gpu.codegen.reductions import Request
+from portable_gpu.dtypes import element
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm import variants as gemm_choice
@@ -26,6 +28,8 @@ from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.matrix import check
 from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
+from portable_gpu.ops.reduce.problem import Problem
+from portable_gpu.ops.reduce.variants import make_plan
 from portable_gpu.ops.variant import (
     Variant,
     best_of,
@@ -293,6 +297,32 @@ def test_few_calls_of_python_lead_to_a_product() -> None:
     finally:
         sys.setprofile(None)
     assert calls <= 2000
+
+
+@pytest.mark.parametrize("reduced", [0, 1], ids=["columns", "rows"])
+@pytest.mark.parametrize("device", ["H200", "PoCL"])
+def test_a_sum_needs_seven_modules_for_a_text(device: str, reduced: int) -> None:
+    """On each class, from the public function to the first text, with ``api`` and ``call``."""
+    request, n = Request("sum", element("float32"), element("float32"), element("float32")), 4096
+    problem = Problem(request, (n, n), ((n, 1),), frozenset([reduced]), (1,), 64)
+    modules, has_text = {"api", "call"}, False
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        nonlocal has_text
+        has_text |= frame.f_code.co_name == "specialize"
+        folder, _, module = frame.f_globals.get("__name__", "").rpartition(".")
+        if folder == "portable_gpu.ops.reduce" and event == "call" and not has_text:
+            modules.add(module)
+
+    engine: Any = Recorder(detect(RECORDED[device][0]))
+    sys.setprofile(note)
+    try:
+        make_plan(engine, problem)
+    finally:
+        sys.setprofile(None)
+    assert has_text
+    assert {"variants", "kernels"} < modules
+    assert len(modules) <= 7, modules
 
 
 def test_launches_count() -> None:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis
-from portable_gpu.codegen.reductions import Reduction, Request, reduction
-from portable_gpu.dtypes import element
-from portable_gpu.errors import UnsupportedError
+from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.reduce.kernels import ReduceKernel
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.targets import Target
-
-
-def reduction_for(request: Request, target: Target) -> Reduction:
-    """The reduction of a request, in the arithmetic that suits the target.
-
-    On a CPU the norm of single precision is summed in double precision, whose range holds every
-    square.  This takes half the time of sums of large, medium and small squares apart.  On GPUs
-    double precision is slower.
-    """
-    if request.name == "nrm2" and target.is_cpu and target.fp64:
-        request = replace(request, acc=element("float64"))
-    return reduction(request)
 
 
 class ReducePlan(Plan):
@@ -39,14 +23,14 @@ class ReducePlan(Plan):
         form: The form of the kernel.
     """
 
-    def __init__(self, engine: Engine, kernel: ReduceKernel) -> None:
-        """Build the kernel.
+    def __init__(self, engine: Engine, kernel: ReduceKernel, text: Specialization) -> None:
+        """Build the kernel from its text.
 
         Raises:
             BuildError: The driver refused the kernel.
         """
-        target, self.kernel = engine.target, kernel
-        reduction, geometry, self.form = kernel.reduction, kernel.geometry, kernel.form
+        self.kernel, self.form = kernel, kernel.form
+        reduction, geometry = kernel.reduction, kernel.geometry
         self.flop = geometry.rows * geometry.count  # about one operation for each element
         self.bytes = kernel.bytes
         arrays = [*(f"{name}_in" for name in reduction.names), "out"]
@@ -59,7 +43,7 @@ class ReducePlan(Plan):
         self._partial_bytes = kernel.tiles * kernel.parts * block * reduction.acc.bytes
         self.workspace_bytes = self._partial_bytes if kernel.parts > 1 else 0
         self._launch = engine.programs.launch(
-            kernel.specialization(target),
+            text,
             f"reduce_{self.form.kind}",
             _constants(kernel),
             [*arrays, *space],
@@ -120,12 +104,3 @@ def _constants(kernel: ReduceKernel) -> dict[str, int | None]:
 
 def _strides(names: Sequence[str], place: str, axis: Axis) -> dict[str, int]:
     return {f"{name}_{place}": step for name, step in zip(names, axis.strides, strict=True)}
-
-
-def require_fp64(target: Target, needed: bool, what: str) -> None:
-    """Raise UnsupportedError where double precision is needed and absent."""
-    if needed and not target.fp64:
-        raise UnsupportedError(
-            f"{what} needs double precision, which {target.facts.name} lacks (no cl_khr_fp64); "
-            "use float32 or complex64, or dtype=float32"
-        )

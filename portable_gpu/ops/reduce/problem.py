@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.codegen.axes import Axis, merged
-from portable_gpu.codegen.reductions import Request
+from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.dtypes import Element, element
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
@@ -45,6 +45,18 @@ class Problem:
     def kept_shape(self) -> Shape:
         """Shape of the result without the folded axes."""
         return tuple(n for axis, n in enumerate(self.shape) if axis not in self.reduced)
+
+    def reduction(self, target: Target) -> Reduction:
+        """Return the reduction, in the arithmetic that suits the target.
+
+        On a CPU the norm of single precision is summed in double precision, whose range holds every
+        square.  This takes half the time of sums of large, medium and small squares apart.  On GPUs
+        double precision is slower.
+        """
+        request = self.request
+        if request.name == "nrm2" and target.is_cpu and target.fp64:
+            request = replace(request, acc=element("float64"))
+        return reduction(request)
 
     def of_means(self) -> Problem:
         """Return the problem of the means of a ``moment``, as a C-ordered array."""

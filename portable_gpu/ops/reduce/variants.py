@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import BuildError
+from portable_gpu.errors import BuildError, UnsupportedError
 from portable_gpu.ops.reduce.gpu_kernels import gpu_columns, gpu_rows
 from portable_gpu.ops.reduce.kernels import ReduceKernel, cpu_columns, cpu_rows, is_unit
-from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for, require_fp64
+from portable_gpu.ops.reduce.plan import ReducePlan
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.ops.reduce.problem import Geometry, Problem, analyse, centre_dtype
 from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
@@ -46,8 +45,11 @@ def require_support(problem: Problem, target: Target) -> None:
     """Raise UnsupportedError where a pass needs double precision that the target lacks."""
     moment = problem.request.name == "moment"
     for item in (problem.of_means(), problem.about_means()) if moment else (problem,):
-        reduction = reduction_for(item.request, target)
-        require_fp64(target, reduction.needs_fp64, problem.request.name)
+        if item.reduction(target).needs_fp64 and not target.fp64:
+            raise UnsupportedError(
+                f"{problem.request.name} needs double precision, which {target.facts.name} lacks "
+                "(no cl_khr_fp64); use float32 or complex64, or dtype=float32"
+            )
 
 
 def variants(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:
@@ -75,7 +77,7 @@ def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Varian
     A rule prefers rows if the folded axis is contiguous, and columns if adjacent results read
     adjacent elements.
     """
-    reduction = reduction_for(problem.request, target)
+    reduction = problem.reduction(target)
     geometry = analyse(
         problem.shape, problem.reduced, list(problem.strides), problem.out_strides,
         reduction.indexed,
@@ -146,7 +148,7 @@ def _variant(kernel: ReduceKernel, target: Target) -> Variant:
         launches=1,
         why=_why(kernel, target),
         texts=lambda: [kernel.specialization(target)],
-        bind=partial(ReducePlan, kernel=kernel),
+        bind=lambda engine: ReducePlan(engine, kernel, kernel.specialization(engine.target)),
         policy=kernel.row.policy,
         origin=kernel.row.origin,
         evidence=kernel.row.evidence,
