@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -19,10 +19,6 @@ from portable_gpu.runtime.report import DTYPE, FIELDS
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse.numeric import SYSTEMS, operand_of
 from portable_gpu.sparse.parts import FactorParts
-
-if TYPE_CHECKING:
-    pass
-
 
 class _FactorPart(NamedTuple):
     """A factorised part: its device, its panels, and its update matrices by their fronts."""
@@ -199,15 +195,11 @@ class _Substitution:
     def forward(self) -> None:
         """Replace B by ``L^-1 B``, from the leaves to the roots."""
         partition = self._plans.partition
-        there: set[tuple[int, Member]] = set()
+        there: set[tuple[int, Member]] = set()  # each part, and a device that has its rows
 
         def before(member: Member, number: int) -> None:
-            for k in partition.sources(number):
-                if self._parts[k].member is not member and (k, member) not in there:
-                    source = self._plans.contribution(k, self._parts[k].member)
-                    target = self._plans.contribution(k, member)
-                    self._move(self._contributions, k, source, member, target)
-                    there.add((k, member))
+            parts = partition.sources(number)
+            self._fetch(self._contributions, parts, self._plans.contribution, member, there)
 
         for level in partition.levels:
             self._substitute(level, before, True)
@@ -215,14 +207,11 @@ class _Substitution:
     def backward(self) -> None:
         """Replace Y by ``L^-H Y``, from the roots to the leaves."""
         partition = self._plans.partition
-        there: set[tuple[int, Member]] = set()
+        there: set[tuple[int, Member]] = set()  # each part, and a device that has its rows
 
         def before(member: Member, number: int) -> None:
-            for k in partition.ancestors(number):
-                if self._parts[k].member is not member and (k, member) not in there:
-                    columns = self._plans.columns(k)
-                    self._move(self._x, k, columns, member, columns)
-                    there.add((k, member))
+            parts = partition.ancestors(number)
+            self._fetch(self._x, parts, lambda k, _: self._plans.columns(k), member, there)
 
         for level in reversed(partition.levels):
             self._substitute(level, before, False)
@@ -254,6 +243,29 @@ class _Substitution:
 
         members = [self._parts[k].member for k in level]
         self._plans.group.for_blocks(members, work, can_move=False)
+
+    def _fetch(
+        self,
+        arrays: Mapping[Member, Array],
+        parts: Iterable[int],
+        rows_on: Callable[[int, Member], tuple[int, int]],
+        member: Member,
+        there: set[tuple[int, Member]],
+    ) -> None:
+        """Copy the rows of parts to a device that does not have them yet.
+
+        Args:
+            arrays: The array of each device.
+            parts: The numbers of the parts.
+            rows_on: Returns the range of a part's rows in the array of a device.
+            member: The device.
+            there: The parts and devices whose rows are copied, to which these are added.
+        """
+        for k in parts:
+            owner = self._parts[k].member
+            if owner is not member and (k, member) not in there:
+                self._move(arrays, k, rows_on(k, owner), member, rows_on(k, member))
+                there.add((k, member))
 
     def _move(
         self,
