@@ -73,7 +73,7 @@ class Numeric:
         self.memory.check()
         self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
-        self._solve_plans: dict[Any, Any] = {}
+        self._solve_plans: dict[tuple[int, Any], Any] = {}
 
     def bounds(self, chunk: Chunk) -> tuple[int, int]:
         """Return the range of a chunk's panels in the factor."""
@@ -104,18 +104,20 @@ class Numeric:
         plan = self._plans.get(key)
         return self._plans.setdefault(key, make()) if plan is None else plan
 
-    def cached_of_solves(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the cached plan of ``key``, which includes a number of columns; or make it.
+    def cached_of_solves(self, count: int, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the cached plan of ``key`` for ``count`` columns; make it if there is none.
 
         If there are too many plans, all are dropped first; a call that uses one keeps it.
         """
-        plan = self._solve_plans.get(key)
+        plan = self._solve_plans.get((count, key))
         if plan is None:
             plan = make()
+            counts = {each for each, _ in list(self._solve_plans)} | {count}
             # Two substitutions with each chunk, two permutations and a residual.
-            if len(self._solve_plans) >= _MAX_SOLVES * (2 * len(self.schedule.chunks) + 3):
+            max_plans = _MAX_SOLVES * (2 * len(self.schedule.chunks) + 3)
+            if len(counts) > _MAX_SOLVES or len(self._solve_plans) >= max_plans:
                 self._solve_plans.clear()
-            plan = self._solve_plans.setdefault(key, plan)
+            plan = self._solve_plans.setdefault((count, key), plan)
         return plan
 
     def converted(self, dtype: np.dtype[Any]) -> Any:
@@ -238,7 +240,7 @@ class Numeric:
         """
         operands = operand_of(b), operand_of(x)
         return self.cached_of_solves(
-            (system, count, *operands), partial(self._solve, system, count, *operands)
+            count, (system, *operands), partial(self._solve, system, count, *operands)
         )
 
     def _factorise_chunk(self, number: int) -> Steps:
@@ -304,7 +306,8 @@ class Numeric:
         perm = self._perm(permutes)
         n, elem = self.symbolic.n, element(self.dtype)
         return self.cached_of_solves(
-            ("move", permutes, count, operand, back),
+            count,
+            ("move", permutes, operand, back),
             lambda: PermutePlan(self.engine, perm, n, count, elem, operand, back),
         )
 
@@ -318,7 +321,8 @@ class Numeric:
         )
         elem, operand = element(dtype), operand_of(b)
         return self.cached_of_solves(
-            ("permuted", system, count, elem, operand),
+            count,
+            ("permuted", system, elem, operand),
             lambda: PermutePlan(self.engine, rows, n, count, elem, operand, False),
         )
 
@@ -330,7 +334,7 @@ class Numeric:
             lists = self._lists(self.schedule.chunks[number : number + 1])
             return Steps(direction(self.device, lists, self.schedule.rows, count, 0, 1, 2))
 
-        return self.cached_of_solves(("substitute", number, forward, count), make)
+        return self.cached_of_solves(count, ("substitute", number, forward), make)
 
     def _lists(self, chunks: Sequence[Chunk]) -> list[list[Any]]:
         """Return for each stage of a solve its lists of fronts; a list is processed in order."""

@@ -52,7 +52,8 @@ class SparseSystem:
         a, elem, count = element(self._values.dtype), element(self.dtype), b.shape[1]
         operands = [Operand(elem, view.strides[0], view.strides[1]) for view in views[1:]]
         plan = self._numeric.cached_of_solves(
-            ("residual", a, count, *operands),
+            count,
+            ("residual", a, *operands),
             lambda: ResidualPlan(self._rows, a, elem, count, *operands),
         )
         return call.run(plan, (*views, out))

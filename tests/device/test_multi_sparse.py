@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +29,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.multi import DeviceGroup, GroupArray
 from portable_gpu.multi.member import Member
+from portable_gpu.ops.fronts.solve import PermutePlan
 from portable_gpu.sparse import partition
 
 
@@ -225,3 +227,21 @@ def test_values_that_a_device_still_computes(groups: list[DeviceGroup]) -> None:
             pg.gemm(large, large, engine=engine)  # it takes a while
             factor.refactorize(pg.elementwise("x + x", x=values, engine=engine))
             assert factor.solve(b).tobytes() == expected.tobytes()
+
+
+def test_plans_of_solves_are_dropped(groups: list[DeviceGroup]) -> None:
+    """On a group the plans for at most 16 numbers of columns are cached, as on one device."""
+    A = grid(14, 13)
+    with sparse.cholesky(A, "nd", engine=groups[1]) as factor:
+        gc.collect()
+        largest, before = 0, len(permutations())
+        for count in range(1, 19):
+            b = np.ones((A.shape[0], count))
+            assert np.abs(A @ factor.solve(b) - b).max() <= 1e-12
+            largest = max(largest, len(permutations()) - before)
+        assert 2 <= largest <= 2 * 16
+
+
+def permutations() -> list[Any]:
+    """Return the plans of permutations of right-hand sides."""
+    return [each for each in gc.get_objects() if isinstance(each, PermutePlan)]

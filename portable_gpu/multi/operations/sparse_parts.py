@@ -20,6 +20,7 @@ from portable_gpu.runtime.views import View
 from portable_gpu.sparse.numeric import SYSTEMS, operand_of
 from portable_gpu.sparse.parts import FactorParts
 
+
 class _FactorPart(NamedTuple):
     """A factorised part: its device, its panels, and its update matrices by their fronts."""
 
