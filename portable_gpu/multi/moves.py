@@ -1,9 +1,9 @@
-"""Copies from one device of a group to another, and of boxes within a device.
+"""Copies of arrays from one device of a group to another, and of boxes from array to array.
 
-Buffers of two devices have no common context, so a copy from one device to another is a download
-and an upload, piece by piece: while one piece is uploaded, the next is downloaded.  The pieces go
-through at most four pinned buffers of 8 MiB.  A queue of its own sends arrays to other devices, so
-that a device sends and receives at the same time.
+The devices of a group have contexts of their own, so a copy from one to another is a download and
+an upload through host memory.  It is made in pieces: while one piece is uploaded, the next is
+downloaded.  At most four pinned buffers of 8 MiB hold the pieces.  Downloads for other devices have
+a queue of their own, so that a device sends and receives at the same time.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from portable_gpu.multi.member import Member
 from portable_gpu.runtime import staging
 from portable_gpu.runtime.array import Array
 
-#: The buffers of a copy from one device to another: with two, the bus has no next piece while the
-#: host waits for one.
-_BUFFERS_OF_MOVE = 4
-#: Smaller copies use pageable memory: the first pinned buffer costs an allocation.
+#: The pieces that are on the host at the same time, two in each direction: while the host waits for
+#: one of the two, the bus copies the other.
+_PIECES_ON_HOST = 4
+#: The bytes from which a copy uses pinned memory, whose first buffer has to be allocated.
 _LEAST_PINNED = 1 << 16
 
 _Values = np.ndarray[Any, Any]
 
 
 def in_c_order(member: Member, array: Array) -> Array:
-    """Return an array, whose values exist, in C order."""
+    """Return an array if it is in C order, else a copy; raise errors reported for its values."""
     with member.named_errors():
         array.check()
         return array if array.flags.c_contiguous else array.copy()
 
 
-class Side(NamedTuple):
-    """The place of the rows of a box in a C-ordered array of a device.
+class BoxInArray(NamedTuple):
+    """The place of a box in a C-ordered array of a device.
 
     Attributes:
         array: The array.
@@ -53,49 +53,50 @@ class Side(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Bytes that are copied from an array of a device to another array.
+    """A box of bytes that is copied from one array to another.
 
     Attributes:
         extents: The bytes of a row, the rows of a slice, and the number of slices.
-        source, target: Where they are in the two arrays.
+        source, target: Where the box is in the two arrays.
     """
 
     extents: tuple[int, int, int]
-    source: Side
-    target: Side
+    source: BoxInArray
+    target: BoxInArray
 
 
-def common_box(source: Array, axis: int, start: int, target: Array, other: int, first: int) -> Box:
-    """Return the elements that two blocks of one array have in common.
+def common_box(
+    source: Array, source_axis: int, source_start: int,
+    target: Array, target_axis: int, target_start: int,
+) -> Box:  # fmt: skip
+    """Return the box of the elements that two blocks of one array have in common.
 
     Args:
-        source, axis, start: A block along an axis, and the index in the array at which it begins.
-        target, other, first: A block along another axis, and the index at which it begins.
+        source, target: The blocks, which begin at the first byte of their buffers.
+        source_axis, target_axis: The axes along which the array is divided: two different ones.
+        source_start, target_start: The indices along them at which the blocks begin.
     """
-    low, high = sorted((axis, other))
-    slices = prod(source.shape[:low])
-    between = prod(source.shape[low + 1 : high])
+    low, high = sorted((source_axis, target_axis))
     inner = prod(source.shape[high + 1 :]) * source.dtype.itemsize
-    rows, width = source.shape[axis], target.shape[other]
-    if axis == high:
-        rows, width = width, rows
-    # A slice is a part of the first of the two axes, and a row a part of the second.
-    sides = []
-    for array in (source, target):
-        pitch = array.shape[high] * inner
-        sides.append((array, pitch, array.shape[low] * between * pitch))
-    origins = [(first * inner, 0, 0), (0, start * between, 0)]
-    if axis == high:
-        origins = [(0, first * between, 0), (start * inner, 0, 0)]
-    ends = [
-        Side(array, origin, (pitch, whole))
-        for (array, pitch, whole), origin in zip(sides, origins, strict=True)
-    ]
-    return Box((width * inner, rows * between, slices), *ends)
+    between = prod(source.shape[low + 1 : high])
+    divided = {
+        source_axis: (source_start, source.shape[source_axis]),
+        target_axis: (target_start, target.shape[target_axis]),
+    }
+    (low_start, low_extent), (high_start, high_extent) = divided[low], divided[high]
+    places = []
+    for array, axis in ((source, source_axis), (target, target_axis)):
+        column = 0 if axis == high else high_start * inner
+        row = 0 if axis == low else low_start * between
+        row_pitch = array.shape[high] * inner
+        pitches = row_pitch, array.shape[low] * between * row_pitch
+        places.append(BoxInArray(array, (column, row, 0), pitches))
+    slices = prod(source.shape[:low])
+    return Box((high_extent * inner, low_extent * between, slices), *places)
 
 
 def copy_box(member: Member, box: Box) -> None:
-    """Enqueue a copy between two arrays of one device, behind its kernels."""
+    """Enqueue a copy between two arrays of one device, after its kernels so far."""
     source, target = box.source, box.target
     cl.enqueue_copy(
         member.engine.queue, target.array.base_data, source.array.base_data,
@@ -111,7 +112,7 @@ def move(source: Member, array: Array, target: Member, into: Array | None = None
         source: The device of the array.
         array: The array.
         target: The other device.
-        into: An array there of the same shape and dtype, which gets the copy; ``None``: a new one.
+        into: A C-ordered array on the other device that receives the copy; ``None``: a new one.
 
     Raises:
         DeviceMemoryError: The other device lacks memory, or the array is not C-ordered and its own
@@ -127,58 +128,73 @@ def move(source: Member, array: Array, target: Member, into: Array | None = None
 def all_bytes(source: Array, target: Array) -> Box:
     """Return the box of all bytes of two C-ordered arrays of one shape and dtype."""
     nbytes = source.nbytes
-    sides = [Side(each, (each.offset, 0, 0), (nbytes, nbytes)) for each in (source, target)]
-    return Box((nbytes, 1, 1), *sides)
+    pitches = nbytes, nbytes
+    places = [BoxInArray(each, (each.offset, 0, 0), pitches) for each in (source, target)]
+    return Box((nbytes, 1, 1), *places)
 
 
 def move_boxes(source: Member, boxes: Sequence[Box], target: Member) -> None:
     """Copy boxes from arrays of a device to arrays of another, and wait for the copies.
 
-    The copy of a box waits for the events of its array alone.
+    A download waits for the events of the source's array.  An upload waits for the earlier copies
+    to its device only.
     """
-    nbytes = sum(prod(box.extents) for box in boxes)
-    if not nbytes:
+    pieces = [piece for box in boxes for piece in _pieces(box, staging.PIECE)]
+    if not pieces:
         return
+    nbytes = sum(prod(box.extents) for box in boxes)
     with (
         ExitStack() as buffers,
         source.recorded("send", None, nbytes),
         target.recorded("receive", None, nbytes),
     ):
-        size = min(staging.PIECE, nbytes)
-        count = min(_BUFFERS_OF_MOVE, -(-nbytes // staging.PIECE))
-        queues = source.sends, target.copies
-        hosts = [buffers.enter_context(host_buffer(size, source, *queues)) for _ in range(count)]
+        count = min(_PIECES_ON_HOST, len(pieces))
+        slots = _host_slots(
+            buffers, count, max(prod(box.extents) for box, _ in pieces), source, target
+        )
         in_flight: deque[_MovingPiece] = deque()
-        last_upload: dict[int, cl.Event] = {}  # by the number of the buffer
-        pieces = (piece for box in boxes for piece in _pieces(box, staging.PIECE))
+        last_upload: dict[int, cl.Event] = {}  # by the number of the slot
         for number, (piece, wait_for) in enumerate(pieces):
             slot = number % count
-            host = hosts[slot][: piece.extents[0] * piece.extents[1]]
+            memory = slots[slot][: prod(piece.extents)]
             if slot in last_upload:
                 with target.named_errors():
                     last_upload[slot].wait()
             with source.named_errors():
                 downloaded = _copy_piece(
-                    source.sends, piece.source, host, piece.extents, wait_for, writes=False
+                    source.sends, piece.source, memory, piece.extents, wait_for, writes=False
                 )
-            in_flight.append(_MovingPiece(host, piece, downloaded, slot))
-            if 2 * len(in_flight) > count:  # half the buffers are downloaded, the others uploaded
+            in_flight.append(_MovingPiece(memory, piece, downloaded, slot))
+            if 2 * len(in_flight) > count:  # the other half of the slots are uploaded
                 _forward(source, target, in_flight.popleft(), last_upload)
         while in_flight:
             _forward(source, target, in_flight.popleft(), last_upload)
+
+
+def _host_slots(
+    buffers: ExitStack, count: int, nbytes: int, source: Member, target: Member
+) -> list[_Values]:
+    """Return host memory for ``count`` pieces of ``nbytes``; several small ones share a buffer."""
+    slots: list[_Values] = []
+    in_buffer = staging.PIECE // nbytes
+    while len(slots) < count:
+        rows = min(in_buffer, count - len(slots))
+        memory = host_buffer(rows * nbytes, source, source.sends, target.copies)
+        slots += list(buffers.enter_context(memory)[: rows * nbytes].reshape(rows, nbytes))
+    return slots
 
 
 class _MovingPiece(NamedTuple):
     """A piece of a box on the way from one device to another.
 
     Attributes:
-        host: The buffer of the host.
+        memory: The piece's memory on the host.
         piece: The piece.
         downloaded: The event of the download.
-        slot: The number of the buffer.
+        slot: The number of the slot that the memory is in.
     """
 
-    host: _Values
+    memory: _Values
     piece: Box
     downloaded: cl.Event
     slot: int
@@ -193,66 +209,68 @@ def _forward(
     with target.named_errors():
         piece = moving.piece
         last_upload[moving.slot] = _copy_piece(
-            target.copies, piece.target, moving.host, piece.extents, [], writes=True
+            target.copies, piece.target, moving.memory, piece.extents, [], writes=True
         )
 
 
 def _pieces(box: Box, nbytes: int) -> Iterator[tuple[Box, list[cl.Event]]]:
-    """Cut a box into boxes of one slice, of at most ``nbytes``.
+    """Yield the pieces of a box, with the events that the download of each waits for.
 
-    Yields:
-        Each box, and the events that its download waits for; only the first one has any.
+    A piece is a box of at most ``nbytes`` in one slice.  Downloads are in order, so only the first
+    one waits.
     """
     width, rows, slices = box.extents
     if not width * rows * slices:
         return
     wait_for = list(box.source.array.events)
-    across, down = min(width, nbytes), max(1, nbytes // width)
-    for at in product(range(slices), range(0, rows, down), range(0, width, across)):
-        slice_number, row, byte = at
-        extents = min(across, width - byte), min(down, rows - row), 1
-        sides = []
-        for side in (box.source, box.target):
-            x, y, z = side.origin
-            sides.append(side._replace(origin=(x + byte, y + row, z + slice_number)))
-        yield Box(extents, *sides), wait_for
+    piece_width, piece_rows = min(width, nbytes), max(1, nbytes // width)
+    starts = product(range(slices), range(0, rows, piece_rows), range(0, width, piece_width))
+    for slice_number, row, byte in starts:
+        extents = min(piece_width, width - byte), min(piece_rows, rows - row), 1
+        places = []
+        for place in (box.source, box.target):
+            x, y, z = place.origin
+            places.append(place._replace(origin=(x + byte, y + row, z + slice_number)))
+        yield Box(extents, *places), wait_for
         wait_for = []
 
 
 def _copy_piece(
     queue: cl.CommandQueue,
-    side: Side,
-    host: _Values,
+    place: BoxInArray,
+    memory: _Values,
     extents: tuple[int, int, int],
     wait_for: Sequence[cl.Event],
     *,
     writes: bool,
 ) -> cl.Event:
-    """Enqueue a copy between rows of an array and a buffer of the host, which has no gaps."""
-    data, (x, y, z), (row_pitch, slice_pitch) = side.array.base_data, side.origin, side.pitches
-    pair = (data, host) if writes else (host, data)
+    """Enqueue a copy between rows of an array and contiguous memory of the host."""
+    data, (x, y, z), (row_pitch, slice_pitch) = place.array.base_data, place.origin, place.pitches
+    target_and_source = (data, memory) if writes else (memory, data)
     options: dict[str, Any]
     if extents[1] == 1:
         name = "dst_offset" if writes else "src_offset"
         options = {name: x + y * row_pitch + z * slice_pitch}
     else:
         options = {
-            "buffer_origin": side.origin, "host_origin": (0, 0, 0), "region": extents,
-            "buffer_pitches": side.pitches, "host_pitches": (extents[0], host.nbytes),
+            "buffer_origin": place.origin, "host_origin": (0, 0, 0), "region": extents,
+            "buffer_pitches": place.pitches, "host_pitches": (extents[0], memory.nbytes),
         }  # fmt: skip
-    event = cl.enqueue_copy(queue, *pair, **options, wait_for=list(wait_for), is_blocking=False)
+    event = cl.enqueue_copy(
+        queue, *target_and_source, **options, wait_for=list(wait_for), is_blocking=False
+    )
     queue.flush()
     return event
 
 
 @contextmanager
 def host_buffer(nbytes: int, member: Member, *queues: cl.CommandQueue) -> Iterator[_Values]:
-    """Lend memory of the host, and wait at the end for the queues whose copies use it.
+    """Lend at least ``nbytes`` of the host's memory; at the end wait for the queues that use it.
 
-    It is pinned for the device where that is faster and a pinned buffer is free.
+    The memory is pinned where copies of the device are then faster and a pinned buffer is free.
     """
-    source = member.engine.staging
-    piece = source.take() if source.pays and nbytes >= _LEAST_PINNED else None
+    pinned = member.engine.staging
+    piece = pinned.take() if pinned.pays and nbytes >= _LEAST_PINNED else None
     try:
         yield np.empty(nbytes, np.uint8) if piece is None else piece.memory
     finally:
@@ -261,9 +279,9 @@ def host_buffer(nbytes: int, member: Member, *queues: cl.CommandQueue) -> Iterat
                 queue.finish()
         except cl.Error:  # a device failed, and may still use the memory
             if piece is not None:
-                source.give_up()
+                pinned.give_up()
                 piece = None
             raise
         finally:
             if piece is not None:
-                source.give_back(piece)
+                pinned.give_back(piece)

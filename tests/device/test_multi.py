@@ -162,6 +162,60 @@ def test_moves_in_pieces(groups: dict[str, DeviceGroup], monkeypatch: pytest.Mon
         assert np.array_equal(moves.move(source, array, target).get(), x), size
 
 
+def test_small_moves_overlap(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second array is on its way before the first one has arrived."""
+    source, target = groups["two"].members
+    values = [normal(size, seed=size) for size in (1, 700, 300, 5, 900, 2)]
+    arrays = [source.empty(x.shape, x.dtype) for x in values]
+    for x, array in zip(values, arrays, strict=True):
+        transfers.upload(source, x, array)
+    results = [target.empty(x.shape, x.dtype) for x in values]
+    copy, order = moves._copy_piece, []
+
+    def recorded(*arguments: Any, writes: bool) -> cl.Event:
+        order.append("upload" if writes else "download")
+        return copy(*arguments, writes=writes)
+
+    monkeypatch.setattr(moves, "_copy_piece", recorded)
+    moves.move_boxes(source, list(map(moves.all_bytes, arrays, results)), target)
+    assert order[:3] == ["download"] * 3
+    assert sorted(order) == ["download"] * 6 + ["upload"] * 6
+    for x, result in zip(values, results, strict=True):
+        assert np.array_equal(result.get(), x)
+
+
+def test_boxes_of_blocks_along_two_axes(groups: dict[str, DeviceGroup]) -> None:
+    """Copies to the same device and to another, against NumPy's slices."""
+    source, target = groups["two"].members
+    draw = random.Random(4)
+    for _ in range(12):
+        shape = [draw.randint(1, 6) for _ in range(draw.randint(2, 4))]
+        axes = draw.sample(range(len(shape)), 2)
+        bounds = [sorted(draw.sample(range(shape[axis] + 1), 2)) for axis in axes]
+        keys = [
+            (np.s_[:],) * axis + (np.s_[start:end],)
+            for axis, (start, end) in zip(axes, bounds, strict=True)
+        ]
+        whole = normal(*shape)
+        block, expected = np.ascontiguousarray(whole[keys[0]]), np.zeros_like(whole)[keys[1]].copy()
+        expected[keys[0]] = block[keys[1]]
+        copied = source.empty(block.shape, block.dtype)
+        transfers.upload(source, block, copied)
+        for member in (source, target):
+            result = member.empty(expected.shape, expected.dtype)
+            transfers.upload(member, np.zeros_like(expected), result)
+            starts = bounds[0][0], bounds[1][0]
+            box = moves.common_box(copied, axes[0], starts[0], result, axes[1], starts[1])
+            if member is source:
+                member.kernels_after_copies()
+                moves.copy_box(member, box)
+            else:
+                moves.move_boxes(source, [box], member)
+            assert np.array_equal(result.get(), expected), (shape, axes, bounds)
+
+
 def test_pinned_memory_of_failed_devices_is_not_lent_again(
     groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
