@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from portable_gpu.codegen.parameters import buffer, scalars
-from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.sliding import (
     adjacent,
@@ -20,10 +14,8 @@ from portable_gpu.ops.conv.sliding import (
     whole_vectors,
     words_of,
 )
-from portable_gpu.ops.conv.strips import axes_of, axis_parameters, strip_of
-from portable_gpu.ops.one_launch import OneLaunch
-from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.ops.conv.strips import axes_of, strip_of
+from portable_gpu.ops.conv.weight import WeightKernel
 from portable_gpu.targets import Target
 
 #: Words of a work-item's sums and of its rows of the gradient of y: each is a register.
@@ -32,44 +24,6 @@ _MOST_WORDS = 100
 _LOCAL_BYTES = 24576
 #: Work-items side by side along the channels: they read 64 bytes of float16 at least.
 _LANES = 8
-
-
-@dataclass(frozen=True)
-class SlidingWeightKernel:
-    """The kernel of one problem, and the partition of its work.
-
-    Attributes:
-        context: What the template is rendered with.
-        constants: The arguments of every launch.
-        blocks: Blocks of channels.
-        parts: Work-groups that share a block.
-        partial_bytes: Workspace for the sums of parts.
-    """
-
-    context: Mapping[str, Any]
-    constants: Mapping[str, int]
-    blocks: int
-    parts: int
-    partial_bytes: int
-
-    def specialization(self, target: Target) -> Specialization:
-        """The text and options of the kernel."""
-        ctype, index = f"{self.context['elem'].name}_t", self.context["I"]
-        parameters = [
-            *(buffer(ctype, name, restrict=False) for name in ("s", "t")),
-            buffer(ctype, "f", writes=True, restrict=False),
-            *(
-                buffer("uint", name, writes=True, restrict=False)
-                for name in ("partial", "counters")
-            ),
-            *scalars("long", "s_offset", "t_offset", "f_offset"),
-            *scalars(index, "pairs", "sources", "targets", "parts", "part_size", "places"),
-            *scalars(index, "batch", "bands", "steps", "blocks"),
-            *scalars(index, "s_batch", "s_channel", "f_out", "f_in", "t_batch", "t_channel"),
-            *axis_parameters(index),
-        ]
-        name = "sliding_weight"
-        return specialize(f"conv/{name}", target, {name: parameters}, **self.context)
 
 
 def _shape_of_item(p: ConvProblem) -> tuple[int, int, int]:
@@ -84,7 +38,7 @@ def _shape_of_item(p: ConvProblem) -> tuple[int, int, int]:
     return (2, 4, 256) if max(p.stride) == 1 else (1, 8, 256)
 
 
-def sliding_weight_kernel(problem: ConvProblem, target: Target) -> SlidingWeightKernel | None:
+def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | None:
     """Return the kernel of a problem whose direction is ``weight``.
 
     ``None`` where it does not take the problem: on a CPU, for several channels in a group, three
@@ -145,33 +99,4 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> SlidingWeight
         "of_t": [(v, count) for v in range(0, V, count)],
     }  # fmt: skip
     partial_bytes = blocks * parts * T * lanes * wide * sum_bytes if parts > 1 else 0
-    return SlidingWeightKernel(context, constants, blocks, parts, partial_bytes)
-
-
-class SlidingWeightPlan(OneLaunch):
-    """Operands: x, the gradient of y, the result."""
-
-    def __init__(self, engine: Engine, problem: ConvProblem, kernel: SlidingWeightKernel) -> None:
-        """Build the kernel."""
-        self.flop, self.bytes = problem.flop, problem.bytes
-        self.workspace_bytes = kernel.partial_bytes
-        self._kernel = kernel
-        group = kernel.context["G"]
-        constants: dict[str, int | None] = {**kernel.constants}
-        buffers = ["s", "t", "f"]
-        if kernel.parts > 1:
-            buffers += ["partial", "counters"]
-        else:
-            constants |= {"partial": None, "counters": None}
-        self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), "sliding_weight", constants, buffers,
-            ["s_offset", "t_offset", "f_offset"], (kernel.blocks * kernel.parts * group,),
-            (group,),
-        )  # fmt: skip
-
-    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        kernel = self._kernel
-        if kernel.parts == 1:
-            return operands
-        counters, partial = state.counters_and_partials(kernel.blocks, kernel.partial_bytes)
-        return *operands, partial, counters
+    return WeightKernel("sliding_weight", context, constants, blocks, parts, partial_bytes)

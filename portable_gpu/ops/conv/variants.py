@@ -25,11 +25,7 @@ from portable_gpu.ops.conv.estimates import (
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
 from portable_gpu.ops.conv.sliding import SlidingKernel, SlidingPlan, sliding_kernel
-from portable_gpu.ops.conv.sliding_weight import (
-    SlidingWeightKernel,
-    SlidingWeightPlan,
-    sliding_weight_kernel,
-)
+from portable_gpu.ops.conv.sliding_weight import sliding_weight_kernel
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
@@ -228,7 +224,7 @@ class _Sums:
         workspace: Bytes.
     """
 
-    kernel: WeightKernel | DirectKernel | SlidingKernel | SlidingWeightKernel
+    kernel: WeightKernel | DirectKernel | SlidingKernel
     bind: Callable[[Engine], Plan]
     seconds: float
     workspace: int = 0
@@ -249,19 +245,15 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
 def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
     """Return the sums of a gradient of the weights."""
     rows = sliding_weight_kernel(p, target)
-    if rows is not None:
-        groups = rows.blocks * rows.parts
-        seconds = sliding_seconds(rows.context, rows.constants, groups, target)
-        bind = partial(SlidingWeightPlan, problem=p, kernel=rows)
-        return _Sums(rows, bind, seconds, rows.partial_bytes)
-    kernel = weight_kernel(p, target)
+    kernel = rows or weight_kernel(p, target)
+    made = kernel.context, kernel.constants
     if target.is_cpu:
-        work = weight_work(kernel.context, kernel.constants, kernel.blocks, target)
-        seconds = _of_cpu(work, target)
+        seconds = _of_cpu(weight_work(*made, kernel.blocks, target), target)
     else:
-        groups = kernel.blocks * kernel.parts
-        seconds = weight_seconds(kernel.context, kernel.constants, groups, target)
-    return _Sums(kernel, partial(WeightPlan, problem=p), seconds, kernel.partial_bytes)
+        estimate = sliding_seconds if rows else weight_seconds
+        seconds = estimate(*made, kernel.blocks * kernel.parts, target)
+    bind = partial(WeightPlan, problem=p, kernel=kernel)
+    return _Sums(kernel, bind, seconds, kernel.partial_bytes)
 
 
 def _of_cpu(work: float, target: Target) -> float:

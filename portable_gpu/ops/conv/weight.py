@@ -13,7 +13,6 @@ from portable_gpu.ops.conv.direct import adjacent_channels
 from portable_gpu.ops.conv.problem import ConvProblem, Triple
 from portable_gpu.ops.conv.strips import (
     axes_of,
-    axis_parameters,
     last_axis,
     neighbours,
     row_reads,
@@ -40,16 +39,18 @@ _MOST_IDLE = 1.15
 
 @dataclass(frozen=True)
 class WeightKernel:
-    """The kernel of one problem, and the partition of its work.
+    """A kernel of gradients of weights, and the partition of its work.
 
     Attributes:
+        name: The name of the kernel, and of its template.
         context: The values of the template's parameters.
-        constants: The arguments of every launch.
+        constants: The integers of every launch, in the order of the kernel's parameters.
         blocks: Blocks of pairs and taps.
         parts: Work-groups that share a block.
         partial_bytes: Workspace for the sums of parts.
     """
 
+    name: str
     context: Mapping[str, Any]
     constants: Mapping[str, int]
     blocks: int
@@ -67,13 +68,9 @@ class WeightKernel:
                 for name in ("partial", "counters")
             ),
             *scalars("long", "s_offset", "t_offset", "f_offset"),
-            *scalars(index, "pairs", "sources", "targets", "parts", "part_size", "places"),
-            *scalars(index, "tap_blocks1", "tap_blocks2", "tap_blocks", "batch"),
-            *scalars(index, "s_batch", "s_channel", "f_out", "f_in", "t_batch", "t_channel"),
-            *scalars(index, "blocks"),
-            *axis_parameters(index),
+            *scalars(index, *self.constants),
         ]
-        return specialize("conv/weight", target, {"weight": parameters}, **self.context)
+        return specialize(f"conv/{self.name}", target, {self.name: parameters}, **self.context)
 
 
 def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
@@ -144,7 +141,7 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         "rows": row_reads(strip, V, axes[2], full) if target.is_cpu else None,
     }  # fmt: skip
     nbytes = blocks * parts * T * lanes * wide * real_bytes if parts > 1 else 0
-    return WeightKernel(context, constants, blocks, parts, nbytes)
+    return WeightKernel("weight", context, constants, blocks, parts, nbytes)
 
 
 def _lanes_of(pairs: int) -> int:
@@ -165,9 +162,8 @@ def _taps_of_group(taps: Triple) -> Triple:
 class WeightPlan(OneLaunch):
     """Operands: x, the gradient of y, the result."""
 
-    def __init__(self, engine: Engine, problem: ConvProblem) -> None:
+    def __init__(self, engine: Engine, problem: ConvProblem, kernel: WeightKernel) -> None:
         """Build the kernel."""
-        kernel = weight_kernel(problem, engine.target)
         self.flop, self.bytes = problem.flop, problem.bytes
         self.workspace_bytes = kernel.partial_bytes
         self._kernel = kernel
@@ -179,7 +175,7 @@ class WeightPlan(OneLaunch):
         else:
             constants |= {"partial": None, "counters": None}
         self._launch = engine.programs.launch(
-            kernel.specialization(engine.target), "weight", constants, buffers,
+            kernel.specialization(engine.target), kernel.name, constants, buffers,
             ["s_offset", "t_offset", "f_offset"], (kernel.blocks * kernel.parts * group,),
             (group,),
         )  # fmt: skip
