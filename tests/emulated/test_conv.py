@@ -21,6 +21,7 @@ from portable_gpu.ops.conv.problem import Direction, ImageStrides, StageArray
 from portable_gpu.ops.conv.products import inputs_at_once, products_of
 from portable_gpu.ops.conv.sliding_weight import sliding_weight_kernel
 from portable_gpu.ops.conv.variants import variants as all_variants
+from portable_gpu.ops.conv.weight import weight_kernel
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
@@ -253,6 +254,22 @@ def test_gradients_of_depthwise_filters(case: Case) -> None:
         return [one for one in all_variants(problem, target, table) if one.name == "direct"]
 
     check(Emulator.of("sm_90"), case, direct)
+
+
+@pytest.mark.parametrize("kernel", [sliding_weight_kernel, weight_kernel])
+def test_lanes_of_small_groups(kernel: Any) -> None:
+    """A group of the device has fewer work-items than there are channels."""
+    gpu = Emulator.of("sm_90")
+    channels, groups = (9, 9) if kernel is sliding_weight_kernel else (8, 1)
+    gpu.target = replace(gpu.target, max_work_group_size=8)
+    extents = (1, channels, 4, 3, channels, 2, 2)
+    case = Case("weight", extents, groups=groups, last=True, precision="ieee")
+
+    def direct(problem: Any, target: Any, table: Any) -> list[Any]:
+        assert kernel(problem, target).context["G"] <= 8
+        return [one for one in all_variants(problem, target, table) if one.name == "direct"]
+
+    check(gpu, case, direct)
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,13 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
     strip = strip_of(axes[2], V)
     if strip is None or (rows.ahead * V + T) * of_number > _MOST_WORDS:
         return None
-    lanes = 1
+    lanes, group = 1, min(group, target.max_work_group_size)
     if last:
         vectors = -(-p.filters // wide)
-        min_lanes = min(vectors, _LANES)
-        lanes = min(range(min_lanes, 2 * min_lanes), key=lambda n: (-(-vectors // n) * n, n))
-    M = min(group, target.max_work_group_size) // lanes
+        min_lanes = min(vectors, _LANES, group)
+        counts = range(min_lanes, min(2 * min_lanes, group + 1))
+        lanes = min(counts, key=lambda n: (-(-vectors // n) * n, n))
+    M = group // lanes
     G = lanes * M
     blocks, strips = -(-p.filters // (lanes * wide)), -(-axes[2].target // V)
     in_use = rows.ahead * V + T + rows.fresh * len(strip.loads)

@@ -98,7 +98,9 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
         if by_channels and p.depthwise and p.x.channel == p.y.channel == 1:
             wide = adjacent_channels(p)
         if by_channels:
-            lanes = _lanes_of(-(-pairs // wide))
+            lanes = min(
+                _lanes_of(-(-pairs // wide)), floor_power_of_two(target.max_work_group_size)
+            )
         others = [c for c in range(3) if c != last]
         fast = f"at{others.index(along)}" if along in others else "at1"
         order = ["n", "at0" if fast == "at1" else "at1", "block2", fast]
