@@ -11,6 +11,7 @@ import pytest
 from choosing import least
 
 import portable_gpu as pg
+from portable_gpu.arguments import MAX_INT
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
 from portable_gpu.ops.gemm import variants
@@ -18,6 +19,7 @@ from portable_gpu.ops.gemm.commands.catalogue import explain
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.estimates import estimates, fitting
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
+from portable_gpu.ops.gemm.matrix.parts import takes_sum_of_parts
 from portable_gpu.ops.gemm.matrix.plan import arrange
 from portable_gpu.ops.gemm.matrix.policy import (
     CLASSES_OF_READERS,
@@ -261,6 +263,11 @@ def test_choices() -> None:
     assert deep.splits > 1  # parts, which a second launch adds
     assert not list(estimates(problem(64, 64, 64, F32), HOPPER, TABLE))
     assert not list(estimates(problem(64, 64, 64, F16), example_target("rdna"), TABLE))
+
+
+def test_ranges_of_k_of_parts_have_32_bits() -> None:
+    assert takes_sum_of_parts(problem(64, 64, MAX_INT, F16))
+    assert not takes_sum_of_parts(problem(64, 64, MAX_INT + 1, F16))
 
 
 def test_work_items_copy_where_the_copy_engine_cannot() -> None:
