@@ -2,21 +2,23 @@
 ##
 ##   f[k, r] = sum_{n, q} t[n, k, q] s[n, k / targets, q * step + r * tap_step + shift]
 ##
-## A work-item has all taps of `wide` channels, and V neighbours of the rows of a band.  A step loads the next row of t
-## and the rows of s that no step before it has loaded, each element once, and adds the products of these with the last
-## `ahead` rows of t.
+## q: a place of t, the gradient of y.  k: a channel of t; `targets` of them have the same channel of s, which is x.
 ##
-##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a channel;
-##            |0 1 .. M|0 1 .. M|          it has lanes * wide channels.  A place is a band of rows of V neighbours.
+## A work-item has the sums of all taps of `wide` channels, and a place: V neighbours in each row of a band of t.  It
+## goes down the band.  A step loads a row of t, and the `fresh` rows of s that no earlier step has loaded.  It adds the
+## products of these rows of s with the last `ahead` rows of t, which are in registers: y0_* is the oldest.
+##
+##   places   | part 0 | part 1 | ...      A group has lanes * wide channels, and one part of the places, which
+##            |0 1 .. M|0 1 .. M|          M = G / lanes work-items of each lane share.
 ##
 ## The group adds its work-items' sums in local memory, those of `at_once` taps at a time.  The last group of a block to
 ## finish adds the parts in order, so the result does not depend on which group is last.
 ##
 ## elem, I   element; type of indices             order    the coordinates of a place, the fastest last
 ## G, lanes  work-items, and lanes side by side   wide     adjacent channels of a work-item
-## V         places of t of a step                strip    the Strip of V places
-## rows      the SlidingRows of s: `ahead` steps    at_once  taps whose sums are added at the same time
-##           read the same row                     chunks   loads of s, see _sliding; of_t: those of t
+## V         neighbours of a place                strip    the Strip of V neighbours along a row
+## rows      the SlidingRows of s                 at_once  taps whose sums are added at the same time
+## chunks    loads of a row of s, see _sliding    of_t     loads of a row of t
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
@@ -26,11 +28,11 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, real, vector = elem.name, elem.real, row.module.vector
-fresh, ahead, of_taps = rows.fresh, rows.ahead, rows.strip
-taps = (1, of_taps.taps, strip.taps)
-T, M, pitch = of_taps.taps * strip.taps, G // lanes, lanes * wide
-newest = of_taps.loads[-1] + 1
-loaded = range(max(0, newest - fresh), newest)
+fresh, ahead, column = rows.fresh, rows.ahead, rows.strip
+taps = (1, column.taps, strip.taps)
+T, M, pitch = column.taps * strip.taps, G // lanes, lanes * wide
+end = column.loads[-1] + 1
+loaded = range(max(0, end - fresh), end)  # rows of s, counted from `window`
 words = fix_up.module.words(real)
 %>
 ${element.scalar(elem)}
@@ -82,7 +84,7 @@ ${sliding.load(elem, chunks, wide, I, f"x{l}_", f"(window + {l})", f"window + {l
 % endfor
 % for l in loaded:
 % for a in range(ahead):
-% for r in (r for r in range(of_taps.taps) if of_taps.reads[r][0] == l - a * fresh):
+% for r in (r for r in range(column.taps) if column.reads[r][0] == l - a * fresh):
 % for c, places in enumerate(strip.reads):
 % for v, j in enumerate(places):
             sum${r * strip.taps + c} += x${l}_${j} * y${a}_${v};
@@ -98,10 +100,10 @@ ${sliding.load(elem, chunks, wide, I, f"x{l}_", f"(window + {l})", f"window + {l
 % for tap in of_round:
     shared[${(tap - begin) * G} + lid] = sum${tap};
 % endfor
-    for (uint left = ${M}; left > 1; left = (left + 1) / 2) {  // work-items of a channel whose sums are left
+    for (uint count = ${M}; count > 1; count = (count + 1) / 2) {  // work-items of a lane that still have sums
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (lid < left / 2 * ${lanes}u) {
-            const uint other = lid + (left + 1) / 2 * ${lanes}u;
+        if (lid < count / 2 * ${lanes}u) {
+            const uint other = lid + (count + 1) / 2 * ${lanes}u;
 % for tap in of_round:
             shared[${(tap - begin) * G} + lid] += shared[${(tap - begin) * G} + other];
 % endfor

@@ -1,10 +1,10 @@
-"""Loops that Python interprets while a process analyses little, and that are compiled later.
+"""Loops that Python interprets until a process analyses more, and that are then compiled.
 
 From an empty cache, the loops of an analysis compile in 1 to 3 s, and from the cache on disk they
-load in 0.1 to 0.3 s.  Python interprets the loops of a matrix with 400 rows in 0.1 s.  So a loop is
+load in 0.15 to 0.35 s.  Python interprets the loops of a matrix with 400 rows in 0.1 s.  A loop is
 interpreted until
 
-* one loop gets a long array: all loops are compiled from then on;
+* any loop gets a long array: all loops are compiled from then on;
 * the interpreted loops have taken :data:`PATIENCE` seconds, because most processes analyse few
   matrices.
 

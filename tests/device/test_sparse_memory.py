@@ -73,14 +73,14 @@ def test_plans_of_solves_are_dropped(engine: Engine, share: float | None, tmp_pa
     factor = Factor(symbolic, np.float32, engine, memory_limit=limit, spill_dir=tmp_path)
     factor.refactorize(A)
     gc.collect()
-    rng, most, before = np.random.default_rng(1), 0, permutations()
+    rng, max_plans, before = np.random.default_rng(1), 0, permutations()
     for count in (*range(1, 26), 1, 20):
         b = rng.standard_normal((A.shape[0], count)).astype(np.float32)
         x = factor.solve(b, refine=1)
         scale = abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max()
         assert np.abs(A @ x - b).max() <= 120 * np.finfo(np.float32).eps * scale
-        most = max(most, permutations() - before)
-    assert 2 <= most <= 2 * 16  # two for each number of columns
+        max_plans = max(max_plans, permutations() - before)
+    assert 2 <= max_plans <= 2 * 16  # two for each number of columns
 
 
 def test_plans_of_solves_with_other_strides_are_dropped(engine: Engine) -> None:
