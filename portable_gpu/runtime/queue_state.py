@@ -58,7 +58,7 @@ class QueueState:
         enqueue_without_event: ``clEnqueueNDRangeKernel``, for launches without events; ``None`` if
             launches on this queue create events.
         recording: A list to which launches are appended instead of being enqueued: see
-            :mod:`portable_gpu.runtime.replay`.  ``None`` for a queue.
+            :mod:`portable_gpu.runtime.recording`.  ``None`` for a queue.
         traced: A list to which calls are appended instead of being run: see
             :mod:`portable_gpu.ops.composed`.  ``None`` for a queue.
         known: Cached calls; see :mod:`portable_gpu.runtime.repeat`.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import pkgutil
 import re
 import runpy
 import subprocess
@@ -12,6 +14,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "portable_gpu"
+REFERENCE = re.compile(r":(?:attr|class|data|func|meth|mod):`[~.]*([\w.]+)`")
+#: Libraries whose names docstrings refer to.
+OTHERS = ("dask", "numpy", "time", "warnings")
 
 
 @pytest.mark.divided("types, pages and texts")
@@ -73,3 +79,43 @@ def anchors(page: Path) -> set[str]:
     """The names under which a Markdown page's headings are found."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_references_of_docstrings_exist() -> None:
+    """A name with the package's resolves; the last part of any other is defined in the package."""
+    texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    defined = set().union(*(names(ast.parse(text)) for text in texts.values()))
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in texts.items()
+        for name in REFERENCE.findall(text)
+        if not exists(name, defined)
+    ]
+    assert wrong == []
+
+
+def names(tree: ast.AST) -> set[str]:
+    """Return the names of functions, classes, variables and attributes that a module defines."""
+    result: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            result.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            result.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            result.add(node.attr)
+    return result
+
+
+def exists(name: str, defined: set[str]) -> bool:
+    """Return whether a reference names something; instances have further attributes."""
+    owner, _, last = name.rpartition(".")
+    first = name.split(".")[0]
+    if first != PACKAGE.name:
+        return last in defined or first in OTHERS
+    try:
+        return bool(pkgutil.resolve_name(name))
+    except ModuleNotFoundError as error:  # of an extra that is not installed
+        return error.name is not None and not error.name.startswith(PACKAGE.name)
+    except AttributeError:
+        return last in defined and isinstance(pkgutil.resolve_name(owner), type)

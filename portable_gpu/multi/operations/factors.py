@@ -47,7 +47,7 @@ _LEAST_BYTES_FOR_COPIES = 1 << 26
 
 
 def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
-    """Factorise a matrix; the arguments are those of :func:`portable_gpu.cholesky`.
+    """Factorise a matrix; the arguments are those of :func:`portable_gpu.linalg.cholesky`.
 
     Returns:
         For an array of the group a :class:`GroupArray`: L in block columns, or U in block rows.
@@ -196,7 +196,7 @@ def _adjoint(array: Array) -> Array:
 
 
 def cho_solve(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
-    """Solve with a factor; the arguments are those of :func:`portable_gpu.cho_solve`.
+    """Solve with a factor; the arguments are those of :func:`portable_gpu.linalg.cho_solve`.
 
     The right-hand sides are moved from device to device, in the order of the block columns, forward
     and back; 256 and more of them are cut into panels, so that devices work at the same time.

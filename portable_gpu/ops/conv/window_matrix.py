@@ -99,7 +99,7 @@ class WindowMatrix:
         Args:
             elem: The element of the array.
             side: Whether these rows are those of the operand, or its columns.
-            group_stride: From a group to the next: see :func:`_of_groups`.
+            group_stride: The stride from a group to the next; empty for one group.
             aligned: A power of two that divides the byte address of the array's first element.
             by_table: Whether it has a reader in any case.
         """

@@ -101,7 +101,7 @@ def invocation(
     """The invocation of an operation on checked arrays.
 
     Args:
-        kind: See :data:`portable_gpu.ops.sampling.problem.KINDS`.
+        kind: See :class:`portable_gpu.ops.sampling.problem.SamplingProblem`.
         arrays: The sources and their names, their axes in the caller's order; the first has the
             dtype of the result.
         rules: The rule of each axis of the result, in the caller's order.

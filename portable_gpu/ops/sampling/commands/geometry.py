@@ -26,7 +26,7 @@ class TypicalCall:
 
     Attributes:
         function: The public function.
-        kind: See :data:`portable_gpu.ops.sampling.problem.KINDS`.
+        kind: See :class:`portable_gpu.ops.sampling.problem.SamplingProblem`.
         rules: The rules of all axes of the forward call, of the shape of its input.
         options: The further arguments of the call, without arrays and the shape of a gradient.
         torch: Makes the same call in PyTorch, given the library, the shape and the arrays.
