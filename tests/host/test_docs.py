@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
-import pkgutil
 import re
 import runpy
 import subprocess
@@ -109,13 +109,23 @@ def names(tree: ast.AST) -> set[str]:
 
 def exists(name: str, defined: set[str]) -> bool:
     """Return whether a reference names something; instances have further attributes."""
-    owner, _, last = name.rpartition(".")
-    first = name.split(".")[0]
-    if first != PACKAGE.name:
-        return last in defined or first in OTHERS
+    parts = name.split(".")
+    if parts[0] != PACKAGE.name:
+        return parts[-1] in defined or parts[0] in OTHERS
+    depth = len(parts)
+    while not is_module(ROOT.joinpath(*parts[:depth])):
+        depth -= 1
     try:
-        return bool(pkgutil.resolve_name(name))
+        owner = importlib.import_module(".".join(parts[:depth]))
     except ModuleNotFoundError as error:  # of an extra that is not installed
         return error.name is not None and not error.name.startswith(PACKAGE.name)
-    except AttributeError:
-        return last in defined and isinstance(pkgutil.resolve_name(owner), type)
+    for part in parts[depth:]:
+        if not hasattr(owner, part):
+            return isinstance(owner, type) and part in defined
+        owner = getattr(owner, part)
+    return True
+
+
+def is_module(path: Path) -> bool:
+    """Return whether a path without its suffix is a module or a package."""
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from portable_gpu.codegen.axes import Axis
@@ -148,7 +149,7 @@ def _variant(kernel: ReduceKernel, target: Target) -> Variant:
         launches=1,
         why=_why(kernel, target),
         texts=lambda: [kernel.specialization(target)],
-        bind=lambda engine: ReducePlan(engine, kernel, kernel.specialization(engine.target)),
+        bind=partial(_plan, kernel=kernel),
         policy=kernel.row.policy,
         origin=kernel.row.origin,
         evidence=kernel.row.evidence,
@@ -161,6 +162,10 @@ def _variant(kernel: ReduceKernel, target: Target) -> Variant:
             "lanes": target.exchange,
         },
     )
+
+
+def _plan(engine: Engine, kernel: ReduceKernel) -> ReducePlan:
+    return ReducePlan(engine, kernel, kernel.specialization(engine.target))
 
 
 def _after_means(problem: Problem, means: Variant, squares: Variant) -> Variant:
