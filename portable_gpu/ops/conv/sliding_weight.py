@@ -18,18 +18,18 @@ from portable_gpu.ops.conv.strips import axes_of, strip_of
 from portable_gpu.ops.conv.weight import WeightKernel
 from portable_gpu.targets import Target
 
-#: Words of a work-item's sums and of its rows of the gradient of y: each is a register.
-_MOST_WORDS = 100
+#: The most registers for a work-item's sums and for the rows of the gradient of y that it holds.
+_MAX_REGISTERS = 100
 #: Bytes of local memory in which a group adds its work-items' sums.
 _LOCAL_BYTES = 24576
-#: Work-items side by side along the channels: they read 64 bytes of float16 at least.
-_LANES = 8
+#: The fewest work-items side by side along many channels: with 4 bytes each they read 32 bytes.
+_MIN_LANES = 8
 
 
 def _shape_of_item(p: ConvProblem) -> tuple[int, int, int]:
-    """Return the neighbours and bytes of channels of a work-item, and the work-items of a group.
+    """Return a work-item's neighbours and bytes of channels, and the work-items of a group.
 
-    They are the fastest ones timed (docs/experiments).
+    Of those that were timed (docs/experiments) they are the fastest.
     """
     if not are_by_channels(p):
         return (4 if whole_vectors(p.y, p.y_size[2], 4, p) else 2), 0, 128
@@ -41,35 +41,35 @@ def _shape_of_item(p: ConvProblem) -> tuple[int, int, int]:
 def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | None:
     """Return the kernel of a problem whose direction is ``weight``.
 
-    ``None`` where it does not take the problem: on a CPU, for several channels in a group, three
-    axes of space, or filters whose sums are too many registers.
+    The result is ``None`` on a CPU, for several channels in a group, for three axes of space, and
+    for filters whose sums need too many registers.
     """
     p = problem
     if not slides(p, target):
         return None
     axes = axes_of(p, backward=False)
-    rows, T, last = rows_of(axes[1], 1), p.taps, are_by_channels(p)
+    rows, T, by_channels = rows_of(axes[1], 1), p.taps, are_by_channels(p)
     if rows is None:
         return None
     V, nbytes, group = _shape_of_item(p)
     wide = adjacent(p, nbytes)
-    of_number = wide * words_of(p)
-    while V > 1 and (rows.ahead * V + T) * of_number > _MOST_WORDS:
+    vector_words = wide * words_of(p)
+    while V > 1 and (rows.ahead * V + T) * vector_words > _MAX_REGISTERS:
         V //= 2
     strip = strip_of(axes[2], V)
-    if strip is None or (rows.ahead * V + T) * of_number > _MOST_WORDS:
+    if strip is None or (rows.ahead * V + T) * vector_words > _MAX_REGISTERS:
         return None
     lanes, group = 1, min(group, target.max_work_group_size)
-    if last:
+    if by_channels:
         vectors = -(-p.filters // wide)
-        min_lanes = min(vectors, _LANES, group)
+        min_lanes = min(vectors, _MIN_LANES, group)
         counts = range(min_lanes, min(2 * min_lanes, group + 1))
         lanes = min(counts, key=lambda n: (-(-vectors // n) * n, n))
     M = group // lanes
     G = lanes * M
     blocks, strips = -(-p.filters // (lanes * wide)), -(-axes[2].target // V)
-    in_use = rows.ahead * V + T + rows.fresh * len(strip.loads)
-    most_parts = max(1, running_groups(of_number * in_use, G, target) // blocks)
+    vectors_in_use = rows.ahead * V + T + rows.fresh * len(strip.loads)
+    most_parts = max(1, running_groups(vector_words * vectors_in_use, G, target) // blocks)
     columns = p.batch * strips
     steps = steps_of_band(
         axes[1].target, rows.ahead - 1, lambda bands: -(-columns * bands // (most_parts * M))
@@ -88,16 +88,18 @@ def sliding_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel 
         constants |= axis.constants(c)
     constants |= {"shift2": strip.shift, "shift1": rows.strip.shift}
     sum_bytes = 4 * words_of(p)
-    joined = not last and V * p.elem.itemsize <= 16 and whole_vectors(p.y, axes[2].target, V, p)
-    count = V if joined else 1
+    has_vectors = (
+        not by_channels and V * p.elem.itemsize <= 16 and whole_vectors(p.y, axes[2].target, V, p)
+    )
+    t_count = V if has_vectors else 1
     context = {
         "elem": p.elem, "I": "int" if p.fits_int else "long",
         "order": [("n", "batch"), ("band", "bands"), ("block_of_row", "blocks")], "wide": wide,
         "lanes": lanes, "G": G, "V": V, "strip": strip, "rows": rows,
         "at_once": max(1, min(T, _LOCAL_BYTES // (sum_bytes * wide * G))),
-        "chunks": [(j, 1) for j in strip.loads] if last
+        "chunks": [(j, 1) for j in strip.loads] if by_channels
                   else chunks_of(strip, V, p.x, axes[2].source, p),
-        "of_t": [(v, count) for v in range(0, V, count)],
+        "of_t": [(v, t_count) for v in range(0, V, t_count)],
     }  # fmt: skip
     partial_bytes = blocks * parts * T * lanes * wide * sum_bytes if parts > 1 else 0
     return WeightKernel("sliding_weight", context, constants, blocks, parts, partial_bytes)
