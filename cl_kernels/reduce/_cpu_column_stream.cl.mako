@@ -29,7 +29,8 @@ typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.c
     ${r.inputs[1].real} ${name}[${COLUMNS + V}];
 % endfor
     for (int j = 0; j < before + wide; j++) {
-        ${loads.one(r.inputs[1], "c", f"y_in + {part.module.place(kept, 'y')} + (column - before + j) * y_column")}
+<% c_place = part.module.place(result_axes, "y") %>\
+        ${loads.one(r.inputs[1], "c", f"y_in + {c_place} + (column - before + j) * y_column")}
 % for name, value in zip(centres(r), value_names(r.inputs[1], "c")):
         ${name}[j] = ${value};
 % endfor

@@ -4,7 +4,7 @@
 ##   sum<V>   the vectors' accumulators, a lane each, folded by halves at the end
 ##   sum1     that of the elements
 ##
-## r: Reduction.  V, U, unit, kept, outer: as in cpu_rows.
+## r: Reduction.  V, U, unit, result_axes, outer: as in cpu_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

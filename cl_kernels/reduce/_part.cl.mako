@@ -6,11 +6,11 @@
 ## A part is a range of each.  With `split` there are inner_parts parts along the inner axis, and the last
 ## group to finish folds the partial results of all, in `partial`.
 ##
-## r: Reduction.  kept, outer: numbers of axes.  Strides count elements.
+## r: Reduction.  result_axes, outer: numbers of axes.  Strides count elements.
 <%!
-def place(kept, name, row="row"):
+def place(result_axes, name, row="row"):
     """The C expression for the offset of an array's element for result `row`."""
-    return f"{name}_offset + {axes.offset('kept', name, axes.digits('kept', kept, row))}"
+    return f"{name}_offset + {axes.offset('result', name, axes.digits('result', result_axes, row))}"
 %>
 
 ## The bounds of the part.
@@ -26,6 +26,6 @@ def place(kept, name, row="row"):
 ## Declare the start of the row of input `n` at position o of the outer axes.  column: the place on the
 ## last axis of the first of several neighbouring rows.
 <%def name="inner_row(e, n, column='')">\
-__global const ${e.name}_t *${n}_row = ${n}_in + (${place(kept, n)}
+__global const ${e.name}_t *${n}_row = ${n}_in + (${place(result_axes, n)}
     + ${axes.offset("outer", n, axes.digits("outer", outer, "o"))})${f" + {column} * {n}_column" if column else ""};\
 </%def>

@@ -9,7 +9,7 @@
 ## order.  Work-items of row lane 0 hold the results.
 ##
 ## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
-## vectors of a work-item.  U: rows of a step.  aligned, kept, outer, split: as in rows.
+## vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -37,16 +37,16 @@ void ${kernel("reduce_columns")}
 % endif
     const uint x_lane = get_local_id(0) % ${CX}u, y_lane = get_local_id(0) / ${CX}u;
     const long blocks = (columns + ${CX * V * C - 1}) / ${CX * V * C}, tile = get_group_id(0) / parts;
-% if kept:
+% if result_axes:
     const long row = tile / blocks;
 % endif
-    const long wanted = (tile % blocks * ${CX} + x_lane) * ${V * C};
-    const long column = min(wanted, columns - ${V * C});
+    const long unclamped = (tile % blocks * ${CX} + x_lane) * ${V * C};
+    const long column = min(unclamped, columns - ${V * C});
 ${part.bounds()}\
 % for c in range(C):
     ${acc} total${c} = ${acc}_identity();
 % if r.per_row:
-    ${loads.of_columns(r, c, V, f"y_in + {part.module.place(kept, 'y')}")}
+    ${loads.of_columns(r, c, V, f"y_in + {part.module.place(result_axes, 'y')}")}
 % endif
 % endfor
 ${fold_part()}\
@@ -59,8 +59,8 @@ ${fold_part()}\
 % if split:
     ${block.across_groups()}
 % endif
-    if (y_lane != 0 || wanted >= columns) return;
-    __global ${r.result.name}_t *result = out + (${part.module.place(kept, "out")} + column * out_column);
+    if (y_lane != 0 || unclamped >= columns) return;
+    __global ${r.result.name}_t *result = out + (${part.module.place(result_axes, "out")} + column * out_column);
     ${block.each_column()} {
         ${block.column()}
         ${r.totals}

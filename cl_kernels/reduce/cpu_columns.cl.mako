@@ -9,7 +9,7 @@
 ## with the same result.  With several parts the last group of a block to finish folds them in order.
 ##
 ## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows of a step, at most r.block.
-## kept, outer: numbers of axes.
+## result_axes, outer: numbers of axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
@@ -35,7 +35,7 @@ void ${kernel("reduce_columns")}
     const uint part = get_group_id(0) % parts;
 % endif
     const long blocks = (columns + ${COLUMNS - 1}) / ${COLUMNS}, tile = get_group_id(0) / parts;
-% if kept:
+% if result_axes:
     const long row = tile / blocks;
 % endif
     const long column = tile % blocks * ${COLUMNS};
@@ -49,7 +49,7 @@ ${part.bounds()}\
 ${stream.load_centres()}\
 % endif
 ${fold_part()}\
-    __global ${r.result.name}_t *result = out + (${part.module.place(kept, "out")} + column * out_column);
+    __global ${r.result.name}_t *result = out + (${part.module.place(result_axes, "out")} + column * out_column);
 % if r.of_vectors:
     if (parts == 1 && out_column == 1 && before == 0) {
         for (int j = 0; j < used; j++) {

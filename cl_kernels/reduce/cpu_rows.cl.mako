@@ -10,7 +10,7 @@
 ## If the reduction has a quick form, a work-item folds its share by that first, and again by the whole
 ## reduction if the result is not trusted.
 ##
-## r: Reduction.  V, U: vector width and unrolling.  unit: inner stride is 1.  kept, outer: numbers of
+## r: Reduction.  V, U: vector width and unrolling.  unit: inner stride is 1.  result_axes, outer: numbers of
 ## axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
@@ -31,7 +31,7 @@ ${part.bounds()}\
     for (long row = first_row; row < last_row; row++) {
         acc_t total = acc_t_identity();
 % if r.per_row:
-        ${loads.one(r.inputs[1], "y", f"y_in + {part.module.place(kept, 'y')}")}
+        ${loads.one(r.inputs[1], "y", f"y_in + {part.module.place(result_axes, 'y')}")}
 % endif
 ${fold_share()}\
         if (parts > 1) {
@@ -42,7 +42,7 @@ ${fix_up.fold(r.acc, "total", f"mine + p * {r.acc.bytes // 4}", 0, 1, "parts")}\
         }
         const acc_t a = total;
         ${r.totals}
-        ${r.result.name}_store(out + (${part.module.place(kept, "out")}), ${r.value});
+        ${r.result.name}_store(out + (${part.module.place(result_axes, "out")}), ${r.value});
     }
 }
 

@@ -9,7 +9,7 @@
 ## The last V rows end at the last row, so rows may be folded twice, with the same result.  While V rows
 ## are folded, the elements behind them are prefetched, because the hardware does not recognise V rows as a stream.
 ##
-## r: Reduction.  V: rows folded together; there are at least V rows.  kept, outer: numbers of axes.
+## r: Reduction.  V: rows folded together; there are at least V rows.  result_axes, outer: numbers of axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_short_row_stream.cl.mako"/>
@@ -26,7 +26,7 @@ void ${kernel("reduce_rows")}
 % for k in range(V):
         const long row${k} = first + ${k};
 % for n in r.names:
-        const long ${n}_place${k} = ${part.module.place(kept, n, f"row{k}")};
+        const long ${n}_place${k} = ${part.module.place(result_axes, n, f"row{k}")};
 % endfor
 % endfor
         ${acc} total = ${acc}_identity();
@@ -39,7 +39,7 @@ ${fold_rows()}\
             const acc_t a = {${", ".join(f"((const {field.ctype} *)&total.{field.name})[k]"
                 for field in r.acc.fields)}};
             ${r.totals}
-            ${r.result.name}_store(out + (${part.module.place(kept, "out")}), ${r.value});
+            ${r.result.name}_store(out + (${part.module.place(result_axes, "out")}), ${r.value});
         }
     }
 }

@@ -13,7 +13,7 @@
 ##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
-## kept, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
+## result_axes, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -58,7 +58,7 @@ ${part.bounds()}\
         acc_t total = acc_t_identity();
         if (row < last_row) {
 % if r.per_row:
-            ${loads.one(r.inputs[1], "y", f"y_in + {part.module.place(kept, 'y')}")}
+            ${loads.one(r.inputs[1], "y", f"y_in + {part.module.place(result_axes, 'y')}")}
 % endif
 ${fold_share(second)}\
         }
@@ -71,7 +71,7 @@ ${across_groups(r.acc.bytes // 4)}\
         if (lane == 0 && row < last_row) {
             const acc_t a = total;
             ${r.totals}
-            ${r.result.name}_store(out + (${part.module.place(kept, "out")}), ${r.value});
+            ${r.result.name}_store(out + (${part.module.place(result_axes, "out")}), ${r.value});
         }
     }
 }

@@ -63,7 +63,7 @@ def gpu_rows(
         tiles = -(-rows // rows_per_group)
     form = ReduceForm(
         "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1,
-        len(geometry.kept), len(geometry.outer), peel=peel,
+        len(geometry.result_axes), len(geometry.outer), peel=peel,
     )  # fmt: skip
     return ReduceKernel(
         reduction, geometry, row, form, tiles, inner, outer, inner_span, outer_span, rows_per_group
@@ -179,7 +179,7 @@ def gpu_columns(
 ) -> ReduceKernel:
     """Return the kernel whose groups have blocks of columns, or parts of blocks."""
     policy, figures = row.policy, ReduceColumnFigures.of("reduce columns", target)
-    columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
+    columns, size, count = geometry.result_axes[-1].size, policy.group_size, geometry.count
     vector, widest, aligned = 1, 1, False
     if reduction.vectorizable:
         vector = min(widest_vector(policy, reduction), floor_power_of_two(columns))
@@ -188,7 +188,7 @@ def gpu_columns(
         widest = vector
         # The last block is moved back to the edge, so the extent counts as well.
         vector, aligned = _aligned_vector(
-            vector, reduction, geometry, alignment, geometry.kept[-1], columns
+            vector, reduction, geometry, alignment, geometry.result_axes[-1], columns
         )
     itemsize = reduction.inputs[0].itemsize
     # With several narrow vectors side by side, a load would touch eight times as many lines.
@@ -231,7 +231,7 @@ def gpu_columns(
     shared = count >= figures.shared_steps * step and 2 * target_groups > 3 * tiles
     parts = -(-target_groups // tiles) if shared else 1
     inner, outer, inner_span, outer_span = split_elements(parts, geometry, step)
-    result_axes, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
+    result_axes, outer_axes = len(geometry.result_axes) - 1, len(geometry.outer)
     split = inner * outer > 1
     form = ReduceForm(
         "columns", size, lanes, vector, vectors, unroll, aligned, False, split, result_axes,
@@ -337,7 +337,7 @@ def _aligned_vector(
     vector has more than one element.
     """
     lines = [k for k in range(len(reduction.streamed)) if along.strides[k] == 1]
-    axes = (*geometry.kept, *geometry.outer, geometry.inner)
+    axes = (*geometry.result_axes, *geometry.outer, geometry.inner)
     steps = [axis.strides[k] for axis in axes if axis is not along for k in lines]
     steps += (*(geometry.shift[k] for k in lines), extent)
     itemsize = max(reduction.streamed[k].itemsize for k in lines)

@@ -88,7 +88,8 @@ def _parameters(reduction: Reduction, form: ReduceForm) -> list[Parameter]:
     result += scalars("uint", "parts") * (form.split or columns)
     result += scalars("long", "rows", "rows_per_group") * (not columns)
     result += scalars("long", "outer_count", "outer_span", "n", "span", "count")
-    result += parameters("kept", form.kept, arrays) + parameters("outer", form.outer, inputs)
+    result += parameters("result", form.result_axes, arrays)
+    result += parameters("outer", form.outer, inputs)
     result += scalars("long", "columns", *(f"{name}_column" for name in arrays)) * columns
     return result + scalars("long", *(f"{name}_stride" for name in inputs))
 
@@ -102,7 +103,7 @@ def render_form(target: Target, reduction: Reduction, form: ReduceForm) -> Speci
         "U": form.unroll,
         "aligned": form.aligned,
         "split": form.split,
-        "kept": form.kept,
+        "result_axes": form.result_axes,
         "outer": form.outer,
         "spread": form.spread,
     }
@@ -175,7 +176,7 @@ def cpu_rows(
     unroll = policy.unroll * (1 if reduction.block else 2)
     form = ReduceForm(
         "rows", 1, 1, together if side_by_side else vector, 1, unroll, False, unit,
-        not side_by_side, max(1, len(geometry.kept)), len(geometry.outer),
+        not side_by_side, max(1, len(geometry.result_axes)), len(geometry.outer),
         side_by_side=side_by_side,
     )  # fmt: skip
     multiple = together if side_by_side else 1
@@ -198,7 +199,7 @@ def cpu_columns(
     target_groups: int,
 ) -> ReduceKernel:
     """Return the kernel by columns of a CPU: a block's accumulators stay in the L1 cache."""
-    policy, columns = row.policy, geometry.kept[-1].size
+    policy, columns = row.policy, geometry.result_axes[-1].size
     figures = ReduceCpuFigures.of("reduce on CPUs", target)
     vector = widest_vector(policy, reduction) if reduction.vectorizable else 1
     vector = vector if vector <= columns else 1
@@ -206,7 +207,7 @@ def cpu_columns(
     unroll = min(figures.block_rows, reduction.block or figures.block_rows)
     form = ReduceForm(
         "columns", 1, 1, vector, max(1, max_columns // vector), unroll, False, False, True,
-        len(geometry.kept) - 1, len(geometry.outer),
+        len(geometry.result_axes) - 1, len(geometry.outer),
     )  # fmt: skip
     tiles = -(-columns // form.block) * (geometry.rows // columns)
     inner, outer, inner_span, outer_span = split_elements(

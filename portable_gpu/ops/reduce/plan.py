@@ -85,17 +85,18 @@ def _constants(kernel: ReduceKernel) -> dict[str, int | None]:
     if form.split or form.kind == "columns":
         result["parts"] = kernel.parts
     arrays = (*names, "out")
-    kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a kernel of a CPU has at least one
+    # A kernel of a CPU has at least one axis.
+    result_axes = geometry.result_axes or (Axis(1, (0,) * len(arrays)),)
     for kind, axes, kind_arrays in (
-        ("kept", kept[: form.kept], arrays),
+        ("result", result_axes[: form.result_axes], arrays),
         ("outer", geometry.outer, names),
     ):
         for k, axis in enumerate(axes):
             result[f"{kind}{k}_size"] = axis.size
             result |= _strides(kind_arrays, f"{kind}{k}", axis)
     if form.kind == "columns":
-        result["columns"] = geometry.kept[-1].size
-        result |= _strides(arrays, "column", geometry.kept[-1])
+        result["columns"] = geometry.result_axes[-1].size
+        result |= _strides(arrays, "column", geometry.result_axes[-1])
     else:
         result |= {"rows": geometry.rows, "rows_per_group": kernel.rows_per_group}
     inner = geometry.inner.strides[: len(names)]

@@ -96,7 +96,8 @@ class ReduceForm:
         aligned: Whether vector loads are aligned.
         unit: Whether the inner reduced axis has unit stride.
         split: Whether several groups share a result (on a CPU: whether the text allows it).
-        kept, outer: The numbers of kept axes, and of reduced axes except the inner one.
+        result_axes: The number of axes of the result.
+        outer: The number of reduced axes except the inner one.
         spread: The inputs that have one element for all lanes of a vector.
         peel: Whether rows may be unaligned: the elements before and after the aligned vectors of a
             row are then loaded one by one.
@@ -112,7 +113,7 @@ class ReduceForm:
     aligned: bool
     unit: bool
     split: bool
-    kept: int
+    result_axes: int
     outer: int
     spread: tuple[str, ...] = ()
     peel: bool = False

@@ -42,7 +42,7 @@ class Problem:
     alignment: int
 
     @property
-    def kept_shape(self) -> Shape:
+    def result_shape(self) -> Shape:
         """Shape of the result without the folded axes."""
         return tuple(n for axis, n in enumerate(self.shape) if axis not in self.reduced)
 
@@ -62,7 +62,7 @@ class Problem:
         """Return the problem of the means of a ``moment``, as a C-ordered array."""
         centre = element(centre_dtype(self.request.acc))
         request = Request("mean", self.request.x, centre, centre)
-        return replace(self, request=request, out_strides=contiguous_strides(self.kept_shape))
+        return replace(self, request=request, out_strides=contiguous_strides(self.result_shape))
 
     def one_pass(self, target: Target) -> bool:
         """Whether a ``moment`` is computed in one pass, as differences from each first element.
@@ -90,7 +90,7 @@ class Problem:
 
     def about_means(self) -> Problem:
         """Return a ``moment`` with those means as its second input."""
-        along = iter(contiguous_strides(self.kept_shape))
+        along = iter(contiguous_strides(self.result_shape))
         spread = tuple(0 if a in self.reduced else next(along) for a in range(len(self.shape)))
         request = replace(self.request, y=element(centre_dtype(self.request.acc)))
         return replace(self, request=request, strides=(*self.strides, spread))
@@ -112,14 +112,14 @@ class Geometry:
     """A reduction's axes.
 
     Attributes:
-        kept: The axes of the result, the last one the fastest, with the strides of the inputs and
-            of the result.
+        result_axes: The axes of the result with the strides of the inputs and of the result; the
+            last one is the fastest.
         outer: The reduced axes except the inner one, with the strides of the inputs.
         inner: The reduced axis along which kernels read, with the strides of the inputs.
         shift: The elements to add to each input's offset, because negative strides are reversed.
     """
 
-    kept: tuple[Axis, ...]
+    result_axes: tuple[Axis, ...]
     outer: tuple[Axis, ...]
     inner: Axis
     shift: tuple[int, ...]
@@ -127,7 +127,7 @@ class Geometry:
     @property
     def rows(self) -> int:
         """The number of results."""
-        return _product(axis.size for axis in self.kept)
+        return _product(axis.size for axis in self.result_axes)
 
     @property
     def outer_count(self) -> int:
@@ -141,7 +141,7 @@ class Geometry:
 
     def elements(self, k: int) -> int:
         """Return the number of elements of input ``k``; broadcast elements count once."""
-        axes = (*self.kept, *self.outer, self.inner)
+        axes = (*self.result_axes, *self.outer, self.inner)
         return _product(axis.size for axis in axes if axis.strides[k])
 
 
@@ -160,12 +160,12 @@ def analyse(
     """
     shift = [0] * len(strides)
     folded: list[Axis] = []
-    kept: list[Axis] = []
+    result_axes: list[Axis] = []
     outs = iter(out)
     for axis, size in enumerate(shape):
         steps = [s[axis] for s in strides]
         if axis not in reduced:
-            kept.append(Axis(size, (*steps, next(outs))))
+            result_axes.append(Axis(size, (*steps, next(outs))))
         else:
             if not ordered and all(step <= 0 for step in steps) and size > 0:
                 shift = [a + step * (size - 1) for a, step in zip(shift, steps, strict=True)]
@@ -173,9 +173,9 @@ def analyse(
             folded.append(Axis(size, tuple(steps)))
     if not ordered:
         folded.sort(key=_by_stride)
-    kept.sort(key=_by_stride)
+    result_axes.sort(key=_by_stride)
     folded = merged(folded) or [Axis(1, (0,) * len(strides))]
-    return Geometry(tuple(merged(kept)), tuple(folded[:-1]), folded[-1], tuple(shift))
+    return Geometry(tuple(merged(result_axes)), tuple(folded[:-1]), folded[-1], tuple(shift))
 
 
 def _by_stride(axis: Axis) -> int:

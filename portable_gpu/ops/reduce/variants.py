@@ -129,12 +129,12 @@ def kernels_of(
     else:
         along = gpu_rows(row, target, reduction, read, alignment, groups, unit)
     kernels = [completed(along, read.inner)]
-    if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
+    if geometry.result_axes and is_unit(geometry.result_axes[-1].strides[:streamed]):
         if target.is_cpu:
             across = cpu_columns(row, target, reduction, read, groups)
         else:
             across = gpu_columns(row, target, reduction, read, alignment, groups)
-        kernels.append(completed(across, geometry.kept[-1]))
+        kernels.append(completed(across, geometry.result_axes[-1]))
     return kernels
 
 
@@ -170,7 +170,7 @@ def _plan(engine: Engine, kernel: ReduceKernel) -> ReducePlan:
 
 def _after_means(problem: Problem, means: Variant, squares: Variant) -> Variant:
     centre = centre_dtype(problem.request.acc)
-    temporary = Temporary("means", prod(problem.kept_shape) * centre.itemsize, centre.itemsize)
+    temporary = Temporary("means", prod(problem.result_shape) * centre.itemsize, centre.itemsize)
 
     def bind(engine: Engine) -> Plan:
         first, second = means.bind(engine), squares.bind(engine)
