@@ -77,7 +77,7 @@ PROBLEMS: dict[str, tuple[Callable[[int], Array], Callable[[int], tuple[int, ...
 
 
 def by_planes(shape: tuple[int, ...], unknowns: int) -> Array:
-    """Order a grid by nested dissection: first both sides of its middle plane, then the plane."""
+    """Order a grid by nested dissection: both sides of its middle plane, and then the plane."""
     result: list[Array] = []
 
     def cut(points: Array) -> None:

@@ -80,87 +80,88 @@ class FactorCosts(Figures):
     solved: int
 
 
-def small(p: Problem, group_size: int, together: int, target: Target) -> float:
-    """Seconds of a launch of work-groups that have ``together`` small matrices each."""
+def small_seconds(p: Problem, group_size: int, together: int, target: Target) -> float:
+    """Return the seconds of a launch of work-groups that have ``together`` small matrices each."""
     device, costs = DeviceCosts.of("device", target), FactorCosts.of("factor", target)
     waves = max(1.0, p.count / together * group_size / (costs.resident * target.compute_units))
-    moving = p.bytes / (device.bandwidth * target.compute_units)
-    return overlapped(waves * p.n * costs.step, moving)
+    memory_seconds = p.bytes / (device.bandwidth * target.compute_units)
+    return overlapped(waves * p.n * costs.step, memory_seconds)
 
 
-def tiles(p: Problem, target: Target) -> float:
-    """Seconds of one launch for all tiles: the chain along the diagonal overlaps the products."""
-    return tiles_of(p.flop, p, target)
+def vectors_seconds(p: Problem, m: int, target: Target) -> float:
+    """Return the seconds of one launch for few columns.
 
-
-def vectors(p: Problem, m: int, target: Target) -> float:
-    """Seconds of one launch for few columns: the chain of blocks overlaps reading L."""
+    The chain of blocks along the diagonal overlaps the loads of L.
+    """
     device, costs = DeviceCosts.of("device", target), FactorCosts.of("factor", target)
     chain = -(-p.n // TILE) * costs.tile["vector"] * max(1.0, p.count / target.compute_units)
-    moving = p.count * m * p.n * p.n / 2 * p.elem.itemsize
-    return overlapped(chain, moving / (device.bandwidth * target.compute_units))
+    memory_bytes = p.count * m * p.n * p.n / 2 * p.elem.itemsize
+    return overlapped(chain, memory_bytes / (device.bandwidth * target.compute_units))
 
 
-def tiles_of(flop: float, p: Problem, target: Target) -> float:
-    """Seconds of one launch for all tiles, with ``flop`` operations in all."""
+def tiles_seconds(p: Problem, flop: float, target: Target) -> float:
+    """Return the seconds of one launch for all tiles, with ``flop`` operations in all.
+
+    The chain of tiles along the diagonal overlaps the products.
+    """
     costs = FactorCosts.of("factor", target)
     kind = "cholesky" if isinstance(p, CholeskyProblem) else "solve"
     chain = -(-p.n // TILE) * costs.tile[kind] * max(1.0, p.count / target.compute_units)
     rate = costs.efficiency[kind] * (costs.matrix if on_matrix_units(p.elem, target) else 1.0)
-    return overlapped(chain, _computing(flop, p, target, rate))
+    return overlapped(chain, _arithmetic_seconds(flop, p, target, rate))
 
 
-def launches(p: Problem, sizes: BlockSizes) -> int:
-    """The number of launches of the recursive variant."""
+def launch_count(p: Problem, sizes: BlockSizes) -> int:
+    """Return the number of launches of the recursive variant."""
     if isinstance(p, SolveProblem):
         return 2 * -(-p.n // sizes.solved) - 1
     if p.n <= sizes.block:
         return 1
     n1 = half(p.n, sizes.block)
-    parts = launches(replace(p, n=n1), sizes) + launches(replace(p, n=p.n - n1), sizes)
+    parts = launch_count(replace(p, n=n1), sizes) + launch_count(replace(p, n=p.n - n1), sizes)
     return parts + 2 * -(-n1 // sizes.solved)
 
 
-def cholesky_by_halves(p: CholeskyProblem, sizes: BlockSizes, target: Target) -> float:
-    """Seconds of a factorisation by halves, without the launches."""
+def cholesky_seconds(p: CholeskyProblem, sizes: BlockSizes, target: Target) -> float:
+    """Return the seconds of the kernels of a factorisation by halves, without launch times."""
     if p.n <= sizes.block:
-        return _leaf(p, sizes, target)
+        return _leaf_seconds(p, sizes, target)
     n1 = half(p.n, sizes.block)
     n2 = p.n - n1
     between = SolveProblem(n=n1, m=n2, batch=p.batch, l=p.l, b=p.l)
     return (
-        cholesky_by_halves(replace(p, n=n1), sizes, target)
-        + solve_by_halves(between, sizes, target)
-        + products(p.count * n2 * n2 * n1, p, target)
-        + cholesky_by_halves(replace(p, n=n2), sizes, target)
+        cholesky_seconds(replace(p, n=n1), sizes, target)
+        + solve_seconds(between, sizes, target)
+        + products_seconds(p.count * n2 * n2 * n1, p, target)
+        + cholesky_seconds(replace(p, n=n2), sizes, target)
     )
 
 
-def solve_by_halves(p: SolveProblem, sizes: BlockSizes, target: Target) -> float:
-    """Seconds of a solve by halves, without the launches."""
+def solve_seconds(p: SolveProblem, sizes: BlockSizes, target: Target) -> float:
+    """Return the seconds of the kernels of a solve by halves, without launch times."""
     if p.n <= sizes.solved:
-        return _leaf(p, sizes, target)
+        return _leaf_seconds(p, sizes, target)
     n1 = half(p.n, sizes.solved)
     return (
-        solve_by_halves(replace(p, n=n1), sizes, target)
-        + products(2 * p.count * (p.n - n1) * n1 * p.m, p, target)
-        + solve_by_halves(replace(p, n=p.n - n1), sizes, target)
+        solve_seconds(replace(p, n=n1), sizes, target)
+        + products_seconds(2 * p.count * (p.n - n1) * n1 * p.m, p, target)
+        + solve_seconds(replace(p, n=p.n - n1), sizes, target)
     )
 
 
-def _leaf(p: Problem, sizes: BlockSizes, target: Target) -> float:
-    return tiles(p, target) if sizes.tiled else small(p, 256, 1, target)
+def _leaf_seconds(p: Problem, sizes: BlockSizes, target: Target) -> float:
+    return tiles_seconds(p, p.flop, target) if sizes.tiled else small_seconds(p, 256, 1, target)
 
 
-def products(flop: int, p: Problem, target: Target) -> float:
-    """Seconds of products of ``flop`` operations, or four times as many for complex elements."""
+def products_seconds(flop: int, p: Problem, target: Target) -> float:
+    """Return the seconds of products of ``flop`` operations; four times ``flop`` if complex."""
     costs = FactorCosts.of("factor", target)
     faster = costs.matrix_products if on_matrix_units(p.elem, target) else 1.0
     factor = 4 if p.elem.complex else 1
-    return _computing(factor * flop, p, target, costs.products * faster)
+    return _arithmetic_seconds(factor * flop, p, target, costs.products * faster)
 
 
-def _computing(flop: float, p: Problem, target: Target, efficiency: float) -> float:
+def _arithmetic_seconds(flop: float, p: Problem, target: Target, efficiency: float) -> float:
     device = DeviceCosts.of("device", target)
     products = flop / (8 if p.elem.complex else 2) * multiply_adds(p.elem)
     return products / (target.compute_units * device.multiply_adds * efficiency)

@@ -126,8 +126,8 @@ def _is_large(device: DeviceFronts, front: int, flop: int, sizes: BlockSizes) ->
     if u:
         solve = SolveProblem(c, u, (), lower, Operand(elem, 1, lower.row, aligned_bytes=16))
         separate += best_of(solve_variants(solve, target, table, None, sizes), target).estimate
-        separate += estimates.products(u * (u + 1) * c, factor, target)
-    return separate < estimates.tiles_of(flop, factor, target)
+        separate += estimates.products_seconds(u * (u + 1) * c, factor, target)
+    return separate < estimates.tiles_seconds(factor, flop, target)
 
 
 def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, int]) -> Step:
