@@ -135,6 +135,7 @@ class Copies:
         # A token for each piece.  A thread that gets one and finds no piece ends.
         self._tokens: SimpleQueue[None] = SimpleQueue()
         self._copies: list[PendingCopy] = []
+        self._queues: list[SimpleQueue[Any]] = []
         self._is_abandoned = False
         self._error: BaseException | None = None
         self._active: set[object] = set()
@@ -177,6 +178,18 @@ class Copies:
             copy.wake()
         return copy
 
+    def queue(self) -> SimpleQueue[Any]:
+        """Return a queue from one task to another, whose last entry is ``None``.
+
+        An error that ends the copies puts ``None`` too, because the task that would put it may not
+        have been started then, and the other task would wait forever.
+        """
+        made: SimpleQueue[Any] = SimpleQueue()
+        self._queues.append(made)
+        if self._is_abandoned:  # perhaps before the queue was in the list
+            made.put(None)
+        return made
+
     def check(self) -> None:
         """Raise the error that ended the copies, if there is one."""
         if self._is_abandoned:
@@ -192,6 +205,8 @@ class Copies:
         self.close()
         for copy in list(self._copies):
             copy.wake()
+        for each in list(self._queues):
+            each.put(None)
 
     def close(self) -> None:
         """Let the threads end when all pieces are copied."""

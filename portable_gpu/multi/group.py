@@ -115,11 +115,12 @@ class DeviceGroup(EngineGroup, Closing):
     def close(self) -> None:
         """Wait for the devices, and drop the engines' plans, programs and memory.
 
-        Calls on this group raise ArgumentError from now on.
+        Calls on this group raise ArgumentError from now on.  A device that failed is closed too;
+        the calls that used it have raised its error.
         """
         self.is_closed = True
+        failing.drain(self.members)
         for member in self.members:
-            member.finish()
             member.engine.close()
 
     @property

@@ -271,17 +271,27 @@ def host_buffer(nbytes: int, member: Member, *queues: cl.CommandQueue) -> Iterat
     """
     pinned = member.engine.staging
     piece = pinned.take() if pinned.pays and nbytes >= _LEAST_PINNED else None
+    has_ended = False
     try:
         yield np.empty(nbytes, np.uint8) if piece is None else piece.memory
+        for queue in queues:
+            queue.finish()
+        has_ended = True
+    except BaseException:  # the first error is raised, also if the queues have another
+        has_ended = _have_ended(queues)
+        raise
     finally:
-        try:
-            for queue in queues:
-                queue.finish()
-        except cl.Error:  # a device failed, and may still use the memory
-            if piece is not None:
-                pinned.give_up()
-                piece = None
-            raise
-        finally:
-            if piece is not None:
-                pinned.give_back(piece)
+        if piece is not None and has_ended:
+            pinned.give_back(piece)
+        elif piece is not None:  # a device may still use the memory
+            pinned.give_up()
+
+
+def _have_ended(queues: Sequence[cl.CommandQueue]) -> bool:
+    """Wait for the commands of queues; return False if a device failed."""
+    try:
+        for queue in queues:
+            queue.finish()
+    except cl.Error:
+        return False
+    return True

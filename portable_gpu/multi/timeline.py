@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from queue import SimpleQueue
@@ -158,8 +158,9 @@ class Recorder:
                 times = begin, time.perf_counter()
                 self._timeline.add(index, kind, name, times, nbytes)
             else:
-                self._markers.put((name, before, cl.enqueue_marker(queue)))
-                queue.flush()
+                with suppress(cl.Error):  # the device failed, which the call reports
+                    self._markers.put((name, before, cl.enqueue_marker(queue)))
+                    queue.flush()
 
     def copied(self, name: str, begin: float, nbytes: int) -> None:
         """See :class:`portable_gpu.multi.member.SpanRecorder`."""

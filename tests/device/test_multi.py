@@ -10,10 +10,12 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,7 @@ from portable_gpu.multi import (
     transfers,
 )
 from portable_gpu.multi.operations import expressions, host_products, products
+from portable_gpu.multi.operations.operands import recorded_kernels
 from portable_gpu.multi.partition import block_bounds, owners
 
 _KINDS = ("one", "two")
@@ -236,6 +239,34 @@ def test_pinned_memory_of_failed_devices_is_not_lent_again(
     ):
         pass
     assert (len(staging._free), len(staging._unmade)) == (free - 1, unmade + 1)
+    with (
+        pytest.raises(ZeroDivisionError),  # the first error, and not that of the queue
+        moves.host_buffer(1 << 20, member, Failing()),  # type: ignore[arg-type]
+    ):
+        raise ZeroDivisionError
+    assert (len(staging._free), len(staging._unmade)) == (free - 1, unmade + 1)
+
+
+def test_groups_with_a_device_that_failed_are_closed(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of the block is raised, and not those of the queues and of the timeline."""
+
+    def fail(_queue: Any) -> None:
+        raise cl.RuntimeError("clFinish failed: OUT_OF_RESOURCES")
+
+    group = DeviceGroup([engine.device for engine in groups["two"].engines])
+
+    def block() -> None:
+        with group, group.timeline(), recorded_kernels(group.members[0], 0):
+            for member in group.members:
+                monkeypatch.setattr(member, "finish", lambda: fail(None))
+            monkeypatch.setattr(cl, "enqueue_marker", fail)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+    assert all(engine.is_closed for engine in group.engines)
 
 
 def test_slices_share_memory(groups: dict[str, DeviceGroup]) -> None:
@@ -720,6 +751,59 @@ def test_tiles_of_products_on_devices_that_fail(
     with failing(group.engines[1], "copies", draw.randrange(copies), lasts=False):
         assert np.allclose(pg.matmul(a, b, engine=group), expected, rtol=1e-4, atol=1e-4)
     assert small_tiles[-1] is False
+
+
+def test_tasks_end_if_those_that_they_wait_for_are_not_started(
+    groups: dict[str, DeviceGroup], small_tiles: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy fails when a task that stores tiles runs, and the task that enqueues them does not."""
+    a, b = normal(300, 90), normal(90, 300, seed=1)
+    check, late, errors = copying.Copies.check, [None], []
+
+    def check_late(self: copying.Copies) -> None:
+        if late:
+            late.clear()
+            end = time.monotonic() + 5
+            while not self._is_abandoned and time.monotonic() < end:
+                time.sleep(1e-3)
+        check(self)
+
+    def late_copy(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.05)
+        return failing_copy(*arguments, **options)
+
+    def call() -> None:
+        try:
+            pg.matmul(a, b, engine=groups["two"])
+        except DeviceFailedError as error:
+            errors.append(str(error))
+
+    monkeypatch.setattr(copying.Copies, "check", check_late)
+    with failing(groups["two"].engines[0], "copies", 0, lasts=False):
+        failing_copy = cl.enqueue_copy
+        monkeypatch.setattr(cl, "enqueue_copy", late_copy)
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(30)
+        monkeypatch.undo()
+    assert not thread.is_alive()
+    assert [error[:8] for error in errors] == ["device 0"]
+    assert not small_tiles
+
+
+def test_the_first_error_of_a_group_that_is_closed_is_raised(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = DeviceGroup([groups["one"].engines[0].device])
+    product = SimpleNamespace(cut=SimpleNamespace(members=list(group.members)))
+
+    def fail(*_: Any) -> bool:
+        group.close()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(host_products, "_compute", fail)
+    with pytest.raises(ZeroDivisionError):
+        host_products.compute_in_tiles(group, product)  # type: ignore[arg-type]
 
 
 def test_threads_of_copies_end_after_an_interrupt(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.multi import DeviceGroup, GroupArray
 from portable_gpu.multi.member import Member
+from portable_gpu.multi.operations.sparse_factors import GroupFactor
 from portable_gpu.ops.fronts.solve import PermutePlan
 from portable_gpu.sparse import partition
 
@@ -118,6 +120,30 @@ def test_all_that_a_factor_has(groups: list[DeviceGroup]) -> None:
     for factor in factors:
         factor.close()
     assert [[member.used for member in group.members] for group in groups] == before
+
+
+def test_threads_of_devices_drop_the_oldest_recordings_alone(
+    groups: list[DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both devices look up a new number of right-hand sides at the same time."""
+
+    class Slow(list[int]):
+        def __contains__(self, count: object) -> bool:
+            is_found = super().__contains__(count)
+            time.sleep(0.01)
+            return is_found
+
+    A = grid(14, 13)
+    monkeypatch.setattr(groups[1], "threads", "each")
+    with sparse.cholesky(A, "nd", engine=groups[1]) as factor:
+        assert isinstance(factor, GroupFactor)
+        plans = factor._parts
+        for columns in (1, 2, 1, 3):  # the last one replaces 2
+            plans._counts = Slow(plans._counts)
+            b = np.random.default_rng(columns).standard_normal((A.shape[0], columns))
+            assert np.allclose(A @ factor.solve(b), b, atol=1e-12)
+        recorded = {key[-1] for key in plans._repeated if key[0] == "substitute"}
+        assert recorded == {1, 3}
 
 
 def test_solutions_in_one_call(groups: list[DeviceGroup]) -> None:

@@ -103,7 +103,7 @@ def _cholesky_of_host(group: DeviceGroup, a: Any, precision: str | None) -> Any:
         uploads = [
             running.upload(a[c.start :, c.start : c.stop], [(c.member, c.array)]) for c in columns
         ]
-        panels: SimpleQueue[tuple[BlockColumn, cl.Event] | None] = SimpleQueue()
+        panels: SimpleQueue[tuple[BlockColumn, cl.Event] | None] = running.queue()
         work = Factorisation(columns, precision, uploads, panels)
 
         def factorised() -> None:

@@ -104,11 +104,13 @@ def compute_in_tiles(group: DeviceGroup, product: HostProduct) -> bool:
         DeviceMemoryError, DeviceFailedError: A device lacks memory for a workspace, or fails, and
             the group does not retry; the message names the device and the block.
     """
+    # A group that is closed meanwhile has no states, and the error of the call is to be raised.
+    states = [member.engine.state() for member in dict.fromkeys(product.cut.members)]
     try:
         return _compute(group, product)
     finally:  # the memory of the parts is unused now
-        for member in dict.fromkeys(product.cut.members):
-            member.engine.state().trim_pool()
+        for state in states:
+            state.trim_pool()
 
 
 def _compute(group: DeviceGroup, product: HostProduct) -> bool:
@@ -127,7 +129,8 @@ def _compute(group: DeviceGroup, product: HostProduct) -> bool:
             _begin_uploads(running, product, bounds, parts)
             tasks = []
             for part in parts.values():
-                tasks += [partial(part.enqueue, running), partial(part.store, running)]
+                computed = running.queue()
+                tasks += [partial(part.enqueue, computed), partial(part.store, computed, running)]
             running.side_by_side(tasks)
     except NoThreadError:
         return False
@@ -145,6 +148,19 @@ class _Upload(NamedTuple):
     is_panel: bool
     number: int
     copy: PendingCopy
+
+
+class _Tile(NamedTuple):
+    """A tile of the result, whose kernels are enqueued.
+
+    Attributes:
+        done: The end of its kernels.
+        array, target: The tile on the device, and its place in NumPy's array.
+    """
+
+    done: cl.Event
+    array: Array
+    target: _Values
 
 
 class _DevicePart:
@@ -174,10 +190,13 @@ class _DevicePart:
         self._results = {k: empty(product.result, cut.axis, *cut.range(k)) for k in numbers}
         member.copies_after_kernels()  # kernels so far may use the memory of the pool
         self.uploads: list[_Upload] = []
-        self._computed: SimpleQueue[tuple[cl.Event, Array, _Values] | None] = SimpleQueue()
 
-    def enqueue(self, running: Copies) -> None:
-        """Enqueue the kernels of each tile when its block and its panel are on the device."""
+    def enqueue(self, computed: SimpleQueue[_Tile | None]) -> None:
+        """Enqueue the kernels of each tile when its block and its panel are on the device.
+
+        Args:
+            computed: Gets the tiles, and ``None`` at the end.
+        """
         blocks: list[int] = []
         panels: list[int] = []
         member, count = self._member, len(self._product.cut.members)
@@ -189,13 +208,13 @@ class _DevicePart:
                 member.kernels_after_copies()
                 for number in [*blocks] if upload.is_panel else [upload.number]:
                     for panel in [upload.number] if upload.is_panel else panels:
-                        self._compute(number, panel)
+                        computed.put(self._compute(number, panel))
         except DEVICE_ERRORS as error:
             raise failures.named(error, member, number, count) from error
         finally:
-            self._computed.put(None)
+            computed.put(None)
 
-    def _compute(self, number: int, panel: int) -> None:
+    def _compute(self, number: int, panel: int) -> _Tile:
         """Enqueue the kernels of a tile."""
         product, member = self._product, self._member
         start, stop = self._bounds[panel : panel + 2]
@@ -211,16 +230,15 @@ class _DevicePart:
             product.compute(self.blocks[number], self.panels[panel], tile, member.engine)
             done = cl.enqueue_marker(member.engine.queue)
             member.engine.queue.flush()
-        self._computed.put((done, tile, target))
+        return _Tile(done, tile, target)
 
-    def store(self, running: Copies) -> None:
+    def store(self, computed: SimpleQueue[_Tile | None], running: Copies) -> None:
         """Copy each tile to NumPy when it is computed, and wait for the copies."""
         downloads = []
-        while (entry := self._computed.get()) is not None:
-            done, tile, target = entry
+        while (tile := computed.get()) is not None:
             with self._member.named_errors():
-                done.wait()
-            downloads.append(running.download(self._member, tile, target))
+                tile.done.wait()
+            downloads.append(running.download(self._member, tile.array, tile.target))
         for copy in downloads:
             copy.wait()
 

@@ -183,6 +183,7 @@ class _Substitution:
                 them.
         """
         self._plans, self._parts, self._count = plans, parts, x.shape[1]
+        plans.begin_solve(self._count)
         first = plans.group.members[0]
         members = dict.fromkeys(part.member for part in parts.values())
         self._x = {m: x if m is first else moves.move(first, x, m) for m in members}

@@ -106,13 +106,19 @@ class PartPlans:
         """Return the factorisation of a part on a device."""
         return self._repeat(("factorise", number, member), self.on(member).chunk(number))
 
+    def begin_solve(self, count: int) -> None:
+        """Drop the recordings of the number of right-hand sides that was solved longest ago.
+
+        The calling thread does so before the threads of the devices call :meth:`substitute`.
+        """
+        others = [each for each in self._counts if each != count]
+        self._counts = [*others, count][-_MOST_COUNTS:]
+        for key in list(self._repeated):
+            if key[0] == "substitute" and key[-1] not in self._counts:
+                self._repeated.pop(key, None)
+
     def substitute(self, number: int, member: Member, forward: bool, count: int) -> RepeatedSteps:
-        """Return the substitution with a part on a device."""
-        if count not in self._counts:
-            self._counts = [*self._counts, count][-_MOST_COUNTS:]
-            for key in list(self._repeated):
-                if key[0] == "substitute" and key[-1] not in self._counts:
-                    self._repeated.pop(key, None)
+        """Return the substitution with a part on a device; see :meth:`begin_solve`."""
         plan = self.on(member).substitute_chunk(number, forward, count)
         return self._repeat(("substitute", number, member, forward, count), plan)
 
