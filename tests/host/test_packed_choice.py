@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from portable_gpu.bench.dispatch import random_cases
+from portable_gpu.dtypes import element
 from portable_gpu.ops.explain import explain
 from portable_gpu.ops.gemm.commands.catalogue import contiguous
 from portable_gpu.ops.gemm.commands.contested import product_of
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_forms, preferred_form
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -88,3 +93,21 @@ def test_a_vector_goes_to_gemv() -> None:
     for sizes in ((1, 300, 500), (500, 300, 1)):
         assert explain("gemm", *sizes, target="cpu").kernels[0].startswith("gemv/")
     assert explain("gemm", 2, 300, 500, target="cpu").kernels == ("gemm/packed_whole",)
+
+
+def test_an_operand_of_all_products_of_a_batch_is_packed_if_many_tiles_use_it() -> None:
+    """The gradient of the input of 512 to 2048 channels of 7 x 7, 8 images, and its transpose."""
+    c = contiguous(512, 49, 2048, "float32", (8,), "T", "N")
+    shared = replace(c, a=replace(c.a, batch=(0,)))
+    form = preferred_form(shared, CPU, TABLE)
+    assert not form.transposed
+    assert form.a_packed
+    assert preferred_form(shared.transpose(), CPU, TABLE) == replace(form, transposed=True)
+
+
+def test_columns_that_the_caches_lose_are_packed() -> None:
+    n = 2 * PackedPolicy.default(CPU, element(np.float32)).item_n
+    assert choice(4000, n, 2000, "TN").a_packed
+    assert choice(4096, n, 512, "TN").a_packed  # columns a multiple of half a page apart
+    assert not choice(4000, n, 600, "TN").a_packed
+    assert not choice(20, n, 40000, "TN").a_packed  # few panels

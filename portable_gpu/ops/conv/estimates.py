@@ -458,9 +458,13 @@ def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> 
     tiles = core.tiles(tile.item_m, tile.item_n)
     each = k.product + tiles * k.tile
     each += core.k * tiles * (tile.item_m * tile.item_n // tile.vector) * k.step
-    rows = -(-core.m // tile.item_m) * tile.item_m * form.a_packed
-    rows += -(-core.n // tile.item_n) * tile.item_n * form.b_packed
-    each += core.k * rows * k.packed
+    for packed, operand, extent, of_tile in (
+        (form.a_packed, core.a, core.m, tile.item_m),
+        (form.b_packed, core.b, core.n, tile.item_n),
+    ):
+        # One that all products share is packed once.
+        count = 1 if any(operand.batch) or form.whole else p.batch_size
+        each += packed * core.k * -(-extent // of_tile) * of_tile * k.packed / count
     each += 0 if core.c.col == 1 else core.m * core.n * k.stored_singly
     slow, byte = multiply_adds(p.compute), k.byte + (k.far if p.bytes > L2_BYTES else 0.0)
     return k.call + (p.batch_size * each * slow + p.bytes * byte) / target.compute_units

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.caches import L2_BYTES, PAGE_BYTES
+from portable_gpu.ops.caches import L1_BYTES, L2_BYTES, LINE_BYTES, PAGE_BYTES
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.targets import Target
@@ -168,12 +168,33 @@ def _packs(
     """Return whether A and B are packed: packing saves time if enough tiles use them."""
     figures, units = packed_figures(target), target.compute_units
     a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
-    if a_fits and b_fits and not whole and core.flop <= figures.lone_flop * units:
+    is_lone = not whole and core.flop <= figures.lone_flop * units
+    if a_fits and b_fits and is_lone:
         return False, False
     uses = figures.whole_uses if whole else figures.slab_uses
-    panels_a, panels_b = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
-    a_packed = panels_b > uses and not _reads_rows(core, policy)
-    return a_packed or not a_fits, panels_a > uses or not b_fits
+    tiles_of_a, tiles_of_b = -(-core.n // policy.item_n), -(-core.m // policy.item_m)
+    if not whole:  # slabs pack an operand that all products share once
+        tiles_of_a *= 1 if any(core.a.batch) else core.batch_size
+        tiles_of_b *= 1 if any(core.b.batch) else core.batch_size
+    a_packed = tiles_of_a > uses and not _reads_rows(core, policy)
+    if not whole and not is_lone:
+        a_packed = a_packed or _reads_far_columns(core, policy, tiles_of_a)
+    return a_packed or not a_fits, tiles_of_b > uses or not b_fits
+
+
+def _reads_far_columns(core: GemmProblem, policy: PackedPolicy, tiles: int) -> bool:
+    """Whether the caches lose what a panel of A in place has, before it is read again.
+
+    Each step of contiguous columns is in a line of its own.  The lines of a panel are read again by
+    the next of several tiles, and the rest of each line by the next panel.  Columns whose distance
+    is a multiple of half a page are in few sets of the cache.
+    """
+    a, pitch = core.a, core.a.col * core.a.elem.itemsize
+    if a.row != 1 or a.col == 1 or core.m <= OBLONG * policy.item_m:
+        return False
+    in_few_sets = pitch % (PAGE_BYTES // 2) == 0
+    held = L1_BYTES // 2 if in_few_sets else L2_BYTES // 16
+    return (tiles > 1 or in_few_sets) and core.k * LINE_BYTES > held
 
 
 def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:
