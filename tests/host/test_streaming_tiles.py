@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from math import prod
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from portable_gpu.errors import ArgumentError
+from portable_gpu.multi.streaming import convolution
 from portable_gpu.multi.streaming.storage import TiledOperand, _chunks_of
 from portable_gpu.multi.streaming.tiles import block_extents, grid, product_tiles
+from portable_gpu.ops.conv.shapes import Options, geometry
 
 
 def test_the_tiles_of_products_take_at_most_the_limit_and_more_than_a_third() -> None:
@@ -74,3 +77,35 @@ def test_a_memmap_of_a_file_that_was_truncated_is_refused(tmp_path: Path) -> Non
         file.truncate(5000)
     with pytest.raises(ArgumentError, match=r"x maps 80128 bytes of a file that has 5000"):
         TiledOperand(x, "x")
+
+
+def test_tiles_of_convolutions_leave_workspace() -> None:
+    """Two tiles and the workspace take at most the limit; a CPU's has the windows of a tile."""
+    draw = random.Random(0)
+    with_windows = 0
+    for _ in range(300):
+        n, c, k, r, s = (draw.randint(1, 6) for _ in range(5))
+        h, w = draw.randint(r, 40), draw.randint(s, 40)
+        x, weight = np.empty((n, c, h, w), np.float32), np.empty((k, c, r, s), np.float32)
+        g = geometry(Options(2, 1, 0, 1, 1), x.shape, weight.shape, None, ("x", "w", "y"))
+        rows = convolution._RowsOfImages(g, 1, ((0, 0), (0, 0)))
+        small = [TiledOperand(weight, "weight")]
+        limit, on_cpu = 2 ** draw.randint(8, 19), draw.random() < 0.8
+        try:
+            tile = convolution._tile(rows, TiledOperand(x, "input"), small, limit, on_cpu)
+        except ArgumentError:
+            continue
+        p, q = h - r + 1, w - s + 1
+        read = c * (h if tile.rows == p else tile.rows + r - 1) * w
+        tiles = 8 * (tile.images * (read + k * tile.rows * q) + weight.size)
+        assert 1 <= tile.images <= n
+        assert 1 <= tile.rows <= p
+        assert tile.images == 1 or tile.rows == p
+        assert tile.workspace >= limit // 8
+        assert tiles + tile.workspace <= limit
+        of_row = 4 * c * r * s * q
+        of_one_row = 8 * (c * r * w + k * q + weight.size) + of_row + weight.nbytes
+        if on_cpu and c > 1 and of_one_row <= limit * 7 // 8:
+            assert tile.workspace >= of_row * tile.rows + weight.nbytes
+            with_windows += tile.rows > 1
+    assert with_windows > 40

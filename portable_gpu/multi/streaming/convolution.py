@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from portable_gpu.dtypes import check_precision, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
@@ -27,7 +27,7 @@ from portable_gpu.ops.conv.shapes import ConvExtents, Options, geometry, pads
 from portable_gpu.progress import progress_callback
 from portable_gpu.runtime.engine import Engine
 
-#: The part of the limit that is left to the workspace of a call: 1 / 8.
+#: The least part of the limit that is left to the workspace of a call: 1 / 8.
 _WORKSPACE = 8
 
 
@@ -65,7 +65,8 @@ def conv2d(
     Memory: two tiles of the input, of the result, of the weights and of the bias take at most seven
         eighths of ``memory_limit``, and the workspace of a call takes the rest
         (``workspace_limit`` of :func:`portable_gpu.nn.conv2d`).  On a CPU, arrays and memmaps are
-        used in place.
+        used in place; there the rest has the windows of a tile, ``C R S`` elements for each place
+        of the result, unless those of one row exceed it.
     Cost: ``2 N K P Q (C / groups) R S`` flop.  The input is read once if an image fits the limit;
         otherwise rows are read again where the tiles of one image overlap.
     Accuracy: that of :func:`portable_gpu.nn.conv2d`, for the variant that a tile takes.
@@ -143,14 +144,15 @@ def _convolve(
     padded = pads(options, g.w_size[first:], g.stride[first:], g.dilation[first:])
     members, limit = place_of(engine, memory_limit)
     rows = _RowsOfImages(g, first, padded)
-    count, height = _tile(rows, images, operands[1:], limit)
+    on_cpu = any(member.engine.target.is_cpu for member in members)
+    count, height, workspace = _tile(rows, images, operands[1:], limit, on_cpu)
     small = tuple([tuple([slice(0, n) for n in each.shape]) for each in operands[1:]])
 
     def call(engine: Engine, step: StreamStep, tiles: Sequence[Any], block: Any) -> Any:
         x, w, b = tiles if len(tiles) == 3 else (*tiles, None)
         return convolution(
             x, w, b, stride=options.stride, padding=step.options, dilation=options.dilation,
-            groups=options.groups, precision=precision, workspace_limit=limit // _WORKSPACE,
+            groups=options.groups, precision=precision, workspace_limit=workspace,
             out=block, engine=engine,
         )  # fmt: skip
 
@@ -215,29 +217,58 @@ class _RowsOfImages:
         return rows, ((max(0, -first), max(0, end - height)), *self.padding[1:])
 
 
+class _TileOfImages(NamedTuple):
+    """The extents of the tiles.
+
+    Attributes:
+        images, rows: The images and the rows of the result of a tile.
+        workspace: The bytes that are left to a call.
+    """
+
+    images: int
+    rows: int
+    workspace: int
+
+
 def _tile(
-    rows: _RowsOfImages, images: TiledOperand, small: Sequence[TiledOperand], limit: int
-) -> tuple[int, int]:
-    """Return the images and the rows of the result of a tile.
+    rows: _RowsOfImages,
+    images: TiledOperand,
+    small: Sequence[TiledOperand],
+    limit: int,
+    on_cpu: bool,
+) -> _TileOfImages:
+    """Return the extents of the tiles.
+
+    A CPU multiplies copies of the windows of a tile by the weights, where the workspace has them.
 
     Raises:
         ArgumentError: The limit is too small; or rows have to be cut, and some need padding alone.
     """
     g, itemsize = rows.g, images.dtype.itemsize
     fixed = 2 * sum([each.values.size * itemsize for each in small])
-    budget = limit - limit // _WORKSPACE - fixed
+    budget, copies_windows = limit - fixed, on_cpu and g.groups < g.channels
 
-    def nbytes(height: int) -> int:
+    def tiles(height: int) -> int:
+        """Return the bytes of the tiles for some rows of one image."""
         read = g.channels * rows.height_of_input(height) * prod(g.x_size[rows.axis + 1 :])
         written = g.filters * height * prod(g.y_size[rows.axis + 1 :])
         return 2 * itemsize * (read + written)
 
+    def nbytes(height: int) -> int:
+        """Return the bytes of the tiles and of the workspace."""
+        places = height * prod(g.y_size[rows.axis + 1 :])
+        windows = g.channels * prod(g.w_size[rows.axis :]) * places * itemsize + fixed // 2
+        return tiles(height) + max(limit // _WORKSPACE, windows if copies_windows else 0)
+
     height = max(1, g.y_size[rows.axis])
+    copies_windows = copies_windows and nbytes(1) <= budget
     if nbytes(height) <= budget:
-        count = even(g.batch, budget // max(1, nbytes(height)), 1)
-        return aligned(count, images.chunks[0] if g.batched else 1), height
+        of_image = max(1, tiles(height))
+        count = even(g.batch, (budget - nbytes(height)) // of_image + 1, 1)
+        count = aligned(count, images.chunks[0] if g.batched else 1)
+        return _TileOfImages(count, height, budget - count * of_image)
     if nbytes(1) > budget:
-        raise too_small(limit, (fixed + nbytes(1)) * _WORKSPACE // (_WORKSPACE - 1) + 1, "a row")
+        raise too_small(limit, (fixed + tiles(1)) * _WORKSPACE // (_WORKSPACE - 1) + 1, "a row")
     if max(rows.padding[0]) >= rows.span:
         raise ArgumentError(
             f"memory_limit is {limit} bytes, less than an image takes, and padding is "
@@ -248,7 +279,8 @@ def _tile(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if nbytes(middle) <= budget else (low, middle)
-    return 1, even(height, low, 1)
+    height = even(height, low, 1)
+    return _TileOfImages(1, height, budget - tiles(height))
 
 
 def _index(
