@@ -10,6 +10,7 @@ from portable_gpu.arguments import of_kind, whole
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.nn.modules.base import Module
 from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.runtime.array import Array
 
 
@@ -132,13 +133,14 @@ class Residual(_Composition):
         if result.shape != other.shape:
             self._is_whole = False
             raise ShapeError(f"body gives {result.shape} and shortcut {other.shape}")
-        return elementwise("a + b", a=result, b=other)
+        return elementwise_like("a + b", {"a": result, "b": other}, {}, None)
 
     def backward(self, grad_output: Any) -> Any:
         """Compute the sum of the gradients of both branches."""
         self._check_whole()
         other = grad_output if self.shortcut is None else self.shortcut.backward(grad_output)
-        return elementwise("a + b", a=self.body.backward(grad_output), b=other)
+        arrays = {"a": self.body.backward(grad_output), "b": other}
+        return elementwise_like("a + b", arrays, {}, None)
 
 
 class Concat(_Composition):

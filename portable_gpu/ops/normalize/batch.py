@@ -16,6 +16,7 @@ from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import parameter
 from portable_gpu.ops.normalize.functions import group_norm, native_group_norm
 from portable_gpu.ops.normalize.norms import Place, backward, batch_geometry, forward, place_of
+from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.ops.reduce import mean as averaged
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
@@ -304,5 +305,6 @@ def _by_running(
             text += plus + short
     tail = (1,) * (x.ndim - 2)
     for short in set(arrays) - {"x"}:
-        arrays[short] = arrays[short].reshape(-1, *tail)
-    return elementwise(text, dtype=x.dtype, out=out, eps=float(eps), **arrays, **place)
+        arrays[short] = arrays[short].reshape(1, -1, *tail)
+    numbers = {"eps": float(eps)}
+    return elementwise_like(text, arrays, numbers, out, dtype=x.dtype, **place)

@@ -38,8 +38,8 @@ def layer_norm(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array: a NumPy array (finished) for NumPy arrays, a device array
-        (enqueued) for device arrays.
+        ``out``, or a fresh array with the order of axes of ``input``: a NumPy array (finished) for
+        NumPy arrays, a device array (enqueued) for device arrays.
 
     Raises:
         ShapeError: ``normalized_shape`` is not the end of the shape; a parameter or ``out`` has

@@ -15,6 +15,7 @@ from portable_gpu.ops.normalize.arguments import like, parameter
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows
 from portable_gpu.ops.normalize.targets import target_report, targets_step
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.ordered import OrderedOperation
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, View, as_array, contiguous_strides
@@ -262,5 +263,5 @@ def _normalise_squares(arguments: CallArguments) -> Invocation:
 
 
 LOSS = Operation("loss_of_classes", _normalise)
-GRADIENT = Operation("loss_of_classes_backward", _normalise_gradient)
+GRADIENT = OrderedOperation("loss_of_classes_backward", _normalise_gradient, like=1)
 SQUARES = Operation("mse_loss", _normalise_squares)

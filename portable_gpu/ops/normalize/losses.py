@@ -9,10 +9,10 @@ import pyopencl as cl
 
 from portable_gpu.arguments import one_of
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.floats import floating
 from portable_gpu.ops.normalize.arguments import like
 from portable_gpu.ops.normalize.loss_calls import GRADIENT, LOSS, REDUCTIONS, SQUARES
+from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
 
@@ -167,9 +167,10 @@ def mse_loss(
     if one_of(reduction, REDUCTIONS, "reduction") == "none":
         x, y = floating(input, "input"), floating(target, "target")
         like(y, "target", x, "input")
-        return elementwise(
-            "(x - y) * (x - y)", x=x, y=y, out=out, engine=engine, queue=queue, wait_for=wait_for
-        )
+        return elementwise_like(
+            "(x - y) * (x - y)", {"x": x, "y": y}, {}, out,
+            engine=engine, queue=queue, wait_for=wait_for,
+        )  # fmt: skip
     return SQUARES.call((input, target), (reduction,), out, (), engine, queue, wait_for)
 
 
@@ -198,7 +199,7 @@ def mse_loss_backward(
             f"grad_output has shape {g.shape}; expected {expected} with this reduction"
         )
     scale = 2.0 / max(1, x.size) if reduction == "mean" else 2.0
-    return elementwise(
-        "(x - y) * g * k", x=x, y=y, g=g, k=scale, dtype=x.dtype, out=out,
+    return elementwise_like(
+        "(x - y) * g * k", {"x": x, "y": y, "g": g}, {"k": scale}, out, dtype=x.dtype,
         engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip

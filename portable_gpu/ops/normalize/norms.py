@@ -19,7 +19,8 @@ from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, proble
 from portable_gpu.ops.normalize.kernels import kernel_of
 from portable_gpu.ops.normalize.plan import make_plan
 from portable_gpu.ops.normalize.programs import program
-from portable_gpu.ops.operation import CallArguments, Invocation, Operation, Result
+from portable_gpu.ops.operation import CallArguments, Invocation, Result
+from portable_gpu.ops.ordered import OrderedOperation
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
@@ -191,7 +192,7 @@ def _statistics(kind: str) -> tuple[str, ...]:
     return ("rstd",) if kind == "rms_norm" else ("mean", "rstd")
 
 
-_FORWARD = Operation("normalisation", _normalise)
+_FORWARD = OrderedOperation("normalisation", _normalise)
 
 
 def forward(
@@ -393,7 +394,7 @@ def _totals(
     return steps
 
 
-_BACKWARD = Operation("normalisation_backward", _normalise_backward)
+_BACKWARD = OrderedOperation("normalisation_backward", _normalise_backward, like=1)
 
 
 def backward(

@@ -10,7 +10,8 @@ import pyopencl as cl
 from portable_gpu.ops.floats import floating
 from portable_gpu.ops.normalize.arguments import axis_of, like
 from portable_gpu.ops.normalize.invoke import flop_of, make_rows
-from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.operation import CallArguments, Invocation
+from portable_gpu.ops.ordered import OrderedOperation
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.typing import of_one, of_two
 
@@ -34,8 +35,8 @@ def softmax(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out`` or a fresh array: a NumPy array (finished) for NumPy arrays, a device array
-        (enqueued) for device arrays.
+        ``out``, or a fresh array with the order of axes of ``input`` (``output`` for gradients): a
+        NumPy array (finished) for NumPy arrays, a device array (enqueued) for device arrays.
 
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
@@ -159,5 +160,5 @@ def _invocation(
     )
 
 
-_SOFTMAX = Operation("softmax", _normalise)
-_BACKWARD = Operation("softmax_backward", _normalise_backward)
+_SOFTMAX = OrderedOperation("softmax", _normalise)
+_BACKWARD = OrderedOperation("softmax_backward", _normalise_backward, like=1)

@@ -10,7 +10,8 @@ import pyopencl as cl
 from portable_gpu.arguments import flag
 from portable_gpu.dtypes import element
 from portable_gpu.errors import DTypeError
-from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.operation import CallArguments, Invocation
+from portable_gpu.ops.ordered import OrderedOperation
 from portable_gpu.ops.random.mask import mask_scalars, probability
 from portable_gpu.ops.random.plan import DropoutProblem, variants
 from portable_gpu.ops.variant import bind_best
@@ -46,8 +47,8 @@ def dropout(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        ``out``, or a fresh array in C order: a NumPy array (finished) for NumPy arrays, a device
-        array (enqueued) for device arrays.
+        ``out``, or a fresh array with the order of axes of ``input``: a NumPy array (finished) for
+        NumPy arrays, a device array (enqueued) for device arrays.
 
     Raises:
         DTypeError: ``input`` has no real floating dtype; ``out`` has another dtype.
@@ -136,4 +137,4 @@ def _normalise(arguments: CallArguments) -> Invocation:
     )
 
 
-_DROPOUT = Operation("dropout", _normalise)
+_DROPOUT = OrderedOperation("dropout", _normalise)

@@ -9,8 +9,8 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.floats import floating, statistics_dtype
+from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.ops.random.api import dropout
 from portable_gpu.ops.result import check_out
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -118,8 +118,8 @@ class ChannelDropout:
         if isinstance(x, DEVICE_KINDS):
             ones = asarray(ones, engine=engine, queue=queue or x.queue)
         factors = dropout(ones, p, training, seed=seed, offset=offset, **place)
-        return elementwise(
-            "x * f if f != 0 else 0", x=x, f=factors, dtype=x.dtype, out=out,
+        return elementwise_like(
+            "x * f if f != 0 else 0", {"x": x, "f": factors}, {}, out, dtype=x.dtype,
             wait_for=events_of(wait_for), **place,
         )  # fmt: skip
 

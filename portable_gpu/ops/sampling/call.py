@@ -13,6 +13,7 @@ from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.ordered import inverse, order_of_axes
 from portable_gpu.ops.sampling.plan import make_plan
 from portable_gpu.ops.sampling.problem import SamplingProblem
 from portable_gpu.ops.sampling.rules import AxisRule, transposed
@@ -44,7 +45,7 @@ class SamplingOperation:
             out: The caller's array, or a tuple with one for each result.
             place: The engine, the queue and the events to wait for.
         """
-        order = _order_of(inputs[0])
+        order = order_of_axes(inputs[0])
         if order is None:
             return self._operation.call(inputs, (*options, None), out, (), *place)
         arrays = tuple([_permuted(x, order) for x in inputs])
@@ -65,24 +66,10 @@ class SamplingOperation:
         )
 
 
-def _order_of(x: Any) -> tuple[int, ...] | None:
-    """The axes from the largest stride to the smallest; ``None`` if that is their order."""
-    if getattr(getattr(x, "flags", None), "c_contiguous", True):
-        return None
-    strides = x.strides
-    order = tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
-    return None if order == tuple(range(len(order))) else order
-
-
 def _permuted(x: Any, order: tuple[int, ...]) -> Any:
     """An array with permuted axes; any other object is refused later."""
     is_array = isinstance(x, (np.ndarray, *DEVICE_KINDS)) and x.ndim == len(order)
     return x.transpose(order) if is_array else x
-
-
-def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes another one."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def logical(x: Any, order: tuple[int, ...] | None) -> Any:

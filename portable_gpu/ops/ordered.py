@@ -1,0 +1,150 @@
+"""Calls whose fresh results have the order of axes of an input: no element is transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.errors import ShapeError
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import View, as_array
+
+_Axes = tuple[int, ...]
+_ARRAYS = (np.ndarray, *DEVICE_KINDS)
+
+
+class OrderedOperation:
+    """An operation whose first result, if it is fresh, has the order of axes of one of the inputs.
+
+    The result has the shape of that input.  Channels-last arrays have channels-last results: during
+    the call, the axes of this input, and of others of its shape, are ordered by its strides.
+    """
+
+    def __init__(
+        self, name: str, normalise: Callable[[CallArguments], Invocation], like: int = 0
+    ) -> None:
+        """Declare it.
+
+        Args:
+            name, normalise: See :class:`Operation`.  The inputs of an invocation are the arguments
+                of the same numbers.
+            like: The number of the input.
+        """
+        self._like = like
+        self._operation = Operation(name, _in_order_of_axes(normalise))
+
+    def call(
+        self,
+        inputs: tuple[Any, ...],
+        options: tuple[Any, ...],
+        out: Any = None,
+        scalars: tuple[Any, ...] = (),
+        *place: Any,
+        **places: Any,
+    ) -> Any:
+        """Call it; arguments: see :class:`Operation`."""
+        first = out[0] if isinstance(out, tuple) and out else out
+        order = None
+        if first is None and len(inputs) > self._like:
+            order = order_of_axes(inputs[self._like])
+        if order is None:
+            return self._operation.call(inputs, (*options, None), out, scalars, *place, **places)
+        shape = inputs[self._like].shape
+        numbers = tuple(
+            [k for k, x in enumerate(inputs) if isinstance(x, _ARRAYS) and x.shape == shape]
+        )
+        result = self._operation.call(
+            _transposed(inputs, numbers, order),
+            (*options, (order, numbers)), out, scalars, *place, **places,
+        )  # fmt: skip
+        back = inverse(order)
+        if isinstance(result, tuple):
+            return (result[0].transpose(back), *result[1:])
+        return result.transpose(back)
+
+
+def _in_order_of_axes(
+    normalise: Callable[[CallArguments], Invocation],
+) -> Callable[[CallArguments], Invocation]:
+    """The function ``normalise`` for arguments whose axes are in another order.
+
+    The last option is that order, and the numbers of the inputs that have it; or ``None``.
+    """
+
+    def ordered(arguments: CallArguments) -> Invocation:
+        *options, ordering = arguments.options
+        if ordering is None:
+            return normalise(arguments._replace(options=tuple(options)))
+        order, numbers = ordering
+        back = inverse(order)
+        inputs = _transposed(arguments.inputs, numbers, back)
+        invocation = normalise(arguments._replace(inputs=inputs, options=tuple(options)))
+        plan_of = invocation.plan
+        result = len(invocation.inputs)
+
+        def plan(engine: Engine, views: Sequence[View]) -> Plan:
+            logical = list(views)
+            for number in (*numbers, result):
+                view = views[number]
+                logical[number] = replace(
+                    view,
+                    shape=tuple([view.shape[axis] for axis in back]),
+                    strides=tuple([view.strides[axis] for axis in back]),
+                )
+            return plan_of(engine, logical)
+
+        invocation.inputs = _transposed(invocation.inputs, numbers, order)
+        invocation.shape = tuple([invocation.shape[axis] for axis in order])
+        invocation.plan = plan
+        return invocation
+
+    return ordered
+
+
+def elementwise_like(
+    expression: str, arrays: Mapping[str, Any], numbers: Mapping[str, Any], out: Any, **place: Any
+) -> Any:
+    """Compute an expression; a fresh result has the shape and the order of axes of the first array.
+
+    Other arrays broadcast to that shape, and have as many axes or none.
+
+    Raises:
+        ShapeError: ``out`` has another shape.
+    """
+    first = next(iter(arrays.values()))
+    if out is not None and (shape := as_array(out, "out").shape) != first.shape:
+        raise ShapeError(f"out has shape {shape}; expected {first.shape}")
+    order = order_of_axes(first) if out is None else None
+    if order is None:
+        return elementwise(expression, out=out, **arrays, **numbers, **place)
+    ordered = {n: x.transpose(order) if x.ndim == len(order) else x for n, x in arrays.items()}
+    result = elementwise(expression, **ordered, **numbers, **place)
+    return result.transpose(inverse(order))
+
+
+def order_of_axes(x: Any) -> _Axes | None:
+    """The axes from the largest stride to the smallest; ``None`` if that is their order."""
+    if not isinstance(x, _ARRAYS) or x.flags.c_contiguous:
+        return None
+    strides = x.strides
+    order = tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
+    return None if order == tuple(range(len(order))) else order
+
+
+def inverse(order: Sequence[int]) -> _Axes:
+    """The permutation that undoes another one."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def _transposed(
+    arrays: Sequence[Any], numbers: Sequence[int], order: Sequence[int]
+) -> tuple[Any, ...]:
+    """The arrays, with permuted axes of those with some numbers."""
+    return tuple([x.transpose(order) if k in numbers else x for k, x in enumerate(arrays)])
