@@ -247,10 +247,14 @@ def solve(
         if narrow is None or refine is None or not b.size:
             return plain(a, b)
         fast = replace(place, precision=precision or "bf16x6")
+
+        def solved(r: Any) -> Any:
+            return _with_factor(c, lower, r, fast, looks_for_zeros=False)
+
         try:
             c = converted(a, narrow, **place.options)
             c = cholesky(c, lower=lower, overwrite_a=True, **fast.of_products)
-            x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, fast), refine, place)
+            x, is_good = refined(a, b, solved, refine, place)
         except NotPositiveDefiniteError:
             if refine != "auto":
                 raise
@@ -326,11 +330,12 @@ def _solved(
     return solve_with_factor(c, b, lower, overwrite, out, check, *where, looks_for_zeros)
 
 
-def _with_factor(c: Any, lower: bool, b: Any, place: Place) -> Any:
+def _with_factor(c: Any, lower: bool, b: Any, place: Place, looks_for_zeros: bool = True) -> Any:
     """Solve with a factor of a narrower dtype; the result has the dtype of ``b``."""
     (narrow,) = _in(c.dtype, place, b)
-    (x,) = _in(b.dtype, place, _solved(c, lower, narrow, narrow is not b, place))
-    return x
+    overwrite = narrow is not b
+    x = _solved(c, lower, narrow, overwrite, place, looks_for_zeros=looks_for_zeros)
+    return _in(b.dtype, place, x)[0]
 
 
 def _in(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,29 @@ _MAX_CORRECTIONS = 64
 _MIN_REDUCTION = 10
 #: The larger number, or NaN if one is NaN.
 _LARGEST = BinaryOp("largest", identity="0", combine="a > b || a != a ? a : b")
+#: NumPy computes with arrays of at most this many bytes as fast as a kernel does.
+_COMPUTED_BY_NUMPY = 1 << 18
+
+
+class Formula(NamedTuple):
+    """A function of the elements of arrays that broadcast.
+
+    Attributes:
+        expression: The function for kernels.
+        by_numpy: The same function for NumPy's small arrays, so that first calls compile less.
+    """
+
+    expression: str
+    by_numpy: Callable[..., Any]
+
+
+_CORRECTED = Formula("x + d", lambda x, d: x + d)
+_BETTER = Formula("e < f ? y : x", lambda e, f, y, x: np.where(e < f, y, x))
+_SMALLER = Formula("e < f ? e : f", lambda e, f: np.where(e < f, e, f))
+_BACKWARD_ERROR = Formula(
+    "r == 0 ? r : r / (a * x + b)",
+    lambda r, a, x, b: np.where(r == 0, r, r / (a * x + b)),
+)
 
 
 class System(Protocol):
@@ -146,30 +169,36 @@ class _Refinement:
     def judged(self, x: Any) -> tuple[Any, Any]:
         """Return the residual, and the backward error of each column."""
         r = self.system.residual(self.b, x)
-        error = elementwise(
-            "r == 0 ? r : r / (a * x + b)",
-            r=self._largest(parts(r), (-3, -1)),
-            a=self.norm,
-            x=self._largest(parts(x), (-3, -1)),
-            b=self.of_b,
-            **self.place.options,
-        )
-        return r, error
+        of_r, of_x = (self._largest(parts(array), (-3, -1)) for array in (r, x))
+        return r, self._computed(_BACKWARD_ERROR, r=of_r, a=self.norm, x=of_x, b=self.of_b)
 
     def corrected(self, x: Any, r: Any, error: Any) -> tuple[Any, Any, Any]:
         """Correct the columns whose error decreases; return solution, residual and errors."""
-        y = self._each("x + d", x=x, d=self.solved(r))
+        y = self._of_parts(_CORRECTED, {}, x=x, d=self.solved(r))
         s, new = self.judged(y)
-        better = {"e": new, "f": error}
-        x = self._each("e < f ? y : x", x=x, y=y, **better)
-        r = self._each("e < f ? y : x", x=r, y=s, **better)  # the same program
-        return x, r, elementwise("e < f ? e : f", **better, **self.place.options)
+        errors = {"e": new, "f": error}
+        x = self._of_parts(_BETTER, errors, x=x, y=y)
+        r = self._of_parts(_BETTER, errors, x=r, y=s)
+        return x, r, self._computed(_SMALLER, **errors)
 
-    def _each(self, expression: str, e: Any = None, f: Any = None, **arrays: Any) -> Any:
-        errors = {} if e is None else {"e": e, "f": f}
+    def _of_parts(self, formula: Formula, errors: dict[str, Any], **arrays: Any) -> Any:
+        """Compute a formula of the real and of the imaginary parts of arrays, and of errors."""
         views = {name: parts(array) for name, array in arrays.items()}
-        return joined(elementwise(expression, **views, **errors, **self.place.options))
+        return joined(self._computed(formula, **views, **errors))
+
+    def _computed(self, formula: Formula, **operands: Any) -> Any:
+        if all(_is_small(operand) for operand in operands.values()):
+            with np.errstate(all="ignore"):
+                return formula.by_numpy(**operands)
+        return elementwise(formula.expression, **operands, **self.place.options)
 
     def _largest(self, x: Any, axes: tuple[int, ...] | None) -> Any:
         keep = axes is not None
+        if _is_small(x):
+            return np.abs(x).max(axis=axes, keepdims=keep)
         return reduce(x, _LARGEST, map="fabs(x)", axis=axes, keepdims=keep, **self.place.options)
+
+
+def _is_small(x: Any) -> bool:
+    """Whether it is an array of NumPy for which a kernel is not worth its compilation."""
+    return isinstance(x, np.ndarray) and x.nbytes <= _COMPUTED_BY_NUMPY

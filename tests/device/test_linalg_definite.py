@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ from portable_gpu.errors import (
     PortableGPUError,
     ShapeError,
 )
-from portable_gpu.linalg import cho_factor, cho_solve, cholesky, logdet, lstsq, solve
+from portable_gpu.linalg import cho_factor, cho_solve, cholesky, logdet, lstsq, refinement, solve
 from portable_gpu.linalg import definite as definite_module
 from portable_gpu.ops.factor import variants
+from portable_gpu.ops.reduce import conversion
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Launch
 
@@ -161,13 +163,56 @@ def test_where_refinement_fails_the_whole_dtype_is_factorised(
     assert backward_error(a, pg.asnumpy(x), b) < 3 * n
 
 
-def test_a_correction_that_makes_things_worse_is_dropped(fast: Engine) -> None:
+@pytest.mark.parametrize("limit", [0, 1 << 18])
+def test_only_columns_that_improve_are_corrected(
+    fast: Engine, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By NumPy and by kernels; one column of zeros, one whose corrections diverge, one right."""
     needs_fp64(fast)
-    a = np.diag([4.0, 4.0, 4.0])
-    wrong = np.eye(3)  # corrections by it diverge
-    b = np.ones((3, 2))
+    monkeypatch.setattr(refinement, "_COMPUTED_BY_NUMPY", limit)
+    a = np.diag([4.0, 1.0 + 1e-3j, 4.0])
+    wrong = np.eye(3, dtype=complex)
+    b = np.zeros((3, 3), complex)
+    b[0, 1], b[1, 2] = 1, 1j
     first = cho_solve(wrong, b, a=a, refine=0, engine=fast)
-    np.testing.assert_array_equal(cho_solve(wrong, b, a=a, refine=4, engine=fast), first)
+    x = cho_solve(wrong, b, a=a, refine=4, engine=fast)
+    np.testing.assert_array_equal(x[:, :2], first[:, :2])
+    assert abs(x[1, 2] - b[1, 2] / a[1, 1]) < 1e-14 < abs(first[1, 2] - b[1, 2] / a[1, 1])
+
+
+@pytest.mark.parametrize("formula", ["CORRECTED", "BETTER", "SMALLER", "BACKWARD_ERROR"])
+def test_formulas_of_refinement(fast: Engine, formula: str) -> None:
+    """Kernels and NumPy compute the same function, also of zeros, NaN and infinity."""
+    needs_fp64(fast)
+    expression, by_numpy = getattr(refinement, f"_{formula}")
+    names = [name for name in "abdefrxy" if re.search(rf"\b{name}\b", expression)]
+    values = np.array([0.0, 1.5, -2.25, 3.0, np.nan, np.inf])
+    grid = np.stack(np.meshgrid(*[values] * len(names)), axis=-1).reshape(-1, len(names))
+    operands = {
+        name: np.ascontiguousarray(column) for name, column in zip(names, grid.T, strict=True)
+    }
+    with np.errstate(all="ignore"):
+        expected = by_numpy(**operands)
+    got = pg.elementwise(expression, **operands, engine=fast)
+    np.testing.assert_allclose(got, expected, rtol=4 * np.finfo(float).eps)
+
+
+@pytest.mark.parametrize(
+    ("source", "to"), [("float64", "float32"), ("complex64", "complex128"), ("float16", "float32")]
+)
+def test_conversions_by_numpy_and_by_a_kernel(engine: Engine, source: str, to: str) -> None:
+    """The largest array that NumPy converts, one that a kernel converts, and special values."""
+    needs(engine, source)
+    needs(engine, to)
+    limit = conversion._HALVES_BY_NUMPY if source == "float16" else conversion._CONVERTED_BY_NUMPY
+    for more in (0, 1):
+        x = numbers((limit // np.dtype(source).itemsize + more, 1), source)
+        x[:6, 0] = [0, -0.0, np.nan, np.inf, 1e-42, 1e39 if source == "float64" else 1e4]
+        with np.errstate(all="ignore"):
+            expected = x.astype(to)
+        np.testing.assert_array_equal(
+            conversion.converted(x, np.dtype(to), engine=engine), expected
+        )
 
 
 def test_fixed_corrections_wait_for_nothing(fast: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

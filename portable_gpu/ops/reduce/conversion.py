@@ -13,8 +13,10 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 
-#: NumPy converts an array of at most this many bytes faster than a kernel is launched.
-_COPIED_BY_NUMPY = 1 << 18
+#: NumPy converts an array of at most this many bytes faster than a kernel on the calling thread,
+_CONVERTED_BY_NUMPY = 1 << 21
+#: but from and to float16, which it converts one by one, only so many.
+_HALVES_BY_NUMPY = 1 << 14
 
 
 def converted(
@@ -29,7 +31,8 @@ def converted(
     The copy is a sum over no axes, so each element is a sum of one element.  NumPy itself converts
     its small floating-point arrays, so that a first call builds one program less.
     """
-    is_small = isinstance(x, np.ndarray) and x.nbytes <= _COPIED_BY_NUMPY and not wait_for
+    limit = _HALVES_BY_NUMPY if np.float16 in (x.dtype, dtype) else _CONVERTED_BY_NUMPY
+    is_small = isinstance(x, np.ndarray) and x.nbytes <= limit and not wait_for
     if is_small and x.dtype.kind in "fc" and np.can_cast(x.dtype, dtype, "same_kind"):
         with np.errstate(all="ignore"):
             return x.astype(dtype, order="C", subok=False)
