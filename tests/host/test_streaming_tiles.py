@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.streaming import convolution
 from portable_gpu.multi.streaming.storage import TiledOperand, _chunks_of
-from portable_gpu.multi.streaming.tiles import block_extents, grid, product_tiles
+from portable_gpu.multi.streaming.tiles import block_extents, grid, product_tiles, reduction_tile
 from portable_gpu.ops.conv.shapes import Options, geometry
 
 
@@ -109,3 +110,43 @@ def test_tiles_of_convolutions_leave_workspace() -> None:
             assert tile.workspace >= of_row * tile.rows + weight.nbytes
             with_windows += tile.rows > 1
     assert with_windows > 40
+
+
+def test_tiles_of_reductions_have_fewer_partial_results_than_elements(tmp_path: Path) -> None:
+    """Where the first axis is reduced, others are cut, unless pieces of the file would be short."""
+    for shape, reduced, most, expected in (
+        ((16, 1 << 20), {0}, 1 << 20, (16, 1 << 16)),
+        ((16, 1 << 20), {1}, 1 << 20, (1, 1 << 20)),
+        ((16, 1 << 20), {0, 1}, 1 << 20, (1, 1 << 20)),
+        ((16, 1 << 20), {0}, 1 << 10, (1, 1 << 10)),  # pieces of 256 bytes
+        ((1 << 10, 1 << 10), {0}, 1 << 16, (64, 1 << 10)),
+        ((8, 4, 1 << 18), {0, 1}, 1 << 20, (8, 4, 1 << 15)),
+        ((4, 1 << 18, 8), {0, 2}, 1 << 18, (4, 1 << 13, 8)),  # in place of 8 for each result
+        ((4, 1 << 18, 2), {0, 2}, 1 << 18, (4, 1 << 15, 2)),
+    ):
+        x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, shape)
+        tile = reduction_tile(TiledOperand(x, "x"), frozenset(reduced), most)
+        assert tile == expected, (shape, reduced, most)
+        turned = reduction_tile(
+            TiledOperand(x.T, "x"), frozenset(len(shape) - 1 - axis for axis in reduced), most
+        )
+        assert turned == expected[::-1]
+
+
+def test_tiles_of_reductions_have_whole_chunks() -> None:
+    class Chunked:
+        shape, dtype = (16, 1 << 20), np.dtype(np.float32)
+
+        def __init__(self, *chunks: int) -> None:
+            self.chunks = chunks
+
+        def __getitem__(self, index: Any) -> Any:
+            raise NotImplementedError
+
+    for chunks, expected in (
+        ((16, 1 << 12), (16, 1 << 16)),
+        ((1, 1 << 20), (1, 1 << 20)),  # a chunk is a row, and is read once
+        ((4, 3000), (16, 63000)),
+    ):
+        tile = reduction_tile(TiledOperand(Chunked(*chunks), "x"), frozenset({0}), 1 << 20)
+        assert tile == expected

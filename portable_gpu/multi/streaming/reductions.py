@@ -15,7 +15,7 @@ from portable_gpu.multi.streaming.pipeline import run
 from portable_gpu.multi.streaming.place import place_of
 from portable_gpu.multi.streaming.storage import Bounds, TiledOperand, bounds_of
 from portable_gpu.multi.streaming.tile_reductions import Partials, PartOfResult, reduction_of
-from portable_gpu.multi.streaming.tiles import block_extents, grid, too_small
+from portable_gpu.multi.streaming.tiles import grid, reduction_tile, too_small
 from portable_gpu.ops import reduce as library
 from portable_gpu.ops.reduce.call import Axes, as_axes, normalise_axes, one_axis
 from portable_gpu.progress import progress_callback
@@ -44,7 +44,7 @@ def _reduce(
     itemsize = operand.dtype.itemsize
     extra = reduction.extra if is_float16_like(operand.dtype) else 0
     max_elements = limit // (2 * itemsize + extra)
-    extents = block_extents(operand.shape, max_elements, operand.chunks, operand.axes)
+    extents = reduction_tile(operand, reduced, max_elements)
     if extents is None:
         raise too_small(limit, 2 * itemsize + extra, "an element")
     numbers: dict[Bounds, int] = {}

@@ -25,6 +25,9 @@ from portable_gpu.ops import reduce as library
 from portable_gpu.runtime.engine import Engine
 
 Partial = tuple[Values, ...]
+#: The elements that a device reads in the time in which NumPy takes one by its index: an estimate,
+#: 10 ns at 13 GB/s of float32.
+_ELEMENTS_READ = 32
 
 
 class TileReduction:
@@ -129,7 +132,12 @@ class _TileIndex(TileReduction):
     def of_tile(self, engine: Engine, tile: Any, index: Index) -> tuple[Any, ...]:
         axis = None if self.axis is None else self.axis[0]
         options: dict[str, Any] = {"axis": axis, "keepdims": True, "engine": engine}
-        return self._of_tile(tile, **options), self._value(tile, **options)
+        places = self._of_tile(tile, **options)
+        if isinstance(tile, np.ndarray) and places.size <= tile.size // _ELEMENTS_READ:
+            if axis is None:
+                return places, tile[np.unravel_index(places, tile.shape)]
+            return places, np.take_along_axis(tile, places, axis)
+        return places, self._value(tile, **options)
 
     def partial(self, arrays: Partial, index: Index) -> Partial:
         places, values = [np.asarray(each) for each in arrays]

@@ -7,12 +7,15 @@ from itertools import product
 from math import isqrt, prod
 
 from portable_gpu.errors import ArgumentError
-from portable_gpu.multi.streaming.storage import Index
+from portable_gpu.multi.streaming.storage import Index, TiledOperand
 
 #: Extents of a product's tiles are multiples of this number, unless a tile has the whole axis.
 _UNIT = 16
 #: They are not below this number, unless an axis is.
 _LEAST = 64
+#: A tile of a reduction has at least this number of elements for each partial result, unless the
+#: array has fewer, or the tile would be pieces of a file of fewer bytes than the second number.
+_LEAST_OF_RESULT, _LEAST_PIECE = 16, 1 << 16
 
 
 def too_small(limit: int, needed: int, what: str) -> ArgumentError:
@@ -117,6 +120,42 @@ def block_extents(
                 part = max(unit[axis], aligned(most // rest, unit[axis]))
                 extents[axis] = even(extents[axis], part, unit[axis])
     return tuple(extents) if prod(extents) <= most else None
+
+
+def reduction_tile(x: TiledOperand, reduced: frozenset[int], most: int) -> tuple[int, ...] | None:
+    """Return the extents of the tiles of a reduction; None if an element is more than the most.
+
+    An array is cut along the axis of the largest stride, so that a tile is one piece of a file.  If
+    this axis is reduced and the others are long, tiles would have about as many partial results as
+    elements, which the host merges in float64.  Then the other axes are cut first, where the pieces
+    of a file stay long enough and no chunk is cut.
+
+    Args:
+        x: The array.
+        reduced: The reduced axes.
+        most: The most elements of a tile.
+    """
+    extents = block_extents(x.shape, most, x.chunks, x.axes)
+
+    def of_result(extents: Sequence[int]) -> int:
+        """Return the number of elements for each partial result."""
+        return prod([extents[axis] for axis in reduced])
+
+    if extents is None or of_result(extents) >= min(_LEAST_OF_RESULT, of_result(x.shape)):
+        return extents
+    order = sorted(x.axes, key=lambda axis: axis in reduced)
+    other = block_extents(x.shape, most, x.chunks, order)
+    if other is None or of_result(other) <= of_result(extents):
+        return extents
+    if not x.is_in_memory:
+        axes = zip(other, x.chunks, x.shape, strict=True)
+        return other if all(n % chunk == 0 or n == extent for n, chunk, extent in axes) else extents
+    piece = x.dtype.itemsize
+    for axis in reversed(x.axes):
+        piece *= other[axis]
+        if other[axis] < x.shape[axis]:
+            break
+    return other if piece >= _LEAST_PIECE else extents
 
 
 def grid(shape: Sequence[int], extents: Sequence[int]) -> Iterator[Index]:
