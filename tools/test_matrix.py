@@ -9,8 +9,9 @@ of pytest leaves out today.  A job is one run of pytest by two processes with it
 Oclgrind's are one process each, and run two at a time.  `offline` is
 `portable-gpu check-isa`; `emulated` runs NVIDIA's kernels from their PTX (tests/emulator), and
 `front-end` has clang look for warnings in the texts for every recorded device (tests/front_end);
-`oracle` compares layers on PoCL with PyTorch's (tests/oracle), and `dask` runs workers of clusters
-on this machine; all four are the same with --all.
+`oracle` compares layers on PoCL with PyTorch's (tests/oracle), `dask` runs workers of clusters on
+this machine, and `pocl-optimised` has GPUs' kernels optimised by PoCL (tests/optimised); all five
+are the same with --all.
 A job whose implementation is not installed is skipped with a word on what to install.  Ends with
 the closing line of each job; the exit status is 0 if all that ran passed.
 
@@ -194,7 +195,8 @@ _TINY = (*_WIDTHS_ONLY, "-m", "tiny")
 _MATRIX_UNITS = ("-k", "test_gemm_matrix_units or test_gemm_mfma", "-m", "not large")
 
 #: PoCL's optimiser needs ten times as long as all else for kernels with many barriers: the job
-#: pocl-gcn took 420 s with it and takes 55.  The job pocl-cpu has its own class optimised.
+#: pocl-gcn took 420 s with it and takes 55.  The job pocl-cpu has its own class optimised, and
+#: pocl-optimised some kernels of others.
 _UNOPTIMISED = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable"}
 #: As PoCL compiles a kernel at its first launch; tests/conftest.py has them all run the binary's.
 _SPECIALISED = {**_UNOPTIMISED, "POCL_WORK_GROUP_SPECIALIZATION": "1"}
@@ -235,6 +237,7 @@ JOBS = (
     _job(
         "pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=(*_TINY, *_NO_LAYERS), extra=_UNOPTIMISED
     ),
+    Job("pocl-optimised", POCL, {}, ("-m", ""), tests="tests/optimised"),
     _job(
         "pocl-generic", POCL, "generic", arguments=(*_LANES_ONLY, *_NO_LAYERS), extra=_SPECIALISED
     ),

@@ -81,6 +81,7 @@ ${sums.across_rows()}\
     if (parts > 1) {
 ${sums.across_groups()}\
     }
+${fix_up.after_branch()}\
     if (holds) {
 % for q in range(Q):
 % for v in range(V):

@@ -58,6 +58,7 @@ ${fix_up.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
             sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
         }
     }
+${fix_up.after_branch()}\
     if (holds) {
 ${rows.put_rows(elem, real, R, Q, finish)}\
     }

@@ -89,6 +89,14 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
         barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
+## Behind a branch that has barriers and sets a variable of a later branch.  LLVM may join the two branches, and then
+## PoCL 3.0 lets all work-items of a group take the same way; behind a barrier it does not.
+<%def name="after_branch()">\
+% if target.facts.type == "cpu":
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+</%def>
+
 ## total: part `first` and every `step`-th after it, combined in order.  place: where part p is stored.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
