@@ -21,6 +21,18 @@ ${nest(k + 1, across, step)}\
 % if kind in ("argmax", "picked"):
             const ${index} flat = 0${"".join(f" + p{j} * flat{j}" for j in range(across))};
 % endif
+% if blended:
+<% value = f"{e.name}_load(x_row + j{step['x']})" %>\
+            for (int j = read_begin; j < read_end; j++)
+                ${parts.take("blended[j - read_begin]", value, weight=f"u_{across}")}
+% else:
+${columns(across, step)}\
+% endif
+% endif
+</%def>
+
+## The taps of the last ruled axis, or of the other axis along which the columns are.
+<%def name="columns(across, step)">\
 % if line:
             for (int j = 0; j < n; j++) { ${leaf("b + j", "flat", f"u_{across}", across, step)} }
 % elif taps[across]:
@@ -54,14 +66,13 @@ ${nest(k + 1, across, step)}\
                 }
             }
 % endif
-% endif
 </%def>
 
 ## One tap at place p of the last ruled axis, whose weight is at `at`.
 <%def name="tap(p, at, across, step, check=True)">\
 <%
-    p_or_0 = f"max({p}, 0)" if check and gaps[across] else p
-    weight, condition = f"u_{across} * weights{across}[{at}]", f"{p} >= 0 && " if check else ""
+    p_or_0 = f"max({p}, {'read_begin' if blended else 0})" if check and gaps[across] else p
+    weight, condition = f"{'' if blended else f'u_{across} * '}weights{across}[{at}]", f"{p} >= 0 && " if check else ""
 %>\
 ${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
 </%def>
@@ -69,7 +80,7 @@ ${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
 <%def name="leaf(at, flat, weight, across, step, condition='')">\
 <%
     at = f"max({at}, 0)" if (routed or kind == "picked") and condition else at
-    value = f"{e.name}_load(x_row + ({at}){step['x']})"
+    value = f"blended[{at} - read_begin]" if blended else f"{e.name}_load(x_row + ({at}){step['x']})"
     column = "" if line else f" + (b + j) * flat{across}"
 %>\
 % if routed:
@@ -78,42 +89,6 @@ acc[j] ${"=" if kind == "placed" else "+="} ${condition}which_row[(${at})${step[
 % elif kind == "picked":
 acc[j] = ${condition}${flat} == which[(b + j)${step["which"]}] ? ${value} : acc[j];\
 % else:
-${parts.take("acc[j]", value, flat, "found[j]", weight)}\
-% endif
-</%def>
-
-## A part of a row whose elements are copies of one row of the source, or the value of outputs that read nothing.
-<%def name="copied(across, step)">\
-<% store = lambda at, value: f"{e.name}_store(out + ({at}){step['out']}, {value});" %>\
-        ${parts.pointer("x", "_row")} = 0;
-${found(0, across)}\
-        for (${index} b = begin, next; b < end; b = next) {
-            next = end;
-% if pitch:
-            next = min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end);
-            if (x_row && b >= regular_begin && b < regular_end) {
-                const int first = places${across}[b];
-                for (int j = 0; j < next - b; j++)
-                    ${store("b + j", f"{e.name}_load(x_row + (first + {pitch} * j){step['x']})")}
-                continue;
-            }
-% endif
-            for (; b < next; b++) {
-                const int p = x_row ? places${across}[b] : -1;
-                ${store("b", f"p >= 0 ? {e.name}_load(x_row + p{step['x']}) : {capture(parts.nothing).strip()}")}
-            }
-        }
-</%def>
-
-## Find the row of the source, by the taps of the axes from k on.
-<%def name="found(k, across)">\
-% if k == across:
-        x_row = x${"".join(f" + p{j} * x_step{j}" for j in range(across))};
-% else:
-        for (int t${k} = 0; t${k} < most${k}; t${k}++) {
-            const int p${k} = places${k}[t${k} * size${k} + o${k}];
-            if (p${k} < 0) break;
-${found(k + 1, across)}\
-        }
+${parts.take("acc[j]", value, flat, "found[j]", weight, not blended)}\
 % endif
 </%def>

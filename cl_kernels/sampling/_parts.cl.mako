@@ -34,10 +34,11 @@ ${f"({e.value})({lowest})" if e.floating else lowest}\
 </%def>
 
 ## Combine the value `v` with the accumulator `acc`.  weight: the factor of v in a sum; flat: the index of v in the
-## plane, which becomes `found` where v is the largest value so far.
-<%def name="take(acc, v, flat='', found='', weight='')">\
+## plane, which becomes `found` where v is the largest value so far; squares: whether v may
+## have to be squared.
+<%def name="take(acc, v, flat='', found='', weight='', squares=True)">\
 % if kind == "sum":
-${acc} += ${f"{weight} * " if weight else ""}${f"squared({v})" if of_squares else v};\
+${acc} += ${f"{weight} * " if weight else ""}${f"squared({v})" if of_squares and squares else v};\
 % elif kind == "copy":
 ${acc} = ${v};\
 % elif kind == "max":

@@ -8,10 +8,13 @@
 ## the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
 ##
 ## pitch: if not 0, the places of neighbours are so far from each other in columns regular_begin to regular_end.
-## B: as above.  unit: whether each operand has stride 1 along the columns.  Other parameters: see _parts.
+## blended: if not 0, the largest number of columns of a source, whose rows are added first, each times its weight, and
+## then the columns of this sum.  B: as above.  unit: whether each operand has stride 1 along the columns.
+## Others: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 <%namespace name="loops_of" file="/sampling/_loops.cl.mako"/>
+<%namespace name="rows_of" file="/sampling/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     K = len(taps)
@@ -28,6 +31,9 @@ void ${kernel("sampling")}
     const ${index} begin = get_group_id(0) % columns_parts * columns_each, end = min(columns, begin + columns_each);
     const ${index} first_row = get_group_id(0) / columns_parts * rows_each;
     const ${index} last_row = min(rows, first_row + rows_each);
+% if blended:
+${rows_of.read_columns(across)}\
+% endif
     for (${index} row = first_row; row < last_row; row++) {
         const ${index} position = row % positions, plain = row / positions;
         (void)plain;  // without axes that are not sampled
@@ -43,8 +49,14 @@ ${"".join(f" + o{k} * {n}_step{k}" for k in range(across)) if n not in sources e
         const long own = ${" + ".join([f"o{k} * flat{k}" for k in range(across)] or ["0"])};
 % endif
 % if copies:
-${loops_of.copied(across, step)}\
+${rows_of.copied(across, step)}\
 % else:
+% if blended:
+        ${e.value} blended[${blended}];
+        for (int j = read_begin; j < read_end; j++) blended[j - read_begin] = 0;
+        const ${e.real} u_0 = 1;
+${loops_of.nest(0, across, step)}\
+% endif
 % if pitch:
         for (${index} b = begin, next; b < end; b = next) {
             next = min(b + ${B}, min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end));
@@ -59,10 +71,14 @@ ${loops_of.copied(across, step)}\
             ${index} found[${B}];
             for (int j = 0; j < n; j++) found[j] = -1;
 % endif
+% if blended:
+${loops_of.columns(across, step)}\
+% else:
 % if kind == "sum":
             const ${e.real} u_0 = 1;
 % endif
 ${loops_of.nest(0, across, step)}\
+% endif
 % if not line and gaps[across]:
             for (int j = 0; j < n; j++) acc[j] = places${across}[b + j] < 0 ? ${parts.nothing()} : acc[j];
 % if kind == "argmax":

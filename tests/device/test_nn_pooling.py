@@ -279,6 +279,27 @@ def test_long_rows(engine: Engine) -> None:
         np.testing.assert_array_equal(nn.pad(x, (70, 3), mode, engine=engine), expected)
 
 
+def test_sums_of_wide_images(engine: Engine) -> None:
+    """Columns of which a CPU adds the rows first, and one more; parts of rows; a value of 1e38."""
+    random = np.random.default_rng(12)
+    for width in (1024, 1025):
+        x = random.standard_normal((1, 1, 7, width)).astype(np.float32)
+        x[0, 0, 3, 5] = 1e38
+        windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (3, 3), (2, 3))
+        terms = windows[:, :, ::2, ::2]
+        got = nn.avg_pool2d(x, 3, 2, engine=engine)
+        bound = 14 * 2.0**-23 * np.abs(terms).mean((4, 5))
+        assert (np.abs(got - terms.mean((4, 5))) <= bound).all()
+        dy = random.standard_normal(got.shape).astype(np.float32)
+        dx = nn.avg_pool2d_backward(dy, x, 3, 2, engine=engine).astype(np.float64)
+        exact, sizes = np.zeros(x.shape), np.zeros(x.shape)
+        for down, along in np.ndindex(3, 3):
+            place = np.s_[:, :, down : down + 5 : 2, along : along + 2 * dy.shape[3] - 1 : 2]
+            exact[place] += dy.astype(np.float64) / 9
+            sizes[place] += np.abs(dy.astype(np.float64)) / 9
+        assert (np.abs(dx - exact) <= 9 * 2.0**-23 * sizes).all()
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_unpooling(engine: Engine, axes: int) -> None:
     random = np.random.default_rng(20 + axes)

@@ -17,6 +17,10 @@ from portable_gpu.targets import Target
 _BLOCK = 64
 #: Sources whose indices are compared at a time; rows of a table are filled to a multiple.
 _LANES = 16
+#: Columns of a source whose rows are added first, at most: their sums are in the first cache.
+_BLENDED = 1024
+#: The time of a tap whose places are read from a table, in those of one whose places are regular.
+_GATHERED = 4
 #: Outputs whose places are computed instead of being read from a table, at least.
 _MIN_REGULAR = 8
 #: Bytes that are worth a work-group of their own on a CPU, as for elementwise expressions.
@@ -61,8 +65,9 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
     context = context_of(problem, axes, len(outer), extra, loops)
     # Rows go over the outer ruled axes by loops: their number of taps changes no text.
     context["taps"] = [0] * across + context["taps"][across:]
+    adds_rows = problem.kind == "sum" and not line and _is_faster_by_rows(axes, pitch > 0)
     context |= {
-        "V": 1, "B": _BLOCK, "pitch": pitch,
+        "V": 1, "B": _BLOCK, "pitch": pitch, "blended": _BLENDED if adds_rows else 0,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
     }  # fmt: skip
     return SamplingKernel("runs", context, integers, blocks * parts, 1, axes)
@@ -118,6 +123,22 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
     }  # fmt: skip
     return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered)
+
+
+def _is_faster_by_rows(axes: SamplingAxes, is_regular: bool) -> bool:
+    """Whether a CPU should add the rows of a sum first, and then the columns.
+
+    Args:
+        axes: The axes of the problem, without a line.
+        is_regular: Whether the places along the last axis are at equal distances.
+    """
+    *others, last = [axis.rule for axis in axes.ruled]
+    if not others or last.size > _BLENDED:
+        return False
+    of_rows = prod(len(table_of(rule, True).places) for rule in others)
+    of_columns = len(table_of(last, True).places) * (1 if is_regular else _GATHERED)
+    added = (of_rows + 1) * last.size / last.outputs  # and set to 0
+    return added + of_columns < of_rows * of_columns
 
 
 def _regular(places: np.ndarray[Any, Any]) -> tuple[int, int, int]:

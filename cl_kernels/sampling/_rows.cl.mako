@@ -1,0 +1,50 @@
+## What the CPU kernel does with rows beside the loops over taps: it copies one row of the source, or finds the columns
+## that a row reads.  Parameters: see _loops.
+<%namespace name="parts" file="/sampling/_parts.cl.mako"/>
+
+## The places of the source that the columns read are from read_begin to read_end.
+<%def name="read_columns(across)">\
+    int read_begin = INT_MAX, read_end = 0;
+    for (int t = 0; t < ${taps[across] or f"most{across}"}; t++) {
+        for (${index} b = begin; b < end; b++) {
+            const int p = places${across}[t * size${across} + b];
+            read_begin = p >= 0 ? min(read_begin, p) : read_begin, read_end = max(read_end, p + 1);
+        }
+    }
+</%def>
+
+## A part of a row whose elements are copies of one row of the source, or the value of outputs that read nothing.
+<%def name="copied(across, step)">\
+<% store = lambda at, value: f"{e.name}_store(out + ({at}){step['out']}, {value});" %>\
+        ${parts.pointer("x", "_row")} = 0;
+${found(0, across)}\
+        for (${index} b = begin, next; b < end; b = next) {
+            next = end;
+% if pitch:
+            next = min(end, b < regular_begin ? regular_begin : b < regular_end ? regular_end : end);
+            if (x_row && b >= regular_begin && b < regular_end) {
+                const int first = places${across}[b];
+                for (int j = 0; j < next - b; j++)
+                    ${store("b + j", f"{e.name}_load(x_row + (first + {pitch} * j){step['x']})")}
+                continue;
+            }
+% endif
+            for (; b < next; b++) {
+                const int p = x_row ? places${across}[b] : -1;
+                ${store("b", f"p >= 0 ? {e.name}_load(x_row + p{step['x']}) : {capture(parts.nothing).strip()}")}
+            }
+        }
+</%def>
+
+## Find the row of the source, by the taps of the axes from k on.
+<%def name="found(k, across)">\
+% if k == across:
+        x_row = x${"".join(f" + p{j} * x_step{j}" for j in range(across))};
+% else:
+        for (int t${k} = 0; t${k} < most${k}; t${k}++) {
+            const int p${k} = places${k}[t${k} * size${k} + o${k}];
+            if (p${k} < 0) break;
+${found(k + 1, across)}\
+        }
+% endif
+</%def>
