@@ -9,7 +9,6 @@ from typing import Any
 
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.caches import L1_BYTES, LINE_BYTES
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.items import bound_operands, launch_sizes
 from portable_gpu.ops.conv.problem import ConvProblem
@@ -23,6 +22,7 @@ from portable_gpu.ops.conv.strips import (
     strip_of,
 )
 from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
@@ -117,8 +117,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
         constants["shift2"] = strip.shift
     in_vector = target.is_cpu and layout.wide == 1
     # The lines of adjacent channels are far from each other: caches do not prefetch them.
-    lines_bytes = prod(axis.source for axis in axes) * LINE_BYTES
-    ahead = target.is_cpu and layout.wide > 1 and bool(strip) and lines_bytes > L1_BYTES
+    ahead = target.is_cpu and layout.wide > 1 and bool(strip)
     context = {
         "elem": p.elem, "I": "int" if p.fits_int and not target.is_cpu else "long",
         "order": [(name, names[name]) for name in layout.order], "V": V, "wide": layout.wide,
@@ -157,10 +156,11 @@ def _layout(
     if target.is_cpu:
         full = _vector(p)
         if p.depthwise and t_channel == s_channel == 1 and channels >= full:
-            # Neighbours read the same weights where these are not kept, and rows between elements.
-            divisor, taps = axes[along].divisor, prod(axis.taps for axis in axes)
-            several = axes[along].target > 1 and (divisor > 1 or taps > _MOST_KEPT)
-            V = max(1, _STRIP // divisor) * divisor if several else 1
+            # Neighbours share loads, weights where these are not kept, and rows between elements.
+            axis, taps = axes[along], prod(axis.taps for axis in axes)
+            several = axis.target > 1 and (axis.step == 1 or taps > _MOST_KEPT)
+            V = max(1, min(_STRIP, floor_power_of_two(axis.target)) // axis.divisor) * axis.divisor
+            V = V if several else 1
             return _Layout(along, V, full, ("n", "at0", "band", "block", "channel"))
         return _Layout(
             along, neighbours(axes[along], full), 1, ("n", "channel", "at0", "band", "block")

@@ -8,6 +8,7 @@ from math import log2, prod
 from typing import Any
 
 from portable_gpu.ops.caches import L2_BYTES, LINE_BYTES
+from portable_gpu.ops.conv.planes import PlanesKernel
 from portable_gpu.ops.conv.strips import RowReads
 from portable_gpu.ops.conv.windows import Windows
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_seconds, preferred_form
@@ -57,6 +58,10 @@ class DirectSumCosts(Figures):
         loop_tap: A tap of a result that is computed by itself.
         tested: A tap that may fall between two elements of the source.
         wide_tap: A tap of a result for 32 bytes of adjacent channels.
+        plane: A band of rows of a plane that is copied between zeros.
+        plane_tap: A tap for a vector of places of such a band.
+        plane_vector: A vector that is copied for it, or to results.
+        plane_line: A line of memory of its images.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
@@ -77,6 +82,10 @@ class DirectSumCosts(Figures):
     loop_tap: float
     tested: float
     wide_tap: float
+    plane: float
+    plane_tap: float
+    plane_vector: float
+    plane_line: float
     weight: float
     gathered: float
     place: float
@@ -225,6 +234,21 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
         work += sets * taps * k.loop_tap
     weights = c["items"] * c["taps0"] * c["taps1"] * taps * bool(context["kept"])
     return work + weights * (wide * k.gathered if wide > 1 else k.weight)
+
+
+def planes_work(kernel: PlanesKernel, target: Target) -> float:
+    """Return the work of ``conv/planes``, in multiply-adds of the best tiles."""
+    k, c, x = DirectSumCosts.of("direct convolutions", target), kernel.constants, kernel.context
+    rows = (c["lines"] - 1) * x["steps"][0] + c["rows_of_taps"]
+    sums = -(-((c["lines"] - 1) * c["pitch"] + c["t2_size"]) // (x["together"] * x["V"]))
+    moved = rows * -(-c["inside"] // x["read"]) + c["lines"] * -(-c["t2_size"] // x["stored"])
+    moved += c["copied"] // x["V"]
+    if x["steps"][1] > 1:  # each row is divided into even and odd elements
+        moved += rows * 2 * -(-2 * c["pitch"] // x["V"])
+    elements = rows * c["s2_size"] + c["lines"] * c["t2_size"]
+    work = k.plane + k.plane_tap * sums * x["together"] * prod(x["taps"]) + k.plane_vector * moved
+    lines = elements * x["elem"].itemsize / LINE_BYTES
+    return kernel.items * float(work + k.plane_line * lines)
 
 
 def _lines_beyond_cache(context: Mapping[str, Any], constants: Mapping[str, int]) -> float:

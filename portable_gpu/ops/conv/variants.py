@@ -18,10 +18,12 @@ from portable_gpu.ops.conv.estimates import (
     ConvCosts,
     direct_seconds,
     direct_work,
+    planes_work,
     sliding_seconds,
     weight_seconds,
     weight_work,
 )
+from portable_gpu.ops.conv.planes import PlanesKernel, PlanesPlan, planes_kernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
 from portable_gpu.ops.conv.sliding import SlidingKernel, SlidingPlan, sliding_kernel
@@ -224,7 +226,7 @@ class _Sums:
         workspace: Bytes.
     """
 
-    kernel: WeightKernel | DirectKernel | SlidingKernel
+    kernel: WeightKernel | DirectKernel | PlanesKernel | SlidingKernel
     bind: Callable[[Engine], Plan]
     seconds: float
     workspace: int = 0
@@ -236,6 +238,10 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
     if rows is not None:
         seconds = sliding_seconds(rows.context, rows.constants, rows.groups, target)
         return _Sums(rows, partial(SlidingPlan, problem=p, kernel=rows), seconds)
+    planes = planes_kernel(p, target)
+    if planes is not None:
+        seconds = _of_cpu(planes_work(planes, target), target)
+        return _Sums(planes, partial(PlanesPlan, problem=p, kernel=planes), seconds)
     kernel = direct_kernel(p, target)
     made = kernel.context, kernel.constants, target
     seconds = _of_cpu(direct_work(*made), target) if target.is_cpu else direct_seconds(*made)

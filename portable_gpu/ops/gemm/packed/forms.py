@@ -193,8 +193,8 @@ def _reads_far_columns(core: GemmProblem, policy: PackedPolicy, tiles: int) -> b
     if a.row != 1 or a.col == 1 or core.m <= OBLONG * policy.item_m:
         return False
     in_few_sets = pitch % (PAGE_BYTES // 2) == 0
-    held = L1_BYTES // 2 if in_few_sets else L2_BYTES // 16
-    return (tiles > 1 or in_few_sets) and core.k * LINE_BYTES > held
+    available = L1_BYTES // 2 if in_few_sets else L2_BYTES // 16
+    return (tiles > 1 or in_few_sets) and core.k * LINE_BYTES > available
 
 
 def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:

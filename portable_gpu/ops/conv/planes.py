@@ -1,0 +1,143 @@
+"""Depthwise convolutions of planes on a CPU: sums over a padded copy, which has no edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.codegen.parameters import buffer, scalars
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.conv.items import bound_operands, items_of_one, launch_sizes
+from portable_gpu.ops.conv.problem import ConvProblem
+from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, axis_parameters
+from portable_gpu.ops.one_launch import OneLaunch
+from portable_gpu.powers_of_two import floor_power_of_two
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+
+_VECTOR_BYTES = 64
+#: Vectors of sums at a time: as many multiply-adds do not wait for each other.
+_TOGETHER = 4
+#: Bytes of the copy of a band, of which there is one more for sums: both stay in the L1 cache.
+_COPY_BYTES = 8 << 10
+#: Weights of a plane, which have registers or are near.
+_MOST_TAPS = 25
+#: Work-items of a compute unit, which divide the work evenly.
+_BANDS = 16
+
+
+@dataclass(frozen=True)
+class PlanesKernel:
+    """The kernel of one problem, and the partition of its work.
+
+    Attributes:
+        context: What the template is rendered with.
+        constants: The arguments of every launch.
+        items: Work-items.
+    """
+
+    context: Mapping[str, Any]
+    constants: Mapping[str, int]
+    items: int
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        ctype = f"{self.context['elem'].name}_t"
+        parameters = [
+            *(buffer(ctype, name, restrict=False) for name in ("s", "f", "bias")),
+            buffer(ctype, "t", writes=True, restrict=False),
+            *scalars("long", "items", "s_offset", "f_offset", "bias_offset", "t_offset"),
+            *scalars("long", "adds_bias", "bias_step", "batch", "channels", "targets", "bands"),
+            *scalars("long", "lines", "s_batch", "s_channel", "f_group", "f_out", "t_batch"),
+            *scalars("long", "t_channel", "low1", "low2", "inside", "rows_of_taps", "pitch"),
+            *scalars("long", "phase", "copied", "each"),
+            *axis_parameters("long"),
+        ]
+        return specialize("conv/planes", target, {"planes": parameters}, **self.context)
+
+
+def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
+    """Return the kernel of a problem whose direction is ``forward`` or ``input``.
+
+    ``None`` where it does not take the problem: on a GPU, for sums of several channels, three axes
+    of space, elements of a row that are not adjacent, strides of more than 2, gradients of stride
+    2, many taps, or a band of one row that is too large.
+    """
+    p = problem
+    backward = p.direction == "input"
+    source, result = (p.y, p.x) if backward else (p.x, p.y)
+    sources, targets = p.channels_of_group, p.filters_of_group
+    f_group = targets * p.w.outer
+    if backward:
+        sources, targets = targets, sources
+    axes = axes_of(p, backward)
+    first, along, across = axes
+    takes = (
+        target.is_cpu
+        and sources == 1
+        and (first.target, first.source, first.taps, first.shift) == (1, 1, 1, 0)
+        and across.t == across.s == 1
+        and all(axis.divisor == 1 and axis.step <= 2 for axis in axes)
+        and 0 < along.taps * across.taps <= _MOST_TAPS
+    )
+    if not takes:
+        return None
+    itemsize = 8 if p.elem.needs_fp64 else 4
+    V = _VECTOR_BYTES // itemsize
+    (low1, rows), (low2, columns) = _reach(along), _reach(across)
+    steps = along.step, across.step
+    pitch = across.target + (columns - 1) // steps[1]
+    inside = min(across.source, low2 + steps[1] * pitch) - max(low2, 0)
+    slack = _TOGETHER * V  # the last vectors of sums reach as far beyond
+    size = _COPY_BYTES // itemsize
+    # Rows of a phase: those of the band, and those that taps read after them.
+    after = (rows - 1) // steps[0]
+    max_lines = (size // (steps[0] * steps[1]) - slack) // pitch - after
+    if max_lines < 1 or inside < 1 or steps[1] * (pitch + 2 * V) > size:
+        return None
+    channels = p.groups * targets
+    bands = max(-(-_BANDS * target.compute_units // (p.batch * channels)), 1)
+    lines = min(max_lines, -(-along.target // min(bands, along.target)))
+    bands = -(-along.target // lines)
+    items = p.batch * channels * bands
+    phase = (lines + after) * pitch + slack
+    constants = {
+        "items": items, "adds_bias": int(p.bias is not None), "bias_step": p.bias or 0,
+        "batch": p.batch, "channels": channels, "targets": targets, "bands": bands,
+        "lines": lines, "s_batch": source.outer, "s_channel": source.channel, "f_group": f_group,
+        "f_out": p.w.channel if backward else p.w.outer, "t_batch": result.outer,
+        "t_channel": result.channel, "low1": low1, "low2": low2, "inside": inside,
+        "rows_of_taps": rows, "pitch": pitch, "phase": phase,
+        "copied": steps[0] * steps[1] * phase, "each": items_of_one(items, target),
+    }  # fmt: skip
+    for c, axis in enumerate(axes):
+        constants |= axis.constants(c)
+    context = {
+        "elem": p.elem, "taps": (along.taps, across.taps), "V": V, "together": _TOGETHER,
+        "steps": steps, "size": size, "I": "int" if items < 1 << 31 else "long",
+        "read": floor_power_of_two(min(V, inside)),
+        "stored": floor_power_of_two(min(V, across.target)),
+    }  # fmt: skip
+    return PlanesKernel(context, constants, items)
+
+
+def _reach(axis: SpaceAxis) -> tuple[int, int]:
+    """Return the first element that the taps of result 0 read, and their number to the last."""
+    span = (axis.taps - 1) * axis.tap_step
+    return axis.shift + min(0, span), abs(span) + 1
+
+
+class PlanesPlan(OneLaunch):
+    """Operands: x (or the gradient of y), w, the bias if there is one, the result."""
+
+    def __init__(self, engine: Engine, problem: ConvProblem, kernel: PlanesKernel) -> None:
+        """Build the kernel."""
+        self.flop, self.bytes = problem.flop, problem.bytes
+        names = ("s", "f", "bias", "t")
+        buffers, constants = bound_operands(names, problem.bias is not None)
+        self._launch = engine.programs.launch(
+            kernel.specialization(engine.target), "planes", {**constants, **kernel.constants},
+            buffers, [f"{name}_offset" for name in buffers],
+            *launch_sizes(kernel.items, kernel.constants["each"], engine.target),
+        )  # fmt: skip
