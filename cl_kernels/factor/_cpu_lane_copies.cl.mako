@@ -1,26 +1,26 @@
-## Copies of W matrices of elements E between memory and scratch, where each matrix has a lane of every vector: see
+## Copies of W matrices of elements E between memory and scratch, where each matrix has one lane of every vector: see
 ## cpu_cholesky_lanes.
 <%def name="define(E, W, in_place)">
-// Copy a block of matrices to scratch, line by line; a matrix without gaps as one line.
-static inline void take(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)
+// Copy a block of matrices to scratch, line by line.  A matrix without gaps is copied as one line.
+static inline void load_block(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)
 {
     //@apart
-    const bool whole = line == n * step;
+    const bool contiguous = line == n * step;
     for (long w = 0; w < lanes; w += 4)
-        for (long i = 0; i < (whole ? 1 : n); i++)
+        for (long i = 0; i < (contiguous ? 1 : n); i++)
             move(a + w * apart + i * line, apart, step, x + i * n * ${W} + w, 1, ${W}, lanes - w < 4 ? lanes - w : 4,
-                whole ? n * n : n);
+                contiguous ? n * n : n);
 }
 
-// Copy the factors back: of each line the part up to the diagonal if lines are rows, else the part from it on.
-static inline void put(${E} *x, ${E} *l, long line, long step, long apart, long n, long lanes, bool by_rows)
+// Copy the factors back.  In place, a row is copied up to the diagonal, and a column from the diagonal on.
+static inline void store_block(${E} *x, ${E} *l, long line, long step, long apart, long n, long lanes, bool by_rows)
 {
     //@apart
-    const bool whole = ${"false" if in_place else "line == n * step"};
+    const bool contiguous = ${"false" if in_place else "line == n * step"};
     for (long w = 0; w < lanes; w += 4)
-        for (long i = 0; i < (whole ? 1 : n); i++) {
+        for (long i = 0; i < (contiguous ? 1 : n); i++) {
             const long from = ${"by_rows ? 0 : i" if in_place else "0"},
-                length = ${"by_rows ? i + 1 : n - i" if in_place else "whole ? n * n : n"};
+                length = ${"by_rows ? i + 1 : n - i" if in_place else "contiguous ? n * n : n"};
             move(x + (i * n + from) * ${W} + w, 1, ${W}, l + w * apart + i * line + from * step, apart, step,
                 lanes - w < 4 ? lanes - w : 4, length);
         }

@@ -1,7 +1,7 @@
 ## The triangles of solve in local memory, by columns, with reciprocals on their diagonals.
 ##
-##   load(problem, policy)   lower: the triangle of work-item t of `which` matrix; zeros[which], if it is to be
-##                           reported: the first column whose diagonal element is zero, or n
+##   load(problem, policy)   load the triangle of matrix `which` of the group to `lower`.  If zeros are reported, set
+##                           zeros[which] to the first column whose diagonal element is zero, or to n
 <%def name="load(problem, policy)"><%
 e, T, N, LANES = problem.elem, policy.together, policy.rows, policy.side_m * policy.side_n
 STRIDE = N + 1
@@ -10,20 +10,20 @@ STRIDE = N + 1
     __local int zeros[${T}];
     if (t == 0) zeros[which] = n;
 % endif
-<% wide = min(N, LANES)
-inner, outer = ("at", "of") if problem.l.col == 1 else ("of", "at")
-along = {"at": "l_col", "of": "l_row"} %>\
-    for (int ${inner} = t % ${wide}; ${inner} < ${N}; ${inner} += ${wide}) {
-        __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${wide} * ${along[outer]};
-        const long step = ${LANES // wide} * ${along[outer]};
-#pragma unroll ${min(8, max(1, N * wide // LANES))}
-        for (int ${outer} = t / ${wide}; ${outer} < ${N}; ${outer} += ${LANES // wide}, from += step) {
+<% inner_lanes = min(N, LANES)
+inner, outer = ("k", "i") if problem.l.col == 1 else ("i", "k")
+along = {"k": "l_col", "i": "l_row"} %>\
+    for (int ${inner} = t % ${inner_lanes}; ${inner} < ${N}; ${inner} += ${inner_lanes}) {
+        __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${inner_lanes} * ${along[outer]};
+        const long step = ${LANES // inner_lanes} * ${along[outer]};
+#pragma unroll ${min(8, max(1, N * inner_lanes // LANES))}
+        for (int ${outer} = t / ${inner_lanes}; ${outer} < ${N}; ${outer} += ${LANES // inner_lanes}, from += step) {
             value_t v = (value_t)(0);
-            if (of < n && at <= of) v = ${e.name}_load(from);
+            if (i < n && k <= i) v = ${e.name}_load(from);
 % if problem.l.conj:
             v.y = -v.y;
 % endif
-            if (at <= of) lower[at * ${STRIDE} + of] = v;
+            if (k <= i) lower[k * ${STRIDE} + i] = v;
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,6 +1,6 @@
 ## Arithmetic of kernels that factorise and solve.
 
-## reciprocal(v): 1 / v; of a complex number by Smith's way, which does not overflow in between.
+## reciprocal(v): 1 / v.  For complex numbers Smith's algorithm is used, whose intermediate results do not overflow.
 <%def name="reciprocal(e)">
 % if e.complex:
 static inline value_t reciprocal(value_t v)
@@ -24,7 +24,7 @@ static inline value_t reciprocal(value_t v) { return 1 / v; }
 #define AS_VALUE(v) ${"((value_t)((v), 0))" if e.complex else "((value_t)(v))"}
 </%def>
 
-## SQRT(x): the root that a CPU's compiler compiles to one instruction.
+## SQRT(x): the square root, in a form that compilers for CPUs replace by one instruction.
 <%def name="root(e)">
 #if BUILTINS_INLINE
 #define SQRT(x) sqrt(x)
@@ -33,7 +33,8 @@ static inline value_t reciprocal(value_t v) { return 1 / v; }
 #endif
 </%def>
 
-## root_of(p): the root of a positive number; devices may round rsqrt of float to two units.
+## root_of(p): the square root of a positive number.  rsqrt of float may have an error of two units in the last place,
+## so its result is corrected.
 <%def name="root_of(e)">
 static inline real_t root_of(real_t p)
 {

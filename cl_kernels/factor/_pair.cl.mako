@@ -1,9 +1,9 @@
-## A tile W of the diagonal and the tile V before it in its rows, computed by one group: see tiles and _tile.
+## A tile W of the diagonal and the tile V at its left, computed by one group: see tiles and _tile.
 ##
 ##           s     f
-##        +-----+             W = C - sum over k of L(f, k) L(f, k)^H: for k < s with the products of V, for
-##     s  |  D  |             k = s while V is solved, in steps of sixteen rows of V.  So the chain of
-##        +-----+-----+       dependences along the diagonal passes global memory once a tile.
+##        +-----+             W = C - sum over k of L(f, k) L(f, k)^H.  The terms k < s are subtracted with those
+##     s  |  D  |             of V, and the term k = s while V is solved, in steps of 16 rows of V.  So the chain
+##        +-----+-----+       of dependences along the diagonal passes global memory only once for each tile.
 ##     f  |  V  |  W  |
 ##        +-----+-----+
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
@@ -12,7 +12,7 @@
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 
-## Subtract the remaining rows of V from W: their values are stored in local memory again.
+## Subtract the products of V's remaining rows from W, after these rows are stored in local memory again.
 <%def name="subtract_remaining_rows()">\
 for (int from = first_remaining; from < 64; from += 16) {
             __local value_t *shared_rows = solved + y * ${depth} % 16 * 68;

@@ -2,7 +2,7 @@
 ## and a pitch of 68 for the 64 lines of each.
 
 ## Load a panel to registers NAME0 ... NAME3, and store these in local memory.  Each work-item has four of its elements.
-## lines: how many lines exist; the others are 0.  number: an expression for the index of a step.
+## lines: the number of lines that exist; other lines are zeros.  number: an expression for the index of a step.
 <%def name="place(along, i)">\
 const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
 </%def>

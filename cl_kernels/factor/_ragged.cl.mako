@@ -1,29 +1,29 @@
 ## Matrices of different sizes: kernels with `ragged` take n, offsets and strides of each from a table.
 ##
-##   matrix(names)   of `product`: n, offset, row, col, its index in the report
-##   pair(n_type)    of `product`: n, m, then offset, row, col of L, and of B
-##   line(n, e)      elements from a row of scratch to the next, of n columns
+##   matrix(names)   read from the table, for matrix `product`: n, its offset and strides, and its index in the report
+##   pair(n_type)    read from the table, for pair `product`: n, m, and the offsets and strides of L and of B
+##   line(n, e)      the distance of rows in scratch, in elements, for n columns
 ## Offsets count from the start of the operands.
 
 <%def name="matrix(names, n_type='int')">
-    __global const long *one = table + 5 * product;
-    const ${n_type} n = one[0];
+    __global const long *entry = table + 5 * product;
+    const ${n_type} n = entry[0];
 % for name in names:
-    ${name} += one[1];
-    ${name}_row = one[2];
-    ${name}_col = one[3];
+    ${name} += entry[1];
+    ${name}_row = entry[2];
+    ${name}_col = entry[3];
 % endfor
-    const long place = one[4];
+    const long place = entry[4];
 </%def>
 
 <%def name="pair(n_type='int')">
-    __global const long *one = table + 8 * product;
-    ${n_type} n = one[0];
-    const long m = one[1];
+    __global const long *entry = table + 8 * product;
+    ${n_type} n = entry[0];
+    const long m = entry[1];
 % for k, name in enumerate("lb"):
-    ${name} += one[${2 + 3 * k}];
-    ${name}_row = one[${3 + 3 * k}];
-    ${name}_col = one[${4 + 3 * k}];
+    ${name} += entry[${2 + 3 * k}];
+    ${name}_row = entry[${3 + 3 * k}];
+    ${name}_col = entry[${4 + 3 * k}];
 % endfor
 </%def>
 

@@ -1,22 +1,22 @@
-## The step of which factorisations and solves on CPUs consist: compute the next R rows of X = L^-1 B, in strips of NR
-## elements.
+## A step of factorisations and solves on CPUs: compute the next R rows of X = L^-1 B, in strips of NR elements.
 ##
-##      t: L^H                x: X, then B           x[j .. j + R) -= sum of conj(t[k][j ..]) x[k], k < j
-##      +---+---------+       +----------+           then the R rows are solved in registers, by the square
-##   k  |   | * * *   |    k  | NV vectors           at t[j][j], of which `inverse` has the reciprocal
-##      +---+---------+       +----------+           diagonal.
-##   j      |D|            j  | R rows   |
+##      t: L^H                x: X above row j,      x[j .. j + R) -= sum of conj(t[k][j ..]) x[k] over k < j
+##      +---+---------+       +-- then B -+          Then the R rows are solved in registers, by the square D
+##   k  |   | * * *   |    k  | NV vectors|          at t[j][j]; `inverse` has the reciprocals of its diagonal
+##      +---+---------+       +-----------+          elements.
+##   j      |D|            j  | R rows    |
 ##
-## Scratch has L^H, `ld` elements from row to row.  In a factorisation it is X too, further right; there
-## `define_square` finds D.
+## Scratch has L^H, with rows `ld` elements apart.  In a factorisation X is in scratch too, right of D, which
+## `define_square` computes.
 ##
 ##   define(e, policy, real_diagonal)
-##       solve_rows(t, ld, inverse, x, ldx, j)              t, x: row 0, the first column of D and strip
+##       solve_rows(t, ld, inverse, x, ldx, j)              t and x point to row 0, at the first columns of D and of the
+##                                                          strip
 ##   define_square(e, policy)
 ##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D
 ##
-## Complex numbers: c is the sum of products by the scalars' real parts, d of those by their imaginary parts; d is
-## multiplied by i once, at the end.
+## Complex numbers: c is the sum of the products by the scalars' real parts, and d the sum of the products by their
+## imaginary parts.  d is multiplied by i once, at the end.
 <%def name="types(e, policy)"><% V, swapped = policy.vector, "1032547698badcfe"[: policy.vector] %>
 typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components})));
@@ -24,7 +24,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 #define TIMES_I(v) ((v).s${swapped} * (vec_t)(${", ".join(["-1", "1"] * (V // 2))}))
 </%def>
 
-## c: the R rows at `to`, less the products of the rows above.
+## Declare `to`, the pointer to the R rows, and c, these rows less the products of the rows above.
 <%def name="inner(e, policy)"><% R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components %>
     __global const real_t *a = (__global const real_t *)t, *b = (__global const real_t *)x;
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
@@ -48,7 +48,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
     __global real_t *to = (__global real_t *)(x + j * ldx);
 </%def>
 
-## Row r is known: subtract it from row q.
+## Subtract the product of row r, which is known, from row q.
 <%def name="eliminate(e, policy, r, q, re, im)">
     ${" ".join(f"c{q}_{v} -= (vec_t)({re}) * c{r}_{v};" for v in range(policy.vectors))}
 % if e.complex:

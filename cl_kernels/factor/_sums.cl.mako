@@ -1,9 +1,9 @@
-## The sums of a tile's products of real numbers, while they are computed: D for V, E for the second tile W of a pair.
-## They start with -C, and are computed by the matrix instruction where there is one.
+## The sums of a tile's products of real numbers: d for V, e for the second tile W of a pair.  They start with -C, and
+## are computed by the matrix instruction where there is one.
 ##
 ## declare()                    the positions of a work-item's sums
-## sums(d)                      sums of 0
-## input(source, d, s)          -C (see _tile's input) of the tile that s names
+## sums(d)                      declare sums of 0
+## input(source, d, s)          start the sums with -C of the tile in the rows whose name is s (see _tile's input)
 ## multiply(d, p, q)            add the products of 16 steps of k, whose panels are in local memory
 ## subtract_sums(v, d, has_input)    subtract the sums from v; has_input: whether v has C, else it is 0
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>

@@ -17,7 +17,7 @@
     const bool has_diagonal = f == s + 1;
 % else:
     int s = 0;
-    long before = 0;  // tiles of the columns before
+    long before = 0;  // the number of tiles in the columns left of s
     while (before + tiles_s - s <= task) before += tiles_s - s++;
     const int f = s + (int)(task - before);
 % endif
@@ -29,7 +29,7 @@
     volatile __global uint *done = counters + 2 + product * flags;
     const uint groups = ${"(flags - (uint)tiles_s + 1u)" if paired else "flags"} * (uint)count,
         all_flags = flags * (uint)count;
-    const int known_by = s;  // the number of steps of k, 64 each, that V needs
+    const int needed_steps = s;  // the steps of k, of 64 each, that V needs
 </%def>
 
 ## An expression: whether the tiles that step k of the products of V reads are done.

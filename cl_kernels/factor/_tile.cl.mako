@@ -1,5 +1,5 @@
-## A group of 256 and its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x
-## 4 R holds the rows R y + i and the columns x + 4 R j of V, v0_0 ... ; R: `depth`, 4 or 8.
+## A group of 256 work-items and its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x 4 R holds the
+## rows R y + i and the columns x + 4 R j of V as v<i>_<j>.  R is `depth`, 4 or 8.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 <%def name="define()">
@@ -15,8 +15,8 @@ ${subtraction(problem.elem)}
 % endif
 </%def>
 
-## v = C; beyond the matrix V is extended by the unit matrix, and above L's diagonal it is 0.
-## v, s: or w, f for the second tile of a pair.
+## Set v to C.  Beyond the matrix V is extended by the unit matrix, and above L's diagonal it is 0.  For the second tile
+## of a pair the arguments v and s are "w" and "f".
 <%def name="input(source, v='v', s='s')">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"
@@ -48,8 +48,8 @@ __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
 % if factorise:
     __local value_t corner[${depth * depth}] __attribute__((aligned(32)));
     int failed = 64;
-    real_t failing = 0;
-    __local int bad;
+    real_t bad_pivot = 0;
+    __local int first_failed;
 % endif
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
     if (t == 0) {
@@ -58,7 +58,7 @@ __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
         first_remaining = 64;
 % endif
 % if factorise:
-        bad = 64;
+        first_failed = 64;
 % endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -4,8 +4,8 @@
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
-## Factorise V, L's diagonal tile, in steps of R columns.  All lanes of the sub-group that holds the next R rows
-## factorise the R x R elements of the corner.
+## Factorise V, L's diagonal tile, in steps of R columns.  In each step, every lane of the sub-group that holds the
+## next R rows factorises the R x R elements of the corner.
 <%def name="factorise_tile()">\
 for (int q = 0; ${depth} * q < left_s; ++q) {
             __local value_t *shared_rows = solved + (q & 1) * ${68 * depth};
@@ -33,7 +33,7 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
                 const real_t pivot${k} = REAL(c${k}_${k});
                 if (!(pivot${k} > 0 && pivot${k} < (real_t)INFINITY) && failed == 64) {
                     failed = ${depth} * q + ${k};
-                    failing = pivot${k};
+                    bad_pivot = pivot${k};
                 }
                 const real_t scale${k} = failed == 64 ? rsqrt(pivot${k}) : (real_t)NAN;
 % for j in range(k + 1, depth):
@@ -61,15 +61,15 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
                 ${waiting.set("done + f * (f + 1) / 2 + f", f"(uint)q / {16 // depth}")}\
             }
         }
-        if (failed < 64 && x == 0) atomic_min(&bad, failed);
-        ${waiting.module.BARRIER}  // after the release in the loop
+        if (failed < 64 && x == 0) atomic_min(&first_failed, failed);
+        ${waiting.module.BARRIER}  // orders the flag after the releases in the loop
         if (t == 0) {
             ${waiting.set("done + f * (f + 1) / 2 + f", "4u")}\
         }
-        const bool tells = failed < 64 ? failed == bad && (first + s0 == 0 || report[0] < 0) : t == 0 && bad == 64
-            && first + s0 == 0;
-        if (x == 0 && tells) {
-            report[0] = bad < 64 ? first + s0 + bad : -1;
-            report[1] = ${"as_long(failing)" if problem.elem.needs_fp64 else "(long)as_int(failing)"};
+        const bool reports = failed < 64 ? failed == first_failed && (first + s0 == 0 || report[0] < 0)
+            : t == 0 && first_failed == 64 && first + s0 == 0;
+        if (x == 0 && reports) {
+            report[0] = first_failed < 64 ? first + s0 + first_failed : -1;
+            report[1] = ${"as_long(bad_pivot)" if problem.elem.needs_fp64 else "(long)as_int(bad_pivot)"};
         }
 </%def>

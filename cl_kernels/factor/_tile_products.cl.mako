@@ -5,8 +5,8 @@
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 
-## v -= P Q over k from `first` to `last`; the next panels are loaded while these are multiplied.  In fronts, `last` may
-## be within a panel.
+## v -= P Q over k from `first` to `last`.  The next panels are loaded while the current ones are multiplied.  In
+## fronts, `last` may be within a panel.
 <%def name="products(first, last, p=None, q=None)">\
 <%
 p, q = p or panel.fetch_p, q or panel.fetch_q
@@ -16,7 +16,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
             ${p(first, left.format(first))}
             ${q(first, left.format(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
-                // With two panels, the panel before may be in use until the next barrier.
+                // With two panels, the previous panel may be in use until the next barrier.
                 __local value_t *p_now = p_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 __local value_t *q_now = q_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
                 ${panel.put("p", "p_now", p_along, "VALUE_OF_P")}
@@ -50,7 +50,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
 % endif
 </%def>
 
-## v = C, and for a pair w = C.
+## Start v, and for a pair w, with C.
 <%def name="input(source)">\
 % if not problem.elem.complex:
 ${sums.declare()}
@@ -78,28 +78,28 @@ if (has_diagonal) {
 % endif
 </%def>
 
-## v -= P Q over all k, in steps as long as the tiles that it reads are done.  below: first over the rows below a
-## front's own columns.
+## v -= P Q over all k.  Each step covers the tiles that are finished when it starts.  below: first over the rows below
+## the columns of a front.
 <%def name="all(below=False, has_input=False)">\
 % if below:
     {
         ${products("0", "u", panel.fetch_p_below, panel.fetch_q_below)}
     }
 % endif
-    for (int known = 0; known < known_by;) {
-        if (t == 0) ready_end = min(known + 256, known_by);
+    for (int computed = 0; computed < needed_steps;) {
+        if (t == 0) ready_end = min(computed + 256, needed_steps);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (known + t < known_by) {
+        if (computed + t < needed_steps) {
             // Work-item 0 waits for the next step; the others check whether further steps are done as well.
-            ${waiting.wait(f"!({capture(tickets.is_done, '(known + t)')})",
-                "if (t) { atomic_min(&ready_end, known + t); break; }")}\
+            ${waiting.wait(f"!({capture(tickets.is_done, '(computed + t)')})",
+                "if (t) { atomic_min(&ready_end, computed + t); break; }")}\
             ${waiting.acquire()}
         }
         ${waiting.acquire_by_all()}\
         const int to = ready_end;
-        if (to > known) {
-            ${products("64l * known", "min(64l * to, (long)c)" if in_fronts else "64l * to")}
-            known = to;
+        if (to > computed) {
+            ${products("64l * computed", "min(64l * to, (long)c)" if in_fronts else "64l * to")}
+            computed = to;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

@@ -1,4 +1,4 @@
-## V = D^-1 V: see tiles and _tile.  VALUE_OF_P(v) is the conjugate of v where P and D are conjugated, else v.
+## V = D^-1 V: see tiles and _tile.  VALUE_OF_P(v) is the conjugate of v if P and D are conjugated, else v.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="pair" file="/factor/_pair.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
@@ -28,7 +28,7 @@
 % endfor
 </%def>
 
-## V = D^-1 V: in steps of R rows, within steps of sixteen columns of D.
+## V = D^-1 V, in steps of 16 columns of D, each of which has steps of R rows.
 <%def name="solve_tile()">\
 {
             value_t p0, p1, p2, p3;

@@ -1,6 +1,6 @@
-## The stores of a tile: see tiles and _tile.  In fronts, columns right of an update's middle are contiguous along f.
+## The stores of a tile: see tiles and _tile.  In fronts, columns in the right half of an update are contiguous along f.
 
-## Store the rows of a work-item, by vectors where neighbours along s are neighbours in memory.
+## Store the rows of a work-item, as vectors if neighbours along s are neighbours in memory.
 <%def name="store_own(diagonal)">\
 <% e, wide = problem.elem, 16 // problem.elem.itemsize %>\
 % for j in range(16 // depth):
@@ -47,14 +47,14 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\
 </%def>
 <%def name="store_rows(from_row)">\
-<% either = in_fronts and factorise %>\
+<% chosen_at_run_time = in_fronts and factorise %>\
 {
         const int from = ${from_row};
-% if either:
+% if chosen_at_run_time:
         if (v_row == 1) {
 % endif
 % if by_s:
-        // By way of local memory, so that neighbouring work-items store neighbouring elements.
+        // The values pass through local memory, so that neighbouring work-items store neighbouring elements.
         __local value_t *stage = from & 16 ? q_part : p_part;
         if (y / ${16 // depth} == from / 16) {
 % for i in range(depth):
@@ -74,10 +74,10 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
         }
 % endfor
 % endif
-% if either:
+% if chosen_at_run_time:
         } else
 % endif
-% if either or not by_s:
+% if chosen_at_run_time or not by_s:
         if (y / ${16 // depth} == from / 16) {
 % for i in range(depth):
 % for j in range(16 // depth):

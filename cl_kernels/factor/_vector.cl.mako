@@ -6,8 +6,8 @@
 ##      +----+----+
 ##   64 |    | D  |                   v = b - sum over k of L(., k) x(k);   x = D^-1 v
 ##      +----+----+
-## A tile of 64 x 64 elements of L is in registers, l0 to l15, before the x that it waits for is published.
-## Groups pass x to others by group/cells; _vector_diagonal computes it from v.
+## A group loads a tile of 64 x 64 elements of L to registers, l0 to l15, before it waits for the x of that tile.
+## Groups pass x to others by group/cells.  _vector_diagonal computes x from v.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%!
 def row(along, j):
@@ -20,16 +20,16 @@ def sums(along):
     return range(2 if along else 1)
 %>
 
-## Local memory, and sums.
+## Declare local memory, sums and elements of v.
 <%def name="declare(along)">\
 __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shared_x[64];
-    value_t own = (value_t)(0), own0 = (value_t)(0), own1 = (value_t)(0);
+    value_t v_t = (value_t)(0), x_half0 = (value_t)(0), x_half1 = (value_t)(0);
     value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))},
         ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
 </%def>
 
-## Load the tile at pointer `l`, of which `rows` rows and `steps` k exist.  The last row is loaded in the place of
-## missing rows, and not used there; missing k are zeros.
+## Load the tile at pointer `l`, of which `rows` rows and `steps` k exist.  In the place of missing rows the last row is
+## loaded, and its results are not used; elements of missing k are zeros.
 <%def name="fetch(e, along, l, l_row, l_col, rows, steps)">\
 {
             const int steps_here = ${steps}, last_row = ${rows} - 1;
@@ -53,14 +53,14 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         }
 </%def>
 
-## Add its products; x(k) is in `x`.  conj: CONJ, or nothing.
+## Add the products of the tile and of x, an array.  conj: CONJ, or nothing.
 <%def name="multiply(along, x, conj)">\
 % for j in range(16):
         MAD(sum${j // 8 if along else 0}, ${conj}(l${j}), (${x})[${step(along, j)}]);
 % endfor
 </%def>
 
-## Subtract the sums from `own`, element t of v, which work-item t < 64 holds.
+## Subtract the sums from `v_t`, which is element t of v in work-item t < 64.
 <%def name="subtract(along)">\
 % if along:
     below[t / 8 * 9 + t % 8] = sum0;
@@ -70,23 +70,23 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
     if (t < 64)
-        for (int j = 0; j < ${8 if along else 4}; ++j) own -= below[${"t * 9 + j" if along else "64 * j + t"}];
+        for (int j = 0; j < ${8 if along else 4}; ++j) v_t -= below[${"t * 9 + j" if along else "64 * j + t"}];
 </%def>
 
 ## Subtract the products of known blocks: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k, its strides,
-## and its numbers of rows and of k; there(k): whether work-item t has an x in it; cell(k): the cell of that x.
-<%def name="known(e, along, conj, tile, there, cell)">\
+## and its numbers of rows and of k; has_x(k): whether work-item t has an x of it; cell(k): the cell of that x.
+<%def name="known(e, along, conj, tile, has_x, cell)">\
 {
         value_t x_next = (value_t)(0);
-        bool is_there = false;
+        bool is_loaded = false;
         if (steps > 0) ${fetch(e, along, *tile("0"))}
         for (int k = 0; k < steps; ++k) {
             if (t < 64) {
-                if (${there("k")})
-                    ${waiting.wait("!is_there", f"is_there = is_published({cell('k')}, &x_next);")}\
+                if (${has_x("k")})
+                    ${waiting.wait("!is_loaded", f"is_loaded = is_published({cell('k')}, &x_next);")}\
                 xs[(k & 1) * 64 + t] = x_next;
                 x_next = (value_t)(0);
-                is_there = k + 1 < steps && ${there("(k + 1)")} && is_published(${cell("(k + 1)")}, &x_next);
+                is_loaded = k + 1 < steps && ${has_x("(k + 1)")} && is_published(${cell("(k + 1)")}, &x_next);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             ${multiply(along, "xs + (k & 1) * 64", conj)}
@@ -95,8 +95,8 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
     }
 </%def>
 
-## Subtract the products of the u rows below a front's own columns, whose x are known: that of row k is number
-## row_index[row_start + k] of all.  tile(k): the pointer to the 64 rows from k on, its strides, and its
+## Subtract the products of the u rows below the columns of a front.  Their x are known: the x of row k is element
+## row_index[row_start + k] of the whole vector.  tile(k): the pointer to the 64 rows from k on, its strides, and its
 ## numbers of rows and of k.
 <%def name="below(e, along, conj, tile)">\
 {

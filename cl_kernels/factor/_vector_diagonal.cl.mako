@@ -1,5 +1,5 @@
 ## x = D^-1 v of 64 elements, with D in local memory: see _vector.  Rows of D are divided by their diagonal elements,
-## and v is multiplied by the reciprocals of these.
+## and elements of v are multiplied by the reciprocals of the diagonal elements.
 
 ## Load D, whose first element is at `l`, by rows up to the diagonal; from row `rows` on it is extended by the unit
 ## matrix.  along: see _vector.  unit: whether the diagonal of D is assumed to be ones.
@@ -22,15 +22,15 @@ if (t < 64) {
     }
 </%def>
 
-## Work-items t < 32 compute rows t and t + 32 of D^-1 v as own0 and own1, in steps of eight rows: all lanes of one
-## sub-group solve for the eight, and subtract the products of these eight from their own two rows.  A step loads all
-## that it needs before it computes, so that the loads are in flight together.
+## Work-items t < 32 compute rows t and t + 32 of D^-1 v as x_half0 and x_half1, in steps of eight rows.  In each step
+## every lane of a sub-group solves for the eight rows, and subtracts their products from its two rows.  A step loads
+## all operands before it computes, so that the loads are in flight together.
 <%def name="substitute()">\
-if (t < 64) shared_x[t] = MUL(own, inverse[t]);
+if (t < 64) shared_x[t] = MUL(v_t, inverse[t]);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (t < 32) {
-            own0 = shared_x[t];
-            own1 = shared_x[t + 32];
+            x_half0 = shared_x[t];
+            x_half1 = shared_x[t + 32];
         }
 % for q in range(0, 64, 8):
         if (t < 32) {
@@ -47,10 +47,10 @@ if (t < 64) shared_x[t] = MUL(own, inverse[t]);
             if (t >= ${q - first}) {
                 __local const value_t *d = triangle + (t + ${first}) * (t + ${first + 1}) / 2 + ${q};
 % for k in range(8):
-                ${f"if (t > {q - first + k}) " if first <= q + k else ""}SUBTRACT(own${h}, d[${k}], x${k});
+                ${f"if (t > {q - first + k}) " if first <= q + k else ""}SUBTRACT(x_half${h}, d[${k}], x${k});
 % endfor
 % if q < 56:
-                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shared_x[t + ${first}] = own${h};
+                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shared_x[t + ${first}] = x_half${h};
 % endif
             }
 % endif

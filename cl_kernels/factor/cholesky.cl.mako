@@ -1,22 +1,22 @@
 ## A = L L^H of a stack of small matrices, a square of work-items for each, in registers.
 ##
 ##   work-item (y, x) of side x side holds the elements      x ->  0 1 2 0 1 2
-##   (y + r side, x + c side) of the lower triangle:         y 0   .           r, c: which square
-##   neighbours have neighbouring elements, and all            1   . .         (side 3, 2 squares)
-##   have work until the last columns                          2   . . .
+##   (y + r side, x + c side) of the lower triangle;         y 0   .           r, c: the row and column of a
+##   neighbours have neighbouring elements, and every          1   . .         square (here side is 3, and there
+##   work-item has work until the last columns                 2   . . .       are 2 x 2 squares)
 ##                                                             0   . . . .
 ## For each column: the work-items that hold it write it to local memory; all read it, compute the root of its pivot,
 ## and subtract the product of the column with itself from the columns right of it.  Columns alternate between two
 ## buffers, so a column costs one barrier.
 ##
-## policy    CholeskyPolicy: side, item (squares each way), together (matrices of a group)
+## policy    CholeskyPolicy: side, item (squares along each axis), together (matrices of a group)
 ## problem   CholeskyProblem           in_place   whether L replaces A; else the elements above L become zeros
 ## by_rows   whether neighbours along a row of L are neighbours in memory
 ## n is at most side * item; beyond n the matrix is extended by the unit matrix.
-## ragged    whether a table has n (at most `most`) and the offsets of each matrix: see _ragged
+## ragged    whether a table has n (at most `max_n`) and the offsets of each matrix: see _ragged
 ##
-## report    of each matrix, the first column whose pivot is not positive, and that pivot's bits; the
-##           column is -1 where all are.  A later block (first > 0) does not overwrite the report of an earlier one.
+## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.  A later
+##           block (first > 0) does not overwrite the report of an earlier one.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -39,7 +39,7 @@ void ${kernel("cholesky")}
 {
     __local value_t columns[${2 * P * N}];
     const int t = get_local_id(0) % ${S * S};
-    const long own = get_group_id(0) * ${P}l + get_local_id(0) / ${S * S}, product = min(own, count - 1);
+    const long unclamped = get_group_id(0) * ${P}l + get_local_id(0) / ${S * S}, product = min(unclamped, count - 1);
     const int ${"x = t % {0}, y = t / {0}".format(S) if by_rows else "y = t % {0}, x = t / {0}".format(S)};
     __local value_t *column = columns + get_local_id(0) / ${S * S} * ${N};
 ${operands.locate(names, rank, "product")}
@@ -50,7 +50,7 @@ ${ragged_.matrix(names)}
 % for r in range(R):
 % for c in range(r + 1):
     value_t v${r}_${c} = AS_VALUE(y + ${r * S} == x + ${c * S});
-    if (${'own < count && ' if P > 1 else ''}y + ${r * S} < n && x + ${c * S} <= y + ${r * S})
+    if (${'unclamped < count && ' if P > 1 else ''}y + ${r * S} < n && x + ${c * S} <= y + ${r * S})
         v${r}_${c} = ${e.name}_load(${names[0]} + (y + ${r * S}l) * ${names[0]}_row
             + (x + ${c * S}l) * ${names[0]}_col);
 % endfor
@@ -58,7 +58,7 @@ ${ragged_.matrix(names)}
     int failed = -1;
     real_t bad_pivot = 0;
 % for b in range(R):
-    for (int j = ${b * S}; j < min(${"most" if ragged else "n"}, ${(b + 1) * S}); ++j) {
+    for (int j = ${b * S}; j < min(${"max_n" if ragged else "n"}, ${(b + 1) * S}); ++j) {
         const int at = j - ${b * S};
         __local value_t *shared = column + (j & 1) * ${P * N};
         if (x == at) {
@@ -95,7 +95,7 @@ ${ragged_.matrix(names)}
 % for r in range(R):
     if (x == y) v${r}_${r} = AS_VALUE(root_of(REAL(v${r}_${r})));
 % endfor
-    if (own >= count) return;
+    if (unclamped >= count) return;
     if (t == 0 && (first == 0 || (failed >= 0 && report[0] < 0))) {
         report[0] = failed < 0 ? -1 : first + failed;
         report[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};

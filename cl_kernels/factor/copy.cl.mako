@@ -1,6 +1,6 @@
-## Copy a stack of matrices from any strides to any others; of a lower triangle, with zeros above it.
+## Copy a stack of matrices from any strides to any others, or their lower triangles, with zeros above the diagonals.
 ##
-## A group moves `lines` lines of `size` elements, neighbours of which are neighbours in the target.
+## A group copies `lines` lines of `size` elements.  Neighbours in a line are neighbours in the target.
 ##
 ## source    the Operand that is read     triangle   whether elements above the diagonal become zeros
 ## by_rows   whether lines are rows        rank       batch axes

@@ -34,7 +34,8 @@ ${rows.types(e, policy)}
 ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 
-## Copy the triangle of A to T, and L back, four lines at a time: the triangle, and the square on its diagonal.
+## Copy the triangle of A to T, and L back, four lines at a time.  Four lines also contain the elements of a square on
+## the diagonal that are not in the triangle.
 static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
 {
     //@apart

@@ -1,10 +1,10 @@
-## A = L L^H of many small matrices on a CPU, W at a time: each has a lane of every vector.
+## A = L L^H of many small matrices on a CPU, W at a time: each matrix has one lane of every vector.
 ##
-##      scratch: element (i, j) of W matrices is a vector      L's column j from the columns before it, four
-##                                                             rows at a time.
+##      scratch: element (i, j) of W matrices is a vector      Column j of L is computed from the previous
+##                                                             columns, four rows at a time.
 ##
-## A work-item makes `run` blocks of W matrices, one after the other.  Where a matrix has no gaps it is one
-## line of n * n elements, and scratch has its order of axes.
+## A work-item factorises `run` blocks of W matrices, one after the other.  A matrix without gaps is copied as one line
+## of n * n elements.  Columns of scratch are adjacent if those of L are.
 ##
 ## problem   CholeskyProblem of one batch axis     in_place, report   as in cholesky
 ## policy    CpuPolicy                             W                  matrices of a block
@@ -32,7 +32,7 @@ ${moves.define(e)}
 ${rows.types(e, policy)}
 #define AT(i, j) VEC(x + ((i) * x_row + (j) * x_col) * ${V})
 
-// Rows [i, i + count) of column j: what the columns before leave of them, times `scale`.
+// Rows [i, i + count) of column j of L: A less the products of the previous columns, times `scale`.
 % for count in (4, 1):
 static inline void subtract${count}(__global real_t *x, long x_row, long x_col, long i, long j, vec_t scale)
 {
@@ -61,14 +61,13 @@ void ${kernel("cholesky")}
     ${E} *t = scratch + item * size;
     __global real_t *x = (__global real_t *)t;
     const long end = (item + 1) * run * ${W} < count ? (item + 1) * run * ${W} : count;
-    // Columns of scratch are adjacent if those of L are.
     const bool by_rows = l_row != 1;
     const long x_row = by_rows ? n : 1, x_col = by_rows ? 1 : n;
     for (long product = item * run * ${W}; product < end; product += ${W}) {
         const long lanes = end - product < ${W} ? end - product : ${W};
         const long a_line = by_rows ? ${source}_row : ${source}_col, a_step = by_rows ? ${source}_col : ${source}_row;
-        take((${E} *)${source} + ${source}_offset + product * ${source}_batch0, a_line, a_step, ${source}_batch0, t,
-            n, lanes);
+        load_block((${E} *)${source} + ${source}_offset + product * ${source}_batch0, a_line, a_step,
+            ${source}_batch0, t, n, lanes);
         mask_t good = -1, failed = -1, bad_pivot = 0;
         for (long j = 0; j < n; j++) {
             subtract1(x, x_row, x_col, j, j, 1);
@@ -87,7 +86,7 @@ void ${kernel("cholesky")}
             for (long k = 0; k < j; k++) AT(k, j) = 0;
 % endif
         }
-        put(t, l + l_offset + product * l_batch0, by_rows ? l_row : l_col, by_rows ? l_col : l_row, l_batch0, n,
+        store_block(t, l + l_offset + product * l_batch0, by_rows ? l_row : l_col, by_rows ? l_col : l_row, l_batch0, n,
             lanes, by_rows);
         const ${"long" if e.needs_fp64 else "int"} *column = (const void *)&failed, *bits = (const void *)&bad_pivot;
         for (long w = 0; w < lanes; w++) {

@@ -8,7 +8,7 @@
 ##
 ## source, by_rows, rank   as in copy
 ## triangle        an argument: whether only the lower triangles are copied
-## length, count   of the target's lines: its rows if by_rows, otherwise its columns
+## length, count   the length and number of the target's lines, which are its rows if by_rows, otherwise its columns
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="moves" file="/common/moves.cl.mako"/>
@@ -44,23 +44,23 @@ void ${kernel("copy")}
 ${operands.locate(["from", "to"], rank, "band / bands")}
     const long step = to_${along};
     for (long i = top; i < end; i += 4) {
-        const long some = LEAST(4, end - i);
+        const long together = LEAST(4, end - i);
         long begin = first, stop = last;
-        // Of a triangle, clear the parts above the diagonal, and copy the triangle in the square of these four lines;
-        // the rest of the lines, begin .. stop, is copied below.
-        if (triangle) ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
-        for (long k = i; triangle && k < i + some; k++) {
+        // For a triangle, clear the elements above the diagonal, and copy those of the square on the diagonal.  The
+        // remaining elements of the four lines, begin .. stop, are copied after the loop.
+        if (triangle) ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + together)"};
+        for (long k = i; triangle && k < i + together; k++) {
             const long ${("from_here = MOST(first, k + 1), to_here = last" if by_rows
                 else "from_here = first, to_here = LEAST(last, k)")};
             clear(to + k * to_${across} + from_here * step, step, to_here - from_here);
 #pragma clang loop vectorize(disable) unroll(disable)  // up to four elements
             for (long j = MOST(first, ${"i" if by_rows else "k"});
-                j < LEAST(last, ${"k + 1" if by_rows else "i + some"}); j++)
+                j < LEAST(last, ${"k + 1" if by_rows else "i + together"}); j++)
                 ${e.name}_store(to + k * to_${across} + j * step,
                     ${e.name}_load(from + k * from_${across} + j * from_${along}));
         }
         if (begin < stop)
             move(from + i * from_${across} + begin * from_${along}, from_${across}, from_${along},
-                 to + i * to_${across} + begin * step, to_${across}, step, some, stop - begin);
+                 to + i * to_${across} + begin * step, to_${across}, step, together, stop - begin);
     }
 }

@@ -1,5 +1,5 @@
-## X = L^-1 B of a stack of small lower triangles on a CPU: a work-item solves `run` pairs
-## one after the other, or some of a pair's columns.
+## X = L^-1 B of a stack of small lower triangles on a CPU.  A work-item solves `run` pairs one after the other, or a
+## part of the columns of one pair.
 ##
 ##      scratch: L^H, then a strip of B           A strip is copied, solved in steps of R rows (see _rows),
 ##      +----+   +-------+                        and copied back.  Its rows have NR elements; those
@@ -8,8 +8,8 @@
 ##
 ## problem   SolveProblem
 ## policy    CpuPolicy                 size               elements of scratch for a work-item
-## source    Operand of B where X is another array, or None
-## groups    work-items for a pair, `columns` each; run is 1 where there are several
+## source    Operand of B if B is not the array of X, else None
+## groups    work-items for a pair, with `columns` columns each; run is 1 if there are several
 ## ragged    whether n, m and offsets are read from a table, as in cpu_cholesky
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -42,7 +42,7 @@ ${rows.define(e, policy, False)}
 static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
     //@apart
-    // By rows of L, or by its columns, whichever are contiguous.
+    // L is copied by its rows or by its columns, whichever are contiguous.
     const bool by_rows = l_row != 1 && l_row != -1;
     const long line = by_rows ? l_row : l_col, step = by_rows ? l_col : l_row, skip = by_rows ? 0 : 1;
     const long t_line = by_rows ? 1 : ld, t_step = by_rows ? ld : 1;

@@ -12,7 +12,7 @@
 ## problem     SolveProblem               source      layout of C, from which B is read; None: B is read in place
 ## by_rows     whether neighbours along a row of X are neighbours in memory
 ## report      two numbers for each triangle: the column of the first zero on its diagonal, or -1; and 0 (see zeros)
-## ragged      whether a table has n (at most `most`), m and the offsets of each pair: see _ragged
+## ragged      whether a table has n (at most `max_n`), m and the offsets of each pair: see _ragged
 ## n is at most side_m * item_m.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -50,8 +50,8 @@ ${operands.locate(names, rank, "product")}
 % if ragged:
 ${ragged_.pair()}
 % if T == 1:
-    // No return: OpenCL implementations on CPUs are not to be trusted with barriers behind one.
-    if (column - x >= m) n = 0, most = 0;
+    // There is no return here, because some OpenCL implementations for CPUs mishandle barriers after a return.
+    if (column - x >= m) n = 0, max_n = 0;
 % endif
 % endif
 % for r in range(R):
@@ -63,7 +63,7 @@ ${ragged_.pair()}
 % endfor
 ${triangle.load(problem, policy)}\
 % for b in range(R):
-    for (int j = ${b * SM}; j < min(${"most" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
+    for (int j = ${b * SM}; j < min(${"max_n" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
         __local value_t *shared = row + (j & 1) * ${T * W};
         if (y == j - ${b * SM}) {
 % for c in range(C):

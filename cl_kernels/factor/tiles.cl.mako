@@ -1,4 +1,5 @@
-## Factorise, or solve, a stack of matrices in one launch: a work-group for each tile, in an order of dependences.
+## Factorise, or solve, a stack of matrices in one launch.  There is a work-group for each tile, in an order of
+## dependences.
 ##
 ##   A = L L^H                      X = L^-1 B                     for a tile at (s, f):
 ##
@@ -10,8 +11,8 @@
 ##     +-----+-----+-----+            +-----+-----+
 ##     |  2  |  3  |  3  |          P: L's rows s         Q: X's columns f
 ##     +-----+-----+-----+          D: L's diagonal tile s
-##   P, Q: L's rows s, conjugated, and rows f
-##   D: L's diagonal tile s, conjugated; where s = f it is computed from V
+##   P: L's rows s, conjugated        Q: L's rows f
+##   D: L's diagonal tile s, conjugated; if s = f it is computed from V
 ##
 ## The ticket of a group determines its tile, or its pair of tiles (_pair).  All tiles that these depend on belong to
 ## groups with lower tickets, for which it waits (group/waiting).  A diagonal tile has

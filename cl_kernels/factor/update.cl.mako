@@ -1,4 +1,4 @@
-## B2 -= L21 X1 of pairs of different sizes, a work-item for each column of B.
+## B2 -= L21 X1 of pairs of different sizes.  There is a work-item for each column of B.
 ##
 ##      +----+              +-- group --+ k       A group copies 16 rows of L21 to local memory, 32 columns
 ##      |L11 |              |    X1     |         at a time; a work-item has the sums of those 16 rows for
@@ -28,7 +28,7 @@ void ${kernel("update")}
     const long product = get_group_id(0) / groups, column = get_group_id(0) % groups * ${G} + t;
 ${operands.locate(["l", "b"], 0, "product")}
 ${ragged_.pair()}
-    if (column - t >= m) n = 0;  // no return: some runtimes of CPUs mishandle barriers after one
+    if (column - t >= m) n = 0;  // no return: see solve
     for (int i = 0; i < n; i += ${R}) {
 % for r in range(R):
         value_t s${r} = (value_t)(0);

@@ -1,12 +1,12 @@
-## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch: a work-group for each 64
-## rows and each column, in an order in which they become known.
+## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch.  There is a work-group for each 64
+## rows of each column, in an order of dependences.
 ##
 ##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v:  see _vector
 ##      | D  |
 ##      +----+----+              A group waits only for blocks of groups with lower tickets
 ##      |    | D  |              (group/waiting).
 ##      +----+----+
-## problem     SolveProblem, forwards; X in the place of B       separate   whether B is read elsewhere
+## problem     SolveProblem, forwards; X replaces B       separate   whether B is read from another array
 ## along       whether L's neighbours along a row are neighbours in memory
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -52,15 +52,15 @@ void ${kernel("vector")}
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
     l += first_row * l_row;
     v += column * v_col;
-    if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
+    if (t < left) v_t = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
     ${diagonal.load_diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", conj, problem.unit)}
     ${parts.known(e, along, conj, tile_of, lambda k: "true", cell)}
     ${parts.subtract(along)}
     ${diagonal.substitute()}
 % for h in range(2):
     if (t < 32 && t + ${32 * h} < left) {
-        publish(${cell("steps")} + ${32 * h * words}, own${h});
-        ${e.name}_store(v + (first_row + t + ${32 * h}) * v_row, own${h});
+        publish(${cell("steps")} + ${32 * h * words}, x_half${h});
+        ${e.name}_store(v + (first_row + t + ${32 * h}) * v_row, x_half${h});
     }
 % endfor
     ${cells.finish("ticket", "groups", "cells")}

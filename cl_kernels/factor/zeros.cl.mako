@@ -1,7 +1,7 @@
-## Find the first zero on the diagonal of each triangle of a stack, by some work-items of a group.  The result of a
-## group of one is in private memory.
+## Find the first zero on the diagonal of each triangle of a stack.  A triangle has `lanes` work-items of a group.  If a
+## group is one work-item, its result is in private memory, else in local memory.
 ##
-## lanes     the work-items for a triangle, out of the group's `size`
+## lanes     work-items for a triangle      size   work-items of a group
 ## triangle  Operand           layout   "dense", "packed" (see packed.py), or "table": see _ragged
 ## report    two numbers for each triangle: the column, or -1; and 0 (see cholesky)
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -12,7 +12,7 @@
 <%
 e, T = triangle.elem, size // lanes
 is_zero = "v.x == 0 && v.y == 0" if e.complex else "v == 0"
-found, note = ("first", "first = min(first, {})") if size == 1 else ("*found", "atomic_min(found, {})")
+result, update = ("first", "first = min(first, {})") if size == 1 else ("*result", "atomic_min(result, {})")
 %>
 ${element.scalar(e)}
 
@@ -23,9 +23,9 @@ void ${kernel("zeros")}
     __local int first[${T}];
 % endif
     const int lane = get_local_id(0) % ${lanes}, which = get_local_id(0) / ${lanes};
-    const long own = get_group_id(0) * ${T}l + which, product = min(own, count - 1);
+    const long unclamped = get_group_id(0) * ${T}l + which, product = min(unclamped, count - 1);
 % if size > 1:
-    __local int *found = first + which;
+    __local int *result = first + which;
 % endif
 ${operands.locate(["triangle"], rank, "product")}
 % if layout == "table":
@@ -35,7 +35,7 @@ ${ragged_.matrix(["triangle"])}
 % endif
     report += report_offset + 2 * place;
 % if size > 1:
-    if (lane == 0) *found = (int)n;
+    if (lane == 0) *result = (int)n;
     barrier(CLK_LOCAL_MEM_FENCE);
 % else:
     int first = (int)n;
@@ -46,7 +46,7 @@ ${ragged_.matrix(["triangle"])}
         __global const ${e.name}_t *square = triangle + start * (start + 1) / 2 + rows * start;
         for (int i = lane; i < rows; i += ${lanes}) {
             const ${e.value} v = ${e.name}_load(square + mul24(i, i + 3) / 2);
-            if (${is_zero}) ${note.format("(int)start + i")};
+            if (${is_zero}) ${update.format("(int)start + i")};
         }
     }
 % else:
@@ -54,14 +54,14 @@ ${ragged_.matrix(["triangle"])}
     triangle += lane * step;
     for (int row = lane; row < n; row += ${lanes}, triangle += ${lanes} * step) {
         const ${e.value} v = ${e.name}_load(triangle);
-        if (${is_zero}) ${note.format("row")};
+        if (${is_zero}) ${update.format("row")};
     }
 % endif
 % if size > 1:
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-    if (lane == 0 && own < count) {
-        report[0] = ${found} < n ? ${found} : -1;
+    if (lane == 0 && unclamped < count) {
+        report[0] = ${result} < n ? ${result} : -1;
         report[1] = 0;
     }
 }

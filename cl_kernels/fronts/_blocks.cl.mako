@@ -1,12 +1,12 @@
 ## The blocks of 64 rows, and of 64 columns, of a front.
 ##
-##             c     w    u - w           Each of the three parts of a front is cut into blocks, so that a
-##         +-----+                        tile of two blocks is stored with two strides: in the panel by
-##      c  |panel|                        rows with the stride `leading`; in the update by rows with the
-##         +-----+-----+                  stride w, and transposed for its last u - w columns.
-##      w  |     |  .  |
-##         +-----+-----+-----+            The packed update:   (i + e, j)               of (i, j), j < w
-##  u - w  |     |     |  .  |                                 (j - w, i - w + 1 - e)   of others
+##             c     w    u - w           Each of the three parts of a front is divided into blocks, so that a
+##         +-----+                        tile, a block of rows by a block of columns, has two strides.  The
+##      c  |panel|                        panel is stored by rows with the stride `leading`, and the update by
+##         +-----+-----+                  rows with the stride w; its last u - w columns are transposed.
+##      w  |     |  .  |                  Element (i, j) of the update is stored
+##         +-----+-----+-----+               if j < w     at (i + e, j)
+##  u - w  |     |     |  .  |               otherwise    at (j - w, i - w + 1 - e)
 ##         +-----+-----+-----+
 ## The defs read columns, rows, panel, leading and update of _front.
 
@@ -26,8 +26,8 @@ const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % endfor
 </%def>
 
-## v: the address of the front's element (0, 0) by the strides of this tile; v_row, v_col: the strides of a
-## row and of a column.  factor, arena: pointers to their first elements.
+## v: the address that element (0, 0) of the front has by the strides of this tile.  v_row, v_col: the strides of rows
+## and columns.  factor, arena: pointers to their first elements.
 <%def name="place(e)">\
 const bool is_panel = part_s == 0;
     const int e = 1 - u % 2;

@@ -15,7 +15,7 @@ static inline void scale(${E} *x, real_t factor, long count)
     for (long r = 0; r < count; r++) x[r] *= factor;
 }
 
-// Sums of `length` products of a row of L and a column of Y, four rows at a time, real ones by vectors.
+// Sums of `length` products of a row of L and a column of Y, four rows at a time.  Real numbers are in vectors.
 static inline void subtract_products(${E} *l, long leading, ${E} *y, ${E} *to, long rows, long length)
 {
     for (long i = 0; i < rows; i += 4) {

@@ -29,7 +29,7 @@ static inline void add_packed(${E} *t, __global int *at, __global const int *pla
         for (long i = k; i < u; i++) t[(to[k] + pad) * ${NR} + at[i]] += CONJ(from[packed_place(i, k, u)]);
 }
 
-// Copy rows `pad` .. c of T to the panel, which is stored by rows of L.
+// Copy rows `pad` .. c of T to the panel, whose rows are those of L.
 static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
 {
     for (long q = pad / ${NR}; q * ${NR} < m; q++) {

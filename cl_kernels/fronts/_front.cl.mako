@@ -1,8 +1,9 @@
-## The tables of the fronts: see portable_gpu/ops/fronts/table.py.
+## The tables of the fronts: see portable_gpu/ops/fronts/table.py.  A front factorises its own columns, c of them, which
+## are its first ones, and passes the u x u update of its other rows to its parent.
 ##
 ##   front(s, name="")  columns, rows, ... of front s as constants, with the prefix `name`
 ##   place()            packed_place(i, j, u): the position of (i, j), i >= j, in an update of u rows
-##   first_from()       first_from(numbers, count, least): the index of the first ascending number >= least
+##   first_from()       first_from(numbers, count, least): the index of the first number >= least; numbers ascend
 ##   triangle(e, lanes) copy L11 to local memory as TRIANGLE(i, k), and compute the inverse of its diagonal
 <%! from portable_gpu.ops.fronts.table import FIELDS %>
 <%def name="front(s, name='', only=FIELDS)">\
@@ -22,7 +23,7 @@ static inline long packed_place(long i, long j, long u)
 </%def>
 
 <%def name="first_from()">
-// The first of `count` ascending numbers that is at least `least`; `count` if none is.
+// The index of the first of `count` ascending numbers that is at least `least`, or `count`.
 static inline int first_from(__global const int *numbers, int count, int least)
 {
     int from = 0;

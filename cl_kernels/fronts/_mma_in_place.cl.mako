@@ -3,7 +3,7 @@
 ## Subtract the sums from C in place; C is contiguous along s, or along f.
 <%def name="subtract_in_place()">\
 const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
-    const int below = f0 + mma_col + 2 * quad - s0 - mma_row;  // how far below the diagonal
+    const int below = f0 + mma_col + 2 * quad - s0 - mma_row;  // distance from the diagonal
     if (v_row == 1) {
 % for j in range(2):
 % for h in range(2):

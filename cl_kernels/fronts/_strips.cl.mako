@@ -1,8 +1,8 @@
 ## A front in a CPU's scratch: T = L^H, the upper triangle, in strips of NR columns.
 ##
 ##      +--+--+--+      Strip q has rows 0 .. (q + 1) NR, and space for one more; a row has NR elements.
-##      |\ |  |  |      Own columns end at a multiple of R, since `pad` columns of the identity precede
-##      +-\|  |  |      them.  Elements to the left of the diagonal are not used.
+##      |\ |  |  |      `pad` columns of the identity precede the own columns, so that these end at a multiple
+##      +-\|  |  |      of R.  Elements to the left of the diagonal are not used.
 ##         |\ |  |
 ##         +-\|  |      For each block of K columns: factorise the square on the diagonal, solve the strips
 ##            |\ |      to the right of it, and subtract the product of these K rows from the triangle below.
@@ -20,7 +20,7 @@
 %>
 static inline long strip(long q) { return ${NR} * (${NR} * q * (q + 1) / 2 + q); }
 
-// R rows of a strip, less what `count` rows above them take: conj(a[k][0 .. R)) b[k].
+// Subtract the products conj(a[k][0 .. R)) b[k] of `count` rows from R rows of a strip.
 static inline void subtract_rows(${E} *left, ${E} *right, ${E} *to_, long count)
 {
     __global const real_t *a = (__global const real_t *)left, *b = (__global const real_t *)right;
@@ -60,7 +60,7 @@ static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *fa
             for (long j = first; j < end; j += ${R})
                 solve_rows(t + strip(j / ${NR}) + first * ${NR} + j % ${NR}, ${NR}, inverse + first,
                            t + strip(q) + first * ${NR}, ${NR}, j - first);
-        // what is right of them: NB strips stay in the second cache
+        // Subtract the products from the strips right of these rows.  NB strips stay in the second cache.
         for (long q0 = end / ${NR}; q0 < strips; q0 += ${NB}) {
             const long q1 = q0 + ${NB} < strips ? q0 + ${NB} : strips;
             for (long j0 = end / ${NR}; j0 < q1; j0++)

@@ -1,15 +1,16 @@
-## Assemble fronts, a work-group for each tile of 64 x 64 elements, `height` of its rows at a time in local memory.
+## Assemble fronts.  There is a work-group for each tile of 64 x 64 elements, which has `height` rows of it in local
+## memory at a time.
 ##
-##          s ->                           A tile starts with zeros.  The matrix's entries (own columns) are
+##          s ->                           A tile starts with zeros.  The matrix's entries (in own columns) are
 ##      +-----+-----+                      added, then the children's updates, one child after the other.
 ##   f  |     |tile |                      The rows, and columns, of a child that belong to the tile are
-##   |  +-----+-----+                      contiguous, since the rows are in ascending order; `cuts` has
-##   v                                     their starts.
-## A tile is written once.  Reads of a child's elements, and writes of the tile, are coalesced.
+##   |  +-----+-----+                      adjacent, because rows are in ascending order; `cuts` has their
+##   v                                     starts.
+## A tile is stored once.  Reads of a child's elements, and writes of the tile, are coalesced.
 ##
 ## tiles     for each group: front, s, f, and a number for other kernels
-## cuts      from cut_start of a group on: for each child of its front, for each block, and for the end, the
-##           first row of the child in this block or behind it
+## cuts      entries of a group start at its cut_start.  For each child of its front, and for each block and the end,
+##           they have the child's first row in this block or after it
 ## height    rows of the part of a tile in local memory
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -28,9 +29,9 @@ void ${kernel("assemble")}
 {
     __local value_t tile[${height * 65}];
     const int t = get_local_id(0);
-    const int4 own = tiles[get_group_id(0)];
-    const int s = own.y, f = own.z;
-${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end",
+    const int4 task = tiles[get_group_id(0)];
+    const int s = task.y, f = task.z;
+${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end",
     "entry_start", "entry_end"))}
     ${blocks.sizes()}
     values += values_offset;

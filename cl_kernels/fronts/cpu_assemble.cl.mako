@@ -1,4 +1,4 @@
-## Several work-items of a CPU assemble one front in global memory, each of them some rows.
+## Several work-items of a CPU assemble one front in global memory; each of them assembles a part of the rows.
 ##
 ##        c          w             A work-item owns rows p0 .. p1 of the panel, and rows q0 .. q1 of the packed
 ##    +-------+  +--------+        update: row i = q - e up to column w, and column j = q + w.
@@ -20,7 +20,7 @@ ${epilogue.values(e)}
 ${numbers.parts(e)}
 ${front_.place()}
 
-// The first of n ascending numbers that is not below `bound`.
+// The index of the first of n ascending numbers that is at least `bound`, or n.
 static inline long first_from(__global const int *numbers, long n, long bound)
 {
     long low = 0, high = n;
@@ -32,7 +32,7 @@ static inline long first_from(__global const int *numbers, long n, long bound)
     return low;
 }
 
-// Elements (i, j), j in [from, to), of a packed update of u rows are added to `row`, where `at` says.
+// Add the elements (i, j), j in [from, to), of a packed update of u rows to `row`, at the positions `at`.
 static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *child_, long i, long from, long to,
     long u)
 {
@@ -42,7 +42,7 @@ static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *
     for (long j = middle; j < to; j++) row[at[j] - shift] += across[j * w];
 }
 
-// Add the elements (i, j), i in [from, u), likewise.
+// Add the elements (i, j), i in [from, u), of a packed update to `column`, at the positions `at`.
 static inline void add_column(${E} *column, __global const int *at, long shift, ${E} *child_, long j, long from, long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2, step = j < w ? w : 1;

@@ -26,15 +26,15 @@ ${strips_of.define(e, policy)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("inverse")}
 {
-    ${E} *x = scratch + get_group_id(0) * size, *y = x + most, *corner = y + most;
-    for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {
-        const long s = which[one];
+    ${E} *x = scratch + get_group_id(0) * size, *y = x + panel_size, *corner = y + panel_size;
+    for (long item = get_group_id(0); item < count; item += get_num_groups(0)) {
+        const long s = which[item];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end",
     "parent"))}
         const long c = columns, u = rows, m = c + u, n = (c + ${strip - 1}) / ${strip} * ${strip};
         const bool stays = child_end > child_start;
-        ${E} *l = factor + factor_offset + panel, *own = z + z_offset + at[s];
-        ${E} *rest = stays ? own + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
+        ${E} *l = factor + factor_offset + panel, *own_block = z + z_offset + at[s];
+        ${E} *rest = stays ? own_block + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
         const long step = stays ? m : u;
         for (long k = 0; k < m * n; k++) x[k] = y[k] = (value_t)(0);
         for (long i = 0; i < c; i++) {
@@ -47,10 +47,10 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
 ${front_.front("parent", "parent_", ("columns", "rows"))}
             const long line = parent_columns + parent_rows;
             __global const int *place = relative + row_start;
-            ${E} *whole = z + z_offset + at[parent];
+            ${E} *parent_block = z + z_offset + at[parent];
             for (long i = 0; i < u; i++)
                 for (long j = 0; j <= i; j++) {
-                    const value_t d = whole[place[i] * line + place[j]];
+                    const value_t d = parent_block[place[i] * line + place[j]];
                     rest[i * step + j] = d;
                     rest[j * step + i] = i == j ? d : CONJ(d);
                 }
@@ -67,10 +67,10 @@ ${front_.front("parent", "parent_", ("columns", "rows"))}
         for (long k = 0; k < c * n; k++) corner[k] = (value_t)(0);
         subtract_backward(corner, x, n, y, index, n, n, m, c);
         for (long i = 0; i < c; i++) {
-            for (long k = 0; k <= i; k++) own[i * m + k] = corner[i * n + k];
+            for (long k = 0; k <= i; k++) own_block[i * m + k] = corner[i * n + k];
             diagonal[diagonal_offset + first + i] = corner[i * n + i];
         }
         for (long i = 0; i < u; i++)
-            for (long k = 0; k < c; k++) own[(c + i) * m + k] = -p[i * n + k];
+            for (long k = 0; k < c; k++) own_block[(c + i) * m + k] = -p[i * n + k];
     }
 }

@@ -1,5 +1,5 @@
-## Forward or backward substitution on a CPU: a work-item processes a list of fronts, children before
-## parents or in reverse order, for some columns of B.
+## Forward or backward substitution on a CPU.  A work-item processes a list of fronts, children before parents (forward)
+## or parents before children (backward), for a part of the columns of B.
 ##
 ##      forward    f = b of the own columns, and the children's contributions     y = L11^-1 f_c
 ##                 contribution = f_u - L21 y, which the parent reads
@@ -41,48 +41,48 @@ void ${kernel(direction)}
         const long s = which[${"at" if direction == "forward" else "begin + end - 1 - at"}];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "first",
     *(("child_start", "child_end") if direction == "forward" else ("row_start",))))}
-        ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own = x + first * count;
+        ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own_x = x + first * count;
 % if direction == "forward":
         ${E} *below = contributions + started[s] * count;
         for (long i = 0; i < rows; i++)
             for (long r = 0; r < n; r++) below[i * count + r] = (value_t)(0);
         for (long k = child_start; k < child_end; k++) {
-            const long one = child[k];
-${front_.front("one", "child_", ("rows", "row_start"))}
+            const long child_front = child[k];
+${front_.front("child_front", "child_", ("rows", "row_start"))}
             for (long i = 0; i < child_rows; i++) {
                 const long row = relative[child_row_start + i];
-                ${E} *from = contributions + (started[one] + i) * count, *to = row < columns ? own + row * count
-                    : below + (row - columns) * count;
+                ${E} *from = contributions + (started[child_front] + i) * count,
+                    *to = row < columns ? own_x + row * count : below + (row - columns) * count;
                 for (long r = 0; r < n; r++) to[r] += from[r];
             }
         }
         if (count == 1) {
             for (long k = 0; k < columns; k++) {
-                subtract_products(l + k * leading, leading, own, own + k, 1, k);
-                own[k] *= 1 / REAL(l[k * leading + k]);
+                subtract_products(l + k * leading, leading, own_x, own_x + k, 1, k);
+                own_x[k] *= 1 / REAL(l[k * leading + k]);
             }
-            subtract_products(l21, leading, own, below, rows, columns);
+            subtract_products(l21, leading, own_x, below, rows, columns);
             continue;
         }
         for (long k = 0; k < columns; k++) {
-            for (long j = 0; j < k; j++) subtract(own + k * count, l[k * leading + j], own + j * count, n);
-            scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
+            for (long j = 0; j < k; j++) subtract(own_x + k * count, l[k * leading + j], own_x + j * count, n);
+            scale(own_x + k * count, 1 / REAL(l[k * leading + k]), n);
         }
-        subtract_forward(below, l21, leading, own, count, n, rows, columns);
+        subtract_forward(below, l21, leading, own_x, count, n, rows, columns);
 % else:
         __global const int *row = row_index + row_start;
         if (count == 1) {
-            subtract_transposed(own, l21, leading, x, row, rows, columns);
+            subtract_transposed(own_x, l21, leading, x, row, rows, columns);
             for (long k = columns - 1; k >= 0; k--) {
-                own[k] *= 1 / REAL(l[k * leading + k]);
-                subtract_row(own, l + k * leading, own[k], k);
+                own_x[k] *= 1 / REAL(l[k * leading + k]);
+                subtract_row(own_x, l + k * leading, own_x[k], k);
             }
             continue;
         }
-        subtract_backward(own, l21, leading, x, row, count, n, rows, columns);
+        subtract_backward(own_x, l21, leading, x, row, count, n, rows, columns);
         for (long k = columns - 1; k >= 0; k--) {
-            scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
-            for (long j = 0; j < k; j++) subtract(own + j * count, CONJ(l[k * leading + j]), own + k * count, n);
+            scale(own_x + k * count, 1 / REAL(l[k * leading + k]), n);
+            for (long j = 0; j < k; j++) subtract(own_x + j * count, CONJ(l[k * leading + j]), own_x + k * count, n);
         }
 % endif
     }

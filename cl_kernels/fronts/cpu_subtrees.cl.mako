@@ -1,4 +1,4 @@
-## Work-items of a CPU factorise subtrees in postorder; the tickets that a work-item takes are subtrees.
+## Work-items of a CPU factorise subtrees in postorder.  The tickets that a work-item takes are numbers of subtrees.
 ##
 ##      scratch of a work-item:   T of the current front | 1 / diagonal | positions | the stack
 ##
@@ -44,8 +44,8 @@ void ${kernel("subtrees")}
     __global int *at = (__global int *)(inverse + places);
     ${E} *updates = inverse + 2 * places;
     values += values_offset;
-    for (long one = ${waiting.ticket()}; one < count; one = ${waiting.ticket()})
-        for (long s = subtree[2 * one]; s < subtree[2 * one + 1]; s++) {
+    for (long subtree_number = ${waiting.ticket()}; subtree_number < count; subtree_number = ${waiting.ticket()})
+        for (long s = subtree[2 * subtree_number]; s < subtree[2 * subtree_number + 1]; s++) {
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start",
     "entry_end", "parent"))}
             const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
@@ -69,8 +69,8 @@ ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
             put_panel(t, pad, c, m, factor + factor_offset + panel, leading);
             if (stack[s] >= 0) put_update(t, c, m, updates + stack[s]);
             else if (parent >= 0) put_packed(t, place, c, rows, arena + arena_offset + update);
-            told[told_offset + 2 * s] = failed < 0 ? -1 : failed - pad;
-            told[told_offset + 2 * s + 1] = ${"as_long(pivot)" if e.needs_fp64 else "(long)as_int(pivot)"};
+            failures[failures_offset + 2 * s] = failed < 0 ? -1 : failed - pad;
+            failures[failures_offset + 2 * s + 1] = ${"as_long(pivot)" if e.needs_fp64 else "(long)as_int(pivot)"};
         }
     if (${waiting.is_last("get_num_groups(0)")}) ${waiting.reset("0", "0", "1")}\
 }

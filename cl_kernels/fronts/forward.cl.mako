@@ -24,31 +24,31 @@ void ${kernel("forward")}
 {
     const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}
-    ${E} *l = factor + factor_offset + panel, *own = x + x_offset + first * count;
+    ${E} *l = factor + factor_offset + panel, *own_x = x + x_offset + first * count;
     contributions += contributions_offset;
     ${E} *below = contributions + started[s] * count;
     for (long at = t; at < rows * count; at += ${size}) below[at] = (value_t)(0);
     for (long k = child_start; k < child_end; k++) {
         barrier(CLK_GLOBAL_MEM_FENCE);
-        const long one = child[k];
-${front_.front("one", "child_", ("rows", "row_start"))}
+        const long child_front = child[k];
+${front_.front("child_front", "child_", ("rows", "row_start"))}
         __global const int *to = relative + child_row_start;
-        ${E} *from = contributions + started[one] * count;
+        ${E} *from = contributions + started[child_front] * count;
         for (long at = t; at < child_rows * count; at += ${size}) {
             const long row = to[at / count], r = at % count;
-            if (row < columns) own[row * count + r] += from[at];
+            if (row < columns) own_x[row * count + r] += from[at];
             else below[(row - columns) * count + r] += from[at];
         }
     }
     for (long k = 0; k < columns; k++) {
         barrier(CLK_GLOBAL_MEM_FENCE);
         const real_t inverse = 1 / REAL(l[k * leading + k]);
-        for (long r = t; r < count; r += ${size}) own[k * count + r] *= inverse;
+        for (long r = t; r < count; r += ${size}) own_x[k * count + r] *= inverse;
         barrier(CLK_GLOBAL_MEM_FENCE);
         for (long at = (k + 1) * count + t; at < (columns + rows) * count; at += ${size}) {
             const long i = at / count, r = at % count;
-            const value_t v = MUL(l[i * leading + k], own[k * count + r]);
-            if (i < columns) own[at] -= v;
+            const value_t v = MUL(l[i * leading + k], own_x[k * count + r]);
+            if (i < columns) own_x[at] -= v;
             else below[at - columns * count] -= v;
         }
     }

@@ -27,9 +27,9 @@ __kernel ${group.of_size(lanes)}
 void ${kernel("inverse")}
 {
     const int t = get_local_id(0);
-    ${E} *x = scratch + get_group_id(0) * size, *p = x + most;
-    for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {
-        const long s = which[one];
+    ${E} *x = scratch + get_group_id(0) * size, *p = x + panel_size;
+    for (long item = get_group_id(0); item < count; item += get_num_groups(0)) {
+        const long s = which[item];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end",
     "parent"))}
         const int c = (int)columns, u = (int)rows, m = c + u, above = parent < 0 ? 0 : (int)parent;
@@ -37,14 +37,14 @@ ${front_.front("above", "parent_", ("columns", "rows"))}
         const bool stays = child_end > child_start;
         const long line = parent_columns + parent_rows;
         __global const ${e.name}_t *l = factor + factor_offset + panel;
-        __global const ${e.name}_t *whole = z + z_offset + at[above];
+        __global const ${e.name}_t *parent_block = z + z_offset + at[above];
         __global const int *place = relative + row_start;
-        ${E} *own = z + z_offset + at[s], *rest = stays ? own + (long)c * m + c : p + most;
+        ${E} *own_block = z + z_offset + at[s], *rest = stays ? own_block + (long)c * m + c : p + panel_size;
         const int step = stays ? m : u;
         for (int k = t; k < u * u; k += ${lanes}) {
             const int i = k / u, j = k % u;
             if (j > i) continue;
-            const value_t v = ${e.name}_load(whole + place[i] * line + place[j]);
+            const value_t v = ${e.name}_load(parent_block + place[i] * line + place[j]);
             ${e.name}_store(rest + (long)i * step + j, v);
             if (j < i) ${e.name}_store(rest + (long)j * step + i, CONJ(v));
         }
@@ -79,7 +79,7 @@ ${front_.front("above", "parent_", ("columns", "rows"))}
 % for r in range(4):
             if (i + ${r} < u) {
                 ${e.name}_store(p + (i + ${r}) * c + j, sum${r});
-                if (stays) ${e.name}_store(own + (long)(c + i + ${r}) * m + j, -sum${r});
+                if (stays) ${e.name}_store(own_block + (long)(c + i + ${r}) * m + j, -sum${r});
             }
 % endfor
         }
@@ -92,7 +92,7 @@ ${front_.front("above", "parent_", ("columns", "rows"))}
             for (int r = i; r < c; ++r) MAD(sum, CONJ(${e.name}_load(x + r * c + i)), ${e.name}_load(x + r * c + j));
             for (int r = 0; r < u; ++r)
                 MAD(sum, CONJ(${e.name}_load(x + (c + r) * c + i)), ${e.name}_load(p + r * c + j));
-            if (stays) ${e.name}_store(own + (long)i * m + j, sum);
+            if (stays) ${e.name}_store(own_block + (long)i * m + j, sum);
             if (i == j) ${e.name}_store(diagonal + diagonal_offset + first + i, sum);
         }
         barrier(CLK_GLOBAL_MEM_FENCE);

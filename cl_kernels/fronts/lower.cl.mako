@@ -40,20 +40,20 @@ void ${kernel("lower")}
         const long middle = (row + behind) / 2;
         if (start[middle] <= begin) row = middle; else behind = middle;
     }
-    int found = 0;
+    int doubtful = 0;
     for (long at = begin; at < end; at++) {
         while (start[row + 1] <= at) row++;
         const long place = take[at];
         ${e.value} v = (${e.value})(0);
         if (place >= 0) v = from[place];
-        found |= !(${whole("v")});
+        doubtful |= !(${whole("v")});
 % if e.complex:
 % if conjugates:
         v.y = -v.y;
 % endif
         const int diagonal = column[at] == row;
         if (diagonal) {
-            found |= ABS(v.y) > ${rounding} / 2 * ABS(v.x);
+            doubtful |= ABS(v.y) > ${rounding} / 2 * ABS(v.x);
             v.y = 0;
         }
 % endif
@@ -61,17 +61,17 @@ void ${kernel("lower")}
         const long image = mirror[at];
         ${e.value} w = (${e.value})(0);
         if (image >= 0) w = from[image];
-        found |= !(${whole("w")});
+        doubtful |= !(${whole("w")});
 % if e.complex:
         w.y = diagonal ? 0 : -w.y;
 % endif
         const ${e.value} apart = v - w;
-        const ${e.real} most = ${" + ".join(parts("apart"))};
-        if (!(most <= ${rounding} * LARGER(${size_of("v")}, ${size_of("w")})))
-            found |= !(most <= ${rounding} * magnitude(start, column, take, from, row) * magnitude(start, column,
-                take, from, column[at]));
+        const ${e.real} difference = ${" + ".join(parts("apart"))};
+        if (!(difference <= ${rounding} * LARGER(${size_of("v")}, ${size_of("w")})))
+            doubtful |= !(difference <= ${rounding} * magnitude(start, column, take, from, row)
+                * magnitude(start, column, take, from, column[at]));
 % endif
         to[to_offset + at] = v;
     }
-    if (found) atomic_or(doubt + doubt_offset, 1);
+    if (doubtful) atomic_or(doubt + doubt_offset, 1);
 }

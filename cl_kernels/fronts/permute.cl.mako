@@ -16,8 +16,8 @@
 (${target.value})${v}\
 % endif
 </%def>
-% for one in dict.fromkeys((e, other)):
-${element.scalar(one)}
+% for elem in dict.fromkeys((e, other)):
+${element.scalar(elem)}
 % endfor
 
 __kernel ${group.of_size(size)}
@@ -25,12 +25,12 @@ void ${kernel("permute")}
 {
     const long from = get_global_id(0) * run, end = from + run < n * count ? from + run : n * count;
     for (long at = from; at < end; at++) {
-        __global ${other.name}_t *one = b + b_offset + perm[at / count] * b_row + at % count * b_col;
+        __global ${other.name}_t *b_at = b + b_offset + perm[at / count] * b_row + at % count * b_col;
 % if back:
         const ${e.value} v = x[x_offset + at];
-        *one = ${convert(e, other, "v")};
+        *b_at = ${convert(e, other, "v")};
 % else:
-        const ${other.value} v = *one;
+        const ${other.value} v = *b_at;
         x[x_offset + at] = ${convert(other, e, "v")};
 % endif
     }

@@ -29,10 +29,10 @@ void ${kernel("residual")}
         const long col = at % count;
         value_t sum = b[b_offset + row * b_row + col * b_col];
         for (long k = begin; k < last; k++) {
-            const long found = source[k];
-            ${a.value} v = values[values_offset + (found < 0 ? ~found : found)];
+            const long signed_index = source[k];
+            ${a.value} v = values[values_offset + (signed_index < 0 ? ~signed_index : signed_index)];
 % if a.complex:
-            if (found < 0) v.y = -v.y;
+            if (signed_index < 0) v.y = -v.y;
 % endif
             const value_t factor = x[x_offset + column[k] * x_row + col * x_col];
             sum -= ${"MUL((value_t)(v.x, v.y), factor)" if a.complex else "(real_t)v * factor"};

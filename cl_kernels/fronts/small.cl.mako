@@ -1,10 +1,10 @@
-## Assemble and factorise small fronts, a work-group for each, in local memory.
+## Assemble and factorise small fronts in local memory.  There is a work-group for each front.
 ##
 ##          c     u
-##       +-----+              1  zeros, then the matrix's entries
-##    c  | .   |              2  the children's updates, one after the other: each adds to an element once
-##       +-----+-----+        3  for each own column k:  F(i, j) -= F(i, k) conj(F(j, k)) / F(k, k)
-##    u  |     | .   |        4  own columns, times 1 / sqrt(F(k, k)), to the factor; the rest to the arena
+##       +-----+              1  Set F to zeros, and add the matrix's entries.
+##    c  | .   |              2  Add the children's updates, one after the other; each adds to an element once.
+##       +-----+-----+        3  For each own column k, F(i, j) -= F(i, k) conj(F(j, k)) / F(k, k).
+##    u  |     | .   |        4  Store own columns, times 1 / sqrt(F(k, k)), in the factor, and others in the arena.
 ##       +-----+-----+
 ## F is stored in local memory by rows, i (i + 1) / 2 + j.  Its columns are scaled when they are stored to
 ## the factor, so each column needs only one barrier.

@@ -1,6 +1,6 @@
 ## X = L^-H Y for small fronts, in place: a work-group for each front and some right-hand sides.
 ##
-##      v = y - L21^H x_rows               `across` columns at a time, `parts` sums of each
+##      v = y - L21^H x_rows               `across` columns at a time, with `parts` partial sums for each
 ##      x_c = L11^-H v, four rows at a time, from the last row on; all rows above subtract these four
 ##
 ## The other parameters are those of small_forward.
@@ -53,7 +53,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         if (first_row < ${across} && k < c)
             for (int part = 0; part < ${parts}; ++part) f[k * ${wide} + right] -= sums[t + part * ${across * wide}];
     }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); // x was read
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // all have read x
     x += first * count;
     for (int k = (c - 1) / 4 * 4; k >= 0; k -= 4) {
         barrier(CLK_LOCAL_MEM_FENCE);

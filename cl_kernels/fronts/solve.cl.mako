@@ -50,7 +50,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
     volatile __global uint *done = counters + 2 + (long)task.w * tiles_f;
     const bool is_own = s < blocks;
-    const int known_by = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
+    const int needed_steps = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
     const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);
     const uint all_flags = groups;
     factor += factor_offset + panel;
@@ -80,9 +80,9 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     if (${depth} * y + ${i} < left_s) {
         const int end = start[${depth} * y + ${i + 1}];
         for (int k = start[${depth} * y + ${i}]; k < end; ++k) {
-            __global const ${e.name}_t *one = contributions + taken[k] * count + f0 + x;
+            __global const ${e.name}_t *contribution = contributions + taken[k] * count + f0 + x;
 % for j in range(16 // depth):
-            if (x + ${4 * depth * j} < left_f) v${i}_${j} += ${e.name}_load(one + ${4 * depth * j});
+            if (x + ${4 * depth * j} < left_f) v${i}_${j} += ${e.name}_load(contribution + ${4 * depth * j});
 % endfor
         }
     }

@@ -1,5 +1,5 @@
-## Gather to[k] = from[index[k]], converted; the conjugate of from[~index[k]] if the index is negative; 0 if
-## it is out of range.
+## Gather to[k] = from[index[k]], converted, or the conjugate of from[~index[k]] if the index is negative.  If the place
+## in `from` is not less than `length`, the result is 0.
 ##
 ## source, to_      Elements         size   work-items of a group, `run` elements each
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -14,11 +14,11 @@ void ${kernel("take")}
 {
     const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
     for (long at = begin; at < end; at++) {
-        const long found = index[at], place = found < 0 ? ~found : found;
+        const long signed_index = index[at], place = signed_index < 0 ? ~signed_index : signed_index;
         ${source.value} v = (${source.value})(0);
-        if (place < most) v = from[from_offset + place];
+        if (place < length) v = from[from_offset + place];
 % if source.complex:
-        if (found < 0) v.y = -v.y;
+        if (signed_index < 0) v.y = -v.y;
         to[to_offset + at] = (${to_.value})((${to_.real})v.x, (${to_.real})v.y);
 % elif to_.complex:
         to[to_offset + at] = (${to_.value})((${to_.real})v, 0);

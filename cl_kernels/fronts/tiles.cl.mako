@@ -8,8 +8,8 @@
 ##    v  |     |
 ##       +-----+
 ## groups, all_flags   the numbers of groups and of flags of all fronts
-## tiles     for each ticket: front, s, f, and the start of its front's flags; a tile is behind all tiles that it
-##           depends on
+## tiles     for each ticket: front, s, f, and the start of its front's flags; a tile has a higher ticket than all tiles
+##           that it depends on
 ## The other parameters are those of factor/tiles with `factorise`, in place, and of L by rows.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -42,18 +42,18 @@ __kernel ${group.of_size(256)}
 void ${kernel("tiles")}
 {
     ${tile.memory()}
-    const int4 own = tiles[ticket];
-    const int s = own.y, f = own.z, first = 0;
-${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
+    const int4 task = tiles[ticket];
+    const int s = task.y, f = task.z, first = 0;
+${front_.front("task.x", only=("columns", "rows", "panel", "leading"))}
     ${blocks.sizes()}
     factor += factor_offset;
-    report += report_offset + 2l * own.x;
+    report += report_offset + 2l * task.x;
     ${blocks.tile()}
     __global ${e.name}_t *v = factor + panel;
     __global const ${e.name}_t *l = v;
     const long l_row = leading, l_col = 1, v_row = 1, v_col = leading;
-    volatile __global uint *done = counters + 2 + own.w;
-    const int known_by = s;
+    volatile __global uint *done = counters + 2 + task.w;
+    const int needed_steps = s;
     value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
     ${products.input("v")}
     ${products.all()}

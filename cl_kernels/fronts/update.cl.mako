@@ -40,9 +40,9 @@ void ${kernel("update")}
 % if not mma:
     const int y = t / ${4 * depth}, x = t % ${4 * depth};
 % endif
-    const int4 own = tiles[first_tile + get_group_id(0)];
-    const int s = own.y, f = own.z;
-${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
+    const int4 task = tiles[first_tile + get_group_id(0)];
+    const int s = task.y, f = task.z;
+${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update"))}
     ${blocks.sizes()}
     ${blocks.tile()}
     factor += factor_offset;

@@ -37,7 +37,7 @@ def below(k):
 def cell(k):
     return f"cell + {words} * (64 * {k} + t)"
 
-def there(k):
+def has_x(k):
     return f"64 * {k} + t < c"
 %>
 ${element.scalar(e)}
@@ -69,7 +69,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     const long last = c - 1, l_row = -1, l_col = -leading, y_row = -count;
     __global const ${e.name}_t *l = factor + last * (leading + 1);
     __global ${e.name}_t *y = x + (first + last) * count;
-    if (t < left) own = ${e.name}_load(y + (first_row + t) * y_row);
+    if (t < left) v_t = ${e.name}_load(y + (first_row + t) * y_row);
     ${diagonal.load_diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", conj, False)}
     ${parts.below(e, along, conj, below)}
 % else:
@@ -81,28 +81,28 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     __global const ${e.name}_t *l = factor;
     __global ${e.name}_t *y = x + first * count;
     if (t < left) {
-        if (is_own) own = ${e.name}_load(y + (first_row + t) * y_row);
+        if (is_own) v_t = ${e.name}_load(y + (first_row + t) * y_row);
         __global const int *start = taken_start + first + row_start + first_row + t;
-        for (int k = start[0]; k < start[1]; ++k) own += ${e.name}_load(contributions + taken[k] * count);
+        for (int k = start[0]; k < start[1]; ++k) v_t += ${e.name}_load(contributions + taken[k] * count);
     }
     if (is_own) {
         ${diagonal.load_diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", conj, False)}
     } else
         y = contributions + (started[s] - c) * count;
 % endif
-    ${parts.known(e, along, conj, tile_of, there, cell)}
+    ${parts.known(e, along, conj, tile_of, has_x, cell)}
     ${parts.subtract(along)}
 % if not backward:
     if (!is_own) {
-        if (t < left) ${e.name}_store(y + (first_row + t) * y_row, own);
+        if (t < left) ${e.name}_store(y + (first_row + t) * y_row, v_t);
     } else
 % endif
     {
         ${diagonal.substitute()}
 % for h in range(2):
         if (t < 32 && t + ${32 * h} < left) {
-            publish(${cell("block")} + ${32 * h * words}, own${h});
-            ${e.name}_store(y + (first_row + t + ${32 * h}) * y_row, own${h});
+            publish(${cell("block")} + ${32 * h * words}, x_half${h});
+            ${e.name}_store(y + (first_row + t + ${32 * h}) * y_row, x_half${h});
         }
 % endfor
     }

@@ -17,7 +17,7 @@ _COUNTERS = buffer("uint", "counters", writes=True, shared=True, restrict=False)
 
 def cholesky_parameters(p: CholeskyProblem, ragged: bool) -> list[Parameter]:
     """The parameters of ``cholesky`` on a GPU."""
-    sizes = [*scalars("int", "most"), _TABLE] if ragged else scalars("int", "n")
+    sizes = [*scalars("int", "max_n"), _TABLE] if ragged else scalars("int", "n")
     return [*scalars("long", "count"), *sizes, *scalars("long", "first"), *_factor(p)]
 
 
@@ -40,7 +40,7 @@ def _factor(p: CholeskyProblem) -> list[Parameter]:
 def solve_parameters(p: SolveProblem, ragged: bool, separate: bool) -> list[Parameter]:
     """The parameters of ``solve`` on a GPU; ``separate``: whether B is another array than X."""
     rank = len(p.batch)
-    sizes = [*scalars("int", "most"), _TABLE] if ragged else _sizes()
+    sizes = [*scalars("int", "max_n"), _TABLE] if ragged else _sizes()
     return [
         *scalars("long", "count"), *sizes, *scalars("long", "groups"),
         *matrix_parameters("l", p.elem, rank),

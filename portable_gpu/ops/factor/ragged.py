@@ -146,7 +146,7 @@ def ragged_cholesky(
 def _cholesky(p: CholeskyProblem, count: int, target: Target) -> _TableKernel:
     """Return the kernel with a work-group for one matrix or several."""
     policy = CholeskyPolicy.for_size(p.n, target, p.elem)
-    constants = {"most": p.n, "count": count, **strides({"l": p.l})}
+    constants = {"max_n": p.n, "count": count, **strides({"l": p.l})}
     groups = -(-count // policy.together)
     text = cholesky_text(p, policy, target, ragged=True)
     return _TableKernel(text, "cholesky", constants, groups, policy.group_size)
@@ -238,7 +238,7 @@ def _solve(p: SolveProblem, count: int, target: Target) -> _TableKernel:
     """Return the kernel with a work-group for some columns of one pair or of several."""
     policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
     across = -(-p.m // policy.columns)
-    constants = {"most": p.n, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
+    constants = {"max_n": p.n, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
     groups = across * -(-count // policy.together)
     text = solve_text(p, policy, target, ragged=True)
     return _TableKernel(text, "solve", constants, groups, policy.group_size)

@@ -117,7 +117,7 @@ class SubtreesPlan(FrontsPlan):
                 "size": shape.size, "triangle": shape.triangle, "places": shape.places,
                 "count": len(subtrees),
             },
-            ["values", "factor", "arena", "told"], groups, 1,
+            ["values", "factor", "arena", "failures"], groups, 1,
             {"subtree": subtrees.astype(np.int32), "stack": stack, "place": shape.place},
             scratch=groups * shape.size * elem.itemsize, flop=int(self.flops.sum()),
             counters=2,
@@ -182,7 +182,7 @@ def subtrees_text(elem: Element, target: Target) -> Specialization:
         *fronts_tables(),
         *scalars("long", "size", "triangle", "places", "count"),
         *written(elem, "values", "factor", "arena"),
-        *operand("long", "told", writes=True, restrict=False),
+        *operand("long", "failures", writes=True, restrict=False),
     ]
     kernels = {"subtrees": parameters}
     return specialize(

@@ -103,7 +103,7 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
         groups = min(_GROUPS * groups, max(1, _MAX_SCRATCH // (size * elem.itemsize)))
     groups = min(groups, len(which))
     work = c * (c + u) ** 2
-    constants = {"count": len(which), "size": size, "most": panel_size}
+    constants = {"count": len(which), "size": size, "panel_size": panel_size}
     tables: dict[str, Any] = {
         "which": which[np.argsort(-work, kind="stable")].astype(np.int32),
         "at": places,
@@ -209,7 +209,7 @@ def strip_of(target: Target, elem: Element) -> int:
 def small_text(elem: Element, target: Target) -> Specialization:
     """Render the kernel of small fronts."""
     first = [*scratch(elem), *tables("int", "which"), *tables("long", "at")]
-    sizes = scalars("long", "count", "size", "most")
+    sizes = scalars("long", "count", "size", "panel_size")
     if target.is_cpu:
         policy, strip = front_policy(target, elem), strip_of(target, elem)
         parameters = [

@@ -170,7 +170,7 @@ class TakePlan(OneLaunch):
         self._launch = engine.programs.launch(
             take_text(source, to, target),
             "take",
-            {"count": len(index), "most": length, "run": run},
+            {"count": len(index), "length": length, "run": run},
             ["index", "from", "to"],
             ["from_offset", "to_offset"],
             (groups * size,),
@@ -185,7 +185,7 @@ def take_text(source: Element, to: Element, target: Target) -> Specialization:
     """Render the kernel that gathers elements by their indices."""
     parameters = [
         *tables("long", "index"),
-        *scalars("long", "count", "most", "run"),
+        *scalars("long", "count", "length", "run"),
         *read(source, "from"),
         *written(to, "to"),
     ]

@@ -53,8 +53,8 @@ class _FirstFailure(OneLaunch):
             first_failure_text(device.engine.target),
             "first_failure",
             {"count": len(device.fronts)},
-            ["fronts", "told", "report"],
-            ["told_offset", "report_offset"],
+            ["fronts", "failures", "report"],
+            ["failures_offset", "report_offset"],
             (size,),
             (size,),
         )
@@ -66,9 +66,9 @@ class _FirstFailure(OneLaunch):
 def first_failure_text(target: Target) -> Specialization:
     """Render the kernel that finds the first column that failed."""
     parameters = [
-        *tables("long", "fronts", "told"),
+        *tables("long", "fronts", "failures"),
         buffer("long", "report", writes=True, restrict=False),
-        *scalars("long", "count", "told_offset", "report_offset"),
+        *scalars("long", "count", "failures_offset", "report_offset"),
     ]
     kernels = {"first_failure": parameters}
     return specialize("fronts/first_failure", target, kernels, size=group_size(target))
