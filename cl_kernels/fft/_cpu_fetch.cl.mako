@@ -3,13 +3,12 @@
 ##   define(target, planes, V, twisted, number, more)
 ##       fetch<number>(s, place, k, n, flip, scale, live, at, limit, re, im,
 ##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
-## more: the parameters from `factors` on that the function has
-##
-## Forms and factors as in _cpu_load.
-## rotated: rows of two transforms of real sequences; their real parts are stored after multiplication by factors.
-## times: the numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored.
-## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
-## has that of the strip's first lane, fine those from it to the others.
+## more      the declarations of those parameters from `factors` on that the function has
+## rotated   the form of rows of two transforms of real sequences whose real parts are stored after multiplication by
+##           factors; other forms, and factors, as in _cpu_load
+## times     numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored
+## twisted   row k of lane l is multiplied by exp(-2 pi i k l / whole): the product of a root of the table `coarse`, for
+##           the strip's first lane, and one of the table `fine`, for the distance of lane l from the first lane
 <%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
 <%def name="define(target, planes, V, twisted, number, more)">
 <% form, sides = target.form, range(planes) %>\
@@ -17,7 +16,7 @@
 ${times.define(target, V, planes, number)}
 % endif
 
-// Row k of each transform; its first number is number `at`.
+// Row k of each transform.  `at` is the number, in its sequence, of the row's first lane.
 static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip,
     real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {
@@ -42,9 +41,9 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
 % for l in sides:
     {
         const vec_t e = f[${2 * l}], g = flip ? -f[${2 * l + 1}] : f[${2 * l + 1}];
-        const vec_t u = e * c - g * d, v = e * d + g * c, kept = re[${l}];
-        re[${l}] = kept * u - im[${l}] * v;
-        im[${l}] = kept * v + im[${l}] * u;
+        const vec_t u = e * c - g * d, v = e * d + g * c, old_re = re[${l}];
+        re[${l}] = old_re * u - im[${l}] * v;
+        im[${l}] = old_re * v + im[${l}] * u;
     }
 % endfor
 % endif
@@ -57,9 +56,9 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
         const real_t u = factors[2 * k], v = factors[2 * k + 1];
 % endif
 % for l in sides:
-        const vec_t kept${l} = re[${l}];
-        re[${l}] = kept${l} * u - im[${l}] * v;
-        im[${l}] = kept${l} * v + im[${l}] * u;
+        const vec_t old_re${l} = re[${l}];
+        re[${l}] = old_re${l} * u - im[${l}] * v;
+        im[${l}] = old_re${l} * v + im[${l}] * u;
 % endfor
     }
 % endif
@@ -68,9 +67,9 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
     load_times${number}(t, k, t_row, t_lane, live, at, limit, c, d);
 % for l in sides:
     {
-        const vec_t e = t_conjugate ? -d[${l}] : d[${l}], kept = re[${l}];
-        re[${l}] = kept * c[${l}] - im[${l}] * e;
-        im[${l}] = kept * e + im[${l}] * c[${l}];
+        const vec_t e = t_conjugate ? -d[${l}] : d[${l}], old_re = re[${l}];
+        re[${l}] = old_re * c[${l}] - im[${l}] * e;
+        im[${l}] = old_re * e + im[${l}] * c[${l}];
     }
 % endfor
 % endif

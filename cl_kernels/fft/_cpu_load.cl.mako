@@ -3,14 +3,14 @@
 ##   define(source, V, planes, k)
 ##       load_rows<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
 ##
-## a: the first of `live` lanes, with number `lane`.  Rows from `rows` on are zeros, and so are, in row i, lanes
-## from limit - i * limit_row on: a sequence that ends early.  Forms of a row:
+## a: the first of `live` lanes; its number is `lane`.  Rows from `rows` on are zeros.  In row i, lanes from
+## limit - i * limit_row on are zeros too, where a sequence has fewer numbers than the transform.  Forms of a row:
 ##
 ##   complex   complex numbers            real   real numbers: re, and im where planes is 2
 ##   ordered   real, the even rows first and then the odd ones from the end: those of a cosine transform
 ##   half      the rows 0 .. n/2 of two transforms of real sequences
-##   folded    complex numbers of which those behind the middle are to be found, conjugated, before it:
-##             number i * limit_row + lane of 0 .. limit - 1
+##   folded    complex numbers of a sequence of `limit`, of which only the first half is stored: number j behind the
+##             middle is the conjugate of number limit - j.  Row i of a lane is number i * limit_row + lane
 <%namespace name="row" file="/fft/_cpu_put.cl.mako"/>
 <%def name="define(source, V, planes, k)">
 <%
@@ -20,8 +20,8 @@ sides = range(planes)
 factors = ", __global const real_t *factors" if source.factor else ""
 %>
 ${row.define(source, planes, k)}\
-// Row i, number by number: the first `live` lanes have some.
-static inline void bring_some${k}(__global const real_t *a, long i, long row, long lane_step, long lane, long live,
+// Load row i number by number.  Only the first `live` lanes have numbers; others are zeros.
+static inline void load_lanes${k}(__global const real_t *a, long i, long row, long lane_step, long lane, long live,
     long limit, long limit_row, vec_t *re, vec_t *im)
 {
     real_t r[${V * planes}], m[${V * planes}];
@@ -81,19 +81,20 @@ static void load_rows${k}(__global vec_t *s, long n, int flip, __global const re
 % endif
     for (; i < rows; i++) {
 % if form == "folded":
-        const long some = live;
+        const long filled = live;
 % else:
-        const long some = least(live, limit - i * limit_row - lane);
+        const long filled = minimum(live, limit - i * limit_row - lane);
 % endif
 % if source.layout == "across":
-        if (some == ${V * planes}${" && 2 * (i * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {
+        if (filled == ${V * planes}
+            ${"&& 2 * (i * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {
 % for p in sides:
             ${(f"load_complex(a + 2 * (i * row + {p * V}), &re[{p}], &im[{p}])"
                 if complex_rows else f"re[{p}] = load(a + i * row + {p * V}), im[{p}] = 0")};
 % endfor
         } else
 % endif
-            bring_some${k}(a, i, row, lane_step, lane, some, limit, limit_row, re, im);
+            load_lanes${k}(a, i, row, lane_step, lane, filled, limit, limit_row, re, im);
 % if source.factor:
         multiply${k}(re, im, factors + 2 * ${"(i * limit_row + lane)" if source.factor == "lanes" else "i"});
 % endif

@@ -1,16 +1,16 @@
-## Store a row of a source as one row of scratch, or as two; forms as in _cpu_load.
+## Store a row of a source in scratch: one row, or rows i and n - i for the form half.  Forms as in _cpu_load.
 ##
 ##   define(source, planes, k)     put<k>(s, i, n, flip, re, im); with factors multiply<k>(re, im, factor)
 <%def name="define(source, planes, k)">
 <% form = source.form %>\
-// The values of one row become those of scratch.
+// Row i of the source.
 static inline void put${k}(__global vec_t *s, long i, long n, int flip, const vec_t *re, const vec_t *im)
 {
 % if form == "half":
-    const bool own = i == 0 || 2 * i == n;  // both are real there
-    s[2 * i + flip] = own ? re[0] : re[0] - im[1];
-    s[2 * i + 1 - flip] = own ? re[1] : im[0] + re[1];
-    if (!own) {
+    const bool self_mirrored = i == 0 || 2 * i == n;  // row n - i is row i, so both transforms are real there
+    s[2 * i + flip] = self_mirrored ? re[0] : re[0] - im[1];
+    s[2 * i + 1 - flip] = self_mirrored ? re[1] : im[0] + re[1];
+    if (!self_mirrored) {
         s[2 * (n - i) + flip] = re[0] + im[1];
         s[2 * (n - i) + 1 - flip] = re[1] - im[0];
     }
@@ -32,9 +32,9 @@ static inline void multiply${k}(vec_t *re, vec_t *im, __global const real_t *fac
 % else:
     const real_t c = factor[0], d = factor[1];
 % endif
-    const vec_t kept = *re;
-    *re = kept * c - *im * d;
-    *im = kept * d + *im * c;
+    const vec_t old_re = *re;
+    *re = old_re * c - *im * d;
+    *im = old_re * d + *im * c;
 }
 % endif
 

@@ -4,12 +4,13 @@
 ##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
 ##             limit_batch, factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ##
-## Of a cropped result, neither rows before `first` are stored nor, in row k, the lanes before begin - k * limit_row.
+## Arguments and forms as in _cpu_load.  Of a cropped result, rows before `first` are not stored.  In row k, lanes
+## before begin - k * limit_row are not stored either.
 ##
-## Arguments and forms as in _cpu_load.  The numbers of a folded row behind the middle are stored, conjugated, at
-## their mirror images before it; not so in lane 0 and in the lane half of limit_row (of limit_batch where there is
-## one), whose mirror images are in the same lane.  With limit_batch, limit and begin count from the number of row 0 of
-## lane 0, in folded rows from twice that number.
+## In a folded row the conjugate of a number behind the middle is stored at its mirror image before the middle.  The
+## exceptions are lane 0 and lane limit_row / 2 (limit_batch / 2 if there is limit_batch): their numbers behind the
+## middle are not stored, because the mirror images are in the same lane.  With limit_batch, limit and begin are
+## relative to the number of row 0 of lane 0; in folded rows limit is relative to twice that number.
 <%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%
@@ -17,19 +18,19 @@ form, size = target.form, target.components
 complex_rows = size == 2
 sides = range(planes)
 step = ", long limit_batch" if target.stepped else ""
-more = fixed = ""
+parameters = arguments = ""
 if target.factor:
-    more, fixed = ", __global const real_t *factors", ", factors"
+    parameters, arguments = ", __global const real_t *factors", ", factors"
 if target.times:
-    more += ", __global const real_t *t, long t_row, long t_lane, int t_conjugate"
-    fixed += ", t, t_row, t_lane, t_conjugate"
+    parameters += ", __global const real_t *t, long t_row, long t_lane, int t_conjugate"
+    arguments += ", t, t_row, t_lane, t_conjugate"
 if twisted:
-    more += ", __global const real_t *fine, __global const real_t *coarse"
-    fixed += ", fine, coarse"
+    parameters += ", __global const real_t *fine, __global const real_t *coarse"
+    arguments += ", fine, coarse"
 %>
-${fetched.define(target, planes, V, twisted, number, more)}\
-// The lanes of row k from `skip` on, number by number.
-static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip,
+${fetched.define(target, planes, V, twisted, number, parameters)}\
+// Store the lanes of row k from `skip` on, number by number.
+static inline void store_lanes${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip,
     long live, long limit, long limit_row${step}, const vec_t *re, const vec_t *im)
 {
     real_t r[${V * planes}]${f", m[{V * planes}]" if complex_rows else ""};
@@ -58,7 +59,7 @@ static inline void store_some${number}(__global real_t *b, long k, long row, lon
 
 static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale,
     __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row,
-    long first, long begin${step}${more})
+    long first, long begin${step}${parameters})
 {
     //@apart
 % if form == "folded":
@@ -71,7 +72,7 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
         for (; k + ${V} <= rows; k += ${V}) {
             vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for l in range(V):
-            fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${fixed});
+            fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${arguments});
 % for p in sides:
             r[${p}][${l}] = re[${p}]${f", m[{p}][{l}] = im[{p}]" if complex_rows else ""};
 % endfor
@@ -89,22 +90,22 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
         }
 % endif
     for (; k < rows; k++) {
-        const long at = k * limit_row + lane, skip = -least(at - begin, 0);
-        fetch${number}(s, place, k, n, flip, scale, live, at, limit, re, im${fixed});
+        const long at = k * limit_row + lane, skip = -minimum(at - begin, 0);
+        fetch${number}(s, place, k, n, flip, scale, live, at, limit, re, im${arguments});
 % if form == "folded":
-        const long some = live;
+        const long filled = live;
 % else:
-        const long some = least(live, limit - at);
+        const long filled = minimum(live, limit - at);
 % endif
 % if target.layout == "across":
-        if (some == ${V * planes} && skip == 0${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
+        if (filled == ${V * planes} && skip == 0${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
 % for p in sides:
             ${(f"store_complex(b + 2 * (k * row + {p * V}), re[{p}], im[{p}])"
                 if complex_rows else f"store_real(b + k * row + {p * V}, re[{p}])")};
 % endfor
         } else
 % endif
-            store_some${number}(b, k, row, lane_step, lane, skip, some, limit,
+            store_lanes${number}(b, k, row, lane_step, lane, skip, filled, limit,
                 limit_row${", limit_batch" if target.stepped else ""}, re, im);
     }
 }

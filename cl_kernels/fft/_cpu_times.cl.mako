@@ -1,14 +1,14 @@
-## The numbers that a row of a result is multiplied by: those of an array in memory.
+## The numbers of the array t, by which a row of a result is multiplied.
 ##
 ##   define(target, V, planes, number)     load_times<number>(t, k, row, lane_step, live, at, limit, re, im)
 ##
-## t: the first of `live` lanes.  Forms of a row as in _cpu_load; `at` is the number of a folded row's first lane,
-## and limit the length of the sequence.
+## t: the first of `live` lanes.  Forms of a row as in _cpu_load.  Of a folded row, `at` is the number of the first lane
+## in its sequence, and limit is the length of the sequence.
 <%def name="define(target, V, planes, number)">
 <%
 form, sides = target.form, range(planes)
 %>
-// Row k of the first `live` lanes of t; of a folded row the number `at` and those that follow.
+// Row k of the first `live` lanes of t.  A folded row begins at number `at`.
 static inline void load_times${number}(__global const real_t *t, long k, long row, long lane_step, long live, long at,
     long limit, vec_t *re, vec_t *im)
 {

@@ -1,4 +1,4 @@
-## Vectors of lanes: their types, complex rows in memory, and transposition of squares of them.
+## Vectors of lanes: their types, their loads and stores, and the transposition of V vectors.
 ##
 ##   types(real, V)     real_t, vec_t, load and store of V numbers, and of V complex ones as two vectors
 ##   transpose(real, V) transpose(r): r[i], a row of V numbers, becomes a column
@@ -8,10 +8,10 @@ typedef ${real.real}${V} vec_t;
 typedef ${real.real}${V} vec_in_memory_t __attribute__((aligned(${real.itemsize})));
 typedef ${real.real}${2 * V} pairs_t;
 typedef ${real.real}${2 * V} pairs_in_memory_t __attribute__((aligned(${real.itemsize})));
-#define ORDER_AT 64  // where the places of rows begin, behind the stages' radices
+#define ORDER_AT 64  // the index of the first place of a row in an order table, which begins with the stages' radices
 
-// min(), which PoCL calls as a function: all vectors of a loop leave their registers then.
-static inline long least(long a, long b)
+// min() without a call: PoCL does not inline min(), and a call in a loop saves all vector registers to memory.
+static inline long minimum(long a, long b)
 {
     return a < b ? a : b;
 }
@@ -44,14 +44,15 @@ static inline void store_complex(__global real_t *p, vec_t re, vec_t im)
     instructions = {16: "SSE2", 32: "AVX", 64: "AVX512F"}.get(V * real.itemsize, "NONE")
     halves = [[j for lane in range(start, start + V // 2) for j in (lane, V + lane)] for start in (0, V // 2)]
 %>
-// The compiler combines shuffles of shuffles, in a quarter of the time of compilation, to no fewer instructions.
+// Without OPAQUE the compiler combines shuffles: that takes a quarter of the time of compilation and saves no
+// instruction.
 #ifdef __${instructions}__
 #define OPAQUE(v) __asm__("" : "+v"(v))
 #else
 #define OPAQUE(v)
 #endif
 
-// Rows i and i + ${V // 2} are shuffled together, as often as it takes.
+// Each of ${V.bit_length() - 1} steps interleaves rows i and i + ${V // 2} of all vectors.
 static inline __attribute__((always_inline)) void transpose(vec_t *r)
 {
     vec_t t[${V}];

@@ -1,14 +1,14 @@
-## Lines that the copy engine copies to local memory while the group transforms the line before.
+## Lines that the copy engine copies to local memory while the group transforms the previous line.
 ##
-##   lines of a group      0 engine ─▶ local ─▶ registers, transform, store
-##                                  1 engine ────────────────▶ local ─▶ registers, transform, store
+##   line 0 of a group     copied to local memory ─▶ registers, transform, store
+##   line 1                                          copied ──────────────────▶ registers, transform, store
 ##
-##   define()             barriers that count bytes (see gemm), copies of a line
+##   define()             barriers that count bytes (see gemm/_barriers), and copy_line
 ##   begin(p, rank)       start the copy of the group's first line
 ##   load(plan, rank)    load the line to registers, and start the copy of the next one
 ##
-## Lines whose address is not a multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
-## unit; group i transforms the lines i, i + number of groups, ... of `groups` lines.
+## The engine needs addresses that are multiples of 16 bytes; the work-items load other lines themselves.  A launch has
+## a group for each compute unit.  There are `groups` lines; group i transforms lines i, i + number of groups, ...
 <%!
 from portable_gpu.codegen import axes
 %>

@@ -3,11 +3,11 @@
 ##   load(source, planes, all, sure, tag)
 ##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
 ##
-## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to
+## x         the pointer to the row.  For the form folded exists is a parameter `mirrored`: if it is true, x points to
 ##           the number whose conjugate is that of the row.
-## live      how many lanes, from this one on, have numbers
-## sure      whether the lane has numbers.  Where there is no second lane, this one is read twice: loads are
-##           unconditional, because some drivers make each conditional load wait for the load before it.
+## live      the number of lanes, from this one on, that have numbers
+## sure      whether the lane surely has numbers.  Then loads are unconditional, because some drivers make each
+##           conditional load wait for the load before it; if there is no second lane, this one is read twice.
 ## first     an existing number that is read in the place of a missing one, for the same reason
 ## sign      -1 if the exponents of the transform are positive; then real and imaginary parts are exchanged
 ##
@@ -16,18 +16,19 @@
 <%def name="load(source, planes, all, sure, tag)">
 <%
 half = source.form == "half"
-within, of = ("", "") if all or source.form == "folded" else (", __global const real_t *first", ", first")
+first_parameter, first_argument = ("", "") if all or source.form == "folded" else (
+    ", __global const real_t *first", ", first")
 mirrored_parameter, mirrored_argument = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
 %>
 static inline pair_t element${tag}(__global const real_t *x, long i, long lane${mirrored_parameter}
-    ${rows.parameters(source, all)}${within})
+    ${rows.parameters(source, all)}${first_parameter})
 {
 % if source.form == "folded":
     pair_t v = conjugate_if(*(__global const pair_in_memory_t *)x, mirrored);
 % else:
-% if within:
-    const bool there = i < rows && i * limit_row + lane < limit;
-    x = there ? x : first, i = there ? i : 0, lane = there ? lane : 0;
+% if first_parameter:
+    const bool exists = i < rows && i * limit_row + lane < limit;
+    x = exists ? x : first, i = exists ? i : 0, lane = exists ? lane : 0;
 % endif
 % if source.form == "real":
     pair_t v = (pair_t)(*x, 0);
@@ -38,33 +39,33 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
 % if source.factor:
     v = product(v, ${rows.factor(source, "i")});
 % endif
-% if within:
-    v = there ? v : (pair_t)(0, 0);
+% if first_parameter:
+    v = exists ? v : (pair_t)(0, 0);
 % endif
     return v;
 }
 
 static inline pair_t load_row${tag}(__global const real_t *x, long i, long lane${mirrored_parameter}, uint live,
-    real_t sign${rows.parameters(source, all)}${within}${", long n, pair_t *mirror" if half else ""})
+    real_t sign${rows.parameters(source, all)}${first_parameter}${", long n, pair_t *mirror" if half else ""})
 {
 % if sure:
-    pair_t v = element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${of});
+    pair_t v = element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${first_argument});
 % else:
-    pair_t v = live > 0 ? element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${of})
+    pair_t v = live > 0 ? element${tag}(x, i, lane${mirrored_argument}${rows.arguments(source, all)}${first_argument})
         : (pair_t)(0, 0);
 % endif
 % if planes == 2 and source.form != "folded":
 % if sure:
     const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i,
-        lane + (live > 1)${rows.arguments(source, all)}${of});
+        lane + (live > 1)${rows.arguments(source, all)}${first_argument});
 % else:
     const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i,
-        lane + 1${rows.arguments(source, all)}${of}) : (pair_t)(0, 0);
+        lane + 1${rows.arguments(source, all)}${first_argument}) : (pair_t)(0, 0);
 % endif
 % if half:
-    const bool own = i == 0 || 2 * i == n;  // both are real there
+    const bool self_mirrored = i == 0 || 2 * i == n;  // row n - i is row i, so both transforms are real exists
     *mirror = exchanged((pair_t)(v.x + w.y, w.x - v.y), sign);
-    v = own ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
+    v = self_mirrored ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
 % else:
     v.y = w.x;
 % endif

@@ -1,8 +1,9 @@
 ## Complex numbers as pairs, for the transforms of a group.
 ##
-##   types(real)     real_t, pair_t, vec_t; products of pairs.  exchanged(v, sign): v with its real and imaginary parts
+##   types(real)     real_t, pair_t, vec_t; functions of pairs.  exchanged(v, sign): v with its real and imaginary parts
 ##                   exchanged if sign is -1, which is the sign of a transform with positive exponents.  Pairs in
-##                   memory are aligned to their size; on a CPU, where they may be NumPy's, to a real number.
+##                   memory are aligned to their size.  On a CPU they are aligned to a real number only, because they
+##                   may be in an array of NumPy.
 ##   roots()         root_of(p, ...): exp(-2 pi i p / whole), the product of a root of the coarse table and one of the
 ##                   fine table; the lower `shift` bits of p are the index into the fine table
 <%def name="types(real)">
@@ -27,10 +28,10 @@ static inline pair_t exchanged(pair_t v, real_t sign)
     return sign < 0 ? v.yx : v;
 }
 
-// The number of elements from number i on, of `here` elements.
-static inline uint left(uint i, uint here)
+// The number of elements from index i on, if there are `count` in all.
+static inline uint remaining(uint i, uint count)
 {
-    return here - min(i, here);
+    return count - min(i, count);
 }
 
 static inline pair_t conjugate_if(pair_t v, bool condition)

@@ -1,8 +1,9 @@
 ## Positions of the rows of a side in global memory, and the arguments of load_row and put that describe them.
 ##
 ##   place(name, side, row, lane)     the pointer to a row of a lane
-##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, which is as
-##                                    far before the end of the sequence as <name>_at is behind its first number
+##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, its mirror
+##                                    image: the distance of <name>_end from the sequence's end is that of <name>_at
+##                                    from the first number
 ##   further(name, side, row, lane, mirrored)
 ##                                    the pointer `row` rows and `lane` lanes behind <name>_at; mirrored: whether the
 ##                                    row is in the half of a folded sequence that is stored as conjugates
@@ -27,20 +28,20 @@ def mirrored(name, side, row, lane):
     return f"2 * ((long)({row}) * {name}_limit_row + {lane}) > {limit(name, side)}"
 
 def limit(name, side):
-    """Where the numbers of a side end, from that on which is row 0 of lane 0."""
-    ends = 2 if side.form == "folded" else 1
-    return f"({name}_limit - {ends} * {name}_number)" if side.stepped else f"{name}_limit"
+    """The C expression for the end of a side's numbers, relative to that of row 0 of lane 0."""
+    factor = 2 if side.form == "folded" else 1
+    return f"({name}_limit - {factor} * {name}_number)" if side.stepped else f"{name}_limit"
 
-def pairs(side):
-    """Whether the limit of rows does not tell which lanes hold pairs of a folded sequence."""
+def needs_limit_batch(side):
+    """Whether `limit_batch` is needed to find the lanes that hold pairs of a folded sequence."""
     return side.form == "folded" and side.stepped
 
 def declared(side, all):
-    """Declarations of the arguments of load_row and put that do not change, in the order of `fixed`."""
+    """The declarations of the parameters whose arguments are in `fixed`, in that order."""
     limited = not all or side.form == "folded" or side.factor
     return [
         "long lane_step", *(["long limit", "long limit_row"] if limited else []),
-        *(["long limit_batch"] if pairs(side) else []), *([] if all else ["long rows"]),
+        *(["long limit_batch"] if needs_limit_batch(side) else []), *([] if all else ["long rows"]),
         *(["__global const pair_t *factors"] if side.factor else []),
     ]
 %>
@@ -55,22 +56,22 @@ ${side.dense}\
 ${name}_${axis}\
 % endif
 </%def>
-<%def name="place(name, side, row, lane)">${name} + ${away(name[0], side, row, lane)}</%def>
-<%def name="away(name, side, row, lane)">\
+<%def name="place(name, side, row, lane)">${name} + ${distance(name[0], side, row, lane)}</%def>
+<%def name="distance(name, side, row, lane)">\
 ${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})\
 </%def>
 <%def name="begin(name, side, row, lane)">\
     __global ${"const " if name == "x" else ""}real_t *${name}_at = ${place(name, side, row, lane)};
 % if side.form == "folded":
     __global ${"const " if name == "x" else ""}real_t *${name}_end = ${name}
-        + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${away(name, side, row, lane)};
+        + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${distance(name, side, row, lane)};
 % endif
 </%def>
 <%def name="further(name, side, row, lane, mirrored)">\
 % if mirrored in ("", "false"):
-${name}_at + ${away(name, side, row, lane)}\
+${name}_at + ${distance(name, side, row, lane)}\
 % elif mirrored == "true":
-${name}_end - ${away(name, side, row, lane)}\
+${name}_end - ${distance(name, side, row, lane)}\
 % else:
 (${mirrored} ? ${further(name, side, row, lane, "true")} : ${further(name, side, row, lane, "false")})\
 % endif
@@ -88,7 +89,7 @@ ${further(name, side, f"i{u}", f"{planes} * s{u}", mirrored)}\
 % if not all or side.form == "folded" or side.factor:
 , ${limit(name, side)}, ${name}_limit_row\
 % endif
-% if pairs(side):
+% if needs_limit_batch(side):
 , ${name}_limit_batch\
 % endif
 % if not all:
@@ -99,6 +100,6 @@ ${further(name, side, f"i{u}", f"{planes} * s{u}", mirrored)}\
 % endif
 </%def>
 
-<%def name="parameters(side, all)">${"".join(f", {one}" for one in declared(side, all))}</%def>
-<%def name="arguments(side, all)">${"".join(f", {one.split()[-1].lstrip('*')}" for one in declared(side, all))}</%def>
+<%def name="parameters(side, all)">${"".join(f", {text}" for text in declared(side, all))}</%def>
+<%def name="arguments(side, all)">${"".join(f", {text.split()[-1].lstrip('*')}" for text in declared(side, all))}</%def>
 <%def name="factor(side, row)">factors[${f"{row} * limit_row + lane" if side.factor == "lanes" else row}]</%def>

@@ -4,9 +4,9 @@
 ##       put(y, k, lane, live, sign, scale, ..., v): store v as row k of a lane, or of two real lanes that form one
 ##       complex lane
 ##
-## Arguments as in _group_load.  The form half stores two rows, k and n - k.  Of a cropped result, neither rows before
-## `first` are stored nor, in row k, lanes before begin - k * limit_row.  For the form folded there is a parameter
-## `mirrored`: if it is true, y points to the number that is the conjugate of v.
+## Arguments as in _group_load.  The form half stores two rows, k and n - k.  Of a cropped result, rows before `first`
+## are not stored; in row k, lanes before begin - k * limit_row are not stored either.  For the form folded there is a
+## parameter `mirrored`: if it is true, y points to the number that is the conjugate of v.
 ## times     whether numbers are multiplied by those of t
 ## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole)
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -35,7 +35,7 @@ static inline void put_element${tag}(__global real_t *y, long k, long lane${mirr
 % if result.form == "folded":
     const long at = k * limit_row + lane;
     if (mirrored && 2 * at != limit && (lane == 0 || 2 * lane == ${"limit_batch" if result.stepped else "limit_row"}))
-        return;  // the lane holds both of such a pair
+        return;  // the same lane stores this number's mirror image
 % if result.times:
     v = product(v, conjugate_if(t[(mirrored ? limit - at : at) * t_lane], mirrored != (bool)t_conjugate));
 % endif

@@ -1,4 +1,4 @@
-## Store the results of the last stage, which are in registers, in a target.
+## Store the results of the last stage, which are in registers, in the target.
 ##
 ##   write(plan, result, planes, number_of, loaded, fixed, tag)
 ##       result, planes, tag: as in group.  fixed: see _group_places.  number_of(slot, plane): the number l of the
@@ -32,7 +32,7 @@ ${split.write(plan, result, fixed, tag)}\
 % if number_of:
 ${stages.twist_all(plan, number_of, loaded)}\
 % endif
-<% lane, live = f"lane0 + {planes} * {last.slot}", f"left({planes} * {last.slot}, lanes_here)" %>\
+<% lane, live = f"lane0 + {planes} * {last.slot}", f"remaining({planes} * {last.slot}, lanes_here)" %>\
 ${rows.begin("y", result, last.item, lane)}\
 % if half:
 % for r in range(plan.n // 2 + 1):
@@ -85,16 +85,16 @@ for bit in bits:
 <%
 count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
 folded = result.form == "folded"
-every = range(plan.at_once(result.form))
-there = [plan.there(plan.target_across, count, u) for u in every]
+numbers_of_item = range(plan.at_once(result.form))
+conditions = [plan.there(plan.target_across, count, u) for u in numbers_of_item]
 %>\
-% for begin in every[:: plan.together(result.form)]:
-<% numbers = every[begin : begin + plan.together(result.form)] %>\
+% for begin in numbers_of_item[:: plan.together(result.form)]:
+<% numbers = numbers_of_item[begin : begin + plan.together(result.form)] %>\
 % for u in numbers:
         const uint ${plan.walk(plan.target_across, count, u)};
 <%
-i = f"min(i{u}, {count} - 1u)" if "i" in there[u] else f"i{u}"
-s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
+i = f"min(i{u}, {count} - 1u)" if "i" in conditions[u] else f"i{u}"
+s = f"min(s{u}, {plan.slots - 1}u)" if "s" in conditions[u] else f"s{u}"
 %>\
         const uint at${u} = ${layout.place(i, s)};
         const pair_t v${u} = (pair_t)(numbers[at${u}], numbers[at${u} + ${layout.size}]);
@@ -104,14 +104,14 @@ s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
 % endif
 % endfor
 % for u in numbers:
-        ${f"if ({there[u]}) " if there[u] else ""}{
+        ${f"if ({conditions[u]}) " if conditions[u] else ""}{
             const long lane = lane0 + ${planes} * s${u};
 <% mirrored = rows.module.mirrored("y", result, f"i{u}", "lane") if folded else "" %>\
 % if number_of:
 ${twist(plan, result.form, planes, number_of, loaded, u)}\
 % endif
             put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u},
-                lane${", " * folded}${mirrored}, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"},
+                lane${", " * folded}${mirrored}, ${planes if all_here else f"remaining({planes} * s{u}, lanes_here)"},
                 sign, scale${fixed}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}"
                 for p in range(planes)) if number_of else ""});
         }

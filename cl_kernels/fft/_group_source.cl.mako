@@ -1,5 +1,5 @@
-## Read a source to the registers of the first stage, times the chirp if there is one, or in the order of a cyclic
-## convolution.
+## Read a source to the registers of the first stage.  In a transform by chirps the numbers are multiplied by the chirp;
+## in a cyclic convolution they are permuted.
 ##
 ##   read(plan, source, planes, fixed, tag)     set re and im; fixed: see _group_places
 ##
@@ -32,7 +32,7 @@ ${chirps.multiply_input(plan)}\
 ${split.read(plan, source)}\
 % else:
 <%
-lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)"
+lane, live = f"lane0 + {planes} * {first.slot}", f"remaining({planes} * {first.slot}, lanes_here)"
 lane = f"min({lane}, lanes - 1)" if sure and plan.slots > 1 else lane
 %>\
 ${rows.begin("x", source, first.item, lane)}\
@@ -57,10 +57,10 @@ ${ahead.load(plan, ahead_rank)}\
 <% further = b * plan.items + r * first.count %>\
 <% row = f"min({first.item} + {further}, n - 1)" if plan.chirp else f"{first.item} + {further}" %>\
 <%
-far = f"(int){row} - (int){first.item}" if plan.chirp else further
+distance = f"(int){row} - (int){first.item}" if plan.chirp else further
 mirrored = (rows.module.half(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
 %>\
-        const pair_t v${r} = load_row${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row},
+        const pair_t v${r} = load_row${tag}(${rows.further("x", source, distance, 0, mirrored)}, ${row},
             ${lane}${", " * folded}${mirrored}, ${live}, sign${fixed});
 % endfor
 % for r in range(plan.used_inputs):
@@ -80,7 +80,7 @@ ${chirps.multiply_input(plan)}\
 count, layout, half = plan.rows(source.form), plan.natural, source.form == "half"
 folded = source.form == "folded"
 numbers = range(plan.at_once(source.form))
-there = [plan.there(plan.source_across, count, u) for u in numbers]
+conditions = [plan.there(plan.source_across, count, u) for u in numbers]
 %>\
 % for u in numbers:
         const uint ${plan.walk(plan.source_across, count, u)};
@@ -88,16 +88,16 @@ there = [plan.there(plan.source_across, count, u) for u in numbers]
         pair_t mirror${u};
 % endif
 <%
-live = planes if all_here else f"left({planes} * s{u}, lanes_here)"
+live = planes if all_here else f"remaining({planes} * s{u}, lanes_here)"
 mirrored = rows.module.mirrored("x", source, f"i{u}", f"lane0 + {planes} * s{u}") if folded else ""
 %>\
         const pair_t v${u} = load_row${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u},
             lane0 + ${planes} * s${u}${", " * folded}${mirrored},
-            ${f"{there[u]} ? {live} : 0" if there[u] else live},
+            ${f"{conditions[u]} ? {live} : 0" if conditions[u] else live},
             sign${fixed}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
 % endfor
 % for u in numbers:
-        ${f"if ({there[u]}) " if there[u] else ""}{
+        ${f"if ({conditions[u]}) " if conditions[u] else ""}{
             const uint at = ${layout.place(f"i{u}", f"s{u}")};
             numbers[at] = v${u}.x, numbers[at + ${layout.size}] = v${u}.y;
 % if half:

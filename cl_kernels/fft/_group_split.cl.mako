@@ -4,11 +4,11 @@
 ## E = (Z[k] + conj Z[n - k]) / 2, O = (Z[k] - conj Z[n - k]) / 2i, w = exp(-pi i k / n).
 ##
 ##   read(plan, source)                   load the numbers of the first stage; all exist; a line may be unaligned
-##   define(result, all, tag)             split(...): stores both results of a pair
-##   write(plan, result, fixed, tag)      store those of the last stage, with w from the kernel's table `halves`.  A
-##                                        work-item has the butterflies j and M - j, so that it has both numbers of a
-##                                        pair: Z[j + r M] and Z[n - j - r M].  The first one has 0 and M / 2 instead,
-##                                        whose pairs are within one butterfly.
+##   define(result, all, tag)             split(...): stores results k and n - k
+##   write(plan, result, fixed, tag)      store all results, with w from the kernel's table `halves`.  A work-item has
+##                                        the butterflies j and M - j of the last stage, so that it has both numbers
+##                                        of a pair: Z[j + r M] and Z[n - j - r M].  Work-item 0 has the butterflies 0
+##                                        and M / 2, because both numbers of their pairs are in one butterfly.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="read(plan, source)">
@@ -62,7 +62,7 @@ def number(b, r):
     return f"(pair_t)(re[{b * R + r}], im[{b * R + r}])"
 
 def pair(k, a, b):
-    live = f"left({last.slot}, lanes_here) > 0"
+    live = f"remaining({last.slot}, lanes_here) > 0"
     return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, {live}, sign, scale{fixed}, {a}, {b}, halves[{k}]);"
 %>\
     __global real_t *y_at = ${rows.place("y", result, 0, lane)};
@@ -74,24 +74,24 @@ def pair(k, a, b):
 % for c in range(last.butterflies // 2):
 % for r in range(R):
 <%
-one, other = number(2 * c, r), number(2 * c + 1, R - 1 - r)
+first, second = number(2 * c, r), number(2 * c + 1, R - 1 - r)
 k = f"{last.item} + {c * plan.items + r * M}"
 %>\
 % if c == 0:
 <%
 half = r >= R // 2
-own = r - R // 2 if half else r
-k0, a0, b0 = own * M + half * M // 2, number(half, own), number(half, R - 1 - own if half else -own % R)
+row = r - R // 2 if half else r
+k0, a0, b0 = row * M + half * M // 2, number(half, row), number(half, R - 1 - row if half else -row % R)
 %>\
     {
         const bool alone = ${last.item} == 0;
         const uint k = alone ? ${k0} : ${k};
-        ${pair("k", f"alone ? {a0} : {one}", f"alone ? {b0} : {other}")}
+        ${pair("k", f"alone ? {a0} : {first}", f"alone ? {b0} : {second}")}
     }
 % else:
     {
         const uint k = ${k};
-        ${pair("k", one, other)}
+        ${pair("k", first, second)}
     }
 % endif
 % endfor

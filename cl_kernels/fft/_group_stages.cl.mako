@@ -1,11 +1,11 @@
 ## Stages of transforms whose numbers a group's work-items hold in registers.
 ##
-##   butterfly j of a stage of radix R, M = n / R of them:     rows j, j + M, j + 2 M ...
-##   goes on as rows                                           (j / N) N R + j % N + r N,  r = 0 .. R-1
+##   inputs of butterfly j < M = n / R of a stage of radix R     rows j, j + M, j + 2 M ...
+##   its results                                                 rows (j / N) N R + j % N + r N,  r = 0 .. R-1
 ##
-## N is the product of the radices before (Stockham).  Number r is multiplied before by exp(-2 pi i (j % N) r / (N R)).
-## Tables have the roots for r = 1, 2, 4 and 8; others are products of two.  In a convolution, which needs registers,
-## each root is computed from a few others just before it is used.
+## N is the product of the radices of the previous stages (Stockham).  Input r is multiplied by the root
+## exp(-2 pi i (j % N) r / (N R)).  Tables have the roots for r = 1, 2, 4 and 8; others are products of two.  In a
+## convolution, which needs registers, each root is computed from a few others just before it is used.
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  declare w<number>: the roots of the butterflies t, t + items, ... of a stage
@@ -18,11 +18,11 @@
 % for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\
 % if N > 1:
-static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair_t *found)
+static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair_t *table_roots)
 {
     pair_t w[${R}];
 % for bit in range((R - 1).bit_length()):
-    w[${1 << bit}] = found[${bit}];
+    w[${1 << bit}] = table_roots[${bit}];
 % endfor
 <% together, low = (1, 4 if R > 8 else 2) if plan.back else (R, R) %>\
 % for begin in range(0, R, together):

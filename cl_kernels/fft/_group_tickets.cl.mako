@@ -19,7 +19,7 @@
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 <%def name="define()">
-// (0 or 1, work-group of that pass).
+// The pass of a ticket, 0 or 1, and the work-group of that pass.
 static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1, uint lag)
 {
     if (ticket < lag * groups0)
@@ -29,7 +29,7 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     if (ticket >= (parts - lag) * both)
         return (uint2)(1, ticket - (parts - lag) * groups0);
     const uint round = ticket / both, k = ticket % both;
-    const uint firsts = (uint)((ulong)k * groups0 / both);  // of the first pass, before this one
+    const uint firsts = (uint)((ulong)k * groups0 / both);  // groups of the first pass before, in this round
     if ((uint)((ulong)(k + 1) * groups0 / both) > firsts)
         return (uint2)(0, (round + lag) * groups0 + firsts);
     return (uint2)(1, round * groups1 + k - firsts);
@@ -37,12 +37,12 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
 </%def>
 
 <%def name="take()">
-    __local uint2 taken;
+    __local uint2 task;
     if (id == 0)
-        taken = task_of(${waiting.ticket()}, parts, groups0, groups1, lag);
+        task = task_of(${waiting.ticket()}, parts, groups0, groups1, lag);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const bool second = taken.x;
-    const uint number = taken.y;
+    const bool second = task.x;
+    const uint number = task.y;
     volatile __global uint *finished = counters + 2 + number / (second ? groups1 : groups0);
 </%def>
 

@@ -2,14 +2,14 @@
 ##
 ##      rows 0 .. n-1 of scratch, each a pair of vectors (re, im)
 ##
-##      stage of radix R:   rows j, j + M, j + 2 M ...   ->  their transform, times powers of a root of one
-##      then the same       with each of the R parts of M rows
+##      stage of radix R    replaces rows j, j + M, j + 2 M ... by their transform, times powers of a root of one
+##      the next stage      does the same with each of the R parts of M rows
 ##
-## The result of row k ends in row place[k].
+## After the last stage, result k is in row place[k].
 ##
 ##   define(radices)     transform(s, w, radices, n)
 ##
-## w: of each stage, for j = 0 .. M-1, the roots exp(-2 pi i j r / (R M)), r = 1 .. R-1; none for the last.
+## w: for each stage but the last, and each j = 0 .. M-1, the roots exp(-2 pi i j r / (R M)), r = 1 .. R-1.
 <%def name="define(radices)">
 % for R in radices:
 static void stage${R}(__global vec_t *s, __global const real_t *w, long blocks, long M)
@@ -51,8 +51,8 @@ static void transform(__global vec_t *s, __global const real_t *w, __global cons
 {
     //@apart
     const int first = radices[0];
-    const long part = n / max(first, 1);  // a transform of one number has no stage
-    long blocks = 1, M = n, q = -1;  // the part of the first stage; -1: that stage itself
+    const long part = n / max(first, 1);  // max: a transform of one number has no stage
+    long blocks = 1, M = n, q = -1;  // q: the part; -1 in the first stage
     __global vec_t *p = s;
     __global const real_t *c = w;
     for (int k = 0; n > 1;) {

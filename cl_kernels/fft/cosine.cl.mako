@@ -1,16 +1,16 @@
-## Cosine and sine transforms: the computation before and after the Fourier transform of which they consist.
+## Cosine and sine transforms: the computations before and after the Fourier transform that they use.
 ##
 ##      x ──before──▶ numbers ──Fourier transform──▶ numbers ──after──▶ y
 ##
-## Of n numbers of a line (h = n / 2; w: roots of one, from a table):
+## For a line of n numbers, with h = n / 2 and roots w of one from a table; the last column describes the numbers:
 ##
 ##   two     before   the even numbers, then the odd ones from the end           n real
 ##           after    y[k] = 2 Re(w[k] v[k])                                      of n / 2 + 1 complex ones
 ##   three   before   conj(w[k]) (x[k] - i x[n - k])                              n / 2 + 1 complex
-##           after    back to their places                                       of n real ones
+##           after    the inverse of the permutation of `two`                    of n real ones
 ##   four    before   (x[2 j] + i x[n - 1 - 2 j]) w[j]                            h complex
 ##           after    y[2 k] = 2 Re(w[h + k] v[k]), y[n - 1 - 2 k] = -2 Im(...)
-##   odd     before   x[j] w[j]: four, of odd lengths                            n complex, then as many zeros
+##   odd     before   x[j] w[j]; the transform of `four` for odd lengths         n complex, then n zeros
 ##           after    y[k] = 2 Re(w[n + k] v[k])
 ##   one     before   the line and its mirror image, 2 (n - 1) in all            real
 ##           after    y[k] = Re v[k]
@@ -29,7 +29,8 @@ complex_out = before and kind in ("three", "four", "odd")
 %>
 typedef ${real.real} real_t;
 
-// Number j of a line that has `count` of n: from the end, with changing signs, the outer ones times `edge`.
+// Number j of a line of n numbers, of which those from `count` on are zeros.  reversed: counted from the end.
+// alternating: numbers with odd j are negated.  The outer numbers are multiplied by `edge`.
 static inline real_t number(__global const real_t *x, long j, long n, long step, long count, int reversed,
     int alternating, real_t edge)
 {
@@ -70,25 +71,25 @@ void ${kernel(stage)}
 % if kind == "two":
         const long m = min(k, n - k);
         __global const real_t *p = a + 2 * m * x_step;
-        real_t found = 2 * (w[2 * k] * p[0] - w[2 * k + 1] * (k > m ? -p[1] : p[1]));
+        real_t result = 2 * (w[2 * k] * p[0] - w[2 * k + 1] * (k > m ? -p[1] : p[1]));
 % elif kind == "three":
-        real_t found = a[(k % 2 ? n - 1 - k / 2 : k / 2) * x_step];
+        real_t result = a[(k % 2 ? n - 1 - k / 2 : k / 2) * x_step];
 % elif kind == "four":
         const long j = k % 2 ? (n - 1 - k) / 2 : k / 2;
         __global const real_t *p = a + 2 * j * x_step;
         const real_t c = w[n + 2 * j], d = w[n + 2 * j + 1];
-        real_t found = k % 2 ? -2 * (p[0] * d + p[1] * c) : 2 * (p[0] * c - p[1] * d);
+        real_t result = k % 2 ? -2 * (p[0] * d + p[1] * c) : 2 * (p[0] * c - p[1] * d);
 % elif kind == "odd":
         __global const real_t *p = a + 2 * k * x_step;
-        real_t found = 2 * (p[0] * w[2 * (n + k)] - p[1] * w[2 * (n + k) + 1]);
+        real_t result = 2 * (p[0] * w[2 * (n + k)] - p[1] * w[2 * (n + k) + 1]);
 % elif kind == "one":
-        real_t found = a[2 * k * x_step];
+        real_t result = a[2 * k * x_step];
 % else:
-        real_t found = -a[2 * (k + 1) * x_step + 1];
+        real_t result = -a[2 * (k + 1) * x_step + 1];
 % endif
         if (k == 0${" || k == n - 1" if kind == "one" else ""})
-            found *= edge;
-        b[(reversed ? n - 1 - k : k) * y_step] = alternating && k % 2 ? -found : found;
+            result *= edge;
+        b[(reversed ? n - 1 - k : k) * y_step] = alternating && k % 2 ? -result : result;
 % endif
     }
 }

@@ -2,9 +2,9 @@
 ##
 ##      source ──load──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──store──▶ target
 ##
-## A work-item has its own scratch, and computes `run` strips of lanes one after the other.  With two passes in one
-## launch it computes whole transforms: all strips of the first pass, with results in its own part of `between`, and
-## then all strips of the second pass.
+## A work-item has a part of the scratch memory, and computes `run` strips of lanes one after the other.  With two
+## passes in one launch it computes whole transforms: first all strips of the first pass, with results in its part of
+## `between`, and then all strips of the second pass.
 ##
 ## launches         the passes of each launch; a pass has source, result (Side: the form of a row, the layout of lanes),
 ##                  planes (transforms in a lane), twisted (whether rows of the result are multiplied by roots of one:
@@ -23,9 +23,9 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
 V, suffix = policy.vector, "" if real.needs_fp64 else "f"
-every = [one for passes in launches for one in passes]
-loads = list(dict.fromkeys((one.source, one.planes) for one in every))
-stores = list(dict.fromkeys((one.result, one.planes, one.twisted) for one in every))
+all_passes = [pass_ for passes in launches for pass_ in passes]
+loads = list(dict.fromkeys((pass_.source, pass_.planes) for pass_ in all_passes))
+stores = list(dict.fromkeys((pass_.result, pass_.planes, pass_.twisted) for pass_ in all_passes))
 batch = axes.digits("batch", rank, "batch_item")
 %>
 ${vectors.types(real, V)}
@@ -60,8 +60,8 @@ times = passes[-1].result.times
 % else:
     const long across = (lanes0 + ${V * passes[0].planes - 1}) / ${V * passes[0].planes};
 % endif
-    for (long one = first; one < least(strips, first + run); one++) {
-        const long batch_item = one${"" if both else " / across"};
+    for (long strip = first; strip < minimum(strips, first + run); strip++) {
+        const long batch_item = strip${"" if both else " / across"};
         __global const real_t *x0 = x
             + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
 % if times:
@@ -78,28 +78,28 @@ a, b = names[k]
 W = V * pass_.planes
 load_number = loads.index((pass_.source, pass_.planes))
 store_number = stores.index((pass_.result, pass_.planes, pass_.twisted))
-given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row"
-given_a += f", {a}_factor" if pass_.source.factor else ""
-result, less = pass_.result, " - y_number" if pass_.result.stepped else ""
-limit = f"{b}_limit{2 * less if result.form == 'folded' else less}"
-given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row"
-given_b += f", y_first, y_begin{less}" if b == "y" else ", 0, 0"
-given_b += (", y_limit_batch" if result.stepped else "") + (f", {b}_factor" if result.factor else "")
-given_b += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
-given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
+load_arguments = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row"
+load_arguments += f", {a}_factor" if pass_.source.factor else ""
+result, minus_number = pass_.result, " - y_number" if pass_.result.stepped else ""
+limit = f"{b}_limit{2 * minus_number if result.form == 'folded' else minus_number}"
+store_arguments = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row"
+store_arguments += f", y_first, y_begin{minus_number}" if b == "y" else ", 0, 0"
+store_arguments += (", y_limit_batch" if result.stepped else "") + (f", {b}_factor" if result.factor else "")
+store_arguments += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
+store_arguments += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
 %>
 % if both:
         for (long lane = 0; lane < lanes${k}; lane += ${W}) {
 % else:
         {
-            const long lane = one % across * ${W};
+            const long lane = strip % across * ${W};
 % endif
-            const long live = least(lanes${k} - lane, ${W});
+            const long live = minimum(lanes${k} - lane, ${W});
             load_rows${load_number}(s, n${k}, flip,
-                ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${given_a});
+                ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${load_arguments});
             transform(s, roots${k}, order${k}, n${k});
             store${store_number}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"},
-                ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${given_b});
+                ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${store_arguments});
         }
 % endfor
     }

@@ -1,12 +1,12 @@
-## A convolution as its sums.
+## A convolution by its definition.
 ##
 ##      y[i] = sum_j x[i + first - j] t[j]        along each axis, for existing x and t
 ##
-##        x  ├──────────┤          a work-item computes ${"W"} neighbours along the last axis,
-##        t      ├──┤              one element of t after the other
+##        x  ├──────────┤          a work-item computes W neighbours along the last axis, in a loop over
+##        t      ├──┤              the elements of t
 ##        y   first ├────┤
 ##
-## elem   Element of all three          W          results of a work-item
+## elem   Element of x, t and y         W          results of a work-item
 ## count  axes that are convolved       rank       further batch axes
 ## Work-items are independent; each has its results in registers until they are stored.
 <%include file="/common/prelude.cl.mako"/>

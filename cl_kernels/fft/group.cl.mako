@@ -5,18 +5,17 @@
 ##      work-item (t, slot)      holds butterflies t, t + items ... of a stage, for the transform of its slot;
 ##                               neighbours are along slots if lanes are adjacent in memory, else along t
 ##
-## Work-items change between these two orders at the first exchange.  A side is staged, so that neighbouring
-## work-items access neighbouring elements, where the runs of rows are short, and for rows that need their mirror image
-## (form half).
+## Work-items change between these two orders at the first exchange.  A side is staged in local memory if few adjacent
+## rows are adjacent in memory, so that neighbouring work-items access neighbouring elements, and for the form half,
+## whose rows need their mirror images.
 ##
-## alone     whether one group computes both of two passes of a part
-## passes    one, or two of which a part of the second one follows the same part of the first: see _group_tickets.
-##           Each has
+## alone     whether one group computes both passes of a part
+## passes    one, or two; parts of the second pass follow those of the first pass: see _group_tickets.  Each has
 ##   plan      GroupPlan of ops/fft/group: items, slots, stages, layouts       planes    lanes of a slot
 ##   source, result      Side: the form of a row, factors
 ##                       result.times: an array t that results are multiplied by, number by number
 ##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform
-##   twists    how many of these roots are in local memory, if any
+##   twists    the number of these roots in local memory; 0 if there are none
 ##   by_batch  whether these roots depend on the number along the last batch axis, not on the number of the lane
 ##   sure      whether loads are unconditional: some drivers make each conditional load wait for the load before it
 ##   ahead     whether the copy engine copies a group's next line in advance: see _group_ahead
@@ -28,7 +27,7 @@
 ##   tag       the suffix of its functions and parameters
 ## inverse   whether exponents are positive
 ## rank      batch axes in addition to the lanes
-## A group reads all rows of its transforms before it writes one, so the source may be the target.
+## A group reads all rows of its transforms before it stores any, so the source may be the target.
 ##
 ## Two real transforms are computed as one complex transform (see cpu), or one real transform as a complex one of half
 ## its length (see _group_split).  For the inverse direction, the real and imaginary parts of inputs and of results are
