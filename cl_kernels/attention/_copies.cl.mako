@@ -1,4 +1,4 @@
-## Tiles of rows in local memory, by asynchronous copies (PTX ISA: cp.async).
+## Copies of tiles of rows to local memory, asynchronously (PTX ISA: cp.async).
 ##
 ## A row of D elements has D / 8 chunks of 16 bytes; chunk x of row r is at x ^ swizzle(r), so that the rows of one
 ## instruction are in different banks.
@@ -12,7 +12,7 @@ def swizzle(D, row):
     return f"({row} / {8 // width(D)}u % {width(D)}u)"
 
 def alike(D, rows, group):
-    """Whether the copies of all work-items have one chunk of a row each, and one swizzle."""
+    """Whether all copies of a work-item have the same chunk of a row and the same swizzle."""
     return group * 8 % D == 0 and group * 8 // D % 8 == 0 and rows * D % (8 * group) == 0
 %>
 
@@ -24,7 +24,7 @@ static inline uint local_address(const __local void *p) { return (uint)(size_t)p
 #define COPIES_WAIT() asm volatile("cp.async.wait_group 0;" ::: "memory")
 </%def>
 
-## The start of this work-item's chunks of a tile of rows, where each of its copies has the same chunk of a row.
+## Declare the start of this work-item's chunks of a tile, if all of its copies have the same chunk of a row.
 <%def name="place(name, D, rows, extent, group)"><% n = D // 8 %>\
 % if alike(D, rows, group):
     ${name}_in += t / ${n}u * ${name}_row + t % ${n}u * 8u;
@@ -33,8 +33,8 @@ static inline uint local_address(const __local void *p) { return (uint)(size_t)p
 % endif
 </%def>
 
-## Copy a tile of rows, and go on to the next; rows from `left` on, and elements beyond the extent, are zeros.  ahead:
-## what is added to the address in local memory.
+## Copy a tile of rows, and advance to the next tile.  Rows from `left` on, and elements beyond the extent, are zeros.
+## ahead: the offset that is added to the address in local memory.
 <%def name="copy(name, D, rows, extent, group, left, ahead='')"><% n = D // 8 %>\
 % if alike(D, rows, group):
             COMPUTE_AGAIN("+l", ${name}_in);

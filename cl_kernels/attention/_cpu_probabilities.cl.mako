@@ -1,4 +1,5 @@
-## Row t of a block of a CPU's gradients of attention: products become e (in st) and p (in pt).  See cpu_backward.
+## Row t of a block of gradients of attention on a CPU: compute e (in st) and p (in pt) from the products.  See
+## cpu_backward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%def name="row(by_query)"><%
     T, I = vector(real, V), vector("long" if real == "double" else "int", V)

@@ -41,7 +41,8 @@ static inline void products(
 }
 </%def>
 
-## Load rows [first, first + BQ) of an array, clamped to its last one: element d of all rows is BQ neighbours.
+## Load rows [first, first + BQ) of an array; rows beyond the last one repeat it.  Element d of the BQ rows is stored in
+## BQ neighbours.
 <%def name="transposed(to, name, row0, rows, extent, factor='')">\
     for (uint l = 0; l < ${BQ}u; l++) {
         __global const ${elem.name}_t *row = ${row0} + min(first + l, ${rows} - 1) * ${name}_row;
@@ -50,6 +51,7 @@ static inline void products(
     }
 </%def>
 
-## Before a loop along a row with strides: gathers and scatters take several times as long as single elements.
+## The pragma for loops along a row with strides, in which vectors would be gathered and scattered: that takes several
+## times as long as single elements.
 <%def name="no_vectorize()">#pragma clang loop vectorize(disable)
 </%def>

@@ -1,8 +1,8 @@
-## Dropout of the probabilities of attention.  The mask is that of random/dropout for an array of (batch, heads,
-## queries, keys) in C order; nothing is stored, and the gradients compute it again.
+## Dropout of the probabilities of attention.  The mask is the one that random/dropout has for an array of (batch,
+## heads, queries, keys) in C order.  It is not stored; the gradients compute it again.
 <%namespace name="philox" file="/random/_philox.cl.mako"/>
 
-## At file scope: DROPPED, the factor of the probability of a place.
+## Define, at file scope, DROPPED: the factor of the probability at a position.
 <%def name="define(real)">
 ${philox.define()}
 static inline ${real} DROPPED(ulong at, ulong threshold, ${real} rescale, ulong stream, ulong seed)
@@ -13,6 +13,6 @@ static inline ${real} DROPPED(ulong at, ulong threshold, ${real} rescale, ulong 
 }
 </%def>
 
-## The factor of query i and key n of head h.
+## An expression for the factor of query i and key n of head h.
 <%def name="factor()">DROPPED((((ulong)b * heads + h) * queries + i) * keys + n,
                         threshold, rescale, stream, seed)</%def>

@@ -4,7 +4,7 @@
 <%!
 quarters = lambda B, TK: [(i, j, h, e) for i in range(B) for j in range(TK // 8) for h in range(2) for e in range(2)]
 %>
-## What a lane reads of matrices.
+## Declare the addresses from which a lane loads matrices.
 <%def name="places()"><% module = products.module %>\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
 % for name, D, _ in row_arrays:
@@ -21,17 +21,17 @@ quarters = lambda B, TK: [(i, j, h, e) for i in range(B) for j in range(TK // 8)
 % endfor
 </%def>
 
-## Scores of pairs that are not seen are minus infinity; with a mask, scores are multiplied by the factor here.
+## Set the scores of pairs that are not seen to minus infinity.  With a mask, multiply the scores by the factor.
 <%def name="hide()"><%
 B, TK, by_query = policy.blocks, policy.others, side == "q"
 if by_query:
-    some = f"t0 + {TK}u > " + ("min(keys, mine + 1u)" if causal else "keys")
+    unseen = f"t0 + {TK}u > " + ("min(keys, mine + 1u)" if causal else "keys")
 else:
-    some = f"t0 < mine + {16 * B}u" if causal else ""
+    unseen = f"t0 < mine + {16 * B}u" if causal else ""
 seen = ["n < keys"] * by_query + ["n <= i"] * causal
 %>\
-% if mask or some:
-            ${f"if ({some}) " if not mask else ""}{
+% if mask or unseen:
+            ${f"if ({unseen}) " if not mask else ""}{
 % if mask:
                 COMPUTE_AGAIN("+l", mask_row);
                 COMPUTE_AGAIN("+l", mask_step);
@@ -59,20 +59,20 @@ shown, score = ("is_seen && x", f"factor * {x}") if boolean else ("is_seen", f"f
 % endif
 </%def>
 
-## Whether a warp has pairs that are seen in the tile.
+## An expression: whether the tile has pairs of a warp's rows that are seen.
 <%def name="needed()">\
 ${"true" if not causal else f"t0 < mine + {16 * policy.blocks}u" if side == "q" else f"t0 + {policy.others}u > mine"}\
 </%def>
 
-## Scores become probabilities; m and delta of side k's queries are in one half of of_queries.
+## Replace scores by probabilities.  For side k, m and delta of the queries are in one half of of_queries.
 <%def name="powers(half)">\
 ${hide()}\
 % if side == "k":
-            const __local float2 *given = of_queries + ${half} + 2u * c;
+            const __local float2 *query = of_queries + ${half} + 2u * c;
 % endif
 % for i, j, h, e in quarters(policy.blocks, policy.others):
 <%
-x, r, m = f"s{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor", f"given[{8 * j + e}].x" if side == "k" else f"m{i}_{h}"
+x, r, m = f"s{i}_{j}_{2 * h + e}", "1.0f" if mask else "factor", f"query[{8 * j + e}].x" if side == "k" else f"m{i}_{h}"
 exponent = f"fma({x} - {m}, M_LOG2E_F, {shift})" if mask and not mask.boolean else f"fma({x}, {r}, -{m})"
 %>\
             ${x} = power_of_two(${exponent});
@@ -81,14 +81,14 @@ exponent = f"fma({x} - {m}, M_LOG2E_F, {shift})" if mask and not mask.boolean el
 <%def name="slopes()">\
 % for i, j, h, e in quarters(policy.blocks, policy.others):
 <%
-x, delta = f"{i}_{j}_{2 * h + e}", f"given[{8 * j + e}].y" if side == "k" else f"delta{i}_{h}"
-less = f"(z{x} - {delta})"
+x, delta = f"{i}_{j}_{2 * h + e}", f"query[{8 * j + e}].y" if side == "k" else f"delta{i}_{h}"
+difference = f"(z{x} - {delta})"
 %>\
-            z${x} = s${x} * ${f"({2.0 ** -shift!r}f * {less})" if shift else less};
+            z${x} = s${x} * ${f"({2.0 ** -shift!r}f * {difference})" if shift else difference};
 % endfor
 </%def>
 
-## Rounded pairs of x as operands of a product.
+## Declare the pairs of x, rounded, as operands of a product.
 <%def name="operands(operand, x, type='const uint ')">\
 % for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.others // 8, 2) for r in range(4)):
 <% pair = f"{x}{i}_{j + r // 2}_{r % 2 * 2}" %>\

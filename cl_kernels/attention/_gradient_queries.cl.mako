@@ -1,17 +1,17 @@
 ## Queries of mma_backward, and its copies of tiles.  Names are those of mma_backward.
 ##
-## A query has two numbers: delta, and m, which is the binary logarithm of the sum of its powers minus `shift`, or with
-## an additive mask the natural logarithm.  A missing query has an infinite m, so its p are 0.  A query that sees no key
-## has scores of minus infinity, and its logarithm counts as 0.
+## A query has two numbers, delta and m.  m is the binary logarithm of the sum of its powers, minus `shift`; with an
+## additive mask it is the natural logarithm of the sum.  A missing query has an infinite m, so its p are 0.  A query
+## that sees no key has scores of minus infinity, and 0 is used as the logarithm.
 
-## The natural logarithm of the sum of query i of head h, as it is stored; and m, given this logarithm.
+## Expressions for the stored natural logarithm of the sum of query i of head h, and for m, computed from it.
 <%def name="read_sum(i)">\
 ${wide.name}_load(sums_in + (sums_offset + b * sums_batch + h * sums_head + (${i}) * sums_row))\
 </%def>
 <%def name="logarithm(sum)"><%
-its, less = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or mask.boolean else (sum, "")
+logarithm, minus_shift = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or mask.boolean else (sum, "")
 %>\
-(${sum} == -INFINITY ? 0.0f : ${its})${less}\
+(${sum} == -INFINITY ? 0.0f : ${logarithm})${minus_shift}\
 </%def>
 
 ## For side q: declare m and delta of the warp's rows.  The four lanes of a quad share a row.
@@ -37,9 +37,9 @@ its, less = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or mask.boolean el
 % endfor
 </%def>
 
-## Request the tile of rows from `start` on, if there are any; copy_tile copies it to `ahead` in local memory.  For side
-## k, also load the logarithms and delta of its queries; when they have arrived, `keep` stores m and delta in one half
-## of of_queries.
+## Request the tile of rows from `start` on, if there are any; copy_tile copies it to offset `ahead` of local memory.
+## For side k, also load the logarithms and delta of its queries.  When they have arrived, `keep` stores m and delta in
+## one half of of_queries.
 <%def name="copy(copy_tile, start, ahead)">\
         if (${start} < end) {
 % for name, D, extent in tile_arrays:

@@ -18,8 +18,8 @@
 #define AWAIT(x) barrier_wait(local_address(x##_full) + 8u * x##_stage, x##_phase)
 </%def>
 
-## The place of a work-item's chunks, and a copy of a tile to a stage that is `ahead`; rows from `left` on, and elements
-## beyond the extent, are zeros.
+## Declare the place of a work-item's chunks; copy a tile to the stage at offset `ahead`.  Rows from `left` on, and
+## elements beyond the extent, are zeros.
 <%def name="place(name, D, rows, extent, group)">\
     ${name}_in += t / 8u * ${name}_row + t % 8u * 8u;
 % for x in range(D // 64):

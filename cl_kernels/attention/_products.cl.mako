@@ -1,7 +1,7 @@
 ## The two products of a tile of keys on the matrix units of NVIDIA's warps (PTX ISA: mma.sync m16n8k16, ldmatrix).
 ## With g = lane / 4 and c = lane % 4, a lane has of a block of 16 rows
 ##   sums   rows g and g + 8, columns 2c and 2c + 1
-##   A      the same rows, columns 2c, 2c + 1, 2c + 8 and 2c + 9: two adjacent tiles of sums are one A
+##   A      the same rows, columns 2c, 2c + 1, 2c + 8 and 2c + 9, so that two adjacent tiles of sums are one A
 ## Tiles in local memory are as in _copies.  Names as in mma.
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
 
@@ -11,12 +11,13 @@
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
                  : "+f"(d##_0), "+f"(d##_1), "+f"(d##_2), "+f"(d##_3) \
                  : "r"(a##_0), "r"(a##_1), "r"(a##_2), "r"(a##_3), "r"(b0), "r"(b1))
-#define LOAD_MATRICES(way, x, from) \
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4" way ".shared.b16 {%0, %1, %2, %3}, [%4];" \
+#define LOAD_MATRICES(layout, x, from) \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" layout ".shared.b16 {%0, %1, %2, %3}, [%4];" \
                  : "=r"(x##_0), "=r"(x##_1), "=r"(x##_2), "=r"(x##_3) : "r"(from) : "memory")
 </%def>
 
-## What a lane reads of matrices: rows of A and of v, and of k.  A step along a row changes the swizzled bits alone.
+## The addresses from which a lane loads matrices: rows of A and of v, and of k.  A step along a row changes only the
+## swizzled bits.
 ##   rows(name, D, B), turn_of_rows     A: the warp's rows        keys(...)    the other operand of A k'
 ##   values(...)                        the other operand of p v
 <%!
@@ -39,7 +40,7 @@ def values(name, D):
     uint v_turn = ${turn_of_rows(DV)};
 </%def>
 
-## Load the step s along the warp's rows of A.
+## Load step s along the warp's rows of A.
 <%def name="queries(B, s, name='q', D=None)"><% D = D or DQ %>\
 % for i in range(B):
             uint ${", ".join(f"{name}{i}_{s}_{r}" for r in range(4))};
@@ -47,13 +48,13 @@ def values(name, D):
 % endfor
 </%def>
 
-## s += q k'.  kept: whether q is in registers; ahead: what is added to the address of k
-<%def name="scores(B, TK, sums='s', own='q', other='k', D=None, kept=False, ahead='')"><% D = D or DQ %>\
+## s += q k'.  in_registers: whether q is in registers; ahead: the offset that is added to the address of k
+<%def name="scores(B, TK, sums='s', own='q', other='k', D=None, in_registers=False, ahead='')"><% D = D or DQ %>\
             uint ${", ".join(f"y_{r}" for r in range(4))};
             COMPUTE_AGAIN("+r", ${own}_turn);
             COMPUTE_AGAIN("+r", ${other}_turn);
 % for s in range(D // 16):
-${'' if kept else queries(B, s, own, D)}\
+${'' if in_registers else queries(B, s, own, D)}\
 % for j in range(0, TK // 8, 2):
             LOAD_MATRICES("", y, ${other}_at${ahead} + ${16 * D * j}u + (${other}_turn ^ ${32 * s}u));
 % for i in range(B):

@@ -1,4 +1,4 @@
-## Parts of tiles and tiles_backward; names as there.
+## Parts of tiles and tiles_backward.  Names are those of these kernels.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 
 ## Load a tile of rows, from `start` on, of head `head`, to registers; missing rows and elements are 0.
@@ -15,7 +15,7 @@
             }
 </%def>
 
-## Copy the rows that were loaded to the tile.
+## Copy the loaded rows to the tile.
 <%def name="place(item, count)"><% name, _, D = item %>\
 #pragma unroll
             for (uint e = 0; e < ${count * D // 256}u; ++e)
@@ -29,7 +29,7 @@ ${place(item, count)}\
             }
 </%def>
 
-## n += a b' for each pair, where a and b are rows of the two arrays in local memory.
+## n += a b' for each pair, where a and b are rows of two arrays in local memory.
 <%def name="multiply(n, mine, other)"><%
 T, pitch, cells = vector(real, 4), mine[2] + 4, [(i, j) for i in range(TM // 16) for j in range(TN // 16)]
 %>\
@@ -45,23 +45,23 @@ T, pitch, cells = vector(real, 4), mine[2] + 4, [(i, j) for i in range(TM // 16)
             }
 </%def>
 
-## s of a pair becomes its score: minus infinity if the query does not see the key.
+## Replace the product s of a pair by its score, which is minus infinity if the query does not see the key.
 <%def name="score(i, j)"><%
 mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and not mask.boolean
 %>\
             {
                 const uint i = ${mine if side == "q" else other}, n = ${other if side == "q" else mine};
-                const bool is_there = i < queries && n < keys;
+                const bool exists = i < queries && n < keys;
 % if mask:
-                const ${mask.value} given = is_there ? ${mask.name}_load(mask_in
+                const ${mask.value} of_mask = exists ? ${mask.name}_load(mask_in
                     + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step)) : 0;
 % endif
-                s${i}_${j} = is_there${" && n <= i" if causal else ""}${" && given" if mask and not added else ""}
-                    ? scale * s${i}_${j}${" + given" if added else ""} : -(${real})INFINITY;
+                s${i}_${j} = exists${" && n <= i" if causal else ""}${" && of_mask" if mask and not added else ""}
+                    ? scale * s${i}_${j}${" + of_mask" if added else ""} : -(${real})INFINITY;
             }
 </%def>
 
-## For a pair: replace its score s by its probability, and z by the gradient of the score.
+## Replace the score s of a pair by its probability, and z by the gradient of the score.
 <%def name="slope(i, j)"><% query = f"y + {16 * i}u" if side == "q" else f"x + {16 * j}u" %>\
             {
                 s${i}_${j} = exp(s${i}_${j} - m_of[${query}]);

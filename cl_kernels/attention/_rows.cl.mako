@@ -3,8 +3,8 @@
 halves = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # a lane's rows: g + 8 h of block i
 %>
 
-## Scores s of a tile become powers; the sums z are scaled where a maximum m grows, by the factor `shrink`, by which
-## scale_results scales o, too.
+## Replace the scores s of a tile by powers.  If a maximum m grows, the sums z are scaled by the factor `shrink`, by
+## which scale_results scales o as well.
 <%def name="powers(policy, mask, causal, shift)"><%
 TK = policy.keys
 factor, adds = "1.0f" if mask else "factor", mask and not mask.boolean
@@ -40,7 +40,7 @@ ${hide(policy, mask, causal)}\
 % endfor
 </%def>
 
-## The powers as operands p of the product with v.
+## Declare the powers as operands p of the product with v.
 <%def name="operands(policy, type)">\
 % for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.keys // 8, 2) for r in range(4)):
 <% pair = f"s{i}_{j + r // 2}_{r % 2 * 2}, s{i}_{j + r // 2}_{r % 2 * 2 + 1}" %>\
@@ -48,17 +48,17 @@ ${hide(policy, mask, causal)}\
 % endfor
 </%def>
 
-## Scores of keys that are not seen are minus infinity; with a mask, scores are multiplied by the factor here.
+## Set the scores of keys that are not seen to minus infinity.  With a mask, multiply the scores by the factor.
 <%def name="hide(policy, mask, causal)">\
 % if mask:
             {
 % else:
-            if (k0 + ${policy.keys}u > ${"min(keys, own + 1u)" if causal else "keys"}) {
+            if (k0 + ${policy.keys}u > ${"min(keys, first_of_warp + 1u)" if causal else "keys"}) {
 % endif
 % for i, h in halves(policy.blocks):
                 {
 % if mask or causal:
-                    const uint i = own + ${16 * i + 8 * h}u + g;
+                    const uint i = first_of_warp + ${16 * i + 8 * h}u + g;
 % endif
 % if mask:
                     __global const ${mask.name}_t *mask_line = mask_in
@@ -73,12 +73,12 @@ ${hide(policy, mask, causal)}\
 </%def>
 
 <%def name="define(policy, mask, causal)">
-// Which head and which rows this work-item has; of causal attention the longest are first.
+// The head and the rows of this work-item.  In causal attention the rows with the most keys are first.
 #define LOCATE() do { \
     lane = t % 32u, g = lane / 4u, c = lane % 4u; \
     b = number / blocks / heads, h = number / blocks % heads; \
     first = ${"(blocks - 1u - number % blocks)" if causal else "number % blocks"} * ${policy.queries}u; \
-    own = first + t / 32u * ${16 * policy.blocks}u; \
+    first_of_warp = first + t / 32u * ${16 * policy.blocks}u; \
     } while (0)
 % if mask:
 #define HIDE(s, key) do { \
@@ -100,12 +100,12 @@ log_sum = f"m{i}_{h} + M_LN2_F * (binary_logarithm(z) - {shift})"
 log_sum = log_sum if adds else f"M_LN2_F * (m{i}_{h} - {shift} + binary_logarithm(z))"
 %>\
     {
-        const uint i = own + ${16 * i + 8 * h}u + g;
+        const uint i = first_of_warp + ${16 * i + 8 * h}u + g;
         float z = z${i}_${h} + across(z${i}_${h}, 1);
         z += across(z, 2);
         if (i < queries) {
             __global ushort *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row) + 2u * c;
-            const float inverse = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
+            const float inverse = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
 % for j in range(DV // 8):
             if (${8 * j}u < dv) *(__global uint *)(row + ${8 * j}) =
                 rounded_pair(o${i}_${j}_${2 * h} * inverse, o${i}_${j}_${2 * h + 1} * inverse);

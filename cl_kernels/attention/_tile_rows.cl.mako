@@ -10,37 +10,37 @@ places = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
 ## Load the scores times `factor`, add the mask, and set scores of keys that are not seen to minus infinity.  `largest`
 ## becomes the maximum of all scores so far.
 <%def name="largest(vectors, W)"><% T = vector(real, 4) %>\
-        ${T} own[${vectors}];
+        ${T} score[${vectors}];
 % for n in range(vectors):
-        own[${n}] = factor * scores[${n * W}];
+        score[${n}] = factor * scores[${n * W}];
 % endfor
         if (t0 + ${TN}u > ${"min(last, first + 1u)" if causal else "last"}) {
 % for n, e in places(vectors):
             {
                 ${key(n, e, W)}
-                own[${n}].s${e} = n < last${" && n <= i" if causal else ""} ? own[${n}].s${e} : -INFINITY;
+                score[${n}].s${e} = n < last${" && n <= i" if causal else ""} ? score[${n}].s${e} : -INFINITY;
             }
 % endfor
         }
 % for n, e in places(vectors) if mask else ():
         {
             ${key(n, e, W)}
-            const ${mask.value} of_key = n < last ? ${mask.name}_load(given + n * mask_step) : 0;
+            const ${mask.value} of_mask = n < last ? ${mask.name}_load(mask_row_in + n * mask_step) : 0;
 % if mask.boolean:
-            own[${n}].s${e} = of_key ? own[${n}].s${e} : -INFINITY;
+            score[${n}].s${e} = of_mask ? score[${n}].s${e} : -INFINITY;
 % else:
-            own[${n}].s${e} += of_key;
+            score[${n}].s${e} += of_mask;
 % endif
         }
 % endfor
         ${real} largest = m;
 % for n in range(vectors):
-        largest = fmax(largest, fmax(fmax(own[${n}].s0, own[${n}].s1), fmax(own[${n}].s2, own[${n}].s3)));
+        largest = fmax(largest, fmax(fmax(score[${n}].s0, score[${n}].s1), fmax(score[${n}].s2, score[${n}].s3)));
 % endfor
 </%def>
 
-## Store the exponentials of scores.  Where the maximum m grows, the sum z is scaled; `factor_of` has the factor for the
-## results of the row.
+## Store the exponentials of scores.  If the maximum m grows, the sum z is scaled; `factor_of` has the factor by which
+## the results of the row are scaled.
 <%def name="powers(vectors, W, exponential)">\
 #pragma unroll
         for (uint w = 0; w < ${W}u; ++w) largest = fmax(largest, top_of[t / ${W}u * ${W}u + w]);
@@ -50,17 +50,17 @@ places = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
         z *= shrink;
 % for n, e in places(vectors):
         {
-            const ${real} p = ${exponential}(own[${n}].s${e} - m);
+            const ${real} p = ${exponential}(score[${n}].s${e} - m);
             z += p;
 % if drops:
             ${key(n, e, W)}
-            own[${n}].s${e} = p * ${dropout.factor()};
+            score[${n}].s${e} = p * ${dropout.factor()};
 % else:
-            own[${n}].s${e} = p;
+            score[${n}].s${e} = p;
 % endif
         }
 % if e == 3:
-        scores[${n * W}] = own[${n}];
+        scores[${n * W}] = score[${n}];
 % endif
 % endfor
 </%def>

@@ -1,6 +1,6 @@
-## Rows of attention's own side, and tiles of those of the other.  See backward.
+## A work-item's row of one side of attention, and tiles of rows of the other side.  See backward.
 
-## Load a tile of both arrays of the other side, rows t0 and on of head h.
+## Load a tile of both arrays of the other side: rows from t0 on of head h.
 <%def name="load(tiles, head)">\
             barrier(CLK_LOCAL_MEM_FENCE);
 % for name, size, extent in tiles:

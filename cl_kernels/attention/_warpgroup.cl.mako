@@ -1,9 +1,10 @@
 ## Products of attention by warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget).
 ##
-## A tile of rows of D elements is stored in lines of 128 bytes, 64 elements of a row each: all rows' first 64 elements,
-## and then the others.  Chunk x of line r, of 16 bytes, is at x ^ (r & 7).  A descriptor has, in units of 16 bytes, the
-## start, the distance of 64 columns of an operand whose rows are summed, that of groups of 8 lines (64), and the code
-## of the swizzle.  A warpgroup has 64 rows of sums, a warp 16 of them; places in registers are as in _products.
+## A tile of rows of D elements is stored in lines of 128 bytes, which are 64 elements of a row: first the lines of
+## the first 64 elements of all rows, and then those of the others.  Chunk x of line r, of 16 bytes, is at x ^ (r & 7).
+## A descriptor has, in units of 16 bytes, the start, the distance of 64 columns of an operand whose rows are summed,
+## that of groups of 8 lines (64), and the code of the swizzle.  A warpgroup has 64 rows of sums, a warp 16 of them;
+## places in registers are as in _products.
 <%!
 names = lambda x, columns: [f"{x}0_{j}_{r}" for j in range(columns // 8) for r in range(4)]
 tied = lambda x, columns: ", ".join(f'"+f"({name})' for name in names(x, columns))
@@ -15,12 +16,12 @@ places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(cou
     ((1ul << 62) | (64ul << 32) | ((ulong)(columns) << 16) | (((address) & 0x3ffff) >> 4))
 #define WGMMA_FENCE() asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory")
 #define WGMMA_COMMIT() asm volatile("//@sm_90a wgmma.commit_group.sync.aligned;" ::: "memory")
-// Show the tiles that have arrived to the matrix unit.
+// Make the tiles that have arrived visible to the matrix unit.
 #define SHOW_TILES() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
 </%def>
 
 ## MULTIPLY_x adds the product of two matrices to the sums x of N columns: both are in local memory, or the first is in
-## registers.  WAIT_x waits for the sums, until at most `pending` of the products started later are not done.
+## registers.  WAIT_x waits for the sums; at most `pending` products that were started later may be unfinished.
 <%def name="from_local(x, N, kind)">
 #define MULTIPLY_${x}(a, b, accumulate) \
     asm volatile("//@sm_90a { .reg .pred p; setp.ne.b32 p, " #accumulate ", 0; " \

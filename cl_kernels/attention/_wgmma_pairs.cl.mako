@@ -1,5 +1,5 @@
-## The pairs of a tile of wgmma_backward, whose names are used.  The branch around the next tile's copies keeps ptxas
-## from moving a wait before the powers.
+## The pairs of a tile of wgmma_backward.  Names are those of that kernel.  Without the branch around the next tile's
+## copies, ptxas moves a wait before the powers.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>

@@ -38,7 +38,7 @@ ${refill(*tiles(DQ, DV)[1])}\
 % endfor
 </%def>
 
-## Start s = q k' and o += p v.  The copies of the tiles have ended.
+## Start s = q k' and o += p v, after the copies of the tiles have ended.
 <%def name="scores()">\
         {
             const ulong at_k = DESCRIPTOR(k_base + k_stage * ${2 * policy.keys * DQ}u, 512);

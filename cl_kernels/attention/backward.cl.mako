@@ -1,12 +1,12 @@
-## backward: the gradients of attention by one of its sides, from probabilities that are computed again.
+## backward: the gradients of attention by one side, queries or keys; probabilities are computed again.
 ##
 ##   p = exp(scale * q k' + mask - sums),   e = p * (grad v' - delta),   delta = sum(grad * out) of each query
-##   side "q":   dq = scale * e k           a work-item has a query, and goes over the keys
-##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, and goes over the queries of all heads
-## With dropout p is multiplied by a factor of 0 or 1 / (1 - rate) where it multiplies v (_dropout).
+##   side "q":   dq = scale * e k           a work-item has a query, in a loop over the keys
+##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, in a loop over the queries of all heads
+## With dropout, p is multiplied by a factor of 0 or 1 / (1 - rate) before it is multiplied by v (_dropout).
 ##
-##   own rows   | G work-items of one row each |       each keeps its row and its sums in registers
-##   others     | TK | TK | TK | ...                   tiles of both arrays, in local memory
+##   own rows (of this side)    | G work-items of one row each |   each keeps its row and its sums in registers
+##   others (of the other side) | TK | TK | TK | ...               tiles of both arrays, in local memory
 ##
 ## The order of sums is fixed.  A work-item stores its own row.  Parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
@@ -67,22 +67,22 @@ ${tiles_of.load_own_row(T, name, size, extent)}\
 ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
             for (uint j = 0; j < ${TK}u && t0 + j < others; ++j) {
                 const uint i = ${"x" if by_query else "t0 + j"}, n = ${"t0 + j" if by_query else "x"};
-                (void)n;  // masks read it
+                (void)n;  // only masks need it
                 const bool is_seen = ${"n <= i" if causal else "true"};
 % if mask:
-                const ${mask.value} given = ${mask.name}_load(mask_in
+                const ${mask.value} of_mask = ${mask.name}_load(mask_in
                     + (mask_offset + b * mask_batch + h * mask_head + i * mask_row + n * mask_step));
 % endif
-                if (!is_seen${" || !given" if mask and mask.boolean else ""}) continue;
+                if (!is_seen${" || !of_mask" if mask and mask.boolean else ""}) continue;
                 const __local ${T} *near = (const __local ${T} *)(${tile_arrays[0][0]}t + j * ${DQ}u);
-                const __local ${T} *far = (const __local ${T} *)(${tile_arrays[1][0]}t + j * ${DV}u);
+                const __local ${T} *tile_row = (const __local ${T} *)(${tile_arrays[1][0]}t + j * ${DV}u);
                 ${T} dot = 0, product = 0;
 #pragma unroll
                 for (uint c = 0; c < ${DQ // V}u; ++c) dot += ${row_arrays[0][0]}[c] * near[c];
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) product += ${row_arrays[1][0]}[c] * far[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) product += ${row_arrays[1][0]}[c] * tile_row[c];
                 const ${real} score = scale * (${" + ".join(f"dot{component(V, c)}" for c in range(V))})
-                    ${"+ given" if mask and not mask.boolean else ""};
+                    ${"+ of_mask" if mask and not mask.boolean else ""};
                 const long at = b * sums_batch + h * sums_head + i * sums_row;
                 const ${real} p = exp(score - shift_of(${wide.name}_load(sums_in + sums_offset + at)));
 % if not by_query:
@@ -97,7 +97,7 @@ ${tiles_of.load(tile_arrays, 'own_head / shared' if by_query else 'h')}\
                 for (uint c = 0; c < ${DQ // V}u; ++c) a[c] += e * near[c];
 % if not by_query:
 #pragma unroll
-                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* far[c];
+                for (uint c = 0; c < ${DV // V}u; ++c) w[c] += p ${"* factor " if drops else ""}* tile_row[c];
 % endif
             }
         }

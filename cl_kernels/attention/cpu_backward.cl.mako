@@ -2,10 +2,10 @@
 ##
 ##   p = exp(scale * q k' + mask - sums)    the probabilities, computed again; sums: the log-sum-exp of each query
 ##   e = p * (f * grad v' - delta)          delta = sum(grad * y) of each query; y: the result of forward
-##   side "q":   dq = scale * e k           a work-item has BQ queries, goes over the keys, and stores delta too
-##   side "k":   dk = scale * e' q,  dv = (f * p)' grad    a work-item has BQ keys, and goes over the queries of all
-##                                          heads that share them; side "q" runs before it, for delta
-## f is 1, and with dropout 0 or 1 / (1 - rate) (_dropout).  ' is the transpose.
+##   side "q":   dq = scale * e k           a work-item has BQ queries, in a loop over the keys; it also stores delta
+##   side "k":   dk = scale * e' q,  dv = (f * p)' grad    a work-item has BQ keys, in a loop over the queries of all
+##                                          heads that share them; side "q" is computed first, for delta
+## f is 1; with dropout it is 0 or 1 / (1 - rate) (_dropout).  ' is the transpose.
 ##
 ##   own rows   | BQ |            in the lanes of vectors: near rows (q or k), and far rows (grad or v)
 ##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
@@ -74,7 +74,7 @@ ${products.transposed(f"{what}_own", name, name, "rows", size)}\
 % endif
     for (uint s = 0; s < ${"1" if by_query else "shared"}; ++s) {
         const uint h = ${"own_head" if by_query else "own_head * shared + s"};
-        (void)h;  // masks read it
+        (void)h;  // only masks need it
 % for name, _, _, what in other:
         __global const ${elem.name}_t *${what}_rows = ${name}_in
             + (${name}_offset + b * ${name}_batch + ${"own_head / shared" if by_query else "h"} * ${name}_head);

@@ -3,10 +3,10 @@
 ##   queries | BQ |           a work-item has BQ queries of a head, in the lanes of vectors
 ##   keys    | BK | BK | ...  scores of BK keys at a time: s' = k q', then their powers, then out' += v' p'
 ##
-## Each query has a maximum m and a sum z of exp(score - m); out is scaled where the maximum grows.  A work-item stores
+## Each query has a maximum m and a sum z of exp(score - m).  If the maximum grows, out is scaled.  A work-item stores
 ## its rows, and log(z) + m of each.  Queries of `shared` heads have one head of keys.
 ##
-## DQ, DV: extents of rows of q and of v that private arrays have; dq, dv: of the arrays.  TR: rows of a register tile.
+## DQ, DV: extents of rows of q and of v in private arrays; dq, dv: in the arguments.  TR: rows of a register tile.
 ## BQ = NV * V.  direct: keys and values are read in place, else from tiles of numbers of type real.
 ## Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
@@ -103,18 +103,18 @@ ${products.transposed("qt", "q", "q", "queries", "dq", "scale * ")}\
             products(${"v + d * v_step, v_step, v_row" if direct else f"vt + d, 1, {DV}"}, dv - d,
                 st, n, ot + d * ${BQ}, 1);
     }
-    ${real} sum[${BQ}] ${aligned}, most[${BQ}] ${aligned};
+    ${real} sum[${BQ}] ${aligned}, maxima[${BQ}] ${aligned};
 % for j in range(NV):
     *(${T} *)(sum + ${j * V}) = z${j};
-    *(${T} *)(most + ${j * V}) = m${j};
+    *(${T} *)(maxima + ${j * V}) = m${j};
 % endfor
     for (uint l = 0; l < ${BQ}u && first + l < queries; l++) {
         const uint i = first + l;
         __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
-        const ${real} inverse = sum[l] > 0 ? 1 / sum[l] : sum[l];  // no key: 0; NaN stays
+        const ${real} inverse = sum[l] > 0 ? 1 / sum[l] : sum[l];  // 0 if the query sees no key; NaN remains
         ${products.no_vectorize()}\
         for (uint d = 0; d < dv; d++) ${elem.name}_store(row + d * out_step, ot[d * ${BQ} + l] * inverse);
         ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
-            most[l] + log(sum[l]));
+            maxima[l] + log(sum[l]));
     }
 }

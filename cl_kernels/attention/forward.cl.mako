@@ -3,7 +3,7 @@
 ##   keys    | TK | TK | TK | ...                    tiles of k and v, in local memory
 ##           | 8 | 8 |                               scores of 8 keys at a time
 ##
-## A row has a maximum m and a sum z of exp(score - m); out is scaled where the maximum grows.  A work-item stores its
+## A row has a maximum m and a sum z of exp(score - m).  If the maximum grows, out is scaled.  A work-item stores its
 ## row, and log(z) + m.  Queries of `shared` heads have one head of keys.
 ##
 ## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0.  V: elements of a vector.  elem, real: of
@@ -29,8 +29,8 @@ void ${kernel("attention_forward")}
     __global const ${elem.name}_t *k = k_in + (k_offset + b * k_batch + h / shared * k_head);
     __global const ${elem.name}_t *v = v_in + (v_offset + b * v_batch + h / shared * v_head);
     ${T} q[${DQ // V}], sum[${DV // V}];
-    __global const ${elem.name}_t *own = q_in + (q_offset + b * q_batch + h * q_head + i * q_row);
-#define Q(d) ((d) < dq ? ${elem.name}_load(own + (d) * q_step) : 0)
+    __global const ${elem.name}_t *q_at = q_in + (q_offset + b * q_batch + h * q_head + i * q_row);
+#define Q(d) ((d) < dq ? ${elem.name}_load(q_at + (d) * q_step) : 0)
 % for c in range(0, DQ, V):
     q[${c // V}] = scale * (${T})(${", ".join(f"Q({c + i}u)" for i in range(V))});
 % endfor
@@ -38,7 +38,7 @@ void ${kernel("attention_forward")}
     for (uint c = 0; c < ${DV // V}u; ++c) sum[c] = 0;
     ${real} m = -${"DBL" if real == "double" else "FLT"}_MAX, z = 0;
 % if mask:
-    __global const ${mask.name}_t *given = mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
+    __global const ${mask.name}_t *mask_at = mask_in + (mask_offset + b * mask_batch + h * mask_head + i * mask_row);
 % endif
     const uint last = ${f"min(keys, (block + 1u) * {G}u)" if causal else "keys"};
     for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
@@ -62,9 +62,9 @@ void ${kernel("attention_forward")}
                 const uint n = k0 + part + j;
                 bool is_seen = n < last${" && n <= i" if causal else ""};
 % if mask and mask.boolean:
-                is_seen = is_seen && ${mask.name}_load(given + n * mask_step);
+                is_seen = is_seen && ${mask.name}_load(mask_at + n * mask_step);
 % elif mask:
-                if (is_seen) s[j] += ${mask.name}_load(given + n * mask_step);
+                if (is_seen) s[j] += ${mask.name}_load(mask_at + n * mask_step);
 % endif
                 s[j] = is_seen ? s[j] : -(${real})INFINITY;
                 largest = fmax(largest, s[j]);
@@ -90,7 +90,7 @@ void ${kernel("attention_forward")}
     }
     if (first >= queries) return;
     __global ${elem.name}_t *row = out_in + (out_offset + b * out_batch + h * out_head + i * out_row);
-    const ${real} inverse = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
+    const ${real} inverse = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
 % for d in range(DV):
     if (${d}u < dv) ${elem.name}_store(row + ${d} * out_step, sum[${d // V}]${component(V, d % V)} * inverse);
 % endfor

@@ -2,12 +2,12 @@
 ##
 ##   queries | 16 B rows of warp 0 | of warp 1 | ...   a warp keeps the sums of its rows of out in registers
 ##   keys    | TK | TK | TK | ...                      tiles of k and v in local memory, by asynchronous copies: v
-##                                                     comes during q k', and the next k during p v
+##                                                     arrives during q k', and the next k during p v
 ##
 ## The scores of a tile are the sums of q k' (see _products).  Their powers, rounded to 16 bits, are the operand A of
-## p v.  A power is 2^(score - the row's maximum + SHIFT); SHIFT keeps small ones from being subnormal float16.  A row's
-## sum z is in four parts, one a lane, until the end.  Numbers of a mask are added to scores before these are multiplied
-## by log2(e): the product of the least number would be infinite.
+## p v.  A power is 2^(score - the row's maximum + SHIFT); without SHIFT small powers would be subnormal float16.  A
+## row's sum z is in four parts, one in each lane, until the end.  Numbers of a mask are added to scores before these
+## are multiplied by log2(e), because the product of the least number would be infinite.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers
@@ -36,7 +36,7 @@ void ${kernel("attention_mma")}
     __local uint k_local[${TK * DQ // 2}] __attribute__((aligned(128)));
     __local uint v_local[${TK * DV // 2}] __attribute__((aligned(128)));
     const uint q_base = local_address(q_local), k_base = local_address(k_local), v_base = local_address(v_local);
-    uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, own;
+    uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, first_of_warp;
     LOCATE();
     const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
     q_in += q_offset + b * q_batch + h * q_head + first * q_row;
@@ -64,7 +64,7 @@ ${products.queries(B, s)}\
 % endfor
 % endif
     for (uint k0 = 0; k0 < last; k0 += ${TK}u) {
-        const bool needed = ${f"k0 < own + {16 * B}u" if causal else "true"};
+        const bool needed = ${f"k0 < first_of_warp + {16 * B}u" if causal else "true"};
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // k has arrived, and v is no longer read
 ${copies.copy("v", DV, TK, "dv", G, "keys - k0")}\
@@ -73,7 +73,7 @@ ${copies.copy("v", DV, TK, "dv", G, "keys - k0")}\
         float ${", ".join(f"s{i}_{j}_{r} = 0" for r in range(4))};
 % endfor
         if (needed) {
-${products.scores(B, TK, kept=keeps_q)}\
+${products.scores(B, TK, in_registers=keeps_q)}\
         }
         COPIES_WAIT();
         barrier(CLK_LOCAL_MEM_FENCE);  // v has arrived, and k is no longer read

@@ -2,13 +2,13 @@
 ##
 ##   own rows   | 16 B rows of warp 0 | of warp 1 | ...   a warp keeps the sums of its rows in registers
 ##   others     | TK | TK | ...                           tiles of both arrays in local memory, by asynchronous copies;
-##                                                        the next tile comes while this one is multiplied
+##                                                        the next tile arrives while this one is multiplied
 ##
 ##   side "q":   s = q k',  z = grad v'        p = exp(scale s + mask - sums),  e = p (z - delta)       dq = scale * e k
 ##   side "k":   s = k q',  z = v grad'        the same                           dk = scale * e q,  dv = p grad
 ##
-## Products, sums, p and e are float32; p and e are rounded to 16 bits as operands.  Powers are of two, and 2^shift
-## times as large where p is an operand, so that small ones are not subnormal float16.  The order of sums is fixed.
+## Products, sums, p and e are float32; p and e are rounded to 16 bits as operands.  Powers are of two.  As an
+## operand p is 2^shift times as large, so that small ones are not subnormal float16.  The order of sums is fixed.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
@@ -76,7 +76,7 @@ ${pairs.places()}\
 % endfor
 % endfor
     const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
-    uint stage = 0;  // in bytes
+    uint stage = 0;  // an offset in bytes
 % if not by_query:
     const uint copied = begin < end ? (end - begin + ${TK - 1}u) / ${TK}u * ${TK}u : 0;  // rows of a head
 % endif

@@ -6,8 +6,8 @@
 ##                                  x + 16 j, of results the columns 4 x + 64 c and the next three
 ##
 ## W = 256 / TM work-items compute the maximum and the exponentials of a query.  A tile of v is loaded to registers
-## before the products of k, and the next tile of k before those of v, so that the loads are in flight meanwhile.
-## Exponentials are to base 2, unless numbers are added to scores: times log2(e), the least one would be infinite.
+## before the products of k are computed, and the next tile of k before those of v, so that loads and products overlap.
+## Exponentials are to base 2, unless numbers are added to scores, because the least number times log2(e) is infinite.
 ##
 ## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
@@ -42,7 +42,7 @@ void ${kernel("attention_forward")}
     const uint first = ${"(blocks - 1u - number)" if causal else "number"} * ${TM}u, i = first + t / ${W}u;
     const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
 % if mask:
-    __global const ${mask.name}_t *given =
+    __global const ${mask.name}_t *mask_row_in =
         mask_in + (mask_offset + b * mask_batch + h * mask_head + min(i, queries - 1u) * mask_row);
 % endif
     __local ${T} *scores = (__local ${T} *)(pairs + t / ${W}u * ${pitch}u) + t % ${W}u;
@@ -85,7 +85,7 @@ ${parts.place(k, TN)}\
 #pragma unroll
     for (uint w = 0; w < ${W}u; ++w) z += top_of[t / ${W}u * ${W}u + w];
     if (t % ${W}u == 0) {
-        factor_of[t / ${W}u] = z > 0 ? 1 / z : z;  // no key: 0; NaN stays
+        factor_of[t / ${W}u] = z > 0 ? 1 / z : z;  // 0 if the query sees no key; NaN remains
         if (i < queries)
             ${wide.name}_store(sums_in + (sums_offset + b * sums_batch + h * sums_head + i * sums_row),
                 ${"m + log(z)" if adds else "M_LN2_F * (m + log2(z))"});

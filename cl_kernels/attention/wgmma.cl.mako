@@ -5,8 +5,8 @@
 ##   128 on    warpgroup 1: 64 queries |  <-->    | q       | k, `stages` tiles | v, `stages` tiles |  full, empty:
 ##   ...                                          +---------+-------------------+-------------------+  barriers of each
 ##
-## All work-items copy tiles.  While p v of a tile is computed, so are the powers of the next tile's scores.  Powers and
-## rows are as in mma.
+## All work-items copy tiles.  While p v of a tile is computed, the powers of the next tile's scores are computed.
+## Powers and rows are as in mma.
 ##
 ## kind, mask, causal  as in mma      DQ, DV  64 or 128      policy  WarpgroupPolicy: warpgroups; keys, TK above; stages
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -40,7 +40,7 @@ void ${kernel("attention_wgmma")}
     __local uint v_local[${N * TK * DV // 2}] __attribute__((aligned(1024)));
     __local ulong q_full[1], k_full[${N}], v_full[${N}], k_empty[${N}], v_empty[${N}];
     const uint q_base = local_address(q_local), k_base = local_address(k_local), v_base = local_address(v_local);
-    uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, own;
+    uint number = get_group_id(0), t = get_local_id(0), lane, g, c, b, h, first, first_of_warp;
     LOCATE();
     const uint last = ${f"min(keys, first + {TM}u)" if causal else "keys"};
 ${tiles_of.start_barriers()}\
@@ -80,7 +80,7 @@ ${tiles_of.refills()}\
         WAIT_s(1);
         RELEASE(k);
 ${rows.powers(policy, mask, causal, SHIFT)}\
-        if (k0 + ${TK}u < last) AWAIT(k);  // a branch: else ptxas moves the wait for the results before the powers
+        if (k0 + ${TK}u < last) AWAIT(k);  // without a branch ptxas moves the wait before the powers
         WAIT_o(0);
         RELEASE(v);
         AWAIT(v);

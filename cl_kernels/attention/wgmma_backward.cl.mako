@@ -1,11 +1,11 @@
 ## backward (see there) on warpgroups' matrix units: the gradients of 16-bit floats by one side, without dropout.
 ##
-##   own rows   | 64 |                           a warpgroup, the group, keeps the sums of its rows in registers
+##   own rows   | 64 |                           the group is a warpgroup, which keeps the sums of its rows in registers
 ##   others     | TK | TK | ...                  `stages` tiles of both arrays in local memory, by asynchronous copies;
-##                                               the next tile comes while this one is multiplied
+##                                               the next tile arrives while this one is multiplied
 ##
-## Products, powers and the order of sums are as in mma_backward.  With two stages a turn waits for all its products;
-## with three the sums of its own rows are awaited in the next turn, whose first products are computed meanwhile.
+## Products, powers and the order of sums are as in mma_backward.  With two stages a turn waits for all its products.
+## With three stages the sums of a turn are awaited in the next turn, after its first products have been started.
 ##
 ## policy  WarpgroupGradientPolicy: others, TK above; stages      DQ, DV  64 or 128
 ## Other parameters are as in mma_backward.
@@ -81,9 +81,9 @@ ${lines.place(name, D, TK, extent, G)}\
     uint ${", ".join(f"{x}0_{j}_{r}" for j in range(0, TK // 8, 2) for r in range(4))};
 % endfor
     const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
-    uint stage = 0;  // in bytes
+    uint stage = 0;  // an offset in bytes
 % if not by_query:
-    uint turn = 0;  // where the tile's m and delta are
+    uint turn = 0;  // the half of of_queries that has the tile's m and delta
 % endif
 % if by_query:
     h = own_head;

@@ -22,14 +22,14 @@ ${one("exp", t)}
 <%def name="complex_log(t)">
 ${one("log", t)}
 {
-    const ${t} size = hypot(a.x, a.y), most = fmax(fabs(a.x), fabs(a.y)), least = fmin(fabs(a.x), fabs(a.y));
+    const ${t} size = hypot(a.x, a.y), larger = fmax(fabs(a.x), fabs(a.y)), smaller = fmin(fabs(a.x), fabs(a.y));
     const bool is_near = size > (${t})0.5 && size < 2;
-    const ${t} real = is_near ? (${t})0.5 * log1p((most - 1) * (most + 1) + least * least) : log(size);
+    const ${t} real = is_near ? (${t})0.5 * log1p((larger - 1) * (larger + 1) + smaller * smaller) : log(size);
     return (${t}2)(real, atan2(a.y, a.x));
 }
 </%def>
 
-## As FreeBSD's csqrt: no cancellation, and no overflow in between.
+## The algorithm of FreeBSD's csqrt, without cancellation or overflow of intermediate results.
 <%def name="complex_sqrt(t)">
 ${one("sqrt", t)}
 {

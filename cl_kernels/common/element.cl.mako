@@ -46,7 +46,8 @@ static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
 }
 </%def>
 
-## aligned: whether vectors are at multiples of their size, or a smaller number of bytes at whose multiples they are.
+## aligned: whether addresses of vectors are multiples of their size; or a smaller number of bytes of which they are
+## multiples.
 <%def name="vector_load(e, V, aligned)"><% size = e.itemsize * V if aligned is True else aligned or e.itemsize %>\
 typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${size})));
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
@@ -58,12 +59,12 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 #elif BUILTINS_INLINE
 % if aligned or not target.is_cpu:
     return ${"vloada_half" if aligned else "vload_half"}${V}(0, (__global const half *)p);
-% else:  # PoCL 3.0 takes all addresses of vload_half and vstore_half for aligned ones
+% else:  # PoCL 3.0 assumes that addresses of vload_half and vstore_half are aligned
     const ushort${V} bits = *(__global const f16_x${V} *)p;
     return vloada_half${V}(0, (const half *)&bits);
 % endif
 #else
-    // Scaling by 2^112 rebiases the exponent, of subnormal numbers too.
+    // Scaling by 2^112 corrects the bias of the exponent, also for subnormal numbers.
     const uint${V} bits = CONVERT(uint${V}, *(__global const f16_x${V} *)p);
     const uint${V} magnitude = as_uint${V}(as_float${V}((bits & 0x7fffu) << 13) * 0x1p112f);
     const uint${V} special = (bits & 0x7c00u) == 0x7c00u ? (uint${V})(0x7f800000u) : (uint${V})(0u);

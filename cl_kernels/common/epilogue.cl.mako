@@ -38,7 +38,7 @@ ${values(compute)}
 ${scale.define("value_t", compute.complex)}
 </%def>
 
-## One loaded value of element e as a value_t.
+## An expression: one loaded value of element e as a value_t.
 <%def name="convert(compute, e, text)">\
 % if compute.complex and not e.complex:
 (value_t)(${text}, 0)\
@@ -93,7 +93,7 @@ ${stages(problem, written, lambda i: f"x{i}")}\
 <%def name="element(problem, i)">${convert(problem.compute, problem.extras[i].elem,
     f"{problem.extras[i].elem.name}_load(e{i} + {offset_of(f'e{i}', problem.extras[i])})")}</%def>
 
-## All stages; `value` returns the text of an array's element.
+## The statements of all stages.  `value` returns the text of an array's element.
 <%def name="stages(problem, written, value)"><% i = -1 %>\
 % for stage, (text, _) in zip(problem.epilogue, written):
     {   // ${stage.name}

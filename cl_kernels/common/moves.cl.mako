@@ -8,7 +8,8 @@
 ## Rows that are dense on both sides are moved as vectors.  If rows of one side and columns of the other are dense,
 ## squares of four by four are transposed in registers.  Other matrices, and edges, are moved element by element.  Rows
 ## may also be dense in reverse.  The caller passes multiples of four rows or columns, if it can.
-## flips: complex numbers are conjugated on the way.    apart: PoCL compiles it apart, for few calls with much to move
+## flips: whether complex numbers are conjugated.    apart: whether PoCL compiles it as a function that is not inlined,
+## which is faster for few calls that move much
 <%def name="types(e)">
 % if e.itemsize <= 8:
 typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned(4)));

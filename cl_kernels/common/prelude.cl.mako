@@ -23,14 +23,14 @@
 #endif
 
 % endif
-// On kernels that exchange lanes: the sub-group size that the text was rendered for.
+// For kernels that exchange lanes: the sub-group size for which the text was rendered.
 #if REQUIRE_SUBGROUP_SIZE
 #define SUBGROUP_KERNEL __attribute__((intel_reqd_sub_group_size(WAVEFRONT_SIZE)))
 #else
 #define SUBGROUP_KERNEL
 #endif
 
-// On kernels whose group size is not an attribute: the size, as a comment.
+// For kernels whose group size is not an attribute: the size, as a comment.
 #define UNBOUND_GROUP(size)
 
 // |x| of floats, x converted to another vector type, and a hint that the line at p is needed soon.
@@ -41,7 +41,7 @@
 #define ABS(x) fabs(x)
 #define CONVERT(type, x) convert_##type(x)
 #define PREFETCH(p) prefetch((__global const char *)(p), 1)
-#define PREFETCH_FAR(p) PREFETCH(p)  // into the second cache, where the first one is too small
+#define PREFETCH_FAR(p) PREFETCH(p)  // into the second cache, if the first one is too small
 #else
 #define ABS(x) ((x) < 0 ? -(x) : (x))
 #define CONVERT(type, x) __builtin_convertvector(x, type)

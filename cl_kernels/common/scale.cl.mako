@@ -1,10 +1,9 @@
-## The one scaling of every product: result = alpha * sum + beta * c is scaled(alpha, sum) +
-## scaled(beta, c), whichever kernel made the sum.
+## The scaling of every product: result = alpha * sum + beta * c is scaled(alpha, sum) + scaled(beta, c) in all kernels.
 ##
 ## type: C type of the factor and of the value.  is_complex: whether that is a pair (re, im).
 <%def name="define(type, is_complex)">
 % if is_complex:
-// A real factor scales each part by itself: an infinity in one makes no NaN of the other.
+// A real factor scales each part separately, so that an infinity in one part does not make the other part NaN.
 static inline ${type} scaled(${type} factor, ${type} v)
 {
     if (factor.y == 0) return factor.x * v;

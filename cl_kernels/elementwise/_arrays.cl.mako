@@ -1,4 +1,4 @@
-## Common to the elementwise kernels: loads and stores of their arrays.
+## Functions of all elementwise kernels: loads and stores of their arrays.
 ##
 ## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, the old value of the output
 ## (`updated` times), and the numbers.  helpers: the text of the functions that it calls.  inputs: Element by name.

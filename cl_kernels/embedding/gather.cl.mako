@@ -1,4 +1,5 @@
-## gather: out[i, :] = weight[indices[i], :]; zeros, and a report of the first one, for indices of no row.
+## gather: out[i, :] = weight[indices[i], :].  For an index that is not a row the result is zeros, and the first one is
+## reported.
 ##
 ##   GPU   | row 0: V V V | row 1: V V V | ...      a work-item copies U vectors, G apart, that are loaded before
 ##                                                  the first of them is stored

@@ -1,4 +1,4 @@
-## joined: on a GPU, the lists of each row's chunks become one list, whose head is that of chunk 0.
+## joined: on a GPU, join the lists of all chunks of a row to one list, whose head is that of chunk 0.
 ##
 ##   rows   | 0 | 1 | ...      a work-item has a row
 ##

@@ -1,4 +1,4 @@
-## limit: rows of weight that indices name are scaled, in place, where their norm is above max_norm.
+## limit: scale the rows of weight that are indexed, in place, if their norm is above max_norm.
 ##
 ##   rows   | rows_each | rows_each | ...      a work-item has whole rows: one on a GPU
 ##

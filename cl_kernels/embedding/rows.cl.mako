@@ -28,14 +28,14 @@ void ${kernel("rows")}
         const long row = piece / row_pieces, column = piece % row_pieces * ${V};
         ${vector(elem.real, V)} total = 0;
 % if by_count:
-        uint found = 0;
+        uint occurrences = 0;
 % endif
         for (long i = positions[row], behind; i >= 0; i = behind) {
             behind = next[i];  // in flight together with the elements
-            ${"found++, " if by_count else ""}total += ${elem.name}_load${suffix}(grad + (i * columns + column));
+            ${"occurrences++, " if by_count else ""}total += ${elem.name}_load${suffix}(grad + (i * columns + column));
         }
 % if by_count:
-        if (found > 1) total /= (${elem.real})found;
+        if (occurrences > 1) total /= (${elem.real})occurrences;
 % endif
         ${elem.name}_store${suffix}(out + (row * columns + column), total);
     }

@@ -20,8 +20,8 @@ static inline void barrier_wait(uint at, uint parity)
 }
 </%def>
 
-## Initialise the barriers of all stages, at full_base and empty_base.  Each warp initialises a stage's,
-## because work-items of one warp would do it one after the other.
+## Initialise the barriers of all stages, at full_base and empty_base.  Each stage has another warp for it, because
+## work-items of one warp would initialise them one after the other.
 <%def name="start(policy, full, empty)">
     for (int i = t / 32; i < ${policy.stages}; i += ${policy.group_size // 32}) {
         if (t % 32) break;

@@ -1,13 +1,12 @@
 ## Copies of an operand from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the copy engine: one
 ## work-item requests a box, and the engine counts the bytes at a barrier.
 ##
-## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its
-## third and fourth dimensions are steps of 16 bytes and of 2^35 bytes; by them the coordinates of a box
-## hold the address of the product's matrix.  (NVIDIA's manual does not mention dimensions that overlap;
-## the engine only adds.)  Elements outside of the matrix arrive as zeros.  For a box wholly outside the
-## engine accesses the map's own address, which is not mapped, so such a box is never
-## requested.  The boxes of an operand with fewer lines than a tile have only its lines; the rest of the tile is
-## never written.  box_bytes: the bytes of all boxes of a step.
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its third and
+## fourth dimensions are steps of 16 bytes and of 2^35 bytes, so a box's coordinates along them are the address of the
+## product's matrix.  (NVIDIA's manual does not mention dimensions that overlap; the engine only adds.)  Elements
+## outside of the matrix arrive as zeros.  A box that is wholly outside is never requested, because the engine would
+## access address 0, which is not mapped.  If an operand has fewer lines than a tile, boxes have only these lines, and
+## the rest of the tile is never written.  box_bytes: the bytes of all boxes of a step.
 
 ## Make initialised barriers visible to the copy engine, and announce to one of them the bytes that it will count.
 <%def name="show()">
@@ -32,10 +31,10 @@ static inline void map_acquire(__global const uint *map)
 ${capture(expect).strip()}
 static inline void copy_box(uint to, __global const uint *map, int along, int line, ulong matrix, uint barrier)
 {
-    const int near = (int)(matrix >> 4 & 0x7fffffff), far = (int)(matrix >> 35);
+    const int low = (int)(matrix >> 4 & 0x7fffffff), high = (int)(matrix >> 35);
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
 [%0], [%1, {%2, %3, %4, %5}], [%6];"
-                 :: "r"(to), "l"(map), "r"(along), "r"(line), "r"(near), "r"(far), "r"(barrier) : "memory");
+                 :: "r"(to), "l"(map), "r"(along), "r"(line), "r"(low), "r"(high), "r"(barrier) : "memory");
 }
 </%def>
 
@@ -52,10 +51,10 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 % endfor
 </%def>
 
-## The start of a tile's next box; if that is outside of the matrix, the start of the first.
-<%def name="within(first, ahead, extent)">\
-% if ahead:
-(int)(${first} + ${ahead} < ${extent} ? ${first} + ${ahead} : ${first})\
+## The start of a tile's next box, `offset` behind the first; if that is outside of the matrix, the start of the first.
+<%def name="within(first, offset, extent)">\
+% if offset:
+(int)(${first} + ${offset} < ${extent} ? ${first} + ${offset} : ${first})\
 % else:
 (int)${first}\
 % endif

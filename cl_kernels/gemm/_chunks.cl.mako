@@ -1,16 +1,16 @@
-## Copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k: eight for
-## each of the `extent` rows of A (columns of B) of the tile.
+## Copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k.  A tile has
+## `extent` rows of A (columns of B), each of eight chunks.
 ##
 ##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk)
 ##
-## Rows are permuted in groups of eight, so that eight lanes that access local memory together access
-## different banks.  They read eight rows, and write eight chunks of a row or rows some distance apart.
+## Rows are permuted in groups of eight, so that the eight lanes that access local memory together access different
+## banks: they read eight rows, and write eight chunks of one row, or rows that are not adjacent.
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves `copies` chunks.
 ##
-##   k along the line    each chunk by one load; the rows are `step` apart
-##   k across the lines  `block` rows, by loads of one step of k each; the chunks are combined when they are stored,
-##                       so that no work-item waits for a load
+##   k along the line    a chunk is one load; a work-item's rows are `step` apart
+##   k across the lines  a load has one step of k of `block` rows; chunks are combined from loads when they are stored,
+##                       so that no work-item waits for a load before
 ##
 ## Rows beyond the matrix repeat its last rows; their results are never stored.  Elements beyond k are zeros.
 
@@ -42,7 +42,7 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
 </%def>
 
-## Load one step of k to registers, and advance.  tail: whether it is the last one, which has `tail` steps.
+## Load one panel of k to registers, and advance.  tail: whether it is the last one, which has `tail` steps.
 <%def name="load(lines, tail=False)">
 <% n = lines.name %>
 % for i in range(lines.copies // lines.block):

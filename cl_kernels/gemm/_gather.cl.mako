@@ -2,9 +2,9 @@
 ##
 ##   sum over axes d of s_d * NAME_axis{d}  +  NAME_steps[k % period].x  +  k / period * NAME_repeat
 ##
-## and is zero where a place, s_d * NAME_pitch{d} + NAME_steps[k % period].y (.z, .w), is not in [0, NAME_bound{d}).
-## A panel's work-item keeps the offset and the places of its rows s (NAME_row0 ...) in registers, and reads an entry of
-## the table for each k.
+## and is zero if a coordinate, s_d * NAME_pitch{d} + NAME_steps[k % period].y (.z, .w), is not in [0, NAME_bound{d}).
+## A panel's work-item keeps the offset and the coordinates of its rows s (NAME_row0 ...) in registers, and reads an
+## entry of the table for each k.
 ##
 ##   offset(name, reader, index)    C expression: the offset of `index`, without that of its step
 ##   place, load, advance           of a panel: see _panel
@@ -13,7 +13,7 @@
 ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
 </%def>
 
-## The work-item's rows and steps; equal ones are kept once.
+## Declare the work-item's rows and steps, those that are equal once.
 <%def name="place(panel, first, count, begin)"><% n, r = panel.name, panel.reader %>
     const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${panel.width if panel.along == "s" else 1};
 % for i in range(panel.loads):
@@ -38,7 +38,7 @@ ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads))};
 </%def>
 
-## Load a step's panel.  ends: only the first `tail` of its k exist.
+## Load a step's panel.  ends: whether only the first `tail` of its k exist.
 <%def name="load(panel, ends)"><% n, r, first = panel.name, panel.reader, panel.reader.rank - panel.reader.places %>\
     {
 % for v, k in enumerate(panel.columns):
@@ -57,7 +57,7 @@ element = f"*(__global const {n}_raw *)({n}_row{u} + ({entry}{f' + {n}_far{v}' i
     }
 </%def>
 
-## Advance by a panel's steps.  A period has at least as many.
+## Advance by a panel's steps, which are at most a period's.
 <%def name="advance(panel, steps)"><% n = panel.name %>\
 % for v in range(len(panel.columns)):
     ${n}_at${v} += ${steps};

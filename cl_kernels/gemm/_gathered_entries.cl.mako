@@ -1,13 +1,13 @@
 ## The entries of the table of steps that a work-item needs to copy a gathered operand (see _gathered_lines).
 ##
-## A load takes about as long as the copies of a step, so one warpgroup loads an entry two steps before its copies:
-## NAME_next has the entry of the next step.  Two warpgroups, and values in pieces, which have a copy for each piece in
-## a step, load it one copy before.
+## A load takes about as long as the copies of a step.  So a single warpgroup loads an entry two steps before its
+## copies, and NAME_next has the entry of the next step.  Two warpgroups load it one copy before, and so does a
+## warpgroup that copies several pieces of each value.
 ##
 ##   NAME_entry, NAME_far             the entry of this step, and the offset of its period
 ##   NAME_entry_at, NAME_next_far     the place of the entry that is loaded next, and the offset of its period
 
-## The first entries; steps: the places of this work-item's copies along k.
+## Load the first entries.  steps: the places of this work-item's copies along k.
 <%def name="first(lines, steps)"><% n, r = lines.name, lines.reader %>\
 % for v, k in enumerate(steps):
 % if r.wraps:
@@ -27,7 +27,8 @@ ${advance(lines, v, "next_far")}\
 % endfor
 </%def>
 
-## The entries of the next copy, and the load of a later one; count: the number of copies with different steps.
+## Advance to the entries of the next copy, and load those of a later one.  count: the number of copies with different
+## steps.
 <%def name="following(lines, count)"><% n = lines.name %>\
 % for v in range(count):
 % if parts == 1 and policy.producers == 1:

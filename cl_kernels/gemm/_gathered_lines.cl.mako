@@ -1,8 +1,8 @@
 ## Copies of an operand that a Gather reads (see _gather) to lines of local memory (see _lines).  The elements of a
-## chunk are adjacent in memory and have the same place; a chunk outside of the bounds is zeros.  parts: pieces of a
-## value, which are copied in turn; `part` is the number of the piece.
+## chunk are adjacent in memory and have the same coordinates; a chunk outside of the bounds is zeros.  parts: the
+## number of pieces of a value, which are copied in turn; `part` is the number of the piece.
 ##
-##   k along the lines    a work-item copies one chunk of k, of several rows: it reads one entry of the table a step
+##   k along the lines    a work-item copies one chunk of k, of several rows: it reads one entry of the table in a step
 ##   k across the lines   a work-item copies chunks of few rows, at several k
 <%namespace name="entries" file="/gemm/_gathered_entries.cl.mako"/>
 <%!
@@ -19,8 +19,9 @@ def step(lines, i):
 def distinct(of, lines):
     return list(dict.fromkeys(of(lines, i) for i in range(lines.copies)))
 %>
-## The positions of this work-item's rows.  Divisions yield the indices of the first row along the axes; the others
-## follow by additions of the distance, with carries.  A row beyond the matrix repeats the row before it.
+## Declare the positions of this work-item's rows.  Divisions yield the indices of the first row along the axes; those
+## of other rows are computed by additions of the distance, with carries.  A row beyond the matrix repeats the previous
+## row.
 <%def name="place(lines, first, count)">
 <%
 n, r, rows, size = lines.name, lines.reader, distinct(row, lines), lines.elem.itemsize
@@ -68,7 +69,7 @@ carried = range(r.rank - 1, 0, -1)
 ${entries.first(lines, distinct(step, lines))}\
 </%def>
 
-## Copy a step of k to the stage at `to`, and advance by its steps after the last piece; the last step has `tail`.
+## Copy a panel of k to the stage at `to`, and advance after the last piece.  The last panel has `tail` steps.
 <%def name="copy(lines, to, advance)">${chunks(lines, to, False)}</%def>
 <%def name="copy_tail(lines, to, advance)">${chunks(lines, to, True)}</%def>
 

@@ -1,9 +1,9 @@
-## The loop of a persistent kernel whose products have consecutive parts of k, instead of that of _units.
+## The loop of a persistent kernel whose products have consecutive parts of k; others have the loop of _units.
 ##
 ##   k_ranges | first element of product 0, number of elements | of product 1 | ...
 ##
-## Products differ in length, and the longest are first.  In every other turn groups take units in the opposite order,
-## so all groups have about the same number of steps.
+## Products differ in length, and the longest are first.  Groups take units in the opposite order in every second turn,
+## so that all groups have about the same number of steps.
 ##
 ##   group   0   1   2   3
 ##   turn 0  0   1   2   3
@@ -13,8 +13,8 @@
 <%def name="loop(policy, names, types, problem, depth)">
 ${units.pointers(names, types)}\
         const int groups = get_num_groups(0);
-        for (int unit = get_group_id(0), ahead = 2 * (groups - unit) - 1; unit < units;
-            unit += ahead, ahead = 2 * groups - ahead) {
+        for (int unit = get_group_id(0), stride = 2 * (groups - unit) - 1; unit < units;
+            unit += stride, stride = 2 * groups - stride) {
             const int product = first_product + unit / (${triangle.area(problem)});
             const int tile = unit % (${triangle.area(problem)});
 ${units.place(policy, problem)}\

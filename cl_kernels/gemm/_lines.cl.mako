@@ -1,6 +1,6 @@
-## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes.  Copying
-## work-item t copies chunk t % 8 of lines t / 8, t / 8 + pass, ...; pass is an eighth of the number of these
-## work-items.
+## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes.  Of
+## the work-items that copy, number t copies chunk t % 8 of lines t / 8, t / 8 + pass, ...; pass is an eighth of their
+## number.
 ##
 ##   not gathered   each asynchronous copy moves a chunk, which begins at a multiple of 16 bytes
 ##   gathered       each asynchronous copy moves an element; elements of 2 bytes, for which there is no such copy,
@@ -23,8 +23,8 @@
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory")
 </%def>
 
-## The positions of this work-item's chunks of a tile in memory; for gathered chunks across the lines, the number of
-## their elements that exist.
+## Declare the positions in memory of this work-item's chunks of a tile, and, for gathered chunks across the lines, the
+## number of their elements that exist.
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -48,13 +48,13 @@
 % endfor
 </%def>
 
-## Copy one step of k to the stage at `to`, and advance.
+## Copy one panel of k to the stage at `to`, and advance.
 <%def name="copy(lines, to, advance)">
 ${chunks(lines, to, False)}
     ${lines.name} += ${advance};
 </%def>
 
-## Copy the last step, which has `tail` steps of k.
+## Copy the last panel, which has `tail` steps of k.
 <%def name="copy_tail(lines, to, advance)">
 ${chunks(lines, to, True)}
     ${lines.name} += ${advance};
@@ -100,7 +100,7 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
 <%def name="place_of(lines, to, i)">${to} + ${128 * lines.step * i}</%def>
 <%def name="source(lines, i)">(__global const char *)${lines.name} + ${lines.name}_at${i}</%def>
 
-## An expression: how many elements of the i-th chunk exist; "" where all do.
+## An expression: the number of elements of the i-th chunk that exist; "" if all exist.
 <%def name="present(lines, i, ends)"><%
 every = f"{lines.name}_here{i}" if lines.across and lines.gathered else ""
 if not ends:

@@ -65,9 +65,9 @@
     ${panel.load(a, False)}
     ${panel.load(b, False)}
 % endif
-<% ahead = f"({last} ? {a.steps} - {a.steps}l * tiles : {a.steps}l)" if stagger else str(a.steps) %>\
-    ${panel.advance(a, ahead)}
-    ${panel.advance(b, ahead)}
+<% steps = f"({last} ? {a.steps} - {a.steps}l * tiles : {a.steps}l)" if stagger else str(a.steps) %>\
+    ${panel.advance(a, steps)}
+    ${panel.advance(b, steps)}
 </%def>
 
 ## Store the registers to local memory.
@@ -76,7 +76,7 @@
     ${panel.store(b, buffer)}
 </%def>
 
-## The same for the next step, if there is one.  With two buffers the panels go to the other buffer.
+## Store the panels of the next step, if there is one.  With two buffers they are stored in the other buffer.
 <%def name="next_panels()">
         if (step + 1 < tiles) {
             ${load("step + 1")}

@@ -1,7 +1,7 @@
-## MFMA(d, a, b) adds the products of the values that 64 lanes hold to their sums, of type sums_t; a and
-## b are 32-bit words.  (The layout: portable_gpu/ops/gemm/matrix/instruction.py.)  If the device has no
-## such instruction, the lanes put their values into local memory and multiply there.  That is slow, and
-## contains a barrier of the whole group; the kernel around it is the same.
+## MFMA(d, a, b) multiplies the matrices that 64 lanes hold, and adds the product to their sums, of type sums_t; a and b
+## are 32-bit words.  portable_gpu/ops/gemm/matrix/instruction.py has the layout.  If the device has no such
+## instruction, the lanes store their values in local memory and multiply there.  That is slow, and contains a barrier
+## of the whole group; the rest of the kernel is the same.
 ##
 ## instruction: MatrixInstruction          emulated: whether the device lacks it
 
@@ -9,7 +9,7 @@
 typedef ${vector(instruction.sum_type, instruction.sums)} sums_t;
 % if emulated:
 ${emulation(instruction)}
-#define MFMA(d, a, b) (d = multiplied(d, a, b, LOCAL_ARRAY(held)))
+#define MFMA(d, a, b) (d = multiplied(d, a, b, LOCAL_ARRAY(matrices)))
 % else:
 % if instruction.kind == "f16":
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
@@ -19,8 +19,8 @@ ${emulation(instruction)}
 % endif
 </%def>
 
-## Limits registers so that a SIMD has two wavefronts, one of which computes while the other waits.  If the sums then
-## fit the general registers, the compiler keeps them there instead of moving them in each step.
+## The limit of registers with which a SIMD has two wavefronts, so that one computes while the other waits.  If the sums
+## fit in the general registers within this limit, the compiler does not move them in each step.
 <%def name="attributes(emulated)">${"" if emulated else "__attribute__((amdgpu_waves_per_eu(2)))"}</%def>
 
 ## The words of a chunk that one instruction takes, from `first` on.
@@ -30,7 +30,7 @@ return "s" + "".join(str(first + i) for i in range(instruction.words))
 
 <%def name="exchange(instruction, emulated, group)">
 % if emulated:
-    __local ${instruction.sum_type} held[${2 * instruction.lane_depth * group}];
+    __local ${instruction.sum_type} matrices[${2 * instruction.lane_depth * group}];
 % endif
 </%def>
 
@@ -46,10 +46,10 @@ elements = {
     "f64": "as_double(words)",
 }
 %>
-static inline sums_t multiplied(sums_t d, ${words} a, ${words} b, __local ${type} *held)
+static inline sums_t multiplied(sums_t d, ${words} a, ${words} b, __local ${type} *matrices)
 {
     const int lane = get_local_id(0) % 64;
-    __local ${type} *a_matrix = held + get_local_id(0) / 64 * ${2 * side * instruction.depth},
+    __local ${type} *a_matrix = matrices + get_local_id(0) / 64 * ${2 * side * instruction.depth},
         *b_matrix = a_matrix + ${side * instruction.depth};
 % for name in "ab":
     {

@@ -7,7 +7,7 @@
 from itertools import product
 %>
 
-## The start of the buffer in use.
+## An expression: the start of the current buffer.
 <%def name="start(lines)">${f"buffer * {8 * lines.extent}" if policy.buffers == 2 else "0"}</%def>
 
 <%def name="load(step)">

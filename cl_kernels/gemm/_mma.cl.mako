@@ -1,5 +1,5 @@
-## The matrix instruction of warps in double precision (PTX ISA, mma.sync m16n8k16, or eight times
-## m8n8k4, which it is made of) on lines of 16 doubles in local memory.  h numbers two rows, r four steps of k.
+## The matrix instruction of warps in double precision (PTX ISA, mma.sync m16n8k16, or the eight m8n8k4 of which it is
+## composed) on lines of 16 doubles in local memory.  h numbers two rows, r four steps of k.
 ##
 ##   how(a, b, lines)    line          a lane reads of a line                       k of lane q of a quad
 ##   across              step of k     chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9
@@ -44,8 +44,8 @@ def lane(form):
 % endif
 </%def>
 
-## A square of 16 rows of A (columns of B), from row `first` of the warp's rows on: NAME_h_r is row 2g + h
-## at the r-th of the lane's four steps of k.
+## Load a square of 16 rows of A (columns of B), from row `first` of the warp on.  NAME_h_r is the element of row 2g + h
+## and of the r-th of the lane's four steps of k.
 <%def name="fragment(lines, form, name, first)">
 % if form == "across":
 % for r in range(4):
@@ -82,16 +82,16 @@ def lane(form):
                 }
 </%def>
 
-## All products of a step whose first fragments are loaded, in a0 and b0, b1 ...  While the last block is
-## multiplied, the first fragments of the next step replace them; `next` makes that step's lines current.
-## The number of blocks is even.
+## Compute all products of a step.  Its first fragments are already loaded, in a0 and b0, b1 ...  While the last block
+## is multiplied, the first fragments of the next step replace these; `next` makes that step's lines current.  The
+## number of blocks is even.
 <%def name="step(policy, a, b, next)">
 % for i in range(policy.blocks):
-<% last, own, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>
+<% last, current, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>
                 ${next if last else ""}
 ${refill(a, how(a, b, a), other, 0 if last else 16 * (i + 1))}
 % for j in range(2 * policy.pairs):
-                MMA(d${i}_${j}_0, d${i}_${j}_1, d${i}_${j}_2, d${i}_${j}_3, ${own}, b${j // 2}_${j % 2});
+                MMA(d${i}_${j}_0, d${i}_${j}_1, d${i}_${j}_2, d${i}_${j}_3, ${current}, b${j // 2}_${j % 2});
 % if last and j % 2:
 ${refill(b, how(a, b, b), f"b{j // 2}", j // 2 * 16)}
 % endif

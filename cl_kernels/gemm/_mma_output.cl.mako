@@ -55,14 +55,14 @@
 % endfor
 </%def>
 
-## For unaligned rows of C: squares of 16 x 16 of a warp are copied through local memory, so that 16 lanes store
-## adjacent elements.  With rows of 18 doubles, lanes access different banks.
+## The stores to unaligned rows of C.  Squares of 16 x 16 of a warp are copied through local memory, so that 16 lanes
+## store adjacent elements.  Rows in local memory have 18 doubles, so that lanes access different banks.
 <%def name="scratch(policy)">
     __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
 </%def>
 
 <%def name="lines(policy, problem, type)">
-            __local double *own = scratch + warp * ${16 * 18};
+            __local double *square = scratch + warp * ${16 * 18};
 % for i in range(policy.blocks):
             {
                 const long top = first_row + rows_at + ${16 * i};
@@ -71,7 +71,7 @@
                 if (first_col + cols_at + ${8 * j} < n) {
 % for h in range(2):
                     {
-                        __local double2 *four = (__local double2 *)(own + (2 * g + ${h}) * 18 + 4 * q);
+                        __local double2 *four = (__local double2 *)(square + (2 * g + ${h}) * 18 + 4 * q);
                         four[0] = (double2)(d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
                         four[1] = (double2)(d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
                     }
@@ -82,7 +82,7 @@
 #pragma unroll 4
                     for (int y = lane / 16; y < rows; y += 2, line += 2 * c_row)
                         if (col < n${triangle.only(problem, 'top + y', 'col')})
-                            STORE(line, RESULT(own[18 * y + lane % 16], top + y, col));
+                            STORE(line, RESULT(square[18 * y + lane % 16], top + y, col));
                     WARP_BARRIER();
                 }
 % endfor

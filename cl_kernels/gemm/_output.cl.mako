@@ -4,8 +4,8 @@
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 
-## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.  The
-## distance of a sum's place from that of the first sum is the same for all work-items.
+## Each work-item stores its sums, as vectors of `width` (a divisor of n), or one by one if `width` is 1.  The distance
+## of a sum's place from that of the first sum is the same for all work-items.
 <%def name="direct(tile, width)">
     const long c_item = (first_row + item_row) * c_row + (first_col + item_col) * c_col;
 % for acc, row, col in tile.sums():
@@ -29,7 +29,7 @@
 % endfor
 </%def>
 
-## Where C has a reader, the offsets of a work-item's rows (columns) are computed once.
+## If C has a reader, the offsets of a work-item's rows (columns) are computed once.
 <%def name="gathered(tile)"><% side = problem.c.reader.side %>
     const int first_s = (int)first_${side} + item_${side};
 % for s in offsets_of(tile, side):

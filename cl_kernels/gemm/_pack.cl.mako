@@ -12,13 +12,13 @@
 ##   define(name, operand, compute, P)
 ##       name(source, lane_stride, step_stride, lanes, steps, panel), which packs `lanes` <= P
 ##       lanes of `steps` steps
-## Where lane_stride is 1, vectors are copied; where step_stride is 1, squares of 4 x 4 are transposed in registers;
-## other operands and the edges are copied one element at a time.
+## If lane_stride is 1, vectors are copied; if step_stride is 1, squares of 4 x 4 are transposed in registers; other
+## operands and the edges are copied one element at a time.
 <%def name="vectors(compute)"><% r = compute.real %>
 % for w in (2, 4, 8, 16):
 typedef ${compute.real}${w} lanes${w}_u __attribute__((aligned(${compute.itemsize // compute.components})));
 % endfor
-// Four lanes of four steps each: step s is stored at to + s * stride.
+// Store four lanes of four steps each; step s is stored at to + s * stride.
 static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 b, ${r}4 c, ${r}4 d)
 {
     const ${r}4 p = (${r}4)(a.s0, b.s0, a.s1, b.s1), q = (${r}4)(c.s0, d.s0, c.s1, d.s1);
@@ -40,7 +40,7 @@ static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 
         zero = f"({compute.real}{w})(0)"
         return [f"{cast}{re})", f"{cast}{im})" if im else zero][: compute.components]
 %>
-// Lanes from `first` on, one element at a time.
+// Pack the lanes from `first` on, one element at a time.
 static inline void ${name}_scalar(__global const ${e.name}_t *source, long lane_stride,
                                   long step_stride, int first, int lanes, int steps,
                                   __global real_t *panel)

@@ -1,6 +1,6 @@
-## Common to the gemm kernels of CPUs: elements, packing of both operands, the register tile.
+## The functions of all gemm kernels of CPUs: elements, packing of both operands, the register tile.
 ##
-## loads   (element, width in components) of each vector load of the packing
+## loads   the vector loads of the packing: pairs of an element and a width in components
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>

@@ -1,4 +1,4 @@
-## The stores of the sums of a packed register tile to C: by vectors where C is contiguous along them and has no
+## The stores of the sums of a packed register tile to C: as vectors if C is contiguous along them and has no
 ## epilogue, else one by one.
 ##
 ## triangle: "lower", "upper" or "", as in the problem; or "any": of row r, the columns from r - under to r + over are

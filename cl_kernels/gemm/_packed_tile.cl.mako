@@ -1,4 +1,4 @@
-## The register tile: `steps` steps of an outer product, MR rows by NR columns of C.
+## The register tile: the sum of `steps` outer products, for MR rows by NR columns of C.
 ##
 ##              b: NR columns (NV vectors of V)
 ##            +--------+--------+
@@ -10,10 +10,10 @@
 ##   define(problem, policy, triangle)
 ##       tile(a, a_packed, a_row, a_step, b, b_step, ahead, steps, parts, sum, part_stride, finish,
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, over, under, extras)
-##   a        packed, or in place: with two strides (rows beyond the edge repeat the last)
+##   a        packed, or in place with two strides (rows beyond the edge repeat the last row)
 ##   b        with unit stride along columns; elements `ahead` bytes further are prefetched
-##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
-##            added; unless `finish`, the sums are stored in the first one.
+##   sum      `parts` blocks of TILE sums of earlier steps, part_stride apart, which are added; unless `finish`, the
+##            sums are stored in the first block
 ##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C: see _packed_output.
 ## direct: the operands whose elements have the type of the sums, and which may be read in place.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
@@ -70,8 +70,8 @@ ${output.store(problem, policy, accumulators, triangle)}\
 }
 </%def>
 
-## All steps.  values: the values of A in a step, re before im.  advance: a statement that advances to those of the next
-## step.  ahead: how many bytes ahead A is prefetched, if it is.
+## The loop over all steps.  values: expressions of the values of A in a step, re before im.  advance: the statement
+## that advances to those of the next step.  ahead: the distance in bytes at which A is prefetched, or 0.
 <%def name="walk(compute, policy, values, advance, ahead=0)"><%
     V, MR, NR, lane = policy.vector, policy.item_m, policy.item_n, compute.itemsize
     vec = f"{compute.real}{V}"

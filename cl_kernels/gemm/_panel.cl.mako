@@ -5,10 +5,10 @@
 ##   k  | . . . . . . . . |
 ##   v  | . . . . . . . . |  depth         NAME_LOCAL(buffer, k, s)
 ##
-## panel: portable_gpu.ops.gemm.tiled.tile.Panel.  Work-item t moves `loads` vectors of `width` elements
-## along `along` ("k": stored transposed, or "s"), through the registers NAME_r0, NAME_r1 ...
+## panel: portable_gpu.ops.gemm.tiled.tile.Panel.  Work-item t moves `loads` vectors of `width` elements along the axis
+## `along` ("s"; or "k", which is transposed) through the registers NAME_r0, NAME_r1 ...
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
-## along "either": single elements, along the axis that the strides select (_either_way).
+## If `along` is "either", single elements are moved along the axis that the strides select (_either_way).
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
 ## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
@@ -58,11 +58,11 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 
 ## The reader of the operand: _strided or _gather.
 ##
-##   place(panel, first, count, begin)   where this work-item's loads are: in the tile (NAME_s0, NAME_k0 ...), and
-##                                       in memory.  first: the first row of A (column of B); count: the number of rows;
-##                                       begin: the first step of k
-##   load(panel, ends)                   a step's panel, from memory to registers; ends: only `tail` of its steps exist
-##   advance(panel, steps)               along k
+##   place(panel, first, count, begin)   declare the positions of this work-item's loads in the tile (NAME_s0,
+##                                       NAME_k0 ...) and in memory.  first: the first row of A (column of B); count:
+##                                       the number of rows; begin: the first step of k
+##   load(panel, ends)                   load a step's panel to registers; ends: whether only `tail` of its steps exist
+##   advance(panel, steps)               advance along k
 <%def name="place(panel, first, count, begin)">
 ${(gather if panel.reader else strided).place(panel, first, count, begin)}
 </%def>

@@ -1,7 +1,7 @@
 ## The register tile of one work-item: item_m x item_n sums, named acc<row>_<column block>.
 ##
-## A warp has lanes_m x lanes_n work-items.  The rows (columns) of a work-item are blocks of `width` adjacent ones.  Its
-## next block is lanes_m * width (lanes_n * width) further on, so adjacent work-items read adjacent blocks:
+## A warp has lanes_m x lanes_n work-items.  The rows (columns) of a work-item are in blocks of `width` adjacent ones,
+## which are lanes_m * width (lanes_n * width) apart, so that adjacent work-items read adjacent blocks:
 ##
 ##   lane of each row       | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
@@ -43,7 +43,7 @@
 % endfor
 </%def>
 
-## All steps of k of one tile.
+## Multiply all steps of k of one tile.
 <%def name="steps(tile, depth)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth}; ++s) {
@@ -53,9 +53,9 @@
     }
 </%def>
 
-## The same, with the fragments of the first step already loaded to the registers p.  The fragments of the next step are
-## loaded while those of this step are multiplied (the second level of prefetch).  `turn` switches to the next tile
-## before the last step is multiplied.
+## Multiply all steps of k of one tile, whose first fragments are already in the registers p.  The fragments of the next
+## step are loaded while those of this step are multiplied (the second level of prefetch).  `turn` switches to the next
+## tile before the last step is multiplied.
 <%def name="steps_ahead(tile, depth, turn)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth - 2}; s += 2) {

@@ -37,7 +37,7 @@ typedef uint${lane_k // 2} x_raw;
 #define FIRSTS(a, b) ((a) & 0xffffu | (b) << 16)
 #define SECONDS(a, b) ((a) >> 16 | (b) & 0xffff0000u)
 
-// The steps of k of a lane, of one vector; zeros from `last` on.
+// Load the lane's steps of k of one vector; those from `last` on are zeros.
 static inline x_raw x_some(__global const ushort *x, long step, long k, long last)
 {
     uint v[${lane_k}];
@@ -48,7 +48,7 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 
 ## Declare pointers to the lane's rows of w and vectors of x.
 <%def name="place()">\
-    // Lanes without outputs or vectors of their own compute the last ones again, and do not store them.
+    // Lanes for which there is no output or vector compute the last one again, and do not store it.
 % if across:
     w += w_offset + min(top + ${2 * blocks} * g, m - ${2 * blocks});
 % else:
@@ -67,7 +67,7 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
         x_raw ${", ".join(f"x_{s}_{u}" for s in sets(Q))};
 </%def>
 
-## Load the u-th step in flight; if masked, zeros from `last` on.
+## Load the u-th step in flight.  masked: whether steps of k from `last` on are zeros.
 <%def name="load(u, k, masked)">
 % for j, name in enumerate(lines(across, blocks)):
 <% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\

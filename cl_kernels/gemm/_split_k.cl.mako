@@ -7,11 +7,11 @@
 
 <%def name="define()">${fix_up.define()}</%def>
 
-## All `items` work-items that hold sums of a tile run this.  Those of the last group continue with the
-## sums of all parts; the others return.
+## This is executed by all `items` work-items that hold sums of a tile.  Those of the last group continue with the sums
+## of all parts; the others return.
 ##
-## sums  Sums: their names, what they are      item  number of the work-item
-## slot, part, splits  numbers of the tile and of the part, and how many parts there are
+## sums  Sums: their names and types      item  number of the work-item
+## slot, part, splits  the number of the tile, of the part, and of parts
 <%def name="add_parts(sums, item, items, slot, part, splits)">
 <% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\
             {

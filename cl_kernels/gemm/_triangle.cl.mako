@@ -13,8 +13,8 @@
 ##   only(problem, row, col)      ` && ...`, the condition that an element is in the triangle; nothing for all of C
 ##   inside(...)                  a C expression: whether all elements of a block are in the triangle
 ##   define(problem, policy)      define triangle_tile(at, tiles_m, tiles_n, is_upper): the row x, column y of tile `at`
-##   line(problem, type)          for the columns from `left` on of the row `row` of a tile: declare `line`, the pointer
-##                                to the first of them, and begin and end: the elements begin <= x < end are stored
+##   line(problem, type)          for row `row` of a tile and its columns from `left` on, declare `line`, the pointer to
+##                                the first of them, and `begin` and `end`: elements begin <= x < end are stored
 ##   locate(problem, policy)      declare first_row and first_col of the tile with the number `tile`
 ##   store(...)                   store the sums of a tile: by `fast` if it is inside the triangle, otherwise by `each`
 <%def name="area(problem)">${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"}</%def>

@@ -1,11 +1,11 @@
 ## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 ## An expression: the number of a unit's product in the launch.
-<%def name="product(problem, some)">\
-unit / (${"whole + cut * splits" if some else triangle.area(problem)})${"" if some else " / splits"}\
+<%def name="product(problem, partly)">\
+unit / (${"whole + cut * splits" if partly else triangle.area(problem)})${"" if partly else " / splits"}\
 </%def>
 
-## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
+## RESULT(acc, row, col) is the new value of C at (row, col), and STORE(p, v) stores it.
 ## of_values: also define EPILOGUE_OF_VALUES (see common/epilogue)
 <%def name="results(problem, of_values=False)">
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -17,7 +17,7 @@ ${epilogue.result(problem)}
 ## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row: v at column col + x, and w right of it.  p
 ## points to (row, col), from which on `columns` columns exist.  The code is short, because code that runs once a tile
 ## has to be fetched for it.  pair: whether one access stores both, because C's rows are contiguous and aligned, and of
-## even length.  With "columns", C's columns are so, and w is below v, at row + 1.
+## even length.  With "columns", that is true of C's columns, and w is below v, at row + 1.
 <%def name="define(problem, pair, of_values=False)">
 ${results(problem, of_values)}
 % if not pair:
@@ -49,11 +49,11 @@ static inline uint packed_pair(float v, float w)
 
 ## The head of the loop over a group's units.  A unit is a tile of a product, or a part of a tile if k is split.  The
 ## head declares first_row, first_col, k_first, part, parts, length (elements of k), steps, and the pointers `names` to
-## the operands of the unit's product.  types: the types to which these point.  once: there is one unit and no loop,
-## because a loop takes registers.  some: whether only the tiles after the first `whole` (a kernel argument) of a
-## product are split.
+## the operands of the unit's product.  types: the types to which these point.  once: whether there is one unit and
+## no loop, because a loop needs registers.  partly: whether only the tiles after the first `whole` (a kernel argument)
+## of a product are split.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
-<%def name="loop(policy, names, types, problem, depth, once, some=False)">
+<%def name="loop(policy, names, types, problem, depth, once, partly=False)">
 ${pointers(names, types)}\
 % if once:
         {
@@ -61,7 +61,7 @@ ${pointers(names, types)}\
 % else:
         for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
 % endif
-% if split and some:
+% if split and partly:
             const int cut = ${triangle.area(problem)} - whole, after = unit % (whole + cut * splits) - whole;
             const int tile = after < 0 ? after + whole : whole + after % cut;
             const int part = after < 0 ? 0 : after / cut, parts = after < 0 ? 1 : splits;
@@ -72,9 +72,9 @@ ${pointers(names, types)}\
 % endif
 ${place(policy, problem)}\
             const long k_first = part * k_split;
-            const long length = min(${"parts == 1 ? k : k_split" if split and some else "k_split"}, k - k_first);
+            const long length = min(${"parts == 1 ? k : k_split" if split and partly else "k_split"}, k - k_first);
             const int steps = (int)((length + ${depth - 1}) / ${depth});
-${begin(names, types, problem, "first_product + " + capture(product, problem, split and some))}
+${begin(names, types, problem, "first_product + " + capture(product, problem, split and partly))}
 </%def>
 
 ## The parts of a loop's head.  pointers: the start of each operand.  place: the first row and column of the tile.
@@ -91,9 +91,9 @@ ${triangle.locate(problem, policy)}\
             const uint band = (uint)tile / (uint)(${policy.band} * tiles_n),
                 in_band = tile - band * (${policy.band} * tiles_n);
             const uint rows = min(${policy.band}u, tiles_m - band * ${policy.band});
-            const uint beside = rows == ${policy.band} ? in_band / ${policy.band} : in_band / rows;
-            const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band - beside * rows);
-            const long first_col = ${policy.tile_n}l * beside;
+            const uint tile_col = rows == ${policy.band} ? in_band / ${policy.band} : in_band / rows;
+            const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band - tile_col * rows);
+            const long first_col = ${policy.tile_n}l * tile_col;
 % endif
 </%def>
 <%def name="begin(names, types, problem, number)">\
@@ -105,7 +105,7 @@ ${operands.walk(names, len(problem.batch), number)}
 </%def>
 
 ## Declare the number of a unit's product in the launch, for kernels that split k.
-<%def name="count_products(some=False)">            const int product = ${product(problem, some)};</%def>
+<%def name="count_products(partly=False)">            const int product = ${product(problem, partly)};</%def>
 
-## Declare how many of the `depth` elements of its last step exist.
+## Declare `tail`, the number of elements of the last step that exist, out of `depth`.
 <%def name="measure_tail(depth)">            const int tail = (int)(length - ${depth}l * (steps - 1));</%def>

@@ -4,10 +4,10 @@
 ##
 ## An operand is stored in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
 ##   k along the line:   line = row of A (column of B), 128 bytes of k
-##   k across the lines: line = step of k, 128 bytes of rows of A (columns of B), 64 where elements have
-##                       16 bits; such blocks follow each other
-## A descriptor holds, in units of 16 bytes, the start, the distance of 64-row blocks, that of groups
-## of 8 lines (64), and the code of the swizzle.
+##   k across the lines: line = step of k, 128 bytes of rows of A (columns of B), which are 64 rows of 16-bit
+##                       elements; blocks of such lines follow each other
+## A descriptor contains, in units of 16 bytes, the start, the distance of 64-row blocks and that of groups of 8 lines
+## (64), and the code of the swizzle.
 
 <%def name="instructions(policy, kind, trans_a, trans_b)">
 #define A_STEP ${128 if trans_a else 2}
@@ -23,13 +23,13 @@
 % endfor
 </%def>
 
-## The r-th block's sums += A @ B; a: A's descriptor, or its four registers, as asm takes them.
+## Add A @ B to the sums of the r-th block.  a: A's descriptor, or its four registers, as operands of asm.
 <%def name="product(policy, kind, r, a, transposes)"><%
-sums, held = policy.tile_n // 2, a.count('"r"')
+sums, a_registers = policy.tile_n // 2, a.count('"r"')
 registers = ", ".join(f"%{i}" for i in range(sums))
 shape = f"m64n{policy.tile_n}k{8 if kind == 'tf32' else 16}"
-rows = "{" + ", ".join(f"%{sums + i}" for i in range(held)) + "}" if held else f"%{sums}"
-b = sums + (held or 1)
+rows = "{" + ", ".join(f"%{sums + i}" for i in range(a_registers)) + "}" if a_registers else f"%{sums}"
+b = sums + (a_registers or 1)
 return (
     f'asm volatile("//@sm_90a {{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; '
     f'wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} {{{registers}}}, {rows}, %{b}, p, 1, 1{transposes}; }}" '

@@ -1,6 +1,6 @@
 ## The fix-up of tiles of wgmma whose k is shared by several groups (see _wgmma_parts).
-## All consumers run this.  The sums of a part that is not the last one of its tile are stored for another group; the
-## group with the last part adds those of the others.  names: the names of a work-item's sums.
+## This is executed by all consumers.  The sums of a part that is not the last one of its tile are stored for another
+## group; the group with the last part adds those of the others.  names: the names of a work-item's sums.
 <%def name="add_parts(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8

@@ -1,18 +1,18 @@
-## Stores of the sums of a warpgroup row by row, by 32 adjacent lanes, by way of local memory: see _wgmma_output.
+## Stores of the sums of a warpgroup row by row, by 32 adjacent lanes, through local memory: see _wgmma_output.
 ## A warp stores blocks of 16 rows and 32 columns.  With rows of 40 floats in `scratch`, lanes access different banks.
 <%def name="scratch(policy)">
     __local float scratch[${4 * policy.consumers * 16 * 40}] __attribute__((aligned(16)));
 </%def>
 
 <%def name="store(policy, sums, type)">
-            __local float *own = scratch + t / 32 * 640;
+            __local float *block = scratch + t / 32 * 640;
 % for r in range(policy.blocks):
             {
                 const long top = first_row + above * 64 + ${64 * r} + t / 32 % 4 * 16;
                 const int rows = (int)min(m - top, 16l);
 % for left in range(0, policy.tile_n, 32):
                 if (first_col + ${left} < n) {
-                    __local float2 *pairs = (__local float2 *)(own + lane / 4 * 40 + lane % 4 * 2);
+                    __local float2 *pairs = (__local float2 *)(block + lane / 4 * 40 + lane % 4 * 2);
 % for j in range(left // 8, left // 8 + 4):
 % for h in range(2):
                     pairs[${160 * h + 4 * (j - left // 8)}] = (float2)(${sums}${r}_${4 * j + 2 * h},
@@ -24,7 +24,7 @@
                     __global ${type} *line = c + top * c_row + col;
 #pragma unroll 4
                     for (int i = 0; i < rows; ++i, line += c_row)
-                        if (col < n) STORE(line, RESULT(own[40 * i + lane], top + i, col));
+                        if (col < n) STORE(line, RESULT(block[40 * i + lane], top + i, col));
                     WARP_BARRIER();
                 }
 % endfor

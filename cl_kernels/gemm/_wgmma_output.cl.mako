@@ -2,14 +2,14 @@
 ## and top + apart: sum 4j + 2h + e belongs to row top + 64r + apart * h and column left + 8j + e.  So the
 ## four lanes of a quad hold 8 adjacent elements, two each.
 ##
-## registers  whether A came from registers: then apart is 1, not 8, and the rows of adjacent quads are two rows
-##            apart, not one (see _wgmma_registers)
+## registers  whether A is read from registers: then apart is 1 instead of 8, and adjacent quads are two rows apart
+##            instead of one (see _wgmma_registers)
 ## width   "": as pairs, by STORE_PAIR (see _units)
 ##         "fours" (of floats), "octets" (of halves): as lines of 128 bytes, 16 bytes a lane.  The lanes of a quad
 ##         exchange sums, and then the lanes of two quads do: the lower quad has the first half of a line of both
 ##         quads' rows, the upper quad the second half.  Of the columns after the last whole line of a tile, 32 halves
 ##         are stored as half a line, others as pairs.
-##         "lines": row by row, 32 adjacent lanes, by way of local memory, for unaligned rows of C
+##         "lines": row by row, 32 adjacent lanes, through local memory, for unaligned rows of C
 ##         "columns": 8 bytes a lane where C's rows are adjacent in memory
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>

@@ -15,9 +15,9 @@
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
 ##   counters | next ticket | flag: group 0 has stored its part | group 1 | ...    the group that waits resets a flag
 ##
-## The copiers set the flag of their group, and wait for those of others: they do this before the last steps of the
-## tile are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, the parts of all others are in
-## local memory.
+## The copiers set the flag of their group, and wait for those of other groups before the last steps of the tile are
+## multiplied.  Barriers: at `left`, all consumers have stored their part; at `here`, the parts of all other groups are
+## in local memory.
 ## Parts are copied asynchronously to the local memory of the steps of k, because registers would hold too few loads at
 ## a time.  A work-item copies and reads its own words only, in chunks of 8.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
@@ -29,7 +29,7 @@
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COMMIT_PARTS() asm volatile("cp.async.commit_group;" ::: "memory")
 #define WAIT_FOR_PARTS(pending) asm volatile("cp.async.wait_group " #pending ";" ::: "memory")
-// The share that has a step.
+// The number of the share that contains a step.
 static inline int share_of(int step, int share, int longer)
 {
     const int of_longer = longer * (share + 1);
@@ -55,7 +55,7 @@ static inline float4 part_read(uint at)
     }
 </%def>
 
-## The group's share: steps `low` to `end` of its lane; all: steps of a tile.
+## Declare the group's share: steps `low` to `end` of its lane.  all: the number of steps of a tile.
 <%def name="share(depth)">\
     const int rank = (uint)number / (uint)lanes, lane_of_share = number - rank * lanes,
         all = (int)((k + ${depth - 1}) / ${depth});
@@ -92,7 +92,7 @@ ${units.place(policy, problem)}\
 ${units.begin(names, types, problem, f"first_product + number_of_all / ({capture(triangle.area, problem)})")}
 </%def>
 
-## All copiers run this when all steps have been copied; first: the number of the first copier.
+## This is executed by all copiers when all steps have been copied.  first: the number of the first copier.
 <%def name="exchange(first, copiers)">
         if (end % all && t == ${first}) {
             barrier_wait(left_base, 0);

@@ -36,8 +36,8 @@ stride = "row" if by_rows(i) != problem.transposed else "col"
 return f"{problem.extras[i].elem.name}_load(e{i} + {at} * e{i}_{stride})"
 %></%def>
 
-## 16 bytes of a row: a part of the 32 halves of a quad, or of the 8 floats of a pair of lanes, which begin at the j-th
-## eight columns.
+## An expression for 16 bytes of a row.  They are a part of the 32 halves of a quad of lanes, or of the 8 floats of a
+## pair of lanes, which begin at the j-th eight columns.
 <%def name="piece(width, sums, r, h, j)"><%
 if width == "octets":
     pairs = ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4))

@@ -30,7 +30,7 @@
 ## One step, like `multiply` of wgmma; release: frees the stage of the step before.
 <%def name="multiply(release)">
 <% in_flight = 1 if policy.blocks * policy.tile_n > 192 else 2 %>
-                    const uint near = held_at + stage * ${a.bytes}, far = (near ^ 64) + 512;
+                    const uint low = held_at + stage * ${a.bytes}, high = (low ^ 64) + 512;
                     const ulong at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
                     barrier_wait(full_base + 8 * stage, phase);
 % if not policy.bulk:
@@ -41,7 +41,7 @@
 % for r in range(policy.blocks):
                         uint x${r}, y${r}, z${r}, w${r};
                         READ_PAIR(x${r}, y${r}, near + ${8192 * r + 1024 * i});
-                        READ_PAIR(z${r}, w${r}, far + ${8192 * r + 1024 * i});
+                        READ_PAIR(z${r}, w${r}, high + ${8192 * r + 1024 * i});
 % endfor
                         WGMMA_FENCE();
 % for r in range(policy.blocks):

@@ -1,12 +1,13 @@
-## C = epilogue(alpha * A @ B + beta * C), one work-item per element, without local memory: for k = 0, and for batches
-## of tiny products, whose elements fill the device.
+## C = epilogue(alpha * A @ B + beta * C), with a work-item for each element, without local memory.  It is used for
+## k = 0, and for batches of tiny products with enough elements for all work-items of the device.
 ##
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
 ##
-## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  Where elements are
-## few, 2^lanes_log2 adjacent work-items, up to most_lanes, share one: lane i multiplies steps i, i + lanes, ...
+## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  If there
+## are few elements, 2^lanes_log2 adjacent work-items, at most max_lanes, share one: lane i multiplies steps i,
+## i + lanes, ...
 ##
-## group_size, most_lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
+## group_size, max_lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -21,7 +22,7 @@ names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
 sides = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}
 steps = 4 if problem.compute.complex else 8
 %>
-## The values of a few steps: a0, b0, a1 ...; guarded: of the last steps, which may be fewer.
+## Load the values of a few steps to a0, b0, a1 ...  guarded: whether they are the last steps, which may be fewer.
 <%def name="load(guarded)">
 % for j in range(steps - 1 if guarded else steps):
 % for name, (operand, stride) in sides.items():
@@ -40,30 +41,30 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
-% if most_lanes > 1:
+% if max_lanes > 1:
 ${accumulator.define(acc)}
-${subgroup.define(acc, most_lanes, True)}
+${subgroup.define(acc, max_lanes, True)}
 % endif
 
-__kernel ${"SUBGROUP_KERNEL " if most_lanes > 1 else ""}${group.of_size(group_size)}
+__kernel ${"SUBGROUP_KERNEL " if max_lanes > 1 else ""}${group.of_size(group_size)}
 void ${kernel("direct")}
 {
-% if most_lanes > 1:
+% if max_lanes > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${group_size});
     const uint lanes = 1u << lanes_log2, lane = get_local_id(0) & (lanes - 1u);
-    const long own = first + (get_global_id(0) >> lanes_log2);
+    const long unclamped = first + (get_global_id(0) >> lanes_log2);
 % else:
-    const long own = first + get_global_id(0);
+    const long unclamped = first + get_global_id(0);
 % endif
-    const long i = min(own, count - 1);
+    const long i = min(unclamped, count - 1);
     const ${index} area = m * n, in_product = (${index})i % area;
     const long row = in_product / (${index})n, col = in_product % (${index})n;
-    const bool is_stored = own < count${triangle.only(problem, 'row', 'col')};
+    const bool is_stored = unclamped < count${triangle.only(problem, 'row', 'col')};
 ${operands.locate(names, rank, f"({index})i / area")}
     a += row * a_row;
     b += col * b_col;
     value_t acc = (value_t)(0);
-% if most_lanes > 1:
+% if max_lanes > 1:
     long left = is_stored ? (k + (lanes - 1u) - lane) >> lanes_log2 : 0;
     a += lane * a_col;
     b += lane * b_row;
@@ -84,14 +85,14 @@ ${load(True)}
         if (${j} < left) MAD(acc, a${j}, b${j});
 % endfor
     }
-% if most_lanes > 1:
+% if max_lanes > 1:
     if (lanes > 1) {
 <% parts = [f.name for f in acc.fields] %>\
         acc_t sum;
 % for name, of in zip(parts, (".x", ".y") if problem.compute.complex else ("",)):
         sum.${name} = acc${of};
 % endfor
-        sum = acc_t_subgroup${most_lanes}(sum, SUBGROUP_SLOT(scratch), lanes);
+        sum = acc_t_subgroup${max_lanes}(sum, SUBGROUP_SLOT(scratch), lanes);
         acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
     }
     if (lane) return;

@@ -12,10 +12,10 @@
 ##   tile_k           tile_n
 ##
 ## policy   GemmPolicy: register tiles, vectors, prefetch (the next panels are loaded while this one is used), buffers
-##          (2: one barrier a step, not two), prefetch_local, repack (C is stored by way of local memory)
+##          (2: one barrier a step, not two), prefetch_local, repack (C is stored through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: the sums of a work-item
-## split    the k of the tiles after the first `whole` is cut into `splits` parts of k_split steps (see _split_k); these
-##          tiles are last, because short groups fill the gaps that long groups leave
+## split    whether the k of the tiles after the first `whole` is divided into `splits` parts of k_split steps (see
+##          _split_k).  These tiles are last, because their short groups fill compute units that wait for long groups
 ## tail     whether k (of some split) is not a multiple of a panel's steps (tile_k, or twice that of pairs)
 ## stagger  GroupStagger: the tile along k at which a group begins and to which it wraps round; or None
 ## store    width of C's vector stores (1: element by element, guarded)
@@ -91,7 +91,7 @@ ${triangle.store(problem, policy, lambda: output.direct(tile, store), lambda: ou
 % endif
 }
 
-## The group's tile of C, and its share of k: `depth` steps, from k_first on.
+## Declare the group's tile of C, and its share of k: `depth` steps, from k_first on.
 <%def name="choose_tile()">\
 % if split:
     __local uint is_last;

@@ -5,8 +5,8 @@
 ##   +----+----+  wave_n        While a step of k is multiplied, the next one is copied from global memory
 ##   |    |    |                through registers to local memory, in chunks of 16 bytes along k (_chunks).
 ##   +----+----+  waves_n = 2   The elements of a lane's chunk are operands of several instructions.  The
-##   |    |    |                order of k in the instructions is arbitrary, if it is the same for both
-##   +----+----+                operands; so a lane reads adjacent elements.  The sums of a lane are in
+##   |    |    |                order of k in the instructions is arbitrary if both operands have the same,
+##   +----+----+                so that a lane can read adjacent elements.  The sums of a lane are in
 ##   wave_m, waves_m = 2        one column of a square, in the rows that instruction.row gives.
 ##
 ## policy  MfmaPolicy       a, b  Lines: how an operand is copied to local memory

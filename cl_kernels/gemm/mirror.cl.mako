@@ -1,9 +1,9 @@
-## The other triangle of C, of which one triangle is computed: the transpose of that, or zeros.
+## The triangle of C that is not computed: it becomes the transpose of the computed triangle, or zeros.
 ##
-##          C0                      A group writes one tile of the other triangle.  Its elements are read
-##    +--+--+--+                    from the mirrored tile and transposed in local memory, so that rows
-##    |  |  |to|  R0                of both are accessed contiguously.  On the diagonal the two are one
-##    +--+--+--+                    tile: elements of the computed triangle are read, the others written.
+##          C0                      A group writes one tile `to`.  Its elements are read from the mirrored
+##    +--+--+--+                    tile `of` and transposed in local memory, so that rows of both tiles are
+##    |  |  |to|  R0                accessed contiguously.  On the diagonal both are the same tile, in which
+##    +--+--+--+                    the elements of the computed triangle are read and the others written.
 ##    |  |  |  |
 ##    +--+--+--+
 ##    |of|  |  |  C0

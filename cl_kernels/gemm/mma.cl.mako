@@ -16,7 +16,7 @@
 ## pair, wide, by_lines, types: as in wgmma
 ## either  the argument has_aligned_rows says whether rows of C are aligned for pairs; others are stored by lines
 ##
-## All shapes share this text: the last step may be short, and k be whole or in parts of at least one step.
+## All shapes share this text: the last step may be short, and k may be whole or in parts of at least one step.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
@@ -32,7 +32,7 @@
 <%
 rank = len(problem.batch)
 stages, depth, group = policy.stages, a.depth, policy.group_size
-reach = stages - 2  # warps may be two steps apart
+distance = stages - 2  # warps may be two steps apart
 forms = {x.name: mma.module.how(a, b, x) for x in (a, b)}
 sums = [f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
@@ -86,7 +86,7 @@ ${lines.place(b, "first_col", "n")}
 % for i in range(policy.blocks):
             double ${", ".join(f"d{i}_{j}_{r} = 0" for j in range(2 * policy.pairs) for r in range(4))};
 % endfor
-            for (int step = ${-reach}; step < 0; ++step) {
+            for (int step = ${-distance}; step < 0; ++step) {
                 ${staged.copy_ahead()}
             }
 ${staged.first_fragments(forms)}\

@@ -15,7 +15,7 @@
 ## tiles computes `together` shares from `share0` on, each with its own sums.
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
 ## Unfinished sums are stored in `partial`, one TILE per (share, product, tile).
-## over, under: the columns that are computed, from r - under to r + over in row r.
+## over, under: in row r the columns from r - under to r + over are computed.
 ## once_a, once_b: whether the operand is the same for every product, and packed once.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -59,7 +59,7 @@ void ${kernel("tiles")}
     const long part = get_global_id(2) / blocks % together, split = share0 + part;
     const long item = get_global_id(2) / blocks / together;
     if (p >= panels_a) return;
-    const long below = row + p * ${MR} - col;  // of the tiles' first row: how far below the first column
+    const long below = row + p * ${MR} - col;  // the distance of the tiles' first element below the diagonal
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
@@ -75,7 +75,7 @@ void ${kernel("tiles")}
     const long last = LEAST(LEAST(panels_b, at + run), (below + over + rows + ${NR - 1}) / ${NR});
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
-            // Where B is not packed the last tile starts earlier.
+            // If B is not packed, the last tile starts earlier.
             const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
             const long from = q * ${NR} - skip;
             __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share

@@ -1,4 +1,4 @@
-## gemm of many small products on a CPU, V products at a time: each product has a lane of all vectors.
+## gemm of many small products on a CPU, V products at a time: each product has one lane of every vector.
 ##
 ##      scratch: the elements (i, p) of V matrices A are a       c[r][s] += a[i + r][p] * b[p][j + s]
 ##      vector; so are the elements of B and of C                for a tile of R x S vectors of C
@@ -25,7 +25,8 @@ typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
 #define VEC(p) (*(__global vec_u *)(p))
 
-// Copy a block of matrices to scratch: `lines` lines of `length` elements, `step` apart, or all as one line.
+// Copy a block of matrices to scratch: `lines` lines of `length` elements, `step` apart.  Matrices without gaps are
+// copied as one line.
 static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
     long lanes)
 {
@@ -36,7 +37,7 @@ static inline void take(const ${E} *from, long line, long step, long apart, ${E}
                 lanes - w < 4 ? lanes - w : 4, length);
 }
 
-// Copy it back.
+// Copy a block of matrices from scratch.
 static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length,
     long lanes)
 {

@@ -1,6 +1,6 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
-## batch, one after the other, in its own part of scratch (see packed for the layout).  Where products
-## are few, work-items take `strip` panels of B's columns each.
+## batch, one after the other, in its part of scratch (see packed for the layout).  If there are few
+## products, a work-item computes `strip` panels of B's columns.
 ## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
 ## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
 ## product are prefetched.  Rows of C are stored over `across` panels of B, which stay in the L1 cache.

@@ -9,7 +9,7 @@
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
 ## elem     f16, bf16, f32 or f64    rounded  whether f32 is rounded to tf32
 ## copied   whether the elements of a chunk are adjacent and aligned in `from`, and are not converted
-## parts    pieces of a value: the value rounded to the element; the remainder, rounded; its remainder
+## parts    the number of pieces of a value: the value rounded to the element, the remainder rounded, and its remainder
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -41,14 +41,14 @@ static inline bits_t to_bits(float v)
     return bits;
 }
 % else:
-// To nearest even, but towards zero where that would overflow.
+// Round to nearest even, but towards zero if that would overflow.
 static inline bits_t to_bits(float v)
 {
     const uint bits = as_uint(v), shift = ${13 if wide else 16}, half_unit = (1u << (shift - 1)) - 1;
-    const uint kept = bits >> shift, rounded = (bits + half_unit + (kept & 1)) >> shift;
+    const uint truncated = bits >> shift, rounded = (bits + half_unit + (truncated & 1)) >> shift;
     const uint all_ones = 0x7f800000u >> shift;
-    const uint result = (rounded & all_ones) == all_ones ? kept : rounded;
-    return (bits_t)((v != v ? kept | 1u : result)${" << shift" if wide else ""});
+    const uint result = (rounded & all_ones) == all_ones ? truncated : rounded;
+    return (bits_t)((v != v ? truncated | 1u : result)${" << shift" if wide else ""});
 }
 static inline float rest(float v, bits_t bits)
 {

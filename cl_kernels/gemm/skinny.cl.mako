@@ -69,7 +69,7 @@ ${across_groups()}\
 % endif
 }
 
-## The warp's steps of k: U in flight, and then one by one to the end.
+## Multiply the warp's steps of k: U in flight, and then one by one to the end.
 <%def name="walk_along_k(U)">\
     long k = first + warp * ${deep} + q * ${lane_k};
     for (; k - q * ${lane_k} + ${(U - 1) * W * deep + deep} <= last; k += ${U * W * deep}) {

@@ -12,7 +12,7 @@
 ## policy  WgmmaPolicy      a, b  Lines: how an operand is copied to local memory
 ## kind    f16, bf16 or tf32: the instruction's element type
 ## parts   the number of pieces of each value.  In memory a row has k elements of the first piece, then k of the next
-## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
+## products  the pieces of A and of B that are multiplied after one, two ... of them have arrived
 ## flush   steps of k after which the sums of the matrix unit, which truncates, are added to float
 ##         registers, whose additions round; 0: never
 ## split   whether groups share the steps of k of tiles (see _wgmma_parts)

@@ -58,7 +58,7 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
 ## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in
 ## `partial`, part by part, and stores y.
 <%def name="fold_parts(e, real, block, first, last, finish)">
-    if (!comes_last(counters + ${block}, parts)) return;
+    if (!arrives_last(counters + ${block}, parts)) return;
     for (long i = ${first}; i < ${last}; ++i) {
         ${vector(real, e.components)} total = 0;
         for (uint p = 0; p < parts; ++p)

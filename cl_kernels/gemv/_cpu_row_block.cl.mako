@@ -29,7 +29,7 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 % endif
         fold_lanes_${rows}(lanes, sums);
 % if split:
-        for (int k = 0; k < ${rows * P}; ++k) own[i * ${P} + k] = sums[k];
+        for (int k = 0; k < ${rows * P}; ++k) sums_at[i * ${P} + k] = sums[k];
 % else:
         store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${put.at(finish, "i", 0)});
 % endif

@@ -69,8 +69,8 @@ ${put.begin(finish)}\
     }
 % endif
     if (parts > 1) {
-        __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
-        for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
+        __global ${real} *sums_at = (__global ${real} *)partial + (part * m + first_out) * ${P};
+        for (long k = 0; k < width * ${P}; ++k) sums_at[k] = s[k];
         ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out", finish)}
     } else {
         store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${put.at(finish, "first_out", 0)});

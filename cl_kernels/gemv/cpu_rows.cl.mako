@@ -59,7 +59,7 @@ void ${kernel("gemv_cpu_rows")}
     const uint part = get_group_id(0) % parts;
     const long first_row = get_group_id(0) / parts * block_size;
     const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
-    __global ${real} *own = (__global ${real} *)partial + part * m * ${P};
+    __global ${real} *sums_at = (__global ${real} *)partial + part * m * ${P};
 % else:
     const long first_row = get_group_id(0) * block_size;
     const long first = 0, last = n;

@@ -50,11 +50,12 @@ ${put.begin(finish)}\
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
     bool holds = lid == 0;
     if (parts > 1) {
-        volatile __global uint *own = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
-${fix_up.arrive_by_one(acc, f"own + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
+        volatile __global uint *block_at = (volatile __global uint *)partial
+            + (size_t)block * parts * ${acc.bytes // 4};
+${fix_up.arrive_by_one(acc, f"block_at + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
         holds = holds && is_last;
         if (is_last) {
-${fix_up.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
+${fix_up.fold(acc, "sums", f"block_at + p * {acc.bytes // 4}", "lid", G, "parts")}\
             sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
         }
     }

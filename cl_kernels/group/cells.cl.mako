@@ -5,9 +5,9 @@
 ## A cell has 64 bits: 32 bits of the element, and a flag in the other 32.  An element of several words has as many
 ## cells.  One access reads both, so neither the writer nor the reader needs a fence.
 ##
-##   define(e)       publish(cell, v); is_published(cell, &v): whether the element was there
+##   define(e)       publish(cell, v); is_published(cell, &v): whether the element was published; if so, v is set
 ##   cell(offset)    the pointer to a cell
-##   finish(last, groups, cells)    the group is done
+##   finish(last, groups, cells)    count the group as done, and let the last group reset the cells
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%def name="define(e)">
 <% words = e.itemsize // 4 %>\
@@ -33,7 +33,8 @@ for (long i = t; i < ${cells}; i += 256) STORE_PUBLISHED_LONG(${cell("i")}, 0ul)
         if (t < 2) STORE_PUBLISHED(counters + t, 0u);
 </%def>
 
-## All work-items: the group is done; the last of `groups` groups resets the cells.  last: a __local variable.
+## For all work-items: count the group as done.  The last of `groups` groups resets the cells.  last: a __local
+## variable.
 <%def name="finish(last, groups, cells)">\
 ${waiting.release()}\
     if (t == 0) {

@@ -3,9 +3,9 @@
 ## No group waits for another one, so a device need not promise progress (see waiting).
 ##
 ##   partial    | part 0 | part 1 | ...    words of 32 bits, which every OpenCL device keeps coherent
-##   counters   | 0 | 0 | ...              for each output, how many groups have arrived; 0 between launches
+##   counters   | 0 | 0 | ...              for each output, the number of groups that have arrived; 0 between launches
 ##
-##   define()               comes_last(counter, groups), for the defs below
+##   define()               arrives_last(counter, groups), for the defs below
 ##   publish, collect       one real number
 ##   accumulators(acc)      ACC_publish, ACC_collect: all fields of an accumulator
 ##   arrive, arrive_by_one  is_last, a __local uint of the kernel: whether this group is the last
@@ -22,7 +22,7 @@ def words(real):
 <%def name="define()">
 // Whether this group is the last of `groups` to arrive at the counter, which is then set to 0.  One work-item calls
 // it, after the group has published its part.
-static inline bool comes_last(volatile __global uint *counter, uint groups)
+static inline bool arrives_last(volatile __global uint *counter, uint groups)
 {
     DEVICE_FENCE();
     const bool last = ${waiting.arrives_last("counter", "groups")};
@@ -32,7 +32,7 @@ static inline bool comes_last(volatile __global uint *counter, uint groups)
 }
 </%def>
 
-## A statement, and an expression.  apart: from one word of a number to the next.
+## A statement, and an expression.  apart: the distance between the words of a number.
 <%def name="publish(real, place, value, apart=1)">\
 % if words(real) == 2:
 { const uint2 bits = as_uint2(${value}); STORE_PUBLISHED(${place}, bits.x);
@@ -71,20 +71,20 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 }
 </%def>
 
-## All work-items of the group, or all to which the barrier `wait` applies, run this after they have published.  The
+## For all work-items of the group, or all to which the barrier `wait` applies, after they have published.  The
 ## condition `one` is true for one of them.
 <%def name="arrive(counter, parts, one, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">\
                 GROUP_FENCE();
                 ${wait};
-                if (${one}) is_last = comes_last(${counter}, ${parts});
+                if (${one}) is_last = arrives_last(${counter}, ${parts});
                 ${wait};
 </%def>
 
-## The same where one work-item has an accumulator to publish, at `place`.
+## The same if one work-item publishes an accumulator, at `place`.
 <%def name="arrive_by_one(acc, place, value, counter, parts, one)">\
         if (${one}) {
             ${acc.name}_publish(${place}, ${value});
-            is_last = comes_last(${counter}, ${parts});
+            is_last = arrives_last(${counter}, ${parts});
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
@@ -97,7 +97,8 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 % endif
 </%def>
 
-## total: part `first` and every `step`-th after it, combined in order.  place: where part p is stored.
+## total: part `first` and every `step`-th part after it, combined in order.  place: an expression for the place of part
+## p.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:

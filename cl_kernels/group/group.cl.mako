@@ -1,8 +1,8 @@
 ## Fold over a whole work-group (over several groups: see fix_up).
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
-## The attribute of a kernel whose groups have G work-items.  light: whether the kernel needs few registers.  Then the
-## compiler may know G, because it does not spill registers to make one more group resident.
+## The attribute of a kernel whose groups have G work-items.  light: whether the kernel needs few registers.  Only then
+## G is stated, because a compiler that has G may spill registers to make one more group resident.
 <%def name="of_size(G, light=False)">\
 ${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
     else f"__attribute__((reqd_work_group_size({G}, 1, 1)))")}\

@@ -25,19 +25,19 @@ from portable_gpu.errors import UnsupportedError
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 %>
 
-## An expression of one work-item: the group's ticket.
+## For one work-item, an expression: the group's ticket.
 <%def name="ticket()">atomic_inc(counters)</%def>
 
-## All work-items: order what they have written before the flags that one of them sets next.
+## For all work-items: order their writes before the flags that one of them sets next.
 <%def name="release()">\
 GROUP_FENCE();
         ${BARRIER}
 </%def>
 
-## The same for groups that have a barrier anyway, of local and global memory, before the flag is set.
+## The same for groups that execute a barrier of local and global memory before the flag is set.
 <%def name="release_without_barrier()">GROUP_FENCE();</%def>
 
-## Statements of one work-item.
+## For one work-item: statements.
 <%def name="set(flag, value='1u')">\
 DEVICE_FENCE();
             STORE_PUBLISHED(${flag}, ${value});
@@ -62,16 +62,16 @@ if not target.forward_progress:
 while (${pending}) {${step}}
 </%def>
 
-## The work-items that have waited: order the flags before what all read next.
+## For the work-items that have waited: order the flags before later reads.
 <%def name="acquire()">DEVICE_FENCE();</%def>
 
-## All work-items, after some have waited: results of the other groups are visible from here on.
+## For all work-items, after some have waited: results of the other groups are visible after this.
 <%def name="acquire_by_all()">\
 ${BARRIER}
         GROUP_FENCE();
 </%def>
 
-## One work-item: the group is done.  last: a __local variable, whether the other `groups` - 1 are done too.
+## For one work-item: count the group as done.  last: a __local variable, whether all `groups` groups are done.
 <%def name="done(last, groups)">\
 DEVICE_FENCE();
             ${last} = ${is_last(groups)};
@@ -79,7 +79,7 @@ DEVICE_FENCE();
 <%def name="is_last(groups)">${arrives_last("counters + 1", groups)}</%def>
 <%def name="arrives_last(counter, groups)">atomic_inc(${counter}) == ${groups} - 1u</%def>
 
-## All work-items: set the first two words and `flags` more to 0.  Flags of 64 bits: see cells.
+## For all work-items: set the first two words and `flags` more to 0.  Flags of 64 bits: see cells.
 <%def name="reset(flags, item='t', items='256u')">\
 for (uint i = ${item}; i < 2u + ${flags}; i += ${items}) STORE_PUBLISHED(counters + i, 0u);
 </%def>

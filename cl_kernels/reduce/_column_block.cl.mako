@@ -5,11 +5,11 @@
 ##   ...
 ##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
 ##
-## With `split` every group of a block does this, and the last group to arrive folds the parts of all.
+## With `split` every group of a block folds its part, and the last group to arrive folds all parts.
 <%namespace name="row_lanes" file="/reduce/_row_lanes.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
-## The vectors as arrays, and back.
+## Copy the vectors to arrays, and back.
 <%def name="to_columns()">
 % for field in r.acc.fields:
 % for c in range(C):
@@ -43,7 +43,7 @@ for (int j = 0; j < ${V * C}; ++j)\
 <%def name="across_groups()">
 <% words = r.acc.bytes // 4 %>\
     __local uint is_last;
-    // Parts are stored one after the other, each with all columns of the block.
+    // Parts are stored one after the other; each has all columns of the block.
     volatile __global uint *mine = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
     if (y_lane == 0) {
         ${each_column()} {
@@ -53,11 +53,11 @@ for (int j = 0; j < ${V * C}; ++j)\
     }
 ${fix_up.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
     // Other groups continue with no parts to fold: compilers generate slow code for barriers in a branch.
-    const uint wanted_parts = is_last ? parts : 0;
+    const uint parts_to_fold = is_last ? parts : 0;
 % if target.is_cpu:
     ${each_column()} {
         acc_t a;
-${fix_up.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "wanted_parts")}\
+${fix_up.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "parts_to_fold")}\
 % for field in r.acc.fields:
         ${field.name}[j] = a.${field.name};
 % endfor
@@ -84,13 +84,13 @@ ${to_vectors()}\
 % for field in r.acc.fields:
     ${each_column()} ${field.name}[j] = none.${field.name};
 % endfor
-    for (uint p = y_lane; p < wanted_parts; p += ${ahead * CY}u) {
+    for (uint p = y_lane; p < parts_to_fold; p += ${ahead * CY}u) {
 % for u, j in places:
         const acc_t left${u}_${j} = acc_t_collect(mine
-            + ((size_t)${f"min(p + {u * CY}u, wanted_parts - 1u)" if u else "p"} * ${CX * V * C} + ${j}) * ${words});
+            + ((size_t)${f"min(p + {u * CY}u, parts_to_fold - 1u)" if u else "p"} * ${CX * V * C} + ${j}) * ${words});
 % endfor
 % for u, j in places:
-        ${f"if (p + {u * CY}u < wanted_parts) " if u else ""}{
+        ${f"if (p + {u * CY}u < parts_to_fold) " if u else ""}{
             acc_t a = {${", ".join(f"{field.name}[{j}]" for field in r.acc.fields)}};
             a = acc_t_combine(a, left${u}_${j});
 % for field in r.acc.fields:

@@ -3,8 +3,8 @@
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
 ##           ...
-##           row lane 0   and so on; of the rows after the last U * CY, a row lane has at most U; where there
-##                        may be many, all of them are loaded before they are folded
+##           row lane 0   and so on.  A row lane has at most U of the rows after the last whole step of U * CY rows;
+##                        if there may be many, all of them are loaded before they are folded
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

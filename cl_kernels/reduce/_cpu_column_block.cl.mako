@@ -16,7 +16,7 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
 % endif
 </%def>
 
-## Store the values of the block: by vectors where the compiler makes none by itself.
+## Store the values of the block, as vectors if the compiler would not use vectors by itself.
 <%def name="store()">\
     int stored = 0;
 % if r.result.name == "f16":
@@ -27,7 +27,7 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
     for (; stored < wide; stored++) ${r.result.name}_store(result + stored * out_column, values[stored]);
 </%def>
 
-## The vectors as an array for each field of the accumulators.
+## Declare an array for each field of the accumulators, with the elements of the vectors.
 <%def name="to_columns()">\
 % for field in r.acc.fields:
     ${field.ctype} ${field.name}[${COLUMNS + V}] __attribute__((aligned(${field.bytes})));
@@ -50,7 +50,7 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
             ${column()}
             acc_t_publish(mine + (j * parts + part) * ${words}, a);
         }
-        if (!comes_last(counters + tile, parts)) return;
+        if (!arrives_last(counters + tile, parts)) return;
         for (int j = 0; j < wide; j++) {
             acc_t a;
 ${fix_up.fold(r.acc, "a", f"mine + (j * parts + p) * {words}", 0, 1, "parts")}\

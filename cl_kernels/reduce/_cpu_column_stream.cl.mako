@@ -10,20 +10,20 @@
     from portable_gpu.codegen.reductions import value_names
 
     def centres(r):
-        """The names of the parts of the second input, where it holds one element per result."""
+        """The names of the parts of the second input if it has one element for each result, else none."""
         return value_names(r.inputs[1], "y") if r.per_row else []
 %>
 
-## The first column of vector j in the block.
+## An expression for the first column of vector j in the block.
 <%def name="place()">(before || (j + 1) * ${V} <= wide ? j * ${V} : wide - ${V})</%def>
 
-## The second input's values as vectors.
+## Define the type of vectors of the second input.
 <%def name="define_centres()">
 <% e = r.inputs[1] %>\
 typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.components})));
 </%def>
 
-## The block's values of the second input, in arrays.
+## Load the block's values of the second input to arrays.
 <%def name="load_centres()">\
 % for name in centres(r):
     ${r.inputs[1].real} ${name}[${COLUMNS + V}];

@@ -1,8 +1,8 @@
-## The fold of a part of a row by cpu_rows: whole steps of U vectors first, then vectors, as far as they go,
-## then elements.
+## The fold of a part of a row by cpu_rows: first whole steps of U vectors, then the remaining vectors, and then the
+## remaining elements.
 ##
-##   sum<V>   the vectors' accumulators, a lane each, folded by halves at the end
-##   sum1     that of the elements
+##   sum<V>   an accumulator for each lane of the vectors, which are folded by halves at the end
+##   sum1     the accumulator of the remaining elements
 ##
 ## r: Reduction.  V, U, unit, result_axes, outer: as in cpu_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>

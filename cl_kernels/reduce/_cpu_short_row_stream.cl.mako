@@ -15,7 +15,7 @@
     LINE = 64  # bytes of a prefetch
 
     def centres(r):
-        """The names of the parts of the second input, where it holds one element per result."""
+        """The names of the parts of the second input if it has one element for each result, else none."""
         return list(value_names(r.inputs[1], "y")) if r.per_row else []
 
     def folded(r):

@@ -2,7 +2,7 @@
 ## complex number two (real, imaginary).  A streamed input is read element by element; an input that is
 ## not streamed holds one value for each result.
 ##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p
-## spread: names of those streamed inputs that are one element for all lanes of a vector.
+## spread: names of the streamed inputs that have one element for all lanes of a vector.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%!
     from portable_gpu.codegen.reductions import value_names
@@ -25,7 +25,7 @@ ${element.vector_load(e, w * e.components, aligned)}
 
 <%def name="one(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
 
-## Declare w lanes, all of which have the one element at p.
+## Declare w lanes, all of which have the element at p.
 <%def name="everywhere(e, n, w, p)">\
 % if w == 1:
 ${one(e, n, p)} \
@@ -71,8 +71,8 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 % endfor
 </%def>
 
-## The arguments of an update.  An input that is not streamed is one value for all lanes; or, with a `suffix`, it is
-## the vector of a block of columns, whose name ends with the suffix.
+## The arguments of an update.  An input that is not streamed has one value for all lanes, or, with a `suffix`, the
+## vector of a block of columns whose name ends with the suffix.
 <%def name="values(r, w, suffix='')">\
 <%
     parts = []

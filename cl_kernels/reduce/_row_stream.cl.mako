@@ -56,8 +56,8 @@ ${steps(r, total, V, u, width, "last")}
     acc, lane = r.acc.type(w), r.lane.type(w)
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
-    moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # else it is one element all along
-    apart = u == 1 and L > 1  # each lane goes as far as it finds whole vectors
+    moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # otherwise all elements of a row are one
+    apart = u == 1 and L > 1  # each lane folds whole vectors up to its own end
 %>
                 {
                     const long first = i + lane * ${v}L, steps =

@@ -1,7 +1,7 @@
 ## The C side of portable_gpu.codegen.reductions.Reduction, for `w` adjacent lanes:
 ##   lane_tW, acc_tW                  state and accumulator
-##   lane_tW_update(a, x.., step)     one more element in each lane
-##   lane_tW_lift(a, first, stride)   the accumulators; the element of a lane's step has the index
+##   lane_tW_update(a, x.., step)     fold one more element into each lane
+##   lane_tW_lift(a, first, stride)   the accumulators of the states; a lane's element of a step has the index
 ##                                    first + step * stride + lane_step * lane
 ## For a quick form (reductions.Quick) there are quick_lane_tW and so on, and
 ##   quick_acc_tW_trusted(a, count)   whether the quick accumulators of all lanes are accurate enough

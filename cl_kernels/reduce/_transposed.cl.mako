@@ -1,4 +1,4 @@
-## A square of elements transposed in registers, for shuffles of two operands as CPUs have them.
+## The transposition of a square of elements in registers, by CPUs' shuffles of two operands.
 ##
 ##   a0 a1 | a2 a3        a0 a1 | c0 c1        a0 b0 | c0 d0      lanes of `near` elements (here 2; 16
 ##   b0 b1 | b2 b3   ->   b0 b1 | d0 d1   ->   a1 b1 | c1 d1      bytes) are exchanged, and then their
@@ -8,7 +8,7 @@
     from portable_gpu.codegen.operators import vector
 
     def transposed(ctype, name, width, near):
-        """C declarations of the columns of the vectors `name`_0 ..., and what they are called."""
+        """C declarations of the columns of the vectors `name`_0 ..., and the names of the columns."""
         lines, names = [], [f"{name}_{k}" for k in range(width)]
 
         def declare(stage, at, a, b, lanes):
@@ -18,24 +18,24 @@
             return new
 
         # Lanes of two vectors, those of the second one from `width` on.
-        def trade(far, high):
-            """The lanes at distance `far`: the lower ones of both, or the upper ones."""
-            return [(width if k & far else 0) + (k & ~far) + (far if high else 0) for k in range(width)]
+        def trade(distance, high):
+            """The lanes of both operands at distance `distance` that are lower, or those that are upper."""
+            return [(width if k & distance else 0) + (k & ~distance) + (distance if high else 0) for k in range(width)]
 
         def deal(high):
-            """Elements of both in turn, from the lower or the upper half of each near lane."""
+            """Alternating elements of both operands, from the lower or the upper half of each lane of `near`."""
             half = near // 2 if high else 0
             return [k % 2 * width + k // near * near + half + k % near // 2 for k in range(width)]
 
-        far = width // 2
-        while far >= near:
+        distance = width // 2
+        while distance >= near:
             new = list(names)
             for k in range(width):
-                if not k & far:
-                    a, b = names[k], names[k | far]
-                    new[k] = declare(f"far{far}", k, a, b, trade(far, False))
-                    new[k | far] = declare(f"far{far}", k | far, a, b, trade(far, True))
-            names, far = new, far // 2
+                if not k & distance:
+                    a, b = names[k], names[k | distance]
+                    new[k] = declare(f"distance{distance}", k, a, b, trade(distance, False))
+                    new[k | distance] = declare(f"distance{distance}", k | distance, a, b, trade(distance, True))
+            names, distance = new, distance // 2
         for stage in range(near.bit_length() - 1):
             new = []
             for begin in range(0, width, near):

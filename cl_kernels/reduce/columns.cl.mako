@@ -51,7 +51,7 @@ ${part.bounds()}\
 % endfor
 ${fold_part()}\
     ${row_lanes.fold()}
-    // From vectors to one accumulator for each column.
+    // Fold the vectors of all row lanes to one accumulator for each column.
 % for field in r.acc.fields:
     ${field.ctype} ${field.name}[${V * C}] __attribute__((aligned(${field.bytes * V})));
 % endfor

@@ -1,7 +1,7 @@
 ## cpu_columns: fold x along a strided axis on a CPU, where neighbouring results are adjacent in
 ## memory.
 ##
-##             COLUMNS columns | COLUMNS columns | ...     one work-item a block and part
+##             COLUMNS columns | COLUMNS columns | ...     one work-item for each block and part
 ##   part 0    row 0 to 3: read by vectors of V columns; row 4 to 7 ...   
 ##   part 1    ...                                         accumulators stay in the L1 cache
 ##
@@ -59,7 +59,7 @@ ${fold_part()}\
         return;
     }
 % endif
-    // From vectors to one accumulator for each column.
+    // Convert the vectors to one accumulator for each column.
 ${block.to_columns()}\
     if (parts > 1) {
 ${block.across_groups(r.acc.bytes // 4)}\

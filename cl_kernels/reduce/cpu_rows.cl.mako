@@ -1,14 +1,14 @@
 ## cpu_rows: fold each row of x (or of x and y) to one element of out, on a CPU.
 ##
-##   row | part 0                  | part 1 | ...     a row is cut into `parts`, one work-item each
-##       | V*U | V*U ... | V ... | 1 |                U vectors of V elements a step
+##   row | part 0                  | part 1 | ...     a row is divided into `parts`, with a work-item for each
+##       | V*U | V*U ... | V ... | 1 |                a step has U vectors of V elements
 ##
 ## A row's vectors are folded into one accumulator for each lane, which are folded at its end.  A
 ## work-item takes rows_per_group rows, or one part; the last part of a row to finish folds all of them
-## in order.  (Short rows: cpu_short_rows.)
+## in order.  Short rows are folded by cpu_short_rows.
 ##
-## If the reduction has a quick form, a work-item folds its share by that first, and again by the whole
-## reduction if the result is not trusted.
+## If the reduction has a quick form, a work-item folds its share by the quick form first, and again by the whole
+## reduction if the result is not accurate enough.
 ##
 ## r: Reduction.  V, U: vector width and unrolling.  unit: inner stride is 1.  result_axes, outer: numbers of
 ## axes.
@@ -37,7 +37,7 @@ ${fold_share()}\
         if (parts > 1) {
             volatile __global uint *mine = partial + (size_t)row * parts * ${r.acc.bytes // 4};
             acc_t_publish(mine + part * ${r.acc.bytes // 4}, total);
-            if (!comes_last(counters + row, parts)) continue;
+            if (!arrives_last(counters + row, parts)) continue;
 ${fix_up.fold(r.acc, "total", f"mine + p * {r.acc.bytes // 4}", 0, 1, "parts")}\
         }
         const acc_t a = total;

@@ -1,4 +1,4 @@
-## cpu_short_rows: fold many short rows of x to one element of out each, on a CPU, V rows together: each
+## cpu_short_rows: fold many short rows of x to one element of out each, on a CPU.  V rows are folded together: each
 ## lane of a vector has a row.
 ##
 ##   row      | V elements | V elements | ... | 1 1 .. |     V vectors are loaded, one of each row, and

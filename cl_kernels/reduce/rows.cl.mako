@@ -1,7 +1,7 @@
 ## rows: fold each row of x (or of x and y) to one element of out (on a CPU: cpu_rows, cpu_short_rows).
 ##
-##   row | part 0        | part 1 | ...      a row is cut into `parts`, one work-group each
-##       | LVU LVU ... | tail |              L work-items take U vectors of V elements a step
+##   row | part 0        | part 1 | ...      a row is divided into `parts`, with a work-group for each
+##       | LVU LVU ... | tail |              in a step L work-items fold U vectors of V elements
 ##
 ## The reduced axes are an inner one (n elements, loaded by V where it has unit stride) and the outer ones,
 ## flattened.  If L < G, the group folds G / L rows at once.  If L == G, it folds a single

@@ -2,7 +2,7 @@
 ## ruled axes among the rows; step: the factor of a column in each operand.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
-## The loops over the taps of the ruled axes from k on.
+## The loops over the taps of the ruled axes k, k + 1, ...
 <%def name="nest(k, across, step)">\
 % if k < across:
             for (int t${k} = 0; t${k} < most${k}; t${k}++) {

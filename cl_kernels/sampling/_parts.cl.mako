@@ -1,4 +1,4 @@
-## Common to the sampling kernels: how the taps of an output are combined.
+## Functions of all sampling kernels: the combination of the taps of an output.
 ##
 ## kind    one of problem.KINDS          e       the Element of values
 ## taps    for each axis that has a rule: the number of taps in this text; 0 for a loop that ends at a place of -1
@@ -12,7 +12,7 @@
 __global ${"" if n in ("out", "indices") else "const "}${ctype} *${n}${suffix}\
 </%def>
 
-## The square of an element, or of each of a vector, if they are summed.  widths: those of vectors.
+## Define the squares of elements and of vectors of `widths` elements, if squares are summed.
 <%def name="define_squares(widths)">\
 % for type in dict.fromkeys(vector(e.value, width) for width in widths if of_squares):
 static inline ${type} __attribute__((overloadable)) squared(${type} x) { return x * x; }

@@ -2,8 +2,8 @@
 ##
 ##   for each tap of axis 0 | for each tap of axis 1 | ... | take source[base + offset 0 + offset 1 + ...]
 ##
-## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).  If unrolled taps are named by an index, all
-## of them are loaded (a missing one, -1, at place 0), so that their loads are in flight together.
+## A weighted sum is computed axis by axis: sum w0 (sum w1 (...)).  If unrolled taps are selected by an
+## index, all of them are loaded, those that are missing (-1) from place 0, so that their loads are in flight together.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## Declare the offsets and weights of the unrolled taps of axis k, whose output is at o{k}.
@@ -29,8 +29,8 @@ ${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
 % endif
 </%def>
 
-## Take all taps of the axes from k on.  at: the offsets so far, by source; flat: the index so far; places: those that
-## may be -1.
+## Combine all taps of the axes k, k + 1, ...  at: the offset so far in each source; flat: the index so far; places: the
+## places that may be -1.
 <%def name="nest(k, at, flat, places=())">\
 % for t in range(taps[k]):
 ${inner(k, f"{k}_{t}", f"w{k}_{t}", at, flat, (*places, f"place{k}_{t}"))}\

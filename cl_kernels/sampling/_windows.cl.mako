@@ -31,7 +31,7 @@
 % endif
 </%def>
 
-## Load row w of a window, and take its elements into the outputs that read it.
+## Load row w of a window, and combine its elements with the outputs that read it.
 <%def name="row(w)">\
 <% last, two = len(blocks) - 1, len(blocks) == 2 %>\
         {
@@ -70,7 +70,7 @@ ${loaded(n, w, begin, width, last, two)}\
         }
 </%def>
 
-## Load elements of row w of the window of source n: `width` ones from `begin` on, those that some output reads.
+## Load `width` elements of row w of the window of source n, from `begin` on: those that at least one output reads.
 <%def name="loaded(n, w, begin, width, last, two)">\
 <%
     at = f"{n} + ({f'{n}0_{w} + ' if two else ''}{n}{last}_{begin})"

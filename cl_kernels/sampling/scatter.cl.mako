@@ -28,7 +28,7 @@ void ${kernel("sampling")}
 {
     const ${index} begin = get_group_id(0) % columns_parts * columns_each, end = min(columns, begin + columns_each);
     const ${index} first = get_group_id(0) / columns_parts * planes_each, last = min(planes, first + planes_each);
-    ${index} at[${B}] __attribute__((aligned(128)));  // where sources go to
+    ${index} at[${B}] __attribute__((aligned(128)));  // the places of sources in the result
     for (int j = 0; j < ${B}; j++) at[j] = -1;
     for (${index} plain = first; plain < last; plain++) {
 % for n in names:

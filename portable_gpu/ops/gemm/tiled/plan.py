@@ -114,12 +114,12 @@ class TiledPlan(Plan):
         p = self.problem
         count, group = p.batch_size * p.m * p.n, direct_group_size(engine.target)
         lanes, most = self.tiling.splits, _ELEMENTS // self.tiling.splits
-        most_lanes = _most_lanes(p, lanes, engine.target)
+        max_lanes = _max_lanes(p, lanes, engine.target)
         for first in range(0, count, most):
             size = _round_up(lanes * min(most, count - first), group)
             constants = {
                 **self._constants, **which_triangle(p), "count": count, "first": first,
-                **({"lanes_log2": lanes.bit_length() - 1} if most_lanes > 1 else {}),
+                **({"lanes_log2": lanes.bit_length() - 1} if max_lanes > 1 else {}),
             }  # fmt: skip
             self._launches.append(
                 engine.programs.launch(
@@ -181,11 +181,11 @@ def specialization_of(
     if policy is None:
         small = problem.batch_size * problem.m * problem.n < 1 << 31
         index = "uint" if small else "long"
-        most_lanes = _most_lanes(problem, tiling.splits, target)
+        max_lanes = _max_lanes(problem, tiling.splits, target)
         parameters = [
             *scalars("long", "m", "n", "k", "count", "first"),
             *scalars("int", "is_upper") * bool(problem.triangle),
-            *scalars("uint", "lanes_log2") * (most_lanes > 1),
+            *scalars("uint", "lanes_log2") * (max_lanes > 1),
             *product_parameters(problem),
         ]
         return specialize(
@@ -194,7 +194,7 @@ def specialization_of(
             {"direct": parameters},
             problem=problem,
             group_size=group,
-            most_lanes=most_lanes,
+            max_lanes=max_lanes,
             index=index,
             acc=sum_accumulator(problem.compute.real, problem.compute.complex),
         )
@@ -240,7 +240,7 @@ def direct_group_size(target: Target) -> int:
     return min(64, target.max_work_group_size)
 
 
-def _most_lanes(problem: GemmProblem, lanes: int, target: Target) -> int:
+def _max_lanes(problem: GemmProblem, lanes: int, target: Target) -> int:
     """Return the most work-items of an element that the text of the direct path serves."""
     return max(lanes, min(LANES, target.subgroup_size)) if problem.compute.floating else lanes
 
