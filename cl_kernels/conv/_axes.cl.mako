@@ -1,12 +1,12 @@
-## The places of a convolution, shared by its kernels.
+## The positions of results and taps, for all kernels of convolutions.
 ##
-##   place(...)   the position in the source that a tap reads, or a jump over the tap
-##   digits(...)  the coordinates of a number in a product of ranges
-##   of_group()   the attribute of a kernel of items: PoCL compiles a group of one work-item the fastest
-##   items(...)   opens the block of an item
+##   place(...)   declare the position in the source that a tap reads; skip the tap if there is none
+##   digits(...)  declare the coordinates of a number in a product of ranges
+##   of_group()   the attribute of a kernel of items: PoCL compiles groups of one work-item fastest
+##   items(...)   begin the block of an item
 
-## Declares `name`: the position along axis `c` that tap `r` reads for the result at `at`, and runs `otherwise` where
-## that is outside the source or between its elements.
+## Declare `name`, the position along axis `c` that tap `r` reads for the result at `at`.  Execute the statement
+## `otherwise` if the position is outside the source or between its elements.
 <%def name="place(name, c, at, r, I, divided, otherwise='continue')">\
         ${I} ${name} = ${at} * step${c} + ${r} * tap_step${c} + shift${c};
 % if divided:
@@ -31,7 +31,8 @@
 % endif
 </%def>
 
-## Declares a coordinate for each (name, extent) of `order`, of which the last runs fastest; the first is the quotient.
+## Declare a coordinate for each (name, extent) of `order`.  The last one changes fastest; the first one is the
+## quotient.
 <%def name="digits(number, order, I)">\
     ${I} rest_of_digits = ${number};
 % for name, extent in reversed(order[1:]):

@@ -1,12 +1,12 @@
 ## The epilogue in the kernels of convolutions that store results by image, channel and places.
 ##
-##   define(elem, finish)              the functions; nothing where finish, a Finish, is None
-##   image(finish, n, channel, at0)    where the arrays begin in an image; `channel` is the kernel's first channel
-##   line(finish, at1)                 where they begin in a line of places, in an inner scope of that of image
+##   define(elem, finish)              define the functions; nothing if finish, a Finish, is None
+##   image(finish, n, channel, at0)    declare the starts of the arrays in an image; `channel` is the first channel
+##   line(finish, at1)                 declare their starts in a line of places, in a scope inside that of image
 ##   applied(finish, v, width, place)  C expression of `width` values v, as a vector, with the epilogue applied; value k
 ##                                     is at the row and the column of place(k)
-##   strip(finish, sums, width, wide)  applies it to the sums of results from q on, in line at1, of `width` places or
-##                                     of `wide` channels
+##   strip(finish, sums, width, wide)  apply the epilogue to the sums of results from q on, in line at1, of `width`
+##                                     places or of `wide` channels
 ## Rows of the epilogue are places along axis 2, its columns channels.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

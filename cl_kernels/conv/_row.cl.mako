@@ -1,8 +1,8 @@
 ## The contributions of a row of taps to V adjacent results, and the store of these results.
 ##
-## Results of a CPU are the components of a vector, unless those of `wide` adjacent channels are.
+## On a CPU the V results are the components of a vector, unless there are vectors of `wide` adjacent channels.
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
-## result v adds, for tap r, the element strip.reads[r][v], or nothing where that is None.
+## result v adds, for tap r, the element strip.reads[r][v], or nothing if that is None.
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%!
 from portable_gpu.codegen.operators import component, vector
@@ -17,12 +17,12 @@ def weight(at, E, wide):
     return strided_vector(E, at, "f_group", wide) if wide > 1 else f"{E}_load({at})"
 
 def strided_vector_inside(E, at, step, count, axis):
-    """The same from position q of an axis on, with 0 for elements beyond the end of the axis."""
+    """C expression of a vector of elements from position q of an axis on; those beyond its end are 0."""
     places = [f"q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0" for j in range(count)]
     return f"(sum_t)({', '.join(places)})"
 %>
 
-## The elements of the source that are read, as x0, x1, ...; `p` is the row, and those outside it are 0.
+## Declare the elements of the source that are read, x0, x1, ...; `p` is the row.  Those outside of the row are 0.
 <%def name="load(elem, strip, wide, I)">\
 <% load, value = f"{elem.name}_load{wide if wide > 1 else ''}", vector(elem.real, wide) %>\
 % for j in strip.loads:

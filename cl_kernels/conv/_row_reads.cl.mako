@@ -1,11 +1,11 @@
-## How a CPU reads adjacent elements of a row for several results at a time.
+## Loads of adjacent elements of a row for several results at a time, on a CPU.
 ##
 ## rows: portable_gpu.ops.conv.strips.RowReads.  For V neighbouring results, a tap reads V elements of a row.  If
 ## results are 2 apart, these are every second one of 2 V elements; if elements are 2 apart, it reads V / 2 elements,
 ## which every second result adds.
 <%! from portable_gpu.codegen.operators import vector %>
 
-## What a tap reads of a row for V results, and which of these add it.
+## The elements of a row that a tap reads for V results, and the results that add them.
 <%def name="read(rows, places)">\
 <% first = next(j for j in places if j is not None) %>\
 row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".even" if rows.step == 2 else ""}\
@@ -14,9 +14,9 @@ row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".eve
 ${"" if None not in places else ".odd" if places[0] is None else ".even"}\
 </%def>
 
-## Declares row_load: N adjacent elements from position `from` of a row on, with 0 for those outside of it.  Elements of
-## neighbouring rows are read with them and dropped, where the plane has such: `before` elements in front of the row,
-## and `plane` elements in all.
+## Declare row_load: N adjacent elements from position `from` of a row on, with 0 for those outside of the row.  If
+## there are neighbouring rows in the plane, their elements are loaded and replaced by 0.  The plane has `plane`
+## elements, of which `before` are in front of the row.
 <%def name="loader(elem, N)">\
 <% E, real, index = elem.name, vector(elem.real, N), vector("long" if elem.real == "double" else "int", N) %>\
 static inline ${real} row_load(__global const ${E}_t *p, long from, long size, long before, long plane)

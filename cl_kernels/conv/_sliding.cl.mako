@@ -1,12 +1,12 @@
 ## A row of the source for adjacent results of a work-item that goes down the rows.
 ##
-##   ranges(...)   where the elements of a row are that the results read
-##   load(...)     these elements of one row
-##   weights(...)  copies the weights of a group's channels to local memory
-##   add(...)      the products of a step
+##   ranges(...)   declare the positions of the elements of a row that the results read
+##   load(...)     load these elements of one row
+##   weights(...)  copy the weights of a group's channels to local memory
+##   add(...)      add the products of a step
 ##
-## Loads are not behind branches, so that all those of a step are in flight at the same time: where an element is
-## outside the source, its load reads another one, and the value is replaced by 0.
+## Loads are not in branches, so that all loads of a step are in flight at the same time.  For an element outside of the
+## source another element is loaded, and its value is replaced by 0.
 ##
 ## chunks: (first, count) of adjacent elements from position `from` on; each chunk is one load.
 <%! from portable_gpu.codegen.operators import component, vector %>
@@ -18,7 +18,7 @@
 % endfor
 </%def>
 
-## Declares ${x}0, ${x}1, ...: the elements of row `i`, or 0 where the condition `has` is false.
+## Declare ${x}0, ${x}1, ...: the elements of row `i`, or 0 if the condition `has` is false.
 <%def name="load(elem, chunks, wide, I, x, i, has, name='s', plane='s')">\
             __global const ${elem.name}_t *const ${x}row =
                 ${plane} + min(max(${i}, (${I})0), ${name}1_size - 1) * ${name}_axis1;
@@ -37,7 +37,7 @@
 % endfor
 </%def>
 
-## pitch: the channels of the group, whose first is first_channel.
+## pitch: the number of channels of the group; first_channel: the first of them.
 <%def name="weights(elem, strip, T, pitch, I)">\
 % for begin in range(0, pitch, G):
     if (lid + ${begin}u < ${pitch}u) {

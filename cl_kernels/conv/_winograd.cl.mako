@@ -24,7 +24,7 @@
         const ${real} ${to(0)} = ${x(0)} + ${x(1)} + ${x(2)}, ${to(1)} = ${x(1)} - ${x(2)} - ${x(3)};
 </%def>
 
-## Applies a transform to the `columns` columns of a matrix x, then to the `rows` rows of the result.
+## Apply a transform to the `columns` columns of a matrix x, and then to the `rows` rows of the result.
 <%def name="both(transform, x, y, columns, rows, real)">\
 % for j in range(columns):
 ${transform(lambda i: f"along_{i}{j}", lambda i: f"{x}{i}{j}", real)}\

@@ -2,7 +2,7 @@
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
-## A work-item copies one item: of one channel, the elements that all taps r read for `columns` adjacent results q along
+## A work-item copies one item: the elements of one channel that all taps r read for `columns` adjacent results q along
 ## axis 2.
 ##
 ## elem, I   element; type of indices     order  the coordinates of an item, the fastest last

@@ -2,9 +2,9 @@
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
-## An item is one row of places q along axis 2 (`columns` of them), with what all taps r read there: of one channel, or
-## where `last` of all channels, which are adjacent in the image and in the matrix.  The places of a tap that are inside
-## of a row are a range, so that the loops over them have no branch.
+## An item is one row of `columns` places q along axis 2, with all elements that the taps r read there.  They are those
+## of one channel or, if `last`, of all channels, which are adjacent in the image and in the matrix.  The places of a
+## tap that are inside of a row are a range, so that the loops over them have no branch.
 ##
 ## elem   element      each   items of a work-item      order  the coordinates of an item, the fastest last
 ## last   whether channels are adjacent                 unit   whether places are adjacent in both, and have step 1

@@ -3,13 +3,13 @@
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
 ## over the taps r whose quotient is whole and within the places of the windows, in their order.  An item is a row of
-## the image along axis 2: `columns` elements of one channel, or where `last` all elements of `columns` adjacent
+## the image along axis 2: `columns` elements of one channel, or, if `last`, all elements of `columns` adjacent
 ## channels.  Its sums are in private memory while the taps are added one after the other.
 ##
 ## elem, matrix   elements of the image and of the windows     each   the number of items of a work-item
 ## last           whether channels are adjacent                order  the coordinates of an item, the fastest last
 ## unit           whether places of windows are adjacent and the divisor of axis 2 is 1
-## most           the most sums of an item at a time
+## most           the maximum number of sums of an item
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -40,7 +40,7 @@ ${space.digits("item", order, "long")}\
                 sums[i] = adds_bias ? ${E}_load(bias + bias_offset + (first + i) * bias_step) : 0;
 % else:
         const long count = min(columns, t2_size - first);
-        {  // in place of the loop over q
+        {  // instead of the loop over q
             const ${elem.real} start = adds_bias ? ${E}_load(bias + bias_offset + channel * bias_step) : 0;
             for (long i = 0; i < count; i++) sums[i] = start;
 % endif

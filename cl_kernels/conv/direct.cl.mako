@@ -1,4 +1,4 @@
-## A convolution, or the gradient of its input, as its sums.
+## A convolution, or its gradient by the input, by its definition.
 ##
 ##   t[n, o, q] = bias[o] + sum_{i, r} s[n, i, (q * step + r * tap_step + shift) / divisor] f[o, i, r]
 ##
@@ -11,9 +11,9 @@
 ## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.
 ## elem, I   element; type of indices             order   the coordinates of a work-item; the last one changes fastest
 ## V         results at a time                    wide    adjacent channels of a work-item
-## strip     of a row of taps, or None: any row   rows    how results read a row (CPU), or None: one by one
+## strip     the Strip of a row of taps; None for any row   rows   the RowReads of results (CPU); None: one by one
 ## finish    the Finish, whose rows are places along axis 2, or None
-## kept      the numbers of taps along axes 0 and 1, where all weights of a result stay in registers, or None
+## kept      the numbers of taps along axes 0 and 1 if all weights of a result stay in registers, else None
 ## ahead     whether lines of the next row are prefetched (CPU)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>

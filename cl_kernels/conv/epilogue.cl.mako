@@ -5,7 +5,7 @@
 ##
 ## elem, I         the element of y; the C type of indices       finish   the Finish
 ## names, outer    y and the arrays of the epilogue; the number of other axes
-## known_strides   the strides along a row that are 0 or 1, which replace arguments of the kernel, by the array's name
+## known_strides   the strides along a row that are 0 or 1, by the array's name; they replace arguments of the kernel
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>

@@ -3,7 +3,7 @@
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
 ## over the taps r whose quotient is whole and within the places of the windows, in their order.  A work-item sums an
-## item: a channel and `columns` neighbours q along axis 2.
+## item: `columns` neighbours q along axis 2 of one channel.
 ##
 ## elem, matrix   elements of the image and of the windows     I   type of indices
 ## order          the coordinates of an item, the fastest last

@@ -1,12 +1,12 @@
-## A depthwise convolution along two axes, or the gradient of its input, by work-items that go down the rows.
+## A depthwise convolution along two axes, or its gradient by the input, by work-items that advance from row to row.
 ##
 ##   t[n, o, q] = bias[o] + sum_r s[n, o, (q * step + r * tap_step + shift) / divisor] f[o, r]
 ##
 ## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step loads the rows of the
 ## source that no step before it has loaded, each element once, and adds their products to all results that need them:
 ##
-##   source rows    i-2  i-1   i     finished by row i:     the sums that have been open the longest
-##   taps            0    1    2     still open after it:   those of ahead - 1 steps
+##   source rows    i-2  i-1   i     row i completes the oldest sums; after it, the sums of ahead - 1 steps are
+##   taps            0    1    2     still incomplete
 ##
 ## elem, I   element; type of indices             order    the coordinates of a work-item; the last one changes fastest
 ## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights are

@@ -1,12 +1,12 @@
-## The gradient of a depthwise convolution along two axes by its weights, by work-items that go down the rows.
+## The gradient of a depthwise convolution along two axes by its weights; work-items advance from row to row.
 ##
 ##   f[k, r] = sum_{n, q} t[n, k, q] s[n, k / targets, q * step + r * tap_step + shift]
 ##
 ## q: a place of t, the gradient of y.  k: a channel of t; `targets` of them have the same channel of s, which is x.
 ##
 ## A work-item has the sums of all taps of `wide` channels, and a place: V neighbours in each row of a band of t.  It
-## goes down the band.  A step loads a row of t, and the `fresh` rows of s that no earlier step has loaded.  It adds the
-## products of these rows of s with the last `ahead` rows of t, which are in registers: y0_* is the oldest.
+## advances from row to row.  A step loads a row of t, and the `fresh` rows of s that no earlier step has loaded.  It
+## adds the products of these rows of s with the last `ahead` rows of t, which are in registers: y0_* is the oldest.
 ##
 ##   places   | part 0 | part 1 | ...      A group has lanes * wide channels, and one part of the places, which
 ##            |0 1 .. M|0 1 .. M|          M = G / lanes work-items of each lane share.

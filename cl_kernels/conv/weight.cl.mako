@@ -2,7 +2,7 @@
 ##
 ##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]
 ##
-## A work-group has a block of pairs (k, c), a block of taps of the filter, and a part of the places (n, q):
+## A work-group has a block of pairs (k, c) of channels, a block of taps of the filter, and a part of the places (n, q):
 ##
 ##   places   | part 0 | part 1 | ...      M = G / lanes work-items of the group share the places of a pair;
 ##            |0 1 .. M|0 1 .. M|          it has lanes * wide pairs.  A work-item reads V places of axis 2 at a time.

@@ -1,4 +1,4 @@
-## What kernels of rows do with vectors of the row: load them, fold them, map them.  See _program.
+## Loads, folds and maps of the vectors of a row.  See _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
 ## Declare vector `tag` of each input, at element j of the row.
@@ -41,7 +41,7 @@
     }
 </%def>
 
-## IS_INDEX(a, b): a where the element is the one that the row's index names, else b.
+## IS_INDEX(a, b): a if the element is the one with the row's index, else b.
 <%def name="picked(j, width, across)">\
 <% mask = vector("long" if real == "double" else "int", width) %>\
 % if width == 1:

@@ -3,7 +3,7 @@
 ##   along    sub-groups fold by their exchange; each first lane writes a slot; all lanes of a row combine its slots
 ##   across   a tree in local memory
 ##
-## A phase has local memory of its own, so that one barrier before it is read suffices.  See rows.
+## Each phase has another part of local memory, so that one barrier, before the part is read, suffices.  See rows.
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 <%def name="define()">
 <% wave = 1 if across else min(L, S) %>

@@ -1,12 +1,12 @@
-## Common to the kernels of rows: operands, their places, and the phases of a program.
+## Functions of all kernels of rows: operands, their places, and the phases of a program.
 ##
 ##   kept axes      the number of a row, flattened; the last axis runs fastest
 ##   row axes       outer ones and an inner one: element j of a row is element i of the inner axis
 ##
 ## p: RowProgram.  elems: Element by operand.  real: type of the arithmetic.  V: elements of a vector.
-## spread: inputs that are one element for a whole vector.  kept, outer: numbers of axes.
-## part: "whole"; "fold" and "map" where groups share a row.  across: whether a vector has an element of V
-## neighbouring rows each.
+## spread: inputs that have one element for a whole vector.  kept, outer: numbers of axes.
+## part: "whole", or "fold" and "map" if groups share a row.  across: whether a vector has one element of each of V
+## neighbouring rows.
 <%!
 def typed(text, real, width, row_width):
     """A text of a program, for vectors of elements and for values of rows of some widths."""
@@ -51,7 +51,7 @@ ${accumulator.halve(acc, width)}
 % endfor
 </%def>
 
-## The place of element j of a row: o and i.  A CPU's loops go over o, and j counts from its first element.
+## The place of element j of a row: o and i.  A CPU has a loop over o, and j counts from the first element of o.
 <%def name="place(j)">\
 % if outer and not target.is_cpu:
     const uint o = (${j}) / n, i = (${j}) % n;

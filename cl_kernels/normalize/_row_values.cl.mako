@@ -1,7 +1,8 @@
-## What a row has once: inputs and results with a value for each row, or for each of neighbouring rows.  See _program.
+## Values of a row: inputs and results that have one value for each row, or for each of neighbouring rows.  See
+## _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
-## The declarations of values of the row: inputs, and elements that the index names.
+## Declare the values of the row: inputs, and elements that the row's index selects.
 <%def name="row_values(width)">\
 <% row_t = vector(real, width) %>\
 % for name in p.row_inputs:
@@ -29,13 +30,13 @@
 ${texts[0] if len(texts) == 1 else f"({vector(real, len(texts))})({', '.join(texts)})"}\
 </%def>
 
-## The element that the index of row k names; 0 if it names none.
+## The element that the index of row k selects; 0 if there is no such element.
 <%def name="picked(name, k)">\
 <% at = f"{name}_row + ({k} * {name}_kept{kept - 1} + index{k} * {name}_stride)" %>\
 is_element${k} ? ${elems[name].name}_load(${at}) : 0\
 </%def>
 
-## A value for each row; of V neighbouring rows, a vector.
+## A value for each row; for V neighbouring rows, a vector.
 <%def name="row_load(name, width)">\
 <% e, step = elems[name].name, f"{name}_kept{kept - 1}" %>\
 % if width == 1:

@@ -1,4 +1,4 @@
-## The share of a work-item of a row: the E vectors that it keeps, or those that it reads in turn.  See rows.
+## A work-item's share of a row: the E vectors that it keeps in registers, or those that it reads in turn.  See rows.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 

@@ -6,10 +6,10 @@
 ##
 ## A work-item keeps the E vectors of its share in registers, and each phase folds them.  If E is 0, it reads
 ## the row for the fold, U vectors at a time, and again for the map.  With part "fold", `parts` groups share each
-## row, and each stores what it has folded; with "map", each combines all parts of its row in order, and maps its own
-## part.  All lanes of a row know its values; the first lane stores what the row has once.
-## If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums and
-## the inputs `steady`, which are the same for all rows, in registers, and stores the sums at the end.
+## row, and each group stores the accumulators of its part; with "map", each group combines all parts of the row in
+## order, and maps its part.  All lanes of a row have its values; the first lane stores results with one value for a
+## row. If the program has sums over rows, a group takes one row (or rows side by side) after the other, keeps the sums
+## and the inputs `steady`, which are the same for all rows, in registers, and stores the sums at the end.
 ##
 ## G: work-items of a group.  L: of a row.  S: of a sub-group.  phases: those that this kernel computes.
 ## Others: see _program.
@@ -49,7 +49,7 @@ ${program.begin_row("row")}\
 ${values.row_values(1)}\
 ${share.load([name for name in p.early if name not in steady])}\
 % if p.sums:
-    barrier(CLK_LOCAL_MEM_FENCE);  // all lanes have read the totals of the row before
+    barrier(CLK_LOCAL_MEM_FENCE);  // all lanes have read the totals of the previous row
 % endif
 % for phase in phases:
     {

@@ -1,4 +1,4 @@
-## targets: of each work-group, the first of its targets that is neither a class nor ignored; -1 if there is none.
+## targets: for each work-group, find the first of its targets that is neither a class nor ignored; -1 if there is none.
 ##
 ##   target | group 0: span | group 1: span | ...     report[2 g] is the number, report[2 g + 1] the target
 ##

@@ -7,20 +7,20 @@ static inline ${acc.name} ${acc.name}_subgroup${width}(
 % if width > 1:
     const uint lane = get_local_id(0) ${"& (lanes - 1u)" if runs else f"% {width}u"};
 % endif
-    ${qualifier}__local ${acc.name} *at = slot;
+    ${qualifier}__local ${acc.name} *own = slot;
 % for field in acc.fields:
-    at->${field.name} = v.${field.name};
+    own->${field.name} = v.${field.name};
 % endfor
     SUBGROUP_SYNC();
 % for d in [width >> k for k in range(1, width.bit_length())]:
     if (lane < ${d}u${f" && {d}u < lanes" if runs else ""}) {
         ${acc.name} other;
 % for field in acc.fields:
-        other.${field.name} = at[${d}].${field.name};
+        other.${field.name} = own[${d}].${field.name};
 % endfor
         v = ${acc.name}_combine(v, other);
 % for field in acc.fields:
-        at->${field.name} = v.${field.name};
+        own->${field.name} = v.${field.name};
 % endfor
     }
     SUBGROUP_SYNC();
