@@ -40,7 +40,6 @@ NAMES = (
     "float16 float32 float64 complex64 complex128"
 )
 DTYPES = [np.dtype(name) for name in NAMES.split()] + ([BFLOAT16] if BFLOAT16 is not None else [])
-INEXACT = [dtype for dtype in DTYPES if dtype.kind not in "biu"]
 N = 1009  # a prime; the common size, so that operations on it share no more than they must
 
 
