@@ -97,8 +97,7 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 % endif
 </%def>
 
-## total: part `first` and every `step`-th part after it, combined in order.  place: an expression for the place of part
-## p.
+## total: part `first` and every `step`-th part after it, combined in order.  place: the place of part p.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:
