@@ -3,7 +3,7 @@
 ##
 ##   GPU   | row 0: V V V | row 1: V V V | ...      a work-item copies U vectors, G apart, that are loaded before
 ##                                                  the first of them is stored
-##   CPU   | pieces_each vectors | ...              a work-item copies adjacent vectors
+##   CPU   | pieces_each vectors | ...              a work-item copies adjacent vectors, row by row
 ##
 ## elem, idx: the element types of weight and of indices.  V: elements of a vector.  step: whether the columns of weight
 ## have a stride.  index: C type of numbers of vectors.  G: work-items of a group.  U: see above; 0 on a CPU.
@@ -33,10 +33,21 @@ ${loaded(u, f"begin + {u * G}")}\
     if (piece${u} < pieces) ${stored(u)}
 % endfor
 % else:
+<% at_source = f"k * {V}{' * weight_column' if step else ''}" %>\
     const ${index} begin = block * pieces_each, end = min(pieces, begin + pieces_each);
-    for (${index} piece = begin; piece < end; piece++) {
-${loaded(0, "piece")}\
-        ${stored(0)}
+    for (${index} piece = begin, next; piece < end; piece = next) {
+        const ${index} i = piece / row_pieces, first = piece - i * row_pieces;
+        const ${index} last = min(row_pieces, first + end - piece);
+        const long row = (long)${idx.name}_load(indices + i);
+        __global ${elem.name}_t *target = out + (long)i * columns;
+        next = piece + last - first;
+        if (row >= 0 && row < rows) {
+            __global const ${elem.name}_t *source = weight + row * weight_row;
+            for (${index} k = first; k < last; k++)
+                *(__global piece_t *)(target + k * ${V}) = *(__global const piece_t *)(source + ${at_source});
+        } else {
+            for (${index} k = first; k < last; k++) *(__global piece_t *)(target + k * ${V}) = (piece_t)(0);
+        }
     }
 % endif
 }
