@@ -1,5 +1,5 @@
-## Functions in C that expressions call (portable_gpu/codegen/terms.py): NumPy's meaning of operations
-## that C leaves open, or defines otherwise.  No integer division ends the process.
+## Functions in C that expressions call (portable_gpu/codegen/terms.py): operations that C does not define, or defines
+## in another way than NumPy.  No integer division ends the process.
 ##
 ## helpers: (def, C type, width) for each function; it is called DEF__TYPE.
 % for name, ctype, width in helpers:
@@ -10,7 +10,8 @@ ${getattr(self, name)(ctype, width)}
 static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
 </%def>
 
-## Whether a divisor of integers is 0 or -1, for which C's division may end the process.
+## Declare is_zero and negates: whether the divisor b is 0 or -1, for which C's division may end the process; and
+## `safe`, a divisor that is neither.
 <%def name="divisor(t)">\
     const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
     const ${t} safe = is_zero || negates ? (${t})1 : b;\

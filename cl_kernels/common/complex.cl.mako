@@ -51,16 +51,16 @@ ${two("divide", t)}
 }
 </%def>
 
-## NumPy's reciprocal: that of 0 is NaN, whereas the quotient 1 / 0 has an infinite part.
+## The reciprocal, as in NumPy: the reciprocal of 0 is NaN, but the quotient 1 / 0 has an infinite part.
 <%def name="complex_reciprocal(t)">
 ${one("reciprocal", t)}
 {
     if (fabs(a.x) >= fabs(a.y)) {
-        const ${t} ratio = a.y / a.x, below = a.x + a.y * ratio;
-        return (${t}2)(1 / below, -ratio / below);
+        const ${t} ratio = a.y / a.x, denominator = a.x + a.y * ratio;
+        return (${t}2)(1 / denominator, -ratio / denominator);
     }
-    const ${t} ratio = a.x / a.y, below = a.x * ratio + a.y;
-    return (${t}2)(ratio / below, -1 / below);
+    const ${t} ratio = a.x / a.y, denominator = a.x * ratio + a.y;
+    return (${t}2)(ratio / denominator, -1 / denominator);
 }
 </%def>
 

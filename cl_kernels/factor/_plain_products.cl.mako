@@ -1,6 +1,6 @@
 ## The products of a tile of real numbers without a matrix instruction: see _tile and _sums.  Work-item
-## (y, x) of 16 x 16 sums rows 4y ... and columns 4x ... of V, so that it reads as few words of a step as 16
-## sums allow: 8, of two vectors.
+## (y, x) of 16 x 16 sums rows 4y ... and columns 4x ... of V, so that it reads only 8 words in a step,
+## as two vectors.
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
 <%def name="declare()">\
 const int sum_row = t / 16 * 4, sum_col = t % 16 * 4;
@@ -13,15 +13,16 @@ value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
 % for j in range(4):
     {
         const int row = sum_row + ${i}, col = sum_col + ${j};
-        ${d}${i}_${j} = ${begun(s)};
+        ${d}${i}_${j} = ${start(s)};
         if (row < left_${s} && col < left_f${inside(s)})
             ${d}${i}_${j} = -${source}[(${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col];
     }
 % endfor
 % endfor
 </%def>
-## The start of a sum beyond the matrix, where V is extended by the unit matrix: see _tile's input.
-<%def name="begun(s)">${"s == f && " * (s != "f") + "row == col ? (real_t)-1 : (real_t)0" if factorise else "0"}</%def>
+## An expression for the initial value of a sum beyond the matrix, where V is extended by the unit matrix: see _tile's
+## input.
+<%def name="start(s)">${"s == f && " * (s != "f") + "row == col ? (real_t)-1 : (real_t)0" if factorise else "0"}</%def>
 <%def name="inside(s)">${"" if not factorise else " && row <= col" if s == "f" else " && (s < f || row <= col)"}</%def>
 
 <%def name="multiply(d, p, q)">\

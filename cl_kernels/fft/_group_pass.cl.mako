@@ -2,8 +2,8 @@
 ##
 ##   define(p)                 define the functions of the pass
 ##   body(p, rank, number)     compute the transforms of work-group `number` of the pass
-##   branch(p, rank, number)   the same for one of two passes, whose kernel parameters have the suffix p.tag: first
-##                             declare the parameters that the body reads, without the suffix
+##   branch(p, rank, number)   the body for one of two passes, whose kernel parameters have the suffix p.tag; the
+##                             parameters that the body reads are declared first, without the suffix
 <%!
 import re
 

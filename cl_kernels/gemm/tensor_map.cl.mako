@@ -5,8 +5,7 @@
 ##   elements    extent    count     2^31   2^22
 ##   bytes       itemsize  pitch     16     2^35
 ##
-## elem: the element; its code: 6 float16, 10 bfloat16, 7 float32.  depth: elements of a
-## box's lines; box_lines: how many it has.
+## elem: the element.  depth: elements of a line of a box.  box_lines: lines of a box.
 <%include file="/common/prelude.cl.mako"/>
 <%
 elemtype = {"f16": 6, "bf16": 10, "f32": 7}[elem.name]

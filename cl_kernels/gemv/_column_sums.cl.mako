@@ -1,5 +1,5 @@
 ## The sums of axpy_columns.  Local memory combines the sums of the K work-items of an output in the first of them.
-## Where groups share the summed axis, the last of them to arrive combines their sums.
+## If groups share the summed axis, the last group to arrive combines their sums.
 ##
 ##   words   part 0: vector 0: outputs' components | vector 1 | ... || part 1 ...
 ##
@@ -8,12 +8,12 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
 <%def name="define()">
-// The sums of the work-items of one output, in the first of them.
+// Add the sums of the work-items of one output; the first of them has the result.
 static inline ${T} fold_down(${T} v, __local ${T} *sums, uint lanes)
 {
     const uint lid = get_local_id(0);
 % if Q > 1:
-    barrier(CLK_LOCAL_MEM_FENCE);  // the sums before may still be read
+    barrier(CLK_LOCAL_MEM_FENCE);  // others may still read the previous sums
 % endif
     sums[lid] = v;
     for (uint d = ${G // 2}; d >= lanes; d /= 2) {
@@ -24,7 +24,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums, uint lanes)
 }
 </%def>
 
-## s0, s1 ...: the sums of an output, one for each vector, in the first of its work-items.
+## Add the sums s0, s1 ... of an output, one for each vector; the first of its work-items has the results.
 <%def name="across_rows()">\
 % for q in range(Q):
 % if elem.complex:

@@ -1,4 +1,4 @@
-## Common to the gemv kernels: loads and products (see _put for the store of y).
+## Functions of all gemv kernels: loads and products (see _put for the store of y).
 ##
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step are strides, too.
@@ -8,8 +8,8 @@
 ## last one, and does not store those sums.
 ##
 ## Complex elements are computed as pairs of reals (re, im, re, im ...) with two sums:
-##   s += a * x          holds re*re and im*im in turn
-##   t += a * swap(x)    holds re*im and im*re in turn
+##   s += a * x          components are alternately re*re and im*im
+##   t += a * swap(x)    components are alternately re*im and im*re
 ## They are combined at the end, with the signs of a product or of a conjugated product.
 ##
 ## e: Element.  r: the real type of the sums (uint or ulong for integers, which wrap around).
@@ -46,7 +46,7 @@ def column(q, pitch, Q):
     return f" + min({q}, vectors - 1) * {pitch}"
 
 def exists(q, Q):
-    """The further part of a condition: vector q exists."""
+    """A term of a condition, with its operator: whether vector q exists."""
     return f" && {q} < vectors" if q > Q // 2 else ""
 
 def signs(rtype, C):
@@ -93,8 +93,8 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 % endif
 </%def>
 
-## Give the components of s (of t for a conjugated A) their signs, so that the sums of all components of s and of t
-## are the real and the imaginary part.
+## Multiply the components of s (of t if A is conjugated) by their signs.  Then the sum of all components of s is the
+## real part, and that of t the imaginary part.
 <%def name="signed(e, r, C, conj, s, t)">
 % if e.complex:
     ${t if conj else s} *= ${signs(r, C)};

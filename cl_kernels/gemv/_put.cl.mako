@@ -30,8 +30,8 @@ static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta,
 }
 </%def>
 
-## The parameters of `put` for `finish`, the arguments for output `row` of vector `col`, and the start of the arrays
-## that a kernel reads.
+## For `finish`: declarations of the parameters of `put`, its arguments for output `row` of vector `col`, and statements
+## that advance pointers to the starts of the arrays.
 <%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
 <%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
 <%def name="begin(finish)">\

@@ -1,4 +1,5 @@
-## channels: gradients of normalisation over groups of channels: of the input, and sums for those of weight and bias.
+## channels: the gradient of normalisation over groups of channels by its input, and sums for the gradients by weight
+## and bias.
 ##
 ##   group 0, sample 0   | channel 0: L lanes | channel 1: L lanes | ...     a work-group has a group of a sample:
 ##                       | channel G/L ...                            |     it folds all channels, and reads them

@@ -1,4 +1,4 @@
-## blocks: as tiles, on a GPU, for adjacent outputs (a block) that read windows of the same pattern in all blocks.
+## blocks: on a GPU, the results of tiles, for blocks of adjacent outputs.  In all blocks windows have the same pattern.
 ##
 ##   window of block (c0, c1)   x x x x x x      W0 x W1 elements, each of which is loaded once
 ##                              x x x x x x      for C0 x C1 outputs

@@ -8,7 +8,8 @@
 ## the plain axis along which the result is contiguous (line is True), and then positions are rows.  A work-item
 ## finds its taps once, and uses them for `each` places of the repeated axis, a plain axis, whose results it holds.
 ##
-## G: work-items of a group.  LX, V: as above.  unrolled: whether few loads are in flight otherwise.
+## G: work-items of a group.  LX, V: as above.  unrolled: whether the loop over places is unrolled, so
+## that more loads are in flight.
 ## Other parameters: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
