@@ -4,8 +4,9 @@
 <%! AHEAD = 16 %>
 
 ## taps, first: taps of a group along each axis, and its first ones.  pitch: from the sums of a tap to those of the
-## next, in `scratch`.  words: 32-bit words of a sum.
-<%def name="put(taps, first, pitch, words)"><%
+## next, in `scratch`.  words: 32-bit words of a sum.  pair: C expression of the number of pair l of the group.
+<%def name="put(taps, first, pitch, words, pair=None)"><%
+pair = pair or f"min(first_pair, pairs - {wide}) + l"
 T = taps[0] * taps[1] * taps[2]
 E, real = elem.name, elem.real
 scratched = f"scratch[w / {lanes * wide}u * {pitch} + w % {lanes * wide}u]"
@@ -40,7 +41,7 @@ ${fix_up.arrive("counters + block", "parts", "lid == 0 && parts > 1")}\
 % endif
         else
             total = scratch[tap * ${pitch} + l];
-        const ${I} its = min(first_pair, pairs - ${wide}) + l, a = ${first[0]} + tap / ${taps[1] * taps[2]}u;
+        const ${I} its = ${pair}, a = ${first[0]} + tap / ${taps[1] * taps[2]}u;
         const ${I} b = ${first[1]} + tap / ${taps[2]}u % ${taps[1]}u, c = ${first[2]} + tap % ${taps[2]}u;
         if (its < pairs)
             ${E}_store(f + f_offset + its / sources * f_out + its % sources * f_in

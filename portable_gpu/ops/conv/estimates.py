@@ -66,6 +66,10 @@ class DirectSumCosts(Figures):
         place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
             names without ``place_``, for the gradient of the weights.
+        tile_row, tile_vector, tile_single: A row of a copy of a tile, a vector of it, and an
+            element that is copied singly, for the gradient of the weights.
+        tile_pass, tile_sum: A pass over a tile, and a vector of sums of it.
+        tile_load, tile_product: A load of a vector of a pass, and a product.
     """
 
     item: float
@@ -94,6 +98,13 @@ class DirectSumCosts(Figures):
     place_load: float
     place_build: float
     place_wide_tap: float
+    tile_row: float
+    tile_vector: float
+    tile_single: float
+    tile_pass: float
+    tile_sum: float
+    tile_load: float
+    tile_product: float
 
 
 @dataclass(frozen=True)
@@ -298,6 +309,37 @@ def weight_work(
         of_set = len(strip.loads) * k.place_load + taps * V * k.place_build
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
     return float(places * (k.place + single + first * second * of_set))
+
+
+def tiled_weight_work(
+    context: Mapping[str, Any], constants: Mapping[str, int], blocks: int, target: Target
+) -> float:
+    """Return the work of ``conv/cpu_weight``, in multiply-adds of the best tiles."""
+    k, c = DirectSumCosts.of("direct convolutions", target), constants
+    x_lanes, y_lanes, V, units = (context[name] for name in ("x_lanes", "y_lanes", "V", "units"))
+    (T0, T1, T2), step, tap_step = (context[name] for name in ("taps", "step", "tap_step"))
+    F, B, C = context["F"], context["B"], context["C"]
+    halo1, halo2 = ((context["taps"][a] - 1) * tap_step[a] // step[a] for a in (1, 2))
+    phases = min(T1, step[1]) * min(T2, step[2])
+    images, rows, pitch = c["images"], c["rows"], c["cols"] + halo2
+    sources = context["sources_at_once"] * T0
+    y_rows = images * rows * units
+    x_rows = images * (rows + halo1) * phases * (units if x_lanes else sources)
+    work = (y_rows + x_rows) * k.tile_row
+    for count, in_lanes, adjacent in (
+        (y_rows, y_lanes, context["adjacent_y"]),
+        (x_rows, x_lanes, context["adjacent_x"] and step[2] <= 2),
+    ):
+        single = not (in_lanes or adjacent)
+        vectors = pitch if in_lanes else -(-pitch // V)
+        work += count * (pitch * k.tile_single if single else vectors * k.tile_vector)
+    passes = units // F * sources * (T1 // B) * (T2 // C)
+    steps = images * (rows * pitch if y_lanes else -(-rows * pitch // V))
+    sums = F * B * C
+    of_pass = k.tile_pass + sums * k.tile_sum
+    reads = F + (1 if y_lanes else 2) * B * C  # vectors of places cross lines of the cache
+    of_pass += steps * (reads * k.tile_load + sums * k.tile_product)
+    return float(blocks * c["places"] * (work + passes * of_pass))
 
 
 def _of_rows(

@@ -12,6 +12,7 @@ from portable_gpu.arguments import one_of, whole
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, in_pieces, spectral, winograd
 from portable_gpu.ops.conv.chunks import workspace_limit
+from portable_gpu.ops.conv.cpu_weight import cpu_weight_kernel
 from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
 from portable_gpu.ops.conv.epilogue import with_arrays, with_pass
 from portable_gpu.ops.conv.estimates import (
@@ -20,6 +21,7 @@ from portable_gpu.ops.conv.estimates import (
     direct_work,
     planes_work,
     sliding_seconds,
+    tiled_weight_work,
     weight_seconds,
     weight_work,
 )
@@ -251,10 +253,12 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
 def _sums_of_weights(p: ConvProblem, target: Target) -> _Sums:
     """Return the sums of a gradient of the weights."""
     rows = sliding_weight_kernel(p, target)
-    kernel = rows or weight_kernel(p, target)
+    tiles = cpu_weight_kernel(p, target)
+    kernel = tiles or rows or weight_kernel(p, target)
     made = kernel.context, kernel.constants
     if target.is_cpu:
-        seconds = _of_cpu(weight_work(*made, kernel.blocks, target), target)
+        work = tiled_weight_work if tiles else weight_work
+        seconds = _of_cpu(work(*made, kernel.blocks, target), target)
     else:
         estimate = sliding_seconds if rows else weight_seconds
         seconds = estimate(*made, kernel.blocks * kernel.parts, target)

@@ -1,0 +1,53 @@
+## Passes over the tiles of conv/cpu_weight.
+##
+## A pass adds the products of F filters, or vectors of them, and of C taps of each of B rows, all of whose sums are
+## registers.  xs, ys: the copies; x_unit, x_image, plane, pitch, y_unit, y_image: strides in them; count: places.
+
+## The passes of channel c and of taps `a` of axis 0.  phases, periods: along axes 1 and 2.
+<%def name="passes(x_type, y_type, phases, periods)"><%
+T = taps[0] * taps[1] * taps[2]
+sets = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]
+place = {each: each[0] * sources_at_once * T + each[1] * taps[2] + each[2] for each in sets}
+def y_at(p):
+    return f"({p})[p]" if y_lanes else f"*(const sum_t *)({p} + p)"
+def x_at(p):
+    if x_lanes: return f"({p})[p]"
+    return f"(sum_t)(({p})[p])" if y_lanes else f"*(const anywhere_t *)({p} + p)"
+%>\
+            for (int f = 0; f < ${units}; f += ${F})
+            for (int b = 0; b < ${taps[1]}; b += ${B})
+            for (int r = 0; r < ${taps[2]}; r += ${C}) {
+                sum_t *own = sum + (f * ${sources_at_once} + c) * ${T} + (a * ${taps[1]} + b) * ${taps[2]} + r;
+% for n, each in enumerate(sets):
+                sum_t sum${n} = own[${place[each]}];
+% endfor
+% for u in range(B):
+                const ${x_type} *row${u} = xs + ${"f * x_unit + " if x_lanes else ""}
+                    (b + ${u}) % ${periods[0]} * ${phases[1]} * plane
+                    + (b + ${u}) * ${tap_step[1]} / ${step[1]} * pitch;
+% for v in range(C):
+                const ${x_type} *x${u}_${v} = row${u} + (r + ${v}) * ${tap_step[2]} / ${step[2]}
+                    + (r + ${v}) % ${periods[1]} * plane;
+% endfor
+% endfor
+                for (int i = 0; i < own_images; i++) {
+                    const ${y_type} *y = ys + f * y_unit + i * y_image;
+                    for (int p = 0; p < count; p += ${1 if y_lanes else V}) {
+% for i in range(F):
+                        const sum_t y${i} = ${y_at(f"y + {i} * y_unit")};
+% endfor
+% for u in range(B):
+% for v in range(C):
+                        const sum_t read${u}_${v} = ${x_at(f"x{u}_{v} + i * x_image")};
+% for i in range(F):
+                        sum${sets.index((i, u, v))} += read${u}_${v} * y${i};
+% endfor
+% endfor
+% endfor
+                    }
+                }
+% for n, each in enumerate(sets):
+                own[${place[each]}] = sum${n};
+% endfor
+            }
+</%def>

@@ -1,0 +1,38 @@
+## Copies of rows into the tiles of conv/cpu_weight.
+<%! from portable_gpu.codegen.operators import vector %>
+
+## Declares copy_NAME: elements j of a row from `first` to `last` go to to[j], and zeros to the other places below
+## `count`; then up to V more elements of `to` have any value.  Element j of the row is at from[j * step * axis].
+##
+## adjacent: whether axis is 1.  in_lanes: to[u * apart + j] has the V adjacent channels u * V, ... of element j.
+<%def name="copy(name, elem, V, units, adjacent, step, in_lanes)"><%
+E, real = elem.name, vector(elem.real, V)
+%>\
+static inline void copy_${name}(${real if in_lanes else elem.real} *to, __global const ${E}_t *from,
+    __global const ${E}_t *end, int first, int last, int count, long axis, int apart)
+{
+    int j = 0;
+% if in_lanes:
+    for (int u = 0; u < ${units}; u++) {
+        for (j = 0; j < first; j++) to[u * apart + j] = (${real})(0);
+        for (j = last; j < count; j++) to[u * apart + j] = (${real})(0);
+    }
+    for (j = first; j < last; j++)
+        for (int u = 0; u < ${units}; u++)
+            to[u * apart + j] = ${E}_load${V}(from + j * ${step} * axis + u * ${V});
+% else:
+    for (; j < first; j += ${V}) *(anywhere_t *)(to + j) = (${real})(0);
+    j = first;
+% if adjacent and step <= 2:
+    for (; j < last && end - from >= (j + ${V}) * ${step}; j += ${V})
+% if step == 1:
+        *(anywhere_t *)(to + j) = ${E}_load${V}(from + j);
+% else:
+        *(anywhere_t *)(to + j) = (${real})(${E}_load${V}(from + 2 * j).even, ${E}_load${V}(from + 2 * j + ${V}).even);
+% endif
+% endif
+    for (; j < last; j++) to[j] = ${E}_load(from + j * ${step} * axis);
+    for (j = last; j < count; j += ${V}) *(anywhere_t *)(to + j) = (${real})(0);
+% endif
+}
+</%def>
