@@ -40,7 +40,7 @@
                     {
 % for r in range(policy.blocks):
                         uint x${r}, y${r}, z${r}, w${r};
-                        READ_PAIR(x${r}, y${r}, near + ${8192 * r + 1024 * i});
+                        READ_PAIR(x${r}, y${r}, low + ${8192 * r + 1024 * i});
                         READ_PAIR(z${r}, w${r}, high + ${8192 * r + 1024 * i});
 % endfor
                         WGMMA_FENCE();

@@ -74,7 +74,7 @@ CPU_TIMES = {
         "3x64x7x27x9x32x5x3x7/s3d1g32": {"direct": 1233, "im2col": 6980},
         "27x478x1x11x2x1x5/s3d1g1": {"direct": 511, "im2col": 1682},
         "2x350x73x7x2x7x3/s3d1g2": {"direct": 1092, "im2col": 6550},
-        "14x32x33x160x1/s1d1g32": {"direct": 274, "im2col": 76, "fft": 763},
+        "14x32x33x160x1/s1d1g32": {"direct": 85, "im2col": 78, "fft": 763},
         "2x64x6x4x256x1x1/s1d2g32l": {"direct": 138, "im2col": 27, "fft": 467},
         "26x52x11x8x17x2x5x3x1/s2d1g2": {"direct": 5304, "im2col": 18656},
         "1x8x10x9x3x24x5x7x3/s1d1g8l": {"direct": 488, "im2col": 1059, "fft": 427},

@@ -13,11 +13,11 @@ from portable_gpu.targets import Target
 #: Bytes of the copies of x and y.
 _X_BYTES, _Y_BYTES = 1 << 16, 1 << 16
 #: The same of vectors of adjacent channels.
-_LANE_BYTES = 80 << 10
+_LANE_BYTES = 1 << 17
 #: Filters, or vectors of them, of a work-group, the best number first; and channels at most.
 _UNITS, _MOST_SOURCES = (16, 8, 4, 2, 1), 4
-#: Vectors of sums of a work-group, of places and of adjacent filters.
-_MOST_SUMS = 1536, 640
+#: Vectors of sums of a work-group, at most.
+_MOST_SUMS = 2048
 #: Taps of a row of a pass, at most.
 _MOST_TAPS = 13
 _GROUPS_PER_UNIT = 4
@@ -41,19 +41,20 @@ def cpu_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | No
     x_lanes = p.depthwise and p.x.channel == p.y.channel == 1 and p.channels >= V
     y_lanes = x_lanes or (p.y.channel == 1 != axes[2].t and targets >= V)
     vectors = (p.channels if x_lanes else targets) // V if y_lanes else targets
-    if _MOST_SUMS[y_lanes] < T:
+    if _MOST_SUMS < T:
         return None
-    channels = min(_share(sources, _MOST_SOURCES), _MOST_SUMS[y_lanes] // T)
+    channels = min(_share(sources, _MOST_SOURCES), _MOST_SUMS // T)
     x_size = (_LANE_BYTES if x_lanes else _X_BYTES) // (real_bytes * (V if x_lanes else 1))
     y_size = (_LANE_BYTES if y_lanes else _Y_BYTES) // (real_bytes * (V if y_lanes else 1))
     units, tile = 0, None
     for most in _UNITS:
         count = _share(vectors, most)
         found = _tile(axes, p.batch, x_size // (count if x_lanes else 1), y_size // count, V)
-        if found is None or count * channels * T > _MOST_SUMS[y_lanes]:
+        if found is None or count * channels * T > _MOST_SUMS:
             continue
         units, tile = count, found
-        if found[1] >= min(axes[1].target, axes[1].taps) and found[2] == axes[2].target:
+        whole = found[1] >= min(axes[1].target, axes[1].taps) and found[2] == axes[2].target
+        if x_lanes or whole:  # adjacent channels share lines of the cache
             break
     if tile is None:
         return None
