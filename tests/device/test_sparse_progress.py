@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_steps_are_told_when_they_are_done(engine: Engine, monkeypatch: pytest.M
         seen.append(result.copy())
 
     with monkeypatch.context() as patch:
-        patch.setattr("portable_gpu.sparse.progress.time.sleep", sleep)
+        patch.setattr("portable_gpu.sparse.progress.time", SimpleNamespace(sleep=sleep))
         factor.refactorize(values, progress=tell)
     assert seen[0] == [0]
     assert result[-1] > 0
