@@ -19,7 +19,7 @@ scratched = f"scratch[w / {lanes * wide}u * {pitch} + w % {lanes * wide}u]"
         ${fix_up.publish(real, f"to + w * {words}", scratched)}
     // No barrier is in a branch: PoCL 3.0 ran a loop of some work-items, which followed one, for all of the group.
     if (lid == 0) is_last = true;
-${fix_up.arrive("counters + block", "parts", "lid == 0 && parts > 1")}\
+${fix_up.arrive("counters + block", "parts", "lid == 0 && parts > 1", **({"wait": ""} if G == 1 else {}))}\
     for (uint w = lid; w < ${T * lanes * wide}u && is_last; w += ${G}) {
         const uint tap = w / ${lanes * wide}u, l = w % ${lanes * wide}u;
         ${real} total = 0;

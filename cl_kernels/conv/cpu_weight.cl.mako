@@ -47,7 +47,7 @@ void ${kernel("cpu_weight")}
     ${y_type} ys[${y_size}] __attribute__((aligned(64)));
     sum_t sum[${vectors}];
     ${real} scratch[${T * wide}];
-    __local uint is_last;
+    uint is_last;
     const uint lid = 0;
     const long part = get_group_id(0) % parts, block = get_group_id(0) / parts;
 % if x_lanes:
@@ -114,6 +114,5 @@ ${tile_passes.passes(x_type, y_type, phases, periods)}\
         scratch[at + u * ${sources_at_once}] = ${" + ".join(f"sum[n].s{l:x}" for l in range(V))};
 % endif
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
 ${sums.put(taps, ("0", "0", "0"), wide, words, f"(k + l / {sources_at_once}) * sources + c0 + l % {sources_at_once}")}\
 }

@@ -47,7 +47,7 @@ __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void ${kernel("weight")}
 {
     ${"" if target.is_cpu else "__local "}${real} scratch[${T * pitch}];
-    __local uint is_last;
+    ${"" if G == 1 else "__local "}uint is_last;
     const uint lid = get_local_id(0), lane = lid % ${lanes}u, number = get_group_id(0);
     const ${I} part = number % parts, block = number / parts;
     const ${I} first_pair = block / tap_blocks * ${lanes * wide}, tap_block = block % tap_blocks;
@@ -109,6 +109,8 @@ ${row.products(elem, strip, V, wide, rows, I, [f"sum{(a * taps[1] + b) * taps[2]
         }
     }
 % endif
+% if G > 1:
     barrier(CLK_LOCAL_MEM_FENCE);
+% endif
 ${sums.put(taps, ("tap0", "tap1", "tap2"), pitch, words)}\
 }

@@ -1,4 +1,4 @@
-## What the CPU kernel does with rows beside the loops over taps: it copies one row of the source, or finds the columns
+## What the CPU kernel does with rows besides the loops over taps: it copies one row of the source, or finds the columns
 ## that a row reads.  Parameters: see _loops.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 

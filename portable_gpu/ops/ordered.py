@@ -130,12 +130,18 @@ def elementwise_like(
 
 
 def order_of_axes(x: Any) -> _Axes | None:
-    """The axes from the largest stride to the smallest; ``None`` if that is their order."""
+    """The axes from the largest stride to the smallest; ``None`` if that is their order.
+
+    ``None`` as well for an array that repeats elements (stride 0), which has no order of its own.
+    The place of an axis of extent 1 means nothing.
+    """
     if not isinstance(x, _ARRAYS) or x.flags.c_contiguous:
         return None
-    strides = x.strides
-    order = tuple(sorted(range(len(strides)), key=lambda axis: -abs(strides[axis])))
-    return None if order == tuple(range(len(order))) else order
+    strides = [abs(step) for step in x.strides]
+    used = [step for step, extent in zip(strides, x.shape, strict=True) if extent > 1]
+    if 0 in used or used == sorted(used, reverse=True):
+        return None
+    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
 
 
 def inverse(order: Sequence[int]) -> _Axes:

@@ -11,6 +11,7 @@ import pytest
 import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import ShapeError
+from portable_gpu.ops.ordered import order_of_axes
 from portable_gpu.runtime.engine import Engine
 
 RNG = np.random.default_rng(77)
@@ -68,7 +69,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]] = {
 @pytest.mark.path
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_channels_last(engine: Engine, name: str) -> None:
-    """Of NumPy and device arrays; the second call is a repeated one; C-ordered x has such results.
+    """NumPy and device arrays are given; the second call is a repeated one; C order stays as well.
 
     The second operand has another order than the first one in the last round.
     """
@@ -94,11 +95,11 @@ def test_of_the_caller(engine: Engine) -> None:
     for out in (np.empty(SHAPE, np.float32), channels_last(np.empty(SHAPE, np.float32))):
         assert nn.softmax(x, 1, out=out, engine=engine) is out
         assert np.abs(out.sum(1) - 1).max() < 1e-6
-    turned = np.zeros((2, 3, 5, 4), np.float32)  # the extents of x in the order of its memory
+    transposed = np.zeros((2, 3, 5, 4), np.float32)  # the extents of x in the order of its memory
     with pytest.raises(ShapeError, match=r"\(2, 3, 5, 4\).*\(2, 4, 3, 5\)"):
-        nn.softmax_backward(turned, x, 1, engine=engine)
+        nn.softmax_backward(transposed, x, 1, engine=engine)
     with pytest.raises(ShapeError):
-        nn.softmax(x, 1, out=turned, engine=engine)
+        nn.softmax(x, 1, out=transposed, engine=engine)
 
 
 def test_residual(engine: Engine) -> None:
@@ -108,3 +109,13 @@ def test_residual(engine: Engine) -> None:
     for result in (net.forward(x), net.backward(x)):
         assert result.strides == x.strides
     assert np.array_equal(pg.asnumpy(net.forward(x)), pg.asnumpy(x) + pg.asnumpy(x).clip(0))
+
+
+def test_order_of_axes() -> None:
+    """An array with repeated elements has no order; axes of extent 1 have none either."""
+    repeated = np.broadcast_to(np.ones(4, np.float32), (3, 4))
+    one_channel = np.zeros((2, 5, 6, 1), np.float32).transpose(0, 3, 1, 2)
+    assert order_of_axes(repeated) is None
+    assert order_of_axes(one_channel) is None
+    assert order_of_axes(np.zeros((2, 5, 6, 3), np.float32).transpose(0, 3, 1, 2)) == (0, 2, 3, 1)
+    assert order_of_axes(np.zeros((3, 4), np.float32)[:, ::-1]) is None

@@ -113,7 +113,7 @@ def test_tiles_of_convolutions_leave_workspace() -> None:
 
 
 def test_tiles_of_reductions_have_fewer_partial_results_than_elements(tmp_path: Path) -> None:
-    """Where the first axis is reduced, others are cut, unless pieces of the file would be short."""
+    """The other axes are cut if the first one is reduced, unless pieces of the file get short."""
     for shape, reduced, most, expected in (
         ((16, 1 << 20), {0}, 1 << 20, (16, 1 << 16)),
         ((16, 1 << 20), {1}, 1 << 20, (1, 1 << 20)),
@@ -127,10 +127,10 @@ def test_tiles_of_reductions_have_fewer_partial_results_than_elements(tmp_path: 
         x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, shape)
         tile = reduction_tile(TiledOperand(x, "x"), frozenset(reduced), most)
         assert tile == expected, (shape, reduced, most)
-        turned = reduction_tile(
+        transposed = reduction_tile(
             TiledOperand(x.T, "x"), frozenset(len(shape) - 1 - axis for axis in reduced), most
         )
-        assert turned == expected[::-1]
+        assert transposed == expected[::-1]
 
 
 def test_tiles_of_reductions_have_whole_chunks() -> None:

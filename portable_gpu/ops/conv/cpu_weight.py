@@ -10,13 +10,13 @@ from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, last_axis
 from portable_gpu.ops.conv.weight import WeightKernel
 from portable_gpu.targets import Target
 
-#: Bytes of the copies of x and y.
+#: Bytes of the copies of x and y, whose vectors are places.
 _X_BYTES, _Y_BYTES = 1 << 16, 1 << 16
-#: The same of vectors of adjacent channels.
+#: Bytes of a copy whose vectors are adjacent channels.
 _LANE_BYTES = 1 << 17
-#: Filters, or vectors of them, of a work-group, the best number first; and channels at most.
+#: Filters of a work-group, or vectors of them, in the order of trial; channels, at most.
 _UNITS, _MOST_SOURCES = (16, 8, 4, 2, 1), 4
-#: Vectors of sums of a work-group, at most.
+#: Vectors of sums of a work-group, at most: units, times channels, times taps.
 _MOST_SUMS = 2048
 #: Taps of a row of a pass, at most.
 _MOST_TAPS = 13
@@ -47,13 +47,14 @@ def cpu_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | No
     x_size = (_LANE_BYTES if x_lanes else _X_BYTES) // (real_bytes * (V if x_lanes else 1))
     y_size = (_LANE_BYTES if y_lanes else _Y_BYTES) // (real_bytes * (V if y_lanes else 1))
     units, tile = 0, None
-    for most in _UNITS:
-        count = _share(vectors, most)
-        found = _tile(axes, p.batch, x_size // (count if x_lanes else 1), y_size // count, V)
-        if found is None or count * channels * T > _MOST_SUMS:
+    for max_units in _UNITS:
+        count = _share(vectors, max_units)
+        fitting = _tile(axes, p.batch, x_size // (count if x_lanes else 1), y_size // count, V)
+        if fitting is None or count * channels * T > _MOST_SUMS:
             continue
-        units, tile = count, found
-        whole = found[1] >= min(axes[1].target, axes[1].taps) and found[2] == axes[2].target
+        units, tile = count, fitting
+        _, rows, cols = fitting
+        whole = rows >= min(axes[1].target, axes[1].taps) and cols == axes[2].target
         if x_lanes or whole:  # adjacent channels share lines of the cache
             break
     if tile is None:
@@ -98,9 +99,9 @@ def cpu_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | No
     return WeightKernel("cpu_weight", context, constants, blocks, parts, nbytes)
 
 
-def _share(count: int, most: int) -> int:
-    """Return the channels of a block of at most ``most``, of blocks of about the same number."""
-    each = -(-count // -(-count // most))
+def _share(count: int, limit: int) -> int:
+    """Return the channels of a block, at most ``limit``; all blocks have about as many."""
+    each = -(-count // -(-count // limit))
     return each if each < 4 else min(count, -(-each // 4) * 4)
 
 
@@ -122,7 +123,7 @@ def _pass(units: int, rows: int, taps: int, registers: int, read_cost: int) -> t
 
 
 def _tile(
-    axes: Sequence[SpaceAxis], batch: int, most_x: int, most_y: int, V: int
+    axes: Sequence[SpaceAxis], batch: int, max_x: int, max_y: int, V: int
 ) -> tuple[int, int, int] | None:
     """Return the images, rows and columns of a tile whose copies have at most these elements."""
     _, down, along = axes
@@ -132,7 +133,7 @@ def _tile(
     def fits(images: int, rows: int, cols: int) -> bool:
         pitch = cols + halo[2]
         x, y = phases * (rows + halo[1]) * pitch, rows * pitch + V
-        return images * x + 2 * V <= most_x and images * (y + V) + 2 * V <= most_y
+        return images * x + 2 * V <= max_x and images * (y + V) + 2 * V <= max_y
 
     cols = along.target
     while cols > V and not fits(1, 1, cols):

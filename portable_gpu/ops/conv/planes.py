@@ -1,4 +1,4 @@
-"""Depthwise convolutions of planes on a CPU: sums over a padded copy, which has no edges."""
+"""Convolutions of one channel each on a CPU: sums over a padded copy, without tests of bounds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _VECTOR_BYTES = 64
-#: Vectors of sums at a time: as many multiply-adds do not wait for each other.
+#: Vectors of sums at a time: independent sums, which hide the latency of multiply-adds.
 _TOGETHER = 4
 #: Bytes of the copy of a band, of which there is one more for sums: both stay in the L1 cache.
 _COPY_BYTES = 8 << 10
-#: Weights of a plane, which have registers or are near.
+#: Taps of a filter, at most: more weights do not stay in registers.
 _MOST_TAPS = 25
 #: Work-items of a compute unit, which divide the work evenly.
 _BANDS = 16
@@ -61,8 +61,8 @@ def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
     """Return the kernel of a problem whose direction is ``forward`` or ``input``.
 
     ``None`` where it does not take the problem: on a GPU, for sums of several channels, three axes
-    of space, elements of a row that are not adjacent, strides of more than 2, gradients of stride
-    2, many taps, or a band of one row that is too large.
+    of space, elements of a row that are not adjacent, strides of more than 2, gradients of strides
+    of more than 1, many taps, or a band of one row that is too large.
     """
     p = problem
     backward = p.direction == "input"
@@ -78,14 +78,14 @@ def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
         and sources == 1
         and (first.target, first.source, first.taps, first.shift) == (1, 1, 1, 0)
         and across.t == across.s == 1
-        and all(axis.divisor == 1 and axis.step <= 2 for axis in axes)
+        and all(axis.divisor == 1 and axis.step <= 2 for axis in (along, across))
         and 0 < along.taps * across.taps <= _MOST_TAPS
     )
     if not takes:
         return None
     itemsize = 8 if p.elem.needs_fp64 else 4
     V = _VECTOR_BYTES // itemsize
-    (low1, rows), (low2, columns) = _reach(along), _reach(across)
+    (low1, rows), (low2, columns) = _span_of_taps(along), _span_of_taps(across)
     steps = along.step, across.step
     pitch = across.target + (columns - 1) // steps[1]
     inside = min(across.source, low2 + steps[1] * pitch) - max(low2, 0)
@@ -94,7 +94,7 @@ def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
     # Rows of a phase: those of the band, and those that taps read after them.
     after = (rows - 1) // steps[0]
     max_lines = (size // (steps[0] * steps[1]) - slack) // pitch - after
-    if max_lines < 1 or inside < 1 or steps[1] * (pitch + 2 * V) > size:
+    if max_lines < 1 or inside < 1:
         return None
     channels = p.groups * targets
     bands = max(-(-_BANDS * target.compute_units // (p.batch * channels)), 1)
@@ -122,7 +122,7 @@ def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
     return PlanesKernel(context, constants, items)
 
 
-def _reach(axis: SpaceAxis) -> tuple[int, int]:
+def _span_of_taps(axis: SpaceAxis) -> tuple[int, int]:
     """Return the first element that the taps of result 0 read, and their number to the last."""
     span = (axis.taps - 1) * axis.tap_step
     return axis.shift + min(0, span), abs(span) + 1
