@@ -331,8 +331,7 @@ class Copies:
             piece.copy.end_piece()
         moving.popleft()
         for member, _ in piece.arrays:
-            recorder = member.recorder
-            if recorder is not None:
+            for recorder in [*member.recorders]:
                 name = "upload" if piece.uploads else "download"
                 recorder.copied(name, begin, values.nbytes)
         return buffer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import prod
 from typing import Any, TypeVar
@@ -399,17 +399,16 @@ class DeviceGroup(EngineGroup, Closing):
             timeline.plot("gemm.png")
             timeline.chrome_trace("gemm.json")
 
-        A kernel is recorded from the end of the commands before it to its own end.
+        A kernel is recorded from the end of the commands before it to its own end.  Several
+        timelines, one inside the block of another or of other threads, each have all the work.
         """
         self._check_open()
         timeline = Timeline([member.name for member in self.members])
-        recorders = [Recorder(timeline, member) for member in self.members]
-        try:
+        with ExitStack() as stack:
+            for member in self.members:
+                stack.callback(Recorder(timeline, member).close)
+            stack.callback(failing.drain, self.members)
             yield timeline
-        finally:
-            failing.drain(self.members)
-            for recorder in recorders:
-                recorder.close()
 
     def check_own(self, x: GroupArray, name: str) -> None:
         """Check that an array is of this group.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import prod
 from typing import Any, Protocol, TypeGuard
 
@@ -38,6 +38,15 @@ class SpanRecorder(Protocol):
 
 #: What :meth:`Member.recorded` returns where no timeline is recorded.
 _NOT_RECORDED = nullcontext()
+
+
+@contextmanager
+def _recorded(spans: Sequence[AbstractContextManager[None]]) -> Iterator[None]:
+    """Record the block of the ``with`` statement by all spans."""
+    with ExitStack() as stack:
+        for span in spans:
+            stack.enter_context(span)
+        yield
 
 
 class _NamedErrors:
@@ -73,7 +82,7 @@ class Member:
         engine: Its engine, with a context and a queue of its own.
         copies: A second queue, for copies that run under kernels.
         sends: A third queue, for copies to the host whose values another device receives.
-        recorder: The recorder of the device's part of a timeline, if one is recorded.
+        recorders: The recorders of the device's part of each timeline that is recorded.
         limit: The maximum bytes of the group's arrays on the device.
     """
 
@@ -82,7 +91,7 @@ class Member:
         self.copies, self.sends = (cl.CommandQueue(engine.context, engine.device) for _ in range(2))
         for queue in (engine.queue, self.copies):  # so that an array's methods take this engine
             setattr(queue, STATE, engine.state(queue))
-        self.recorder: SpanRecorder | None = None
+        self.recorders: list[SpanRecorder] = []
         self._named_errors = _NamedErrors(self)
         # Of each array; without callbacks, in which a signal handler could raise an exception.
         self._arrays: dict[int, tuple[weakref.ref[_Lifetime], int]] = {}
@@ -189,16 +198,16 @@ class Member:
     def recorded(
         self, name: str, queue: cl.CommandQueue | None, nbytes: int = 0
     ) -> AbstractContextManager[None]:
-        """Record what the block of the ``with`` statement does, if a timeline is recorded.
+        """Record what the block of the ``with`` statement does in each timeline that is recorded.
 
         Args:
             name: The name of the work.
             queue: The queue of the kernels that it enqueues; ``None``: it waits for what it does.
             nbytes: The bytes that it copies.
         """
-        if self.recorder is None:
+        if not self.recorders:
             return _NOT_RECORDED
-        return self.recorder.span(name, queue, nbytes)
+        return _recorded([each.span(name, queue, nbytes) for each in [*self.recorders]])
 
     def kernels_after_copies(self) -> None:
         """Let kernels that are enqueued from now on wait for the copies so far."""

@@ -143,7 +143,7 @@ class Recorder:
         self._markers: SimpleQueue[tuple[str, cl.Event, cl.Event] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
-        member.recorder = self
+        member.recorders.append(self)
 
     @contextmanager
     def span(self, name: str, queue: cl.CommandQueue | None, nbytes: int) -> Iterator[None]:
@@ -169,7 +169,7 @@ class Recorder:
 
     def close(self) -> None:
         """Record no more, and wait for the markers."""
-        self._member.recorder = None
+        self._member.recorders.remove(self)
         self._markers.put(None)
         self._thread.join()
 

@@ -995,6 +995,27 @@ def test_timeline(groups: dict[str, DeviceGroup], tmp_path: Path) -> None:
     assert (tmp_path / "timeline.png").stat().st_size
 
 
+def test_timelines_inside_each_other(groups: dict[str, DeviceGroup]) -> None:
+    """Each has all the work of its block, also after the end of the inner one."""
+    group = groups["two"]
+    x = group.asarray(normal(40, 20), blocks=4)
+
+    def kernels(timeline: Timeline) -> list[str]:
+        return sorted(span.name for span in timeline.spans if span.kind == "kernels")
+
+    with group.timeline() as outer:
+        pg.sum(x, axis=1, engine=group)
+        with group.timeline() as inner:
+            pg.nrm2(x, axis=1, engine=group)
+            x.asnumpy()
+        pg.asum(x, axis=1, engine=group)
+    names = {each: [f"{each}, block {k}" for k in range(4)] for each in ("asum", "nrm2", "sum")}
+    assert kernels(inner) == names["nrm2"]
+    assert kernels(outer) == [*names["asum"], *names["nrm2"], *names["sum"]]
+    assert {span.name for span in outer.spans} >= {"download"}
+    assert not any(member.recorders for member in group.members)
+
+
 def test_overlap_of_kernels_and_copies() -> None:
     timeline = Timeline(["a"])
     begin = timeline._begin

@@ -259,7 +259,7 @@ def recorded_kernels(
         member, number: The device and the block.
         on_host: Whether the call waits for the kernels, because its arrays are NumPy's.
     """
-    if member.recorder is None:
+    if not member.recorders:
         return member.named_errors()
     return _recorded(member, number, on_host)
 
