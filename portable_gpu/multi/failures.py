@@ -27,10 +27,11 @@ def named(error: Exception, member: Member, number: int, count: int) -> Exceptio
 
 
 def drain(members: Iterable[Member]) -> None:
-    """Wait for the commands of devices, of which some may have failed."""
+    """Wait for the commands of all queues of devices, of which some may have failed."""
     for member in members:
-        with contextlib.suppress(cl.Error):
-            member.finish()
+        for queue in member.queues:
+            with contextlib.suppress(cl.Error):
+                queue.finish()
 
 
 def retried(

@@ -106,6 +106,11 @@ class Member:
         return self.engine.target.facts.name
 
     @property
+    def queues(self) -> tuple[cl.CommandQueue, ...]:
+        """Its queues for kernels, for copies, and for copies that another device receives."""
+        return self.engine.queue, self.copies, self.sends
+
+    @property
     def used(self) -> int:
         """The bytes of the group's arrays that exist on the device."""
         arrays = list(self._arrays.values())
@@ -225,6 +230,5 @@ class Member:
 
     def finish(self) -> None:
         """Wait for all commands of its queues."""
-        self.engine.queue.finish()
-        self.copies.finish()
-        self.sends.finish()
+        for queue in self.queues:
+            queue.finish()

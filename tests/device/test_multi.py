@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -43,11 +43,13 @@ from portable_gpu.multi import (
     GroupArray,
     Timeline,
     copying,
+    failures,
     moves,
     partition,
     shares,
     transfers,
 )
+from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations import expressions, host_products, products
 from portable_gpu.multi.operations.operands import recorded_kernels
 from portable_gpu.multi.partition import block_bounds, owners
@@ -259,8 +261,8 @@ def test_groups_with_a_device_that_failed_are_closed(
 
     def block() -> None:
         with group, group.timeline(), recorded_kernels(group.members[0], 0):
-            for member in group.members:
-                monkeypatch.setattr(member, "finish", lambda: fail(None))
+            failed = SimpleNamespace(finish=lambda: fail(None))
+            monkeypatch.setattr(Member, "queues", (failed, failed))
             monkeypatch.setattr(cl, "enqueue_marker", fail)
             raise ZeroDivisionError
 
@@ -880,6 +882,23 @@ def test_results_that_cannot_be_stored_are_computed_anew(
 
 
 # -- failures, interrupts and the timeline
+
+
+def test_all_queues_are_drained() -> None:
+    """Those of other devices, and those of a device of which one queue failed."""
+    finished: list[tuple[int, int]] = []
+
+    def queue(device: int, number: int) -> Any:
+        def finish() -> None:
+            finished.append((device, number))
+            if (device, number) == (0, 0):
+                raise cl.RuntimeError("clFinish failed: OUT_OF_RESOURCES")
+
+        return SimpleNamespace(finish=finish)
+
+    devices = [SimpleNamespace(queues=[queue(d, k) for k in range(3)]) for d in range(2)]
+    failures.drain(cast("list[Member]", devices))
+    assert finished == [(d, k) for d in range(2) for k in range(3)]
 
 
 @pytest.mark.parametrize("on_failure", ["raise", "retry"])
