@@ -15,13 +15,6 @@ import numpy as np
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.errors import DTypeError
 
-try:
-    import ml_dtypes
-
-    BFLOAT16: np.dtype[Any] | None = np.dtype(ml_dtypes.bfloat16)
-except ImportError:  # the extra [bfloat16] is not installed: no array can have the dtype
-    BFLOAT16 = None
-
 
 @dataclass(frozen=True)
 class Element:
@@ -97,10 +90,8 @@ _ELEMENTS: dict[np.dtype[Any], Element] = {
     np.dtype(np.complex64): Element("c64", "float", "float", True, 8),
     np.dtype(np.complex128): Element("c128", "double", "double", True, 16),
 }
-#: bfloat16, even if no array can have the dtype.
+#: bfloat16, whose NumPy dtype needs ml_dtypes: no table has it before an array does.
 BF16 = Element("bf16", "ushort", "float", False, 2)
-if BFLOAT16 is not None:
-    _ELEMENTS[BFLOAT16] = BF16
 
 
 def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
@@ -109,6 +100,9 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     Raises:
         DTypeError: NumPy does not know such a dtype.
     """
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        known = bfloat16()
+        dtype = dtype if known is None else known
     try:
         result: np.dtype[Any] = np.dtype(dtype)
     except Exception as error:  # NumPy raises several types
@@ -127,19 +121,28 @@ def element(dtype: Any) -> Element:
 
 @lru_cache(maxsize=256)
 def _element(dtype: np.dtype[Any]) -> Element:
+    if is_bfloat16(dtype):
+        return BF16
     result = _ELEMENTS.get(dtype.newbyteorder("=") if dtype.byteorder not in "=|" else dtype)
     if result is None or not dtype.isnative:
-        names = ", ".join(str(known) for known in _ELEMENTS)
+        names = ", ".join(str(known) for known in _elements())
         raise DTypeError(f"dtype {dtype} is not supported; supported are {names}")
     return result
 
 
+def _elements() -> dict[np.dtype[Any], Element]:
+    """Return the elements of the dtypes that arrays can have."""
+    dtype = bfloat16()
+    return _ELEMENTS if dtype is None else {**_ELEMENTS, dtype: BF16}
+
+
 def dtype_of(name: str) -> np.dtype[Any]:
     """The NumPy dtype of an :attr:`Element.name` or of a NumPy name (``"f32"``, ``"float32"``)."""
-    for dtype, elem in _ELEMENTS.items():
+    elements = _elements()
+    for dtype, elem in elements.items():
         if name in (elem.name, str(dtype)):
             return dtype
-    names = ", ".join(str(known) for known in _ELEMENTS)
+    names = ", ".join(str(known) for known in elements)
     raise DTypeError(f"dtype {name!r} is not known; known are {names}")
 
 
@@ -149,8 +152,21 @@ def is_float16_like(dtype: np.dtype[Any]) -> bool:
 
 
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    """Whether ``dtype`` is bfloat16, which needs ml_dtypes.
+    """Whether ``dtype`` is bfloat16.
 
-    Never compare with :data:`BFLOAT16`: NumPy takes ``None`` for float64.
+    Never compare with :func:`bfloat16`: NumPy takes ``None`` for float64.
     """
-    return BFLOAT16 is not None and dtype == BFLOAT16
+    return dtype.kind == "V" and dtype.type.__name__ == "bfloat16"
+
+
+def bfloat16() -> np.dtype[Any] | None:
+    """Return bfloat16, or ``None`` without ml_dtypes (the extra ``bfloat16``).
+
+    The package is looked for in each call: it may be installed after this one was imported.
+    """
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype

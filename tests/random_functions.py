@@ -39,11 +39,13 @@ from reference import (
 
 import portable_gpu as pg
 from portable_gpu.checking.oracle import SPLIT_ERRORS, by_norm
-from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
+from portable_gpu.dtypes import PRECISIONS, bfloat16, is_float16_like
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from portable_gpu.multi import DeviceGroup, streaming
 from portable_gpu.ops.fft.commands.cases import bound_of
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 REAL = ("float16", "float32", "float64")

@@ -27,8 +27,10 @@ from reference import assert_within, unit_roundoff, wider
 
 from portable_gpu import Epilogue, nn
 from portable_gpu.checking.oracle import SPLIT_ERRORS
-from portable_gpu.dtypes import BFLOAT16, PRECISIONS, is_float16_like
+from portable_gpu.dtypes import PRECISIONS, bfloat16, is_float16_like
 from portable_gpu.ops.random.commands.family import kept_elements
+
+BFLOAT16 = bfloat16()
 
 Call = Any  # random_functions.Call, which imports this module
 _OUT = 0.2  # how often a call has ``out=``

@@ -25,7 +25,7 @@ from portable_gpu.bench.timing import Timed, calls_a_turn, warm_up
 from portable_gpu.bench.verdict import Verdict, pooled
 from portable_gpu.checking.operands import Array, Operands, uniform
 from portable_gpu.checking.oracle import Oracle
-from portable_gpu.dtypes import BFLOAT16, dtype_of, element
+from portable_gpu.dtypes import bfloat16, dtype_of, element
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import RandomSizes
@@ -203,7 +203,7 @@ def kinds(engine: Engine) -> list[HuntRow]:
         for operation, benchmark in BENCHMARKS.items()
         for sizes in benchmark.random
         for dtype in sizes.dtypes
-        if dtype != "bfloat16" or BFLOAT16 is not None
+        if dtype != "bfloat16" or bfloat16() is not None
         if engine.target.fp64 or not element(dtype_of(dtype)).needs_fp64
     ]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl.array as cla
 
 from portable_gpu.checking.operands import Array
-from portable_gpu.dtypes import BFLOAT16, is_float16_like
+from portable_gpu.dtypes import bfloat16, is_float16_like
 from portable_gpu.runtime.engine import Engine
 
 View = Literal[
@@ -103,4 +103,5 @@ def dtypes(fp64: bool) -> list[np.dtype[Any]]:
     if fp64:
         names += ["float64", "complex128"]
     result = [np.dtype(name) for name in names]
-    return result if BFLOAT16 is None else [*result, BFLOAT16]
+    brain = bfloat16()
+    return result if brain is None else [*result, brain]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import BFLOAT16, dtype_of
+from portable_gpu.dtypes import bfloat16, dtype_of
 from portable_gpu.errors import ArgumentError, BuildError, DTypeError, UnsupportedError
 from portable_gpu.isa.architectures import Occupancy, occupancy
 from portable_gpu.isa.compilers import Compilers
@@ -19,7 +19,7 @@ from portable_gpu.ops.registry import CATALOGUE, OPERATIONS
 
 _ALL_DTYPES = (*USUAL_DTYPES, "int64", "uint16", "complex128", "bool")
 #: Compiled for machines that have a matrix instruction for it.
-_BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
+_BFLOAT16 = ("bfloat16",) if bfloat16() is not None else ()
 #: For machines that differ from another one only in how lanes exchange values.
 _LDS_DTYPES = ("float32", "float64")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import of_kind
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import ArgumentError
 
 _SUFFIXES = (".npz", ".safetensors")
@@ -26,8 +26,14 @@ _DTYPES: dict[str, Any] = {
     "BOOL": np.dtype(bool), "U8": np.dtype("u1"), "I8": np.dtype("i1"), "U16": np.dtype("<u2"),
     "I16": np.dtype("<i2"), "U32": np.dtype("<u4"), "I32": np.dtype("<i4"),
     "U64": np.dtype("<u8"), "I64": np.dtype("<i8"), "F16": np.dtype("<f2"),
-    "F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "BF16": BFLOAT16,
+    "F32": np.dtype("<f4"), "F64": np.dtype("<f8"),
 }  # fmt: skip
+
+
+def _dtypes() -> dict[str, Any]:
+    """Return the dtypes of the format by their names."""
+    brain = bfloat16()
+    return _DTYPES if brain is None else {**_DTYPES, "BF16": brain}
 
 
 def write_state(path: str | Path, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -114,7 +120,7 @@ def _check_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int) ->
 
 
 def _write_safetensors(file: Any, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    names = {dtype: name for name, dtype in _DTYPES.items() if dtype is not None}
+    names = {dtype: name for name, dtype in _dtypes().items()}
     header: dict[str, Any] = {}
     end = 0
     for name, array in state.items():
@@ -171,9 +177,10 @@ def _place(path: Path, name: str, entry: Any, data: int) -> tuple[Any, list[int]
     numbers = [*shape, begin, end] if isinstance(shape, list) else [None]
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise _damaged(path, f"the entry of {name} has numbers that are not sizes")
-    dtype = _DTYPES.get(kind) if isinstance(kind, str) else None
+    dtypes = _dtypes()
+    dtype = dtypes.get(kind) if isinstance(kind, str) else None
     if dtype is None:
-        raise _damaged(path, f"{name} is {kind}; expected {', '.join(_DTYPES)}")
+        raise _damaged(path, f"{name} is {kind}; expected {', '.join(dtypes)}")
     if not begin <= end <= data or prod(shape) * dtype.itemsize != end - begin:
         raise _damaged(path, f"{name} has the shape {shape} and the bytes {begin} to {end}")
     return dtype, shape, begin, end

@@ -18,7 +18,7 @@ from device_arrays import from_device, on_device
 from sampling import FEW
 
 import portable_gpu as pg
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -31,6 +31,8 @@ from portable_gpu.errors import (
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import default_engine
+
+BFLOAT16 = bfloat16()
 
 OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 #: One of each family, on float32 vectors of one length, so that few kernels serve all tests.

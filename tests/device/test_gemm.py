@@ -19,7 +19,7 @@ from reference import assert_within, product_bound, wider
 from sampling import needs_fp64
 
 import portable_gpu as pg
-from portable_gpu.dtypes import BFLOAT16, element
+from portable_gpu.dtypes import bfloat16, element
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -35,6 +35,8 @@ from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 DTYPES = [np.dtype(name) for name in FLOATS] + ([BFLOAT16] if BFLOAT16 is not None else [])

@@ -12,7 +12,7 @@ from reference import assert_within, product_bound, wider
 from sampling import dealt
 
 from portable_gpu import Engine, Epilogue, gemm, matmul
-from portable_gpu.dtypes import BFLOAT16, PRECISIONS, element
+from portable_gpu.dtypes import PRECISIONS, bfloat16, element
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.format import MatrixFormat, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
@@ -21,6 +21,8 @@ from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.variants import make_plan
 from portable_gpu.targets import example_target
+
+BFLOAT16 = bfloat16()
 
 HALVES = [np.dtype(np.float16)] + ([BFLOAT16] if BFLOAT16 is not None else [])
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)

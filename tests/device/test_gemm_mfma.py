@@ -20,12 +20,14 @@ from reference import assert_within, product_bound, wider
 from sampling import compile_fast, dealt
 
 from portable_gpu import Engine
-from portable_gpu.dtypes import BFLOAT16, element
+from portable_gpu.dtypes import bfloat16, element
 from portable_gpu.ops.gemm.matrix.format import format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.policy import MFMA_CLASSES, MfmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiling import Tiling
+
+BFLOAT16 = bfloat16()
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 #: A dtype and the generation whose instruction takes it; gfx942 has those of gfx90a.

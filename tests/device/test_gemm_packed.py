@@ -12,7 +12,7 @@ import pytest
 from sampling import dealt
 
 from portable_gpu.codegen.epilogue import Epilogue, Stage
-from portable_gpu.dtypes import BFLOAT16, element, is_float16_like
+from portable_gpu.dtypes import bfloat16, element, is_float16_like
 from portable_gpu.ops.gemm import matmul
 from portable_gpu.ops.gemm.packed import forms, lanes, policy
 from portable_gpu.ops.gemm.packed import plan as packed
@@ -24,6 +24,8 @@ from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import example_target
+
+BFLOAT16 = bfloat16()
 
 Array = Any
 FLOATS: list[Any] = [np.float16, np.float32, np.float64, np.complex64, np.complex128]

@@ -16,7 +16,7 @@ from reference import assert_within, product_bound, wider
 from sampling import OCLGRIND, dealt, in_pairs
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -33,6 +33,8 @@ from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuning.table import TuningTable
+
+BFLOAT16 = bfloat16()
 
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 DTYPES = [np.dtype(name) for name in FLOATS] + ([BFLOAT16] if BFLOAT16 is not None else [])

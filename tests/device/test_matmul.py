@@ -10,10 +10,12 @@ import pytest
 from reference import assert_within, product_bound, wider
 
 import portable_gpu as pg
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import DTypeError, OverlapError, ShapeError
 from portable_gpu.ops.gemm import Epilogue, matmul
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 
 def random(shape: Any, dtype: Any = np.float32, seed: int = 0) -> Any:

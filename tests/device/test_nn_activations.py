@@ -11,7 +11,7 @@ from device_arrays import from_device, on_device
 from layers.activations import CASES, LD
 
 import portable_gpu as pg
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -21,6 +21,8 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BFLOAT16]
 

@@ -13,7 +13,7 @@ from reference import assert_within, unit_roundoff
 from sampling import FEW, needs
 
 from portable_gpu import nn
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -23,6 +23,8 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 KINDS = {
     "1d": Kind((3,), (1,), (2,), [(2, 1)]),

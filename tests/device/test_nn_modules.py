@@ -12,7 +12,7 @@ import pytest
 
 import portable_gpu as pg
 from portable_gpu import nn
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,6 +24,8 @@ from portable_gpu.nn.serialization import read_state, write_state
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from layers.optim import Rules
 
 import portable_gpu as pg
 from portable_gpu import nn
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -26,6 +26,8 @@ from portable_gpu.nn import parameter as parameter_module
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Launch
+
+BFLOAT16 = bfloat16()
 
 EPS = np.finfo(np.float32).eps
 

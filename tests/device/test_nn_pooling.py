@@ -12,7 +12,7 @@ from sampling import computes
 
 import portable_gpu as pg
 from portable_gpu import nn
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -21,6 +21,8 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.runtime.engine import Engine
+
+BFLOAT16 = bfloat16()
 
 Values = np.ndarray[Any, Any]
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}

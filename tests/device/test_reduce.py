@@ -23,7 +23,7 @@ from reference import (
 from sampling import FORCED, OCLGRIND, computes, dealt, needs, needs_fp64, sample
 
 import portable_gpu as pg
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -34,6 +34,8 @@ from portable_gpu.errors import (
 )
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Steps
+
+BFLOAT16 = bfloat16()
 
 NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "

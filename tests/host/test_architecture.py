@@ -142,9 +142,9 @@ def test_pyopencl_computes_nothing() -> None:
 
 
 def test_no_dtype_is_compared_with_none() -> None:
-    comparison = re.compile(r"[=!]= BFLOAT16")  # None without ml_dtypes: NumPy's float64
+    comparison = re.compile(r"[=!]= bfloat16\(")  # None without ml_dtypes: NumPy's float64
     users = [p for p in (ROOT / "portable_gpu").rglob("*.py") if comparison.search(p.read_text())]
-    assert users == [ROOT / "portable_gpu" / "dtypes.py"]
+    assert not users
 
 
 def test_no_code_names_a_product() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -104,7 +106,7 @@ def test_unknown_dtype_name() -> None:
 
 
 def test_float64_is_no_bfloat16_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dtypes, "BFLOAT16", None)
+    monkeypatch.setattr(dtypes, "bfloat16", lambda: None)
     assert not dtypes.is_bfloat16(np.dtype(np.float64))
     assert not dtypes.is_float16_like(np.dtype(np.float64))
     assert dtype_of_transforms(np.dtype(np.float64), "r2c") == np.float64
@@ -115,6 +117,22 @@ def test_bfloat16() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     stored = element(ml_dtypes.bfloat16)
     assert (stored.storage, stored.value, stored.itemsize) == ("ushort", "float", 2)
+
+
+def test_ml_dtypes_may_be_imported_later() -> None:
+    """It is not there when this package is imported, and is installed afterwards."""
+    pytest.importorskip("ml_dtypes")
+    code = (
+        "import sys\n"
+        "sys.modules['ml_dtypes'] = None\n"
+        "from portable_gpu.dtypes import as_dtype, bfloat16, dtype_of, element\n"
+        "assert bfloat16() is None\n"
+        "del sys.modules['ml_dtypes']\n"
+        "assert dtype_of('bf16') == as_dtype('bfloat16') == bfloat16()\n"
+        "import ml_dtypes\n"
+        "assert element(ml_dtypes.bfloat16).name == 'bf16'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_complex_element() -> None:

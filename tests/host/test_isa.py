@@ -17,7 +17,7 @@ from choosing import render_nothing
 from portable_gpu.cli import main
 from portable_gpu.codegen.reductions import Request, reduction
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import BFLOAT16, element
+from portable_gpu.dtypes import bfloat16, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.isa import amdgcn, jobs, machines, ptx, select
 from portable_gpu.isa.architectures import ARCHITECTURES, occupancy
@@ -36,6 +36,8 @@ from portable_gpu.ops.reduce.problem import analyse
 from portable_gpu.ops.reduce.variants import kernels_of
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import PolicyRow
+
+BFLOAT16 = bfloat16()
 
 NVIDIA = example_target("nvidia")
 FLOAT = element("float32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import bfloat16
 from portable_gpu.ops.family import (
     USUAL_DTYPES,
     Benchmark,
@@ -24,7 +24,7 @@ from portable_gpu.ops.gemm.commands.random_sizes import RANDOM
 from portable_gpu.ops.gemv.commands.cases import like_numpy
 
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))
-_BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
+_BFLOAT16 = ("bfloat16",) if bfloat16() is not None else ()
 
 _GEMM = OperationRecord(
     name="gemm",
