@@ -223,6 +223,13 @@ def test_layouts_and_outputs(engine: Engine) -> None:
     np.testing.assert_allclose(
         nn.conv2d_weight(by_channels(x), w.shape, dy, **size), whole, rtol=1e-4, atol=1e-4
     )
+    few = {"workspace_limit": 3 * 4 * 9 * x[0, :, 0].size, **options}  # bands of three rows
+    np.testing.assert_allclose(nn.conv2d(x, w, b, **few), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        nn.conv2d_input(x.shape, w, dy, **few), nn.conv2d_input(x.shape, w, dy, **options),
+        rtol=1e-5, atol=1e-5,
+    )  # fmt: skip
+    np.testing.assert_allclose(nn.conv2d_weight(x, w.shape, dy, **few), whole, rtol=1e-4, atol=1e-4)
     mixed = nn.conv2d(x.astype(np.float16), w, b, **options)
     assert mixed.dtype == np.float32
 
@@ -260,7 +267,7 @@ REFUSED: list[Refused] = [
     (ArgumentTypeError, "dilation is 1.5", nn.conv2d, (X, W), TWO | {"dilation": 1.5}),
     (ArgumentError, "algo is 'fastest'", nn.conv2d, (X, W), TWO | {"algo": "fastest"}),
     (ArgumentError, "workspace_limit is -1", nn.conv2d, (X, W), TWO | {"workspace_limit": -1}),
-    (ArgumentError, "needs 7056 bytes .* is 99 bytes", nn.conv2d, (X, W), TWO | SMALL),
+    (ArgumentError, "needs 1008 bytes .* is 99 bytes", nn.conv2d, (X, W), TWO | SMALL),
     (DTypeError, "input is int32", nn.conv2d, (X.astype(np.int32), W), TWO),
     (ShapeError, r"be \(2, 6, 7, 7\)", nn.conv2d_input, (X.shape, W, zeros(2, 6, 9, 7)), TWO),
     (ShapeError, "weight_size is", nn.conv2d_weight, (X, (6, 2, 3), X), {}),

@@ -1,4 +1,4 @@
-"""The workspace and the integers of convolutions by Winograd's and Fourier's transforms."""
+"""The workspace of convolutions, and the integers of those by transforms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from portable_gpu.dtypes import element
+from portable_gpu.ops.conv.bands import bands, rows_axis
 from portable_gpu.ops.conv.chunks import chunks, images_within
+from portable_gpu.ops.conv.im2col import variants as by_columns
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.spectral import Spectral
 from portable_gpu.ops.conv.spectral import variants as by_spectra
@@ -93,3 +95,59 @@ def test_parts_of_rows_of_tiles_are_equal() -> None:
     """The last part overlaps the one before it; 65 columns are two parts of 33, not of 64."""
     constants = Winograd(problem("forward", 1, 4, 4, 130), example_target("cpu")).tiles(1).constants
     assert (constants["parts"], constants["count"]) == (2, 33)
+
+
+def strided(rng: random.Random, direction: Direction) -> ConvProblem:
+    """Two images of four channels, with any padding, stride and dilation along the rows."""
+    rows, taps, stride, dilation, before = (rng.randint(1, n) for n in (40, 5, 4, 3, 3))
+    size = max(1, (rows - 1) * stride + (taps - 1) * dilation + 1 - before - rng.randint(0, 3))
+    p = problem(direction, 2, 4, 4, 7)
+    return replace(
+        p, x_size=(1, size, 7), w_size=(1, taps, 3), y_size=(1, rows, 7), stride=(1, stride, 1),
+        dilation=(1, dilation, 1), before=(0, before, 1), x=strides((2, 4, 1, size, 7)),
+        w=strides((4, 4, 1, taps, 3)), y=strides((2, 4, 1, rows, 7)),
+    )  # fmt: skip
+
+
+def pairs_of_rows(p: ConvProblem, axis: int, x_first: int, y_first: int) -> set[tuple[int, ...]]:
+    """Which row of x each row of y reads, by which tap."""
+    rows = ((i, r) for i in range(p.y_size[axis]) for r in range(p.w_size[axis]))
+    at = ((i, r, i * p.stride[axis] + r * p.dilation[axis] - p.before[axis]) for i, r in rows)
+    return {(i + y_first, r, q + x_first) for i, r, q in at if 0 <= q < p.x_size[axis]}
+
+
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+def test_bands_have_all_terms_once(direction: Direction) -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        p, most = strided(rng, direction), rng.randint(1, 12)
+        axis, every, whole = rows_axis(p), bands(p, most), set[tuple[int, ...]]()
+        terms = pairs_of_rows(p, axis, 0, 0)
+        written, extent = [], (p.x_size if direction == "input" else p.y_size)[axis]
+        for band in every:
+            q = band.problem
+            found = pairs_of_rows(q, axis, band.x_first, band.y_first)
+            assert found <= terms
+            assert direction == "input" or not (found & whole)
+            whole |= found
+            of_one = -(-((p.w_size[axis] - 1) * p.dilation[axis] + 1) // p.stride[axis])
+            assert q.y_size[axis] <= (max(most, of_one) if direction == "input" else most)
+            first = band.x_first if direction == "input" else band.y_first
+            size = q.x_size if direction == "input" else q.y_size
+            written += range(first, first + size[axis])
+        assert whole == terms
+        assert written == [*range(extent)]
+
+
+@pytest.mark.parametrize("name", ["cpu", "nvidia"])
+@pytest.mark.parametrize("direction", ["forward", "input", "weight"])
+def test_windows_of_bands_are_within_the_limit(direction: Direction, name: str) -> None:
+    rng, target = random.Random(4), example_target(name)
+    for _ in range(30):
+        p = strided(rng, direction)
+        (least,) = by_columns(p, target, TABLE, 0)
+        minimum = least.details["workspace"]
+        (whole,) = by_columns(p, target, TABLE, None)
+        limit = rng.randint(minimum, max(minimum, whole.details["workspace"]))
+        (variant,) = by_columns(p, target, TABLE, limit)
+        assert variant.details["workspace"] <= limit

@@ -10,11 +10,19 @@ from portable_gpu.runtime.views import Shape
 
 
 def moved(
-    elem: Element, extents: Shape, source: Shape, to: Shape, alignment: int = 1
-) -> ElementwiseProblem:
-    """The problem of a copy; the alignment is a power of two that divides both addresses."""
+    elem: Element, extents: Shape, source: Shape, to: Shape, alignment: int = 1,
+    read: Element | None = None,
+) -> ElementwiseProblem:  # fmt: skip
+    """The problem of a copy.
+
+    Args:
+        elem: The element of the copy.
+        extents, source, to: The extents of the axes, and their strides in both arrays.
+        alignment: A power of two that divides both addresses.
+        read: The element that is read, if it is another one.
+    """
     return ElementwiseProblem(
-        "x", ("x",), (elem,), (), (), computed(elem), elem, extents, (source, to), alignment
+        "x", ("x",), (read or elem,), (), (), computed(elem), elem, extents, (source, to), alignment
     )
 
 

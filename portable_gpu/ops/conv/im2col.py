@@ -19,7 +19,8 @@ from math import prod
 
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import dtype_of
+from portable_gpu.dtypes import Element, dtype_of
+from portable_gpu.ops.conv.bands import Band, bands, rows_axis, whole_image
 from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.estimates import best_product, windows_seconds
@@ -72,11 +73,13 @@ class ConvProducts:
         steps: The steps in their order, each with the places of its operands.
         workspace: The bytes of the windows.
         chunk: The number of images that are computed at a time.
+        bands: The number of bands of rows into which an image is cut.
     """
 
     steps: tuple[_Step, ...]
     workspace: int
     chunk: int
+    bands: int = 1
 
     def plan(self, engine: Engine) -> Plan:
         """Build the plans of all steps; equal steps share a plan."""
@@ -106,8 +109,8 @@ def products(
 ) -> ConvProducts | None:
     """Return the products of a convolution, or ``None`` if its arrays do not allow them.
 
-    A chunk has at least one image, even if its windows are larger than the limit.  Of a problem
-    with an epilogue, the products apply it.
+    A chunk has at least one image; one whose windows are larger than the limit is cut into bands of
+    rows.  Of a problem with an epilogue, the products apply it.
     """
     p, taps = problem, problem.taps
     computes = target.fp64 or not p.elem.needs_fp64
@@ -120,12 +123,12 @@ def products(
         and all(s == 1 or n == 1 for s, n in zip(p.stride, p.y_size, strict=True))
     )  # fmt: skip
     x_step = merged(p.x_size, p.x.space) if points else None
-    of_image = p.channels * places * taps * itemsize
+    of_windows = p.channels * places * taps * itemsize
     if p.direction == "input" and itemsize == 2:
-        of_image *= 2
+        of_windows *= 2
     last = target.is_cpu and p.groups == 1 and p.channels > 1 and p.x.channel == 1
-    build = _StepsBuilder(p, target, places, last, aligned)
-    max_bytes = workspace_limit(limit, target)
+    build = _StepsBuilder(p, target, last, aligned)
+    max_bytes = workspace_limit(limit, target) - build.weight_bytes
     if p.direction != "weight":
         if y_step is None or not build.has_common_steps:
             return None
@@ -133,17 +136,21 @@ def products(
             return build.at_points(x_step, y_step)
         if p.epilogue and p.direction == "input":  # the last kernel sums windows
             return None
-        chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // max(1, of_image)))
-        return build.by_windows(y_step, chunk)
+        chunk = _images(p, of_windows, max_bytes, target)
+        return build.by_windows(y_step, chunk, _bands(p, of_windows, max_bytes))
     steps = x_step, y_step
     joined = [
         step is not None and (p.batch == 1 or operand.outer == places * step)
         for step, operand in zip(steps, (p.x, p.y), strict=True)
     ]
-    of_image = (0 if joined[0] else of_image) + (0 if joined[1] else p.filters * places * itemsize)
+    of_copies = of_windows, p.filters * places * itemsize
+    of_image = sum(n for n, is_joined in zip(of_copies, joined, strict=True) if not is_joined)
     chunk = p.batch
-    if of_image and p.elem.itemsize > 2:
-        chunk = max(1, min(p.batch, min(max_bytes, CHUNK_BYTES[target.is_cpu]) // of_image))
+    if itemsize == 2 and of_image * p.batch > max_bytes:
+        build = _StepsBuilder(p, target, last, aligned, apart=True)
+        max_bytes = workspace_limit(limit, target) - build.weight_bytes
+    if of_image and (itemsize > 2 or build.apart):
+        chunk = _images(p, of_image, max_bytes, target)
         # With one image at a time, arrays with a common stride of places need no copy.
         in_place = [
             step is not None and not is_joined
@@ -151,20 +158,35 @@ def products(
         ]
         copied = (p.channels * in_place[0] + p.filters * in_place[1]) * places
         if target.is_cpu and (chunk == 1 or p.w_elements < copied):
-            return build.weights(*steps, 1)
+            of_image = sum(n for n, step in zip(of_copies, steps, strict=True) if step is None)
+            return build.weights(*steps, 1, _bands(p, of_image, max_bytes))
     x_step, y_step = (
         step if is_joined else None for step, is_joined in zip(steps, joined, strict=True)
     )
-    return build.weights(x_step, y_step, chunk)
+    return build.weights(x_step, y_step, chunk, [whole_image(p)])
+
+
+def _images(p: ConvProblem, of_image: int, max_bytes: int, target: Target) -> int:
+    """Return the images whose copies are within the limit, and those of a cache; 1 at least."""
+    at_a_time = min(max_bytes, CHUNK_BYTES[target.is_cpu])
+    return max(1, min(p.batch, at_a_time // max(1, of_image)))
+
+
+def _bands(p: ConvProblem, of_image: int, max_bytes: int) -> list[Band]:
+    """Return bands of an image whose copies are within the limit, if any are."""
+    if of_image <= max_bytes:
+        return [whole_image(p)]
+    return bands(p, max(1, max_bytes * p.y_size[rows_axis(p)] // of_image))
 
 
 class _StepsBuilder:
     """Makes the steps of one problem."""
 
     def __init__(
-        self, problem: ConvProblem, target: Target, places: int, last: bool, aligned: bool
+        self, problem: ConvProblem, target: Target, last: bool, aligned: bool, apart: bool = False
     ) -> None:
-        self.p, self.target, self.places, self.last = problem, target, places, last
+        self.p, self.target, self.last, self.apart = problem, target, last, apart
+        self.places = prod(problem.y_size)
         self.dtype = dtype_of(problem.elem.name)
         self.aligned = aligned
         p = problem
@@ -173,8 +195,19 @@ class _StepsBuilder:
         order = (1, 2, 3, 0) if last else (0, 1, 2, 3)
         self._w_extents, self._w_strides = (tuple(item[i] for i in order) for item in extents)
         #: The stride of a filter's weights in the order of the windows; ``None`` if there is none,
-        #: and the weights are copied first.
-        self.w_step = merged(self._w_extents, self._w_strides)
+        #: and the weights are copied first.  The gradient of 16-bit weights as the sum of several
+        #: products is summed ``apart``, in float32.
+        self.w_step = None if apart else merged(self._w_extents, self._w_strides)
+        self._w_elem = computed(problem.elem) if apart else problem.elem
+
+    def _of_band(self, band: Band) -> _StepsBuilder:
+        """Return what makes the steps of a band of an image."""
+        return _StepsBuilder(band.problem, self.target, self.last, self.aligned)
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the weights in the order of the windows; 0 where they are so in memory."""
+        return 0 if self.w_step is not None else self.p.w_elements * self._w_elem.itemsize
 
     def _view(self, shape: Shape, strides: Shape, alignment: int = 128) -> View:
         return View(None, 0, shape, strides, self.dtype, alignment)
@@ -189,36 +222,38 @@ class _StepsBuilder:
         filters = p.filters_of_group
         shape = p.groups, filters, self.k
         if self.w_step is None:
-            return self._view(shape, (filters * self.k, self.k, 1))
+            view = self._view(shape, (filters * self.k, self.k, 1))
+            return replace(view, dtype=dtype_of(self._w_elem.name))
         return self._view(shape, (filters * p.w.outer, p.w.outer, self.w_step), p.w.aligned)
 
     def _with_weights(
-        self, steps: Sequence[_Step], place: int, at: Location, nbytes: int, chunk: int
-    ) -> ConvProducts:
+        self, steps: Sequence[_Step], place: int, at: Location, nbytes: int, chunk: int,
+        bands: int = 1,
+    ) -> ConvProducts:  # fmt: skip
         """Return the steps, with a copy of the weights in the order of the windows if necessary.
 
         Args:
             steps: The steps; they read or write the weights at ``at``.
             place: The number of the operand that has the weights.
             at: The result of :meth:`_weights_at`.
-            nbytes, chunk: See :class:`ConvProducts`.
+            nbytes, chunk, bands: See :class:`ConvProducts`.
         """
         if not isinstance(at, Temporary):
-            return ConvProducts(tuple(steps), nbytes, chunk)
+            return ConvProducts(tuple(steps), nbytes, chunk, bands)
         p, extents = self.p, (self.p.filters, *self._w_extents)
         ours, theirs = (self.p.w.outer, *self._w_strides), contiguous_strides(extents)
         if p.direction == "weight":
-            steps = [*steps, (moved(p.elem, extents, theirs, ours), (at, place))]
+            copy = moved(p.elem, extents, theirs, ours, read=self._w_elem)
+            steps = [*steps, (copy, (at, place))]
         else:
             steps = [(moved(p.elem, extents, ours, theirs), (place, at)), *steps]
-        return ConvProducts(tuple(steps), nbytes + at.nbytes, chunk)
+        return ConvProducts(tuple(steps), nbytes + at.nbytes, chunk, bands)
 
     def _weights_at(self, place: int) -> Location:
         """Return the place where products read the weights, or write their gradient."""
         if self.w_step is not None:
             return place
-        itemsize = self.p.elem.itemsize
-        return Temporary("weights", self.p.w_elements * itemsize, itemsize)
+        return Temporary("weights", self.weight_bytes, self._w_elem.itemsize)
 
     def _columns(self, batch: int, tap: int, place: int) -> ColumnStrides:
         """Return the strides of the windows: those of a channel, or of a place, are contiguous."""
@@ -277,12 +312,12 @@ class _StepsBuilder:
             result.append(replace(view, dtype=dtype_of(extra.elem.name)))
         return result
 
-    def _extra_places(self, first: int) -> list[Location]:
-        """Return the operands of :meth:`_extras`, of images from ``first`` on."""
+    def _extra_places(self, first: int, band: Band) -> list[Location]:
+        """Return the operands of :meth:`_extras`, of a band of the images from ``first`` on."""
         p = self.p
         bias: list[Location] = [2] if p.bias is not None else []
         arrays = zip(p.following[len(bias) :], p.extras, strict=True)
-        return [*bias, *(Part(at, first * extra.strides.outer) for at, extra in arrays)]
+        return [*bias, *(Part(at, band.y_start(extra.strides, first)) for at, extra in arrays)]
 
     def _image(
         self, operand: ImageStrides, batch: int, channels: int, step: int, alignment: int,
@@ -305,7 +340,7 @@ class _StepsBuilder:
         backward = p.direction == "input"
         source, result = (y, x) if backward else (x, y)
         w = self._weights_at(1)
-        operands = (w, 0, *self._extra_places(0), p.last)
+        operands = (w, 0, *self._extra_places(0, whole_image(p)), p.last)
         extras = self._extras(p.batch, joined)
         product = self._product(
             self._weights(), source, result, operands, "T" if backward else "N", extras=extras
@@ -317,105 +352,123 @@ class _StepsBuilder:
         is_line = self.p.batch > 1 and operand.outer == self.places * step
         return is_line and self.target.is_cpu
 
-    def by_windows(self, y_step: int, chunk: int) -> ConvProducts:
-        """Return copies of windows and products; backward, products and sums of windows."""
+    def by_windows(self, y_step: int, chunk: int, bands: Sequence[Band]) -> ConvProducts:
+        """Return copies of windows and products; backward, products and sums of windows.
+
+        Args:
+            y_step: The common stride of the places of y.
+            chunk: The number of images that are computed at a time.
+            bands: The bands of an image, which are computed one after the other.
+        """
         p, backward = self.p, self.p.direction == "input"
-        taps, last = p.taps, p.last
-        of_image = p.channels * taps * self.places
-        columns = self._columns(of_image, self.places, 1)
-        joined = self.last and self._are_joined(p.y, y_step)
+        joined = self.last and self._are_joined(p.y, y_step) and len(bands) == 1
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem
-        nbytes = chunk * of_image * stored.itemsize
+        most = max(prod(band.problem.y_size) for band in bands)
+        nbytes = chunk * p.channels * p.taps * most * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)
+        whole = chunk >= p.batch and len(bands) == 1
         steps: list[_Step] = []
-        axes = tuple(axes_of(p, backward))
         for first, count in chunks(p.batch, chunk):
-            x_at = Part(last if backward else 0, first * p.x.outer)
-            y_at = Part(0 if backward else last, first * p.y.outer)
-            windows = Windows(
-                p.elem, stored, backward, count, p.channels, axes, p.x, columns,
-                p.bias if backward else None,
-            )  # fmt: skip
-            shape = count, p.groups, self.k, self.places
-            strides = of_image, self.k * self.places, self.places, 1
-            if self.last:
-                strides = of_image, 0, 1, self.k
-            if joined:
-                shape = 1, p.groups, self.k, count * self.places
-            matrix = replace(self._view(shape, strides), dtype=dtype_of(stored.name))
-            alignment = p.y.aligned if len(chunks(p.batch, chunk)) == 1 else p.elem.itemsize
-            y = self._image(p.y, count, p.filters, y_step, alignment, joined)
-            if backward:
-                product = self._product(self._weights(), y, matrix, (w, y_at, space), "T")
-                copied: tuple[Location, ...] = (space, *p.following, x_at)
-                steps += [product, (windows, copied)]
-            else:
-                operands = (w, space, *self._extra_places(first), y_at)
-                extras = self._extras(count, joined)
-                product = self._product(self._weights(), matrix, y, operands, extras=extras)
-                steps += [(windows, (x_at, space)), product]
-        return self._with_weights(steps, 1, w, nbytes, chunk)
+            for band in bands:
+                of = self._of_band(band)
+                x_at = Part(p.last if backward else 0, band.x_start(p.x, first))
+                y_at = Part(0 if backward else p.last, band.y_start(p.y, first))
+                windows, matrix = of._windows(count, stored, joined)
+                alignment = p.y.aligned if whole else p.elem.itemsize
+                y = of._image(p.y, count, p.filters, y_step, alignment, joined)
+                if backward:
+                    product = of._product(of._weights(), y, matrix, (w, y_at, space), "T")
+                    copied: tuple[Location, ...] = (space, *p.following, x_at)
+                    steps += [product, (windows, copied)]
+                else:
+                    operands = (w, space, *self._extra_places(first, band), y_at)
+                    extras = of._extras(count, joined)
+                    product = of._product(of._weights(), matrix, y, operands, extras=extras)
+                    steps += [(windows, (x_at, space)), product]
+        return self._with_weights(steps, 1, w, nbytes, chunk, len(bands))
 
-    def weights(self, x_step: int | None, y_step: int | None, chunk: int) -> ConvProducts:
+    def _windows(self, count: int, stored: Element, joined: bool) -> tuple[Windows, View]:
+        """Return the windows of ``count`` images, and the view of their matrix for a product.
+
+        Args:
+            count: The number of images.
+            stored: The element of the matrix.
+            joined: See :meth:`_image`.
+        """
+        p, backward = self.p, self.p.direction == "input"
+        of_image = p.channels * p.taps * self.places
+        windows = Windows(
+            p.elem, stored, backward, count, p.channels, tuple(axes_of(p, backward)), p.x,
+            self._columns(of_image, self.places, 1), p.bias if backward else None,
+        )  # fmt: skip
+        shape = count, p.groups, self.k, self.places
+        strides = of_image, self.k * self.places, self.places, 1
+        if self.last:
+            strides = of_image, 0, 1, self.k
+        if joined:
+            shape = 1, p.groups, self.k, count * self.places
+        return windows, replace(self._view(shape, strides), dtype=dtype_of(stored.name))
+
+    def weights(
+        self, x_step: int | None, y_step: int | None, chunk: int, bands: Sequence[Band]
+    ) -> ConvProducts:
         """Return products over all places of a chunk of images: the gradient of the weights.
 
         Args:
             x_step, y_step: The common stride of all images and places; ``None`` if there is none.
             chunk: The number of images that are computed at a time.
+            bands: The bands of an image, which are computed one after the other.
         """
         p = self.p
         steps: list[_Step] = []
         w = self._weights_at(2)
-        axes = tuple(axes_of(p, backward=False))
-        points = tuple(_points(n, step) for n, step in zip(p.y_size, p.y.space, strict=True))
-        itemsize, nbytes, zeroed = p.elem.itemsize, 0, False
+        itemsize, adds = p.elem.itemsize, False
+        most = chunk * max(prod(band.problem.y_size) for band in bands)
+        space = Temporary("windows", p.channels * p.taps * most * itemsize, itemsize)
+        other = Temporary("gradient", p.filters * most * itemsize, itemsize)
+        nbytes = (space.nbytes if x_step is None else 0) + (other.nbytes if y_step is None else 0)
+        whole = chunk >= p.batch and len(bands) == 1
         for first, count in chunks(p.batch, chunk):
-            whole = len(chunks(p.batch, chunk)) == 1
-            k = count * self.places
-            x_at: Location = Part(0, first * p.x.outer)
-            y_at: Location = Part(1, first * p.y.outer)
-            nbytes = 0
-            of_x, of_y = (p.x.aligned, p.y.aligned) if whole else (itemsize, itemsize)
-            column, row = p.x.channel, p.y.channel
-            place = x_step if x_step is not None else 1
-            if x_step is None:
-                size = p.channels * p.taps * k
-                space = Temporary("windows", chunk * size // count * itemsize, itemsize)
-                columns = self._columns(self.places, k, 1)
-                copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
-                # If a kernel writes zeros first, all products add, and one program serves for all.
-                if self.target.is_cpu and not (first or whole):
-                    zeros = copy.zeros(p.filters, *self._w_steps, self.k)
-                    if zeros is not None:
-                        steps.append((zeros, (x_at, w)))
-                        zeroed = True
-                steps.append((copy, (x_at, space)))
-                x_at, of_x = space, 128
-                column, place = (1, self.k) if self.last else (k, 1)
-                nbytes += space.nbytes
-            if y_step is None:
-                size = p.filters * k
-                other = Temporary("gradient", chunk * size // count * itemsize, itemsize)
-                columns = ColumnStrides(self.places, k, k, 1)
-                copy = Windows(p.elem, p.elem, False, count, p.filters, points, p.y, columns)
-                steps.append((copy, (y_at, other)))
-                y_at, row, of_y = other, k, 128
-                nbytes += other.nbytes
-            filters = p.filters_of_group
-            y = self._view(
-                (p.groups, filters, k), (filters * row, row, y_step if y_step is not None else 1),
-                of_y,
-            )  # fmt: skip
-            x = self._view(
-                (p.groups, self.k, k),
-                (self.k * column, column, place), of_x,
-            )  # fmt: skip
-            adds = zeroed or first > 0
-            result = self._weights()
-            steps.append(self._product(y, x, result, (y_at, x_at, w), "N", "T", adds=adds))
-        return self._with_weights(steps, 2, w, nbytes, chunk)
+            for band in bands:
+                q, of = band.problem, self._of_band(band)
+                k = count * of.places
+                start = band.x_start if x_step is None else band.y_start
+                x_at: Location = Part(0, start(p.x, first))
+                y_at: Location = Part(1, band.y_start(p.y, first))
+                of_x, of_y = (p.x.aligned, p.y.aligned) if whole else (itemsize, itemsize)
+                column, row = p.x.channel, p.y.channel
+                place = x_step if x_step is not None else 1
+                if x_step is None:
+                    axes = tuple(axes_of(q, backward=False))
+                    columns = of._columns(of.places, k, 1)
+                    copy = Windows(p.elem, p.elem, False, count, p.channels, axes, p.x, columns)
+                    # If a kernel writes zeros first, all products add, and one program serves.
+                    if self.target.is_cpu and not (adds or whole or self.apart):
+                        zeros = copy.zeros(p.filters, *self._w_steps, self.k)
+                        if zeros is not None:
+                            steps.append((zeros, (x_at, w)))
+                            adds = True
+                    steps.append((copy, (x_at, space)))
+                    x_at, of_x = space, 128
+                    column, place = (1, self.k) if self.last else (k, 1)
+                if y_step is None:
+                    axes = tuple(map(_points, q.y_size, p.y.space))
+                    columns = ColumnStrides(of.places, k, k, 1)
+                    copy = Windows(p.elem, p.elem, False, count, p.filters, axes, p.y, columns)
+                    steps.append((copy, (y_at, other)))
+                    y_at, row, of_y = other, k, 128
+                filters = p.filters_of_group
+                y = self._view(
+                    (p.groups, filters, k),
+                    (filters * row, row, y_step if y_step is not None else 1), of_y,
+                )  # fmt: skip
+                x = self._view((p.groups, self.k, k), (self.k * column, column, place), of_x)
+                result = self._weights()
+                steps.append(self._product(y, x, result, (y_at, x_at, w), "N", "T", adds=adds))
+                adds = True
+        return self._with_weights(steps, 2, w, nbytes, chunk, len(bands))
 
 
 def _points(n: int, step: int) -> SpaceAxis:
@@ -449,8 +502,9 @@ def variants(
         seconds += known[key][0]
         launches += known[key][1]
         nbytes += key.nbytes if isinstance(key, ElementwiseProblem) else key.bytes
+    of = f"{made.chunk} image(s)" if made.bands == 1 else f"one of {made.bands} bands of an image"
     why = (
-        f"products of matrices, with the windows of {made.chunk} image(s) in workspace"
+        f"products of matrices, with the windows of {of} in workspace"
         if made.workspace else "one product of matrices: filters of one tap"
     )  # fmt: skip
     yield Variant(
