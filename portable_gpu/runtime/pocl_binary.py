@@ -6,7 +6,9 @@ of the driver's name and the processor's.  So binaries are kept without that has
 again for the driver that loads one.
 
 A binary is shared only if its header is of the known form: eight bytes of magic, then the hash
-that is expected for the driver which made it (FNV-1, 64 bits, little-endian).
+that is expected for the driver which made it (FNV-1, 64 bits, little-endian).  The hash is of the
+processor's name in the device's version, also where :mod:`~portable_gpu.runtime.pocl_processor`
+lets PoCL compile for a processor of another name, by which binaries are kept.
 """
 
 from __future__ import annotations
@@ -40,10 +42,12 @@ class Driver:
     @classmethod
     def of(cls, device: cl.Device) -> Driver | None:
         """The driver of a device; ``None`` if it is not one of the two."""
-        hashed = _HASHED.search(version(device))
+        hashed, compiled = (_HASHED.search(text) for text in (device.version, version(device)))
+        if hashed is None or compiled is None:
+            return None
         for driver in sorted(drivers(device.platform) or (), key=len, reverse=True):
-            if hashed and device.name.startswith(f"{driver}-") and hashed[1].startswith(driver):
-                named = device.name.removeprefix(driver), hashed[1].removeprefix(driver)
+            if device.name.startswith(f"{driver}-") and compiled[1].startswith(driver):
+                named = device.name.removeprefix(driver), compiled[1].removeprefix(driver)
                 return cls(named, _fnv(hashed[1].encode()))
         return None
 

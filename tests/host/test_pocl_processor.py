@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from portable_gpu.runtime import pocl_processor
+from portable_gpu.runtime.pocl import NAME
+from portable_gpu.runtime.pocl_binary import Driver
 from portable_gpu.runtime.pocl_processor import name_processor, rename, version
 
 ZEN5 = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
@@ -87,3 +89,13 @@ def test_devices_that_need_no_name(text: str) -> None:
     device: Any = SimpleNamespace(version=text)  # nothing else of it is read
     assert version(device) == text
     name_processor(device)
+
+
+def test_binaries_have_the_hash_of_the_name_that_pocl_reports(flags: Any) -> None:
+    flags(f"{AVX2} avx512f")
+    platform = SimpleNamespace(name=NAME, version="OpenCL 3.0 PoCL 3.0-rc2  Linux, LLVM 14.0.6")
+    device: Any = SimpleNamespace(version=ZEN5, name="pthread-AMD EPYC", platform=platform)
+    driver = Driver.of(device)
+    assert driver is not None
+    assert driver.device == ("-AMD EPYC", "-x86_64-unknown-linux-gnu-haswell")
+    assert driver.hash.hex() == "c0db09e49c56aa49"  # as in the header of a binary that PoCL made
