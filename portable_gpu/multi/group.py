@@ -173,7 +173,7 @@ class DeviceGroup(EngineGroup, Closing):
                 256 KiB, more where it would have more than 1/16 of a device's memory.
 
         Returns:
-            The array, whose copies are complete.
+            The array, whose copies are complete.  Each block is in C order.
 
         Raises:
             AxisError, ShapeError: There is no such axis.

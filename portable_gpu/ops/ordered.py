@@ -14,7 +14,7 @@ from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import View, as_array
+from portable_gpu.runtime.views import View, as_array, inverse, order_of_axes
 
 _Axes = tuple[int, ...]
 _ARRAYS = (np.ndarray, *DEVICE_KINDS)
@@ -127,26 +127,6 @@ def elementwise_like(
     ordered = {n: x.transpose(order) if x.ndim == len(order) else x for n, x in arrays.items()}
     result = elementwise(expression, **ordered, **numbers, **place)
     return result.transpose(inverse(order))
-
-
-def order_of_axes(x: Any) -> _Axes | None:
-    """The axes from the largest stride to the smallest; ``None`` if that is their order.
-
-    ``None`` as well for an array that repeats elements (stride 0), which has no order of its own.
-    The place of an axis of extent 1 means nothing.
-    """
-    if not isinstance(x, _ARRAYS) or x.flags.c_contiguous:
-        return None
-    strides = [abs(step) for step in x.strides]
-    used = [step for step, extent in zip(strides, x.shape, strict=True) if extent > 1]
-    if 0 in used or used == sorted(used, reverse=True):
-        return None
-    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
-
-
-def inverse(order: Sequence[int]) -> _Axes:
-    """The permutation that undoes another one."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def _transposed(

@@ -21,7 +21,14 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.views import bounds, check_extent, extent, may_overlap_itself, new_array
+from portable_gpu.runtime.views import (
+    bounds,
+    check_extent,
+    extent,
+    may_overlap_itself,
+    new_array,
+    order_of_axes,
+)
 
 # A transfer includes the gaps between elements if it has at most four times the bytes of the
 # elements, or a few pages: that costs less than a kernel that packs them.
@@ -40,8 +47,10 @@ def get(array: Any, queue: cl.CommandQueue | None = None, into: Any = None) -> A
     if array.size:
         result = into if into is not None and _has_same_strides(array, into) else None
         result, _ = _read(array, queue_of_copy, result, True)
-        if not result.flags.forc:  # the copy has no gaps
-            result = result.copy()
+        if not result.flags.forc:
+            axes = order_of_axes(result)
+            if axes is None or not result.transpose(axes).flags.c_contiguous:
+                result = result.copy(order="K")  # which has no gaps
     else:
         result = np.empty(array.shape, array.dtype)
         for event in _before(array, queue_of_copy):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import one_of
 from portable_gpu.errors import ExportError
 from portable_gpu.runtime import fork
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.host_copy import get
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.views import AnyArray, as_array, new_array
+from portable_gpu.runtime.views import AnyArray, as_array, inverse, new_array, order_of_axes
 from portable_gpu.targets.cpu import RUNTIMES
 
 if TYPE_CHECKING:
@@ -23,41 +24,53 @@ _DLPACK_CPU, _DLPACK_OPENCL = (1, 0), 4
 
 
 def asarray(
-    x: AnyArray, *, engine: Engine | None = None, queue: cl.CommandQueue | None = None
+    x: AnyArray,
+    *,
+    order: str = "K",
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
 ) -> Array:
     """Copy an array to the device.
 
     Args:
         x: A NumPy array, a list, a number, or a CPU array of another library by DLPack, of any
             shape, strides and supported dtype; or an array on the device.
+        order: The order of the elements in memory.  ``"K"``: that of ``x``, without gaps between
+            elements, as ``numpy.copy`` has it, so channels-last images stay channels-last; an array
+            that repeats elements (stride 0) is C-ordered.  ``"C"``: C order.
         engine: The engine of the copy; the default engine if it is not given.
         queue: The queue of the copy, instead of the engine's.
 
     Returns:
-        An array of ``x``'s shape and dtype: a C-ordered copy, complete when the call returns.  For
-        an array on the device the result shares memory, events and queue.  If another queue or
-        context is requested, the copy goes through the host.  There is no ``wait_for``: a copy
-        waits for the events of ``x``, to which :meth:`Array.add_event` adds others.
+        An array of ``x``'s shape and dtype: a copy, complete when the call returns.  For an array
+        on the device the result shares memory, events and queue, unless ``order="C"`` takes a copy
+        on the device.  If another queue or context is requested, the copy goes through the host.
+        There is no ``wait_for``: a copy waits for the events of ``x``, to which
+        :meth:`Array.add_event` adds others.
 
     Raises:
         DTypeError: ``x`` is not an array, or its dtype is not supported.
+        ArgumentError: ``order`` is another value.
         ContextMismatchError: ``queue`` and ``engine`` belong to different contexts.
         DeviceMemoryError: The array cannot be allocated.
     """
     check_place(engine, queue)
+    one_of(order, ("K", "C"), "order")
     array = as_array(x, "x")
     if isinstance(array, DEVICE_KINDS):
         same_queue = queue is None or queue == array.queue
         if same_queue and (engine is None or engine.context == array.context):
-            return array if isinstance(array, Array) else Array.of(array)
+            there = array if isinstance(array, Array) else Array.of(array)
+            return there if order == "K" or there.flags.c_contiguous else there.copy()
         array = asnumpy(array)
+    axes = order_of_axes(array) if order == "K" else None
+    values = np.require(array if axes is None else array.transpose(axes), requirements="C")
     state = state_for([], engine, queue)
-    result: Array = new_array(state, queue or state.engine.queue, array.shape, array.dtype)
-    if array.size:
+    result: Array = new_array(state, queue or state.engine.queue, values.shape, values.dtype)
+    if values.size:
         memory: Any = result.base_data
-        values = np.require(array, requirements="C")
         state.engine.staging.copy(state.queue, memory, values, writes=True)
-    return result
+    return result if axes is None else result.transpose(inverse(axes))
 
 
 def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:

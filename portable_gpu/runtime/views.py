@@ -376,6 +376,26 @@ def may_overlap_itself(array: Any) -> bool:
     return False
 
 
+def order_of_axes(x: Any) -> tuple[int, ...] | None:
+    """The axes from the largest stride to the smallest; ``None`` if that is their order.
+
+    ``None`` as well for an array that repeats elements (stride 0), which has no order of its own,
+    and for what is no array.  The place of an axis of extent 1 means nothing.
+    """
+    if not isinstance(x, (np.ndarray, *DEVICE_KINDS)) or x.flags.c_contiguous:
+        return None
+    strides = [abs(step) for step in x.strides]
+    used = [step for step, extent in zip(strides, x.shape, strict=True) if extent > 1]
+    if 0 in used or used == sorted(used, reverse=True):
+        return None
+    return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another one."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def packed(array: Any) -> Any:
     """``array``, or a copy of it in C order and aligned."""
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED"))

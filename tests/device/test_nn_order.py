@@ -11,8 +11,8 @@ import pytest
 import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.ordered import order_of_axes
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import order_of_axes
 
 RNG = np.random.default_rng(77)
 SHAPE = (2, 4, 3, 5)

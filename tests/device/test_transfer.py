@@ -12,6 +12,7 @@ import pytest
 
 import portable_gpu as pg
 from portable_gpu.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ContextMismatchError,
     DTypeError,
@@ -68,6 +69,43 @@ def test_there_and_back(engine: pg.Engine, x: Any) -> None:
     expected = np.from_dlpack(x) if isinstance(x, Exported) else np.asarray(x)
     assert back.dtype == expected.dtype.newbyteorder("=")
     np.testing.assert_array_equal(back, expected, strict=False)
+
+
+IMAGES = np.arange(2 * 5 * 6 * 3, dtype=np.float32).reshape(2, 5, 6, 3).transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X, X.T, IMAGES, IMAGES[:, ::2], IMAGES[:, :, ::-1], IMAGES[:1, :1], IMAGES[:0],
+        X.reshape(-1)[::-2], IMAGES.transpose(3, 1, 0, 2),
+    ],
+)  # fmt: skip
+def test_copies_keep_the_order_of_axes(engine: pg.Engine, x: np.ndarray[Any, Any]) -> None:
+    """Strides of axes with several elements are those of NumPy's copies."""
+    there = pg.asarray(x, engine=engine)
+    expected = np.copy(x, order="K")
+    steps = zip(x.shape, there.strides, expected.strides, strict=True)
+    assert all(extent < 2 or mine == its for extent, mine, its in steps if x.size)
+    back = pg.asnumpy(there)
+    np.testing.assert_array_equal(back, x)
+    assert back.strides == there.strides or not x.size
+    other = cl.CommandQueue(engine.context, engine.device)
+    assert pg.asarray(there, queue=other).strides == there.strides or not x.size
+    assert pg.asarray(there) is there
+    in_c_order = pg.asarray(x, order="C", engine=engine)
+    for array in (in_c_order, pg.asarray(there, order="C")):
+        assert array.flags.c_contiguous
+        np.testing.assert_array_equal(pg.asnumpy(array), x)
+    assert pg.asarray(in_c_order, order="C") is in_c_order
+    with pytest.raises(ArgumentError, match="order is 'F'; known are K, C"):
+        pg.asarray(x, order="F", engine=engine)
+
+
+def test_channels_last_images_stay_channels_last(engine: pg.Engine) -> None:
+    weight = np.ones((4, 3, 3, 3), np.float32)
+    result = pg.nn.conv2d(pg.asarray(IMAGES, engine=engine), pg.asarray(weight, engine=engine))
+    assert result.transpose(0, 2, 3, 1).flags.c_contiguous
 
 
 @pytest.mark.parametrize("part", [np.s_[::-1], np.s_[:, ::2], np.s_[1:, 1:3], np.s_[2, ::-1]])

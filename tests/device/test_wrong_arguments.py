@@ -142,6 +142,7 @@ class Wrong:
             "name": {**text, "words": "two words"}, "identity": text, "combine": text,
             "expression": text, "stages": {**kind, "none": None, "texts": ("relu",)},
             "arrays": {**kind, "none": None, "one too many": (1.0,)}, "per": word, "array": array,
+            "order": word,
         }  # fmt: skip
         plain = {**any_object, **any_number, "text": "4", "true": True, "beyond": 1 << 63}
         axes = {name: item for name, item in axis.items() if name not in ("list", "array")}

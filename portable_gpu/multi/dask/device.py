@@ -62,8 +62,12 @@ class WorkerDevice:
         return self.engine.maps_host_memory
 
     def upload(self, values: np.ndarray[Any, Any]) -> Array:
-        """Copy an array to the device while kernels run on it."""
-        return asarray(values, engine=self.engine, queue=self.copies)
+        """Copy an array to the device, in C order, while kernels run on it.
+
+        A chunk that another worker sends may have another order of axes there, and the bits of a
+        result do not depend on that.
+        """
+        return asarray(values, order="C", engine=self.engine, queue=self.copies)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array on the device for a result of the engine's own queue."""

@@ -13,14 +13,13 @@ from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.ops.factors import plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.ordered import inverse, order_of_axes
 from portable_gpu.ops.sampling.plan import make_plan
 from portable_gpu.ops.sampling.problem import SamplingProblem
 from portable_gpu.ops.sampling.rules import AxisRule, transposed
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import Shape, View
+from portable_gpu.runtime.views import Shape, View, inverse, order_of_axes
 
 #: Elements of these sizes are copied as unsigned integers, whatever they mean.
 _COPIED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
