@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import gc
 import inspect
 import math
+import operator
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -198,6 +200,19 @@ def test_memory_is_freed() -> None:
         tracemalloc.stop()
 
 
+def test_a_signal_as_memory_is_freed_is_not_dropped() -> None:
+    """It arrives before the array is deleted, and no code in Python runs in between."""
+    allocates = compiled_at_once(makes_two_arrays)
+    arrays = [allocates(1000)]
+    with pytest.raises(KeyboardInterrupt):
+        list(map(operator.call, [_thread.interrupt_main, arrays.clear]))
+    assert not arrays
+    unused = {number for number, each in machine_code._owned.items() if each() is None}
+    assert len(unused) >= 2
+    allocates(1000)
+    assert not unused & {*machine_code._owned}
+
+
 def test_memory_is_freed_if_a_signal_handler_raises() -> None:
     """A tracing function raises before each instruction in turn, as a signal handler may."""
     allocates = compiled_at_once(makes_two_arrays)
@@ -205,7 +220,7 @@ def test_memory_is_freed_if_a_signal_handler_raises() -> None:
 
     def trace(frame: Any, event: str, _: Any) -> Any:
         nonlocal left
-        if frame.f_code.co_filename != machine_code.__file__ or frame.f_code.co_name == "__del__":
+        if frame.f_code.co_filename != machine_code.__file__:
             return None
         frame.f_trace_opcodes = True
         left -= event == "opcode"
@@ -467,9 +482,7 @@ def test_arrays_may_touch(monkeypatch: pytest.MonkeyPatch) -> None:
         freed.append(begin)
 
     python_functions = ctypes.pythonapi.PyMem_RawCalloc, ctypes.pythonapi.PyMem_RawFree
-    monkeypatch.setattr(
-        machine_code._Memory, "__del__", lambda self: freed.append(self.bounds()[0])
-    )
+    monkeypatch.setattr(machine_code, "_free", lambda begin, _: freed.append(begin.value))
     compiled_at_once(python(much))(1)  # LLVM has its symbols
     try:
         for name, function in zip((ALLOCATE, FREE), (allocate, free), strict=True):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import os
 import struct
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -24,11 +26,15 @@ _ENTRY = "loop"
 #: Codes of ``struct`` for the parts of values.
 _CODES = {"i64": "q", "i1": "q", "double": "d", "ptr": "Q"}
 _BOUNDS = struct.Struct("=QQ")
+_numbers = itertools.count()
+_owned: dict[int, weakref.ref[_Memory]] = {}  # one that is deleted would call no callback
 #: Passes at this level, without unrolled and vector loops, take a third of the usual time, and
 #: analyses are as fast: their loops wait for memory.
 _LEVEL = 1
-_free: Any = ctypes.pythonapi.PyMem_RawFree
-_free.argtypes, _free.restype = [ctypes.c_void_p], None
+#: PyMem_RawFree with a second argument, which it does not read: the weak reference of a callback.
+_free: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.py_object)(
+    ("PyMem_RawFree", ctypes.pythonapi)
+)
 
 
 def machine_code(
@@ -78,6 +84,7 @@ class _Code:
         results = ctypes.create_string_buffer(self._results.size)
         # Before the call: after it, a signal handler may raise between any two instructions.
         memory = [_Memory(results, place) for place in self._memories]
+        _own(memory)
         self._run(self._arguments.pack(*words), results)
         failed, *parts = self._results.unpack(results)
         if failed:
@@ -85,24 +92,41 @@ class _Code:
         return _in_python(self._result, iter(parts), memory)
 
 
-class _Memory(NamedTuple):
-    """Memory that machine code may have allocated, which is freed with the last array in it.
+class _Memory:
+    """Memory that machine code may have allocated, which is freed with the last array in it."""
 
-    Attributes:
-        results: What the call returned: zeros before.
-        place: The place of the addresses of begin, or null, and end.
-    """
+    def __init__(self, results: Any, place: int) -> None:
+        """Make the owner of memory before the call that allocates it.
 
-    results: Any
-    place: int
+        Args:
+            results: What the call returns: zeros before.
+            place: The place of the addresses of begin, or null, and end.
+        """
+        self._results, self._place = results, place
 
     def bounds(self) -> tuple[int, int]:
         """Return the addresses."""
-        begin, end = _BOUNDS.unpack_from(self.results, self.place)
+        begin, end = _BOUNDS.unpack_from(self._results, self._place)
         return begin, end
 
-    def __del__(self, free: Any = _free, unpack: Any = _BOUNDS.unpack_from) -> None:
-        free(unpack(self.results, self.place)[0])
+    def freed(self) -> weakref.ref[_Memory]:
+        """Return a reference that frees the memory when this object is deleted.
+
+        Its callback is made of functions in C alone.  In a destructor in Python a signal handler
+        could run, whose exception would be dropped.
+        """
+        return weakref.ref(
+            self, partial(_free, ctypes.c_void_p.from_buffer(self._results, self._place))
+        )
+
+
+def _own(memory: Sequence[_Memory]) -> None:
+    """Keep the references that free memory for as long as it exists."""
+    for number, reference in list(_owned.items()):
+        if reference() is None:
+            _owned.pop(number, None)
+    for each in memory:
+        _owned[next(_numbers)] = each.freed()
 
 
 class _Interface:
