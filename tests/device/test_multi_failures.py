@@ -69,6 +69,10 @@ OPERATIONS: dict[str, Callable[[DeviceGroup], list[Any]]] = {
     ],
     "transform": lambda g: [pg.fft.fftn(COMPLEX, engine=g)],
     "transform of blocks": lambda g: [pg.fft.fftn(g.asarray(COMPLEX, blocks=3), engine=g)],
+    "calls without blocks": lambda g: [
+        pg.sum(A[:0], axis=0, engine=g), pg.gemm(A[:, :0], B[:0], engine=g),
+        pg.matmul(VECTOR, VECTOR, engine=g), pg.fft.fftn(COMPLEX, axes=(), engine=g),
+    ],
     "factor": lambda g: [pg.linalg.cholesky(DEFINITE, lower=False, engine=g)],
     "factor of blocks": cholesky,
     "training": training,

@@ -20,6 +20,7 @@ from portable_gpu.multi.operations.operands import (
     check_out,
     check_target,
     compute_on_each,
+    compute_on_one,
     on_device,
     operand,
     recorded_kernels,
@@ -82,7 +83,7 @@ def _convolution(
             )
     if not extents.batched or x.shape[0] == 0:
         if on_host:
-            return convolve(**arrays, out=out, engine=group.engines[0])
+            return compute_on_one(group, lambda engine: convolve(**arrays, out=out, engine=engine))
         x = arrays["input"] = group.broadcast(x)
     like = x if out is None else out
     if isinstance(like, GroupArray) and like.axis is None:

@@ -20,6 +20,7 @@ from portable_gpu.multi.operations.operands import (
     check_out,
     check_target,
     compute_on_each,
+    compute_on_one,
     copies_of,
     cut_of,
     on_device,
@@ -61,7 +62,9 @@ def elementwise(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     options = {"dtype": dtype, **numbers}
     evaluate = partial(compute, arguments["expression"])
     if on_host and (not shape or not prod(shape)):
-        return evaluate(**options, **arrays, out=out, engine=group.engines[0])
+        return compute_on_one(
+            group, lambda engine: evaluate(**options, **arrays, out=out, engine=engine)
+        )
     result_dtype = common_of(arrays, numbers) if dtype is None else as_dtype(dtype)
     updated = [] if out is None else updated_inputs(out, arrays)
     others = {name: x for name, x in arrays.items() if name not in updated}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from portable_gpu.runtime.views import as_array, check_no_overlap, check_output
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
+    from portable_gpu.runtime.engine import Engine
+
+T = TypeVar("T")
 
 
 def axis_of(axis: Any, ndim: int, name: str) -> int:
@@ -238,6 +241,25 @@ def compute_on_each(
     results = group.for_blocks(group.members, work, can_move=False)
     replicas: GroupArray = replicated(group, results) if out is None else out
     return replicas
+
+
+def compute_on_one(group: DeviceGroup, compute: Callable[[Engine], T]) -> T:
+    """Compute a call of arrays of NumPy that is not cut on one device.
+
+    Args:
+        group: The group.
+        compute: Makes the call, given the engine.
+
+    Raises:
+        DeviceMemoryError, DeviceFailedError: As :meth:`DeviceGroup.for_blocks`, for block 0 of 1.
+    """
+
+    def work(member: Member, number: int) -> T:
+        with recorded_kernels(member, number, on_host=True):
+            return compute(member.engine)
+
+    [result] = group.for_blocks(group.members[:1], work)
+    return result
 
 
 def check_target(member: Member, target: Any) -> None:

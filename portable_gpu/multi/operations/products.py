@@ -31,6 +31,7 @@ from portable_gpu.multi.operations.operands import (
     check_out,
     check_target,
     compute_on_each,
+    compute_on_one,
     copies_of,
     on_device,
     operand,
@@ -65,7 +66,7 @@ def gemm(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     others = "kn" if arguments["trans_b"] == "N" else "nk"
     a, b = operand(group, arguments["a"], "a"), operand(group, arguments["b"], "b")
     if a.ndim != 2 or b.ndim != 2:
-        return product(_values(a), _values(b), None, group.engines[0])  # which raises the error
+        return _on_one(group, product, a, b)  # which raises the error
     return _product(group, product, a, b, (letters, others, "mn"), arguments)
 
 
@@ -91,7 +92,7 @@ def gemv(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     letters = "mk" if arguments["trans"] == "N" else "km"
     a, x = operand(group, arguments["a"], "a"), operand(group, arguments["x"], "x")
     if a.ndim != 2 or x.ndim != 1:
-        return product(_values(a), _values(x), None, group.engines[0])
+        return _on_one(group, product, a, x)
     return _product(group, product, a, x, (letters, "k", "m"), arguments)
 
 
@@ -113,7 +114,7 @@ def matmul(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     others = (batch + "kn")[-b.ndim :] if b.ndim > 1 else "k" * b.ndim
     result = batch + ("m" if a.ndim > 1 else "") + ("n" if b.ndim > 1 else "")
     if not a.ndim or not b.ndim:
-        return product(_values(a), _values(b), None, group.engines[0])
+        return _on_one(group, product, a, b)
     return _product(group, product, a, b, (letters, others, result), arguments)
 
 
@@ -142,7 +143,7 @@ def _product(
         raise ArgumentError(f"beta is {arguments['beta']} and there is no out; pass out=")
     extents = _extents((a, of_a), (b, of_b))
     if extents is None or (on_host and (0 in extents.values() or not of_result)):
-        return product(_values(a), _values(b), out if on_host else None, group.engines[0])
+        return _on_one(group, product, a, b, out if on_host else None)
     shape, dtype = tuple(extents[each] for each in of_result), result_dtype(a.dtype, b.dtype)
     is_wide = is_float16_like(dtype) and out is not None and out.dtype == np.float32
     check_out(out, shape, np.dtype(np.float32) if is_wide else dtype, {"a": a, "b": b})
@@ -193,6 +194,12 @@ def _product(
     if out is not None:
         return out
     return GroupArray(group, shape, blocks[0].array.dtype, axis, blocks)
+
+
+def _on_one(group: DeviceGroup, product: _Product, a: Any, b: Any, out: Any = None) -> Any:
+    """Compute a product that is not cut, of arrays of NumPy."""
+    a, b = (x.asnumpy() if isinstance(x, GroupArray) else x for x in (a, b))
+    return compute_on_one(group, lambda engine: product(a, b, out, engine))
 
 
 def _in_tiles(
@@ -312,7 +319,3 @@ def _axis_in(x: Any, letters: str, letter: str, extents: Mapping[str, int]) -> i
     """Return the operand's axis of a letter; ``None`` if it has none or broadcasts there."""
     axis = letters.find(letter)
     return axis if axis >= 0 and x.shape[axis] == extents[letter] else None
-
-
-def _values(x: Any) -> Any:
-    return x.asnumpy() if isinstance(x, GroupArray) else x

@@ -25,6 +25,7 @@ from portable_gpu.multi.merging import in_double, merged_extremes, merged_moment
 from portable_gpu.multi.operations.operands import (
     Cut,
     blocks_of,
+    compute_on_one,
     cut_of,
     on_device,
     operand,
@@ -39,6 +40,7 @@ from portable_gpu.runtime.views import check_output
 
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
+    from portable_gpu.runtime.engine import Engine
 
 _Values = np.ndarray[Any, Any]
 #: How the results of two blocks are folded.
@@ -122,13 +124,16 @@ class _Job:
         return tuple(1 if at in self.reduced else shape[at] for at in axes)
 
     def single(self, inputs: Sequence[Any]) -> _Values:
-        """Reduce arrays without axes or without elements, on the first device."""
+        """Reduce arrays without axes or without elements, on one device."""
         values = tuple(x.asnumpy() if isinstance(x, GroupArray) else x for x in inputs)
-        result = run(
-            self.name, values, self.names, self.request, self.axes, self.keepdims, None,
-            self.group.engines[0], None, None,
-        )  # fmt: skip
-        return np.asarray(result)
+
+        def compute(engine: Engine) -> Any:
+            return run(
+                self.name, values, self.names, self.request, self.axes, self.keepdims, None,
+                engine, None, None,
+            )  # fmt: skip
+
+        return np.asarray(compute_on_one(self.group, compute))
 
     def run(self, inputs: Sequence[Any], shape: Shape, dtype: np.dtype[Any]) -> Any:
         """Reduce arrays with elements."""

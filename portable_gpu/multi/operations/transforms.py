@@ -27,6 +27,7 @@ from portable_gpu.multi.operations.host_arrays import compute_on_host, in_parts
 from portable_gpu.multi.operations.operands import (
     Cut,
     compute_on_each,
+    compute_on_one,
     on_device,
     operand,
     recorded_kernels,
@@ -327,7 +328,7 @@ def _on_host(job: _SlabTransform, x: Any, out: Any) -> Any:
     if out is not None:
         check_output(out, shape, dtype, "out", True)
     if not prod(shape) or not x.size or not job.lengths:
-        return job.compute(job.whole, x, group.engines[0], out)
+        return compute_on_one(group, lambda engine: job.compute(job.whole, x, engine, out))
     if x.ndim == 1:
         raise UnsupportedError("x has one axis; a transform by a DeviceGroup needs a second axis")
     result: Any = np.empty(shape, dtype) if out is None else out
