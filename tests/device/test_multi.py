@@ -26,7 +26,7 @@ from failing_devices import failing
 from interruptions import handler, interrupted, stop
 
 import portable_gpu as pg
-from portable_gpu import side_by_side
+from portable_gpu import nn, side_by_side
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -933,6 +933,34 @@ def test_a_device_that_lacks_memory(
     assert failed
     monkeypatch.undo()
     assert np.allclose(values(pg.gemm(x, b, engine=group)), a @ b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("what", ["allocations", "copies"])
+def test_work_is_moved_from_a_device_that_fails_for_good(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Operands that blocks need as a whole are copied to the other devices alone."""
+    group = groups["two"]
+    a, b, spectrum = normal(60, 50), normal(50, 40, seed=1), normal(24, 18).astype(np.complex64)
+    images, filters = normal(6, 2, 7, 7), normal(3, 2, 3, 3, seed=1)
+    monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 10)
+    monkeypatch.setattr(group, "on_failure", "retry")
+    for engine in group.engines:
+        monkeypatch.setattr(engine, "maps_host_memory", False)
+
+    def results() -> list[Any]:
+        return [
+            pg.gemm(a, b, engine=group), pg.matmul(a, b, engine=group),
+            pg.gemv(a, b[:, 0].copy(), engine=group), pg.elementwise("2 * x", x=a, engine=group),
+            nn.conv2d(images, filters, engine=group), pg.fft.fftn(spectrum, engine=group),
+        ]  # fmt: skip
+
+    expected = results()
+    with failing(group.engines[1], what, 0, lasts=True) as left:
+        moved = results()
+    assert left[0] < -6
+    for one, other in zip(moved, expected, strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_blocks_are_halved_where_no_device_has_memory(

@@ -20,7 +20,6 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.multi import transfers
-from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
 from portable_gpu.multi.member import Member
 from portable_gpu.multi.operations.operands import Cut, on_device, recorded_kernels
 from portable_gpu.runtime.array import Array
@@ -39,16 +38,21 @@ def in_parts(x: Any, axis: int) -> Read:
 
 
 def as_whole(group: DeviceGroup, x: Any) -> Read:
-    """Return what reads an array of NumPy as a whole, after copying it to devices that need it."""
-    members = [member for member in group.members if not member.engine.maps_host_memory]
-    copies = group.for_blocks(
-        members,
-        lambda member, _: on_device(group, member, x),
-        waits=x.nbytes >= LEAST_BYTES_FOR_THREADS,
-        can_move=False,
-    )
-    by_member = dict(zip(members, copies, strict=True))
-    return lambda member, _, __: by_member.get(member, x)
+    """Return what reads an array of NumPy as a whole.
+
+    The first block of a device that does not read NumPy's memory copies it there, so that another
+    device can compute the block if the copy fails.
+    """
+    copies: dict[Member, Array] = {}
+
+    def read(member: Member, _start: int, _stop: int) -> Any:
+        if member.engine.maps_host_memory:
+            return x
+        if member not in copies:
+            copies[member] = on_device(group, member, x)
+        return copies[member]
+
+    return read
 
 
 def compute_on_host(
