@@ -309,17 +309,20 @@ class DeviceGroup(EngineGroup, Closing):
         finally:
             current_call.reset(before)
 
-    def bounds(self, extent: int, nbytes: int, blocks: int | None = None) -> tuple[int, ...]:
+    def bounds(
+        self, extent: int, nbytes: int, blocks: int | None = None, least: int = 1
+    ) -> tuple[int, ...]:
         """Return the first index of each block of an axis, and the extent.
 
         Args:
             extent: The extent of the axis.
             nbytes: The bytes of the array.
             blocks: The number of blocks; default: see :meth:`asarray`.
+            least: The least extent of a block of which there are several.
         """
         if blocks is not None and not 1 <= whole(blocks, "blocks") <= max(extent, 1):
             raise ArgumentError(f"blocks is {blocks}; expected 1 to {max(extent, 1)}")
-        return block_bounds(extent, nbytes, self.largest_block, blocks)
+        return block_bounds(extent, nbytes, self.largest_block, blocks, least)
 
     def owners(self, blocks: int) -> list[Member]:
         """Return the device of each of a number of blocks, by the shares."""

@@ -60,7 +60,8 @@ _KINDS = ("one", "two")
 @pytest.fixture(scope="module")
 def groups() -> Iterator[dict[str, DeviceGroup]]:
     """Groups of one and of two devices."""
-    with one_and_two() as (one, two):
+    with one_and_two() as (one, two), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(products, "LEAST_ROWS_ON_CPUS", 1)
         yield {"one": one, "two": two}
 
 
@@ -99,6 +100,31 @@ def test_partition_follows_from_the_array_and_the_memory() -> None:
         if extent >= 1000 and nbytes > 1 << 32:
             assert sizes.max() * nbytes / extent <= largest * 2
     assert block_bounds(100, 1 << 30, 1 << 40, 7)[3] == 3 * 100 // 7
+    assert block_bounds(2048, 1 << 24, 1 << 30, least=256) == tuple(range(0, 2049, 256))
+    assert block_bounds(200, 1 << 24, 1 << 30, least=256) == (0, 200)
+    assert len(block_bounds(200, 1 << 24, 1 << 21, least=256)) == 25  # a block has 2 MiB at most
+
+
+def test_blocks_of_products_on_cpus_have_many_rows(
+    groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each packs the other operand; those of arrays of the group stay as they are."""
+    monkeypatch.setattr(products, "LEAST_ROWS_ON_CPUS", 256)
+    a, b, shapes = normal(1100, 400), normal(400, 60, seed=1), list[Any]()
+    gemm = products.gemm_family.gemm
+
+    def noting(left: Any, right: Any, **options: Any) -> Any:
+        shapes.append(left.shape)
+        return gemm(left, right, **options)
+
+    monkeypatch.setattr(products.gemm_family, "gemm", noting)
+    result = same_bits(groups, lambda group: pg.gemm(a, b, engine=group))
+    assert np.allclose(result, a @ b, rtol=1e-3, atol=1e-3)
+    if all(engine.target.is_cpu for engine in groups["two"].engines):
+        assert sorted(shapes) == [(275, 400)] * 8
+    shapes.clear()
+    pg.gemm(groups["two"].asarray(a, blocks=5), b, engine=groups["two"])
+    assert sorted(shapes) == [(220, 400)] * 5
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 8, 12, 24])

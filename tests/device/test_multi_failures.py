@@ -19,6 +19,7 @@ import portable_gpu as pg
 from portable_gpu import nn
 from portable_gpu.errors import DeviceFailedError, DeviceMemoryError
 from portable_gpu.multi import DataParallel, DeviceGroup, GroupArray, partition
+from portable_gpu.multi.operations import products
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
@@ -88,6 +89,7 @@ def group() -> Iterator[DeviceGroup]:
     """Two devices, whose small arrays have several blocks."""
     with one_and_two() as (_, two), pytest.MonkeyPatch.context() as patch:
         patch.setattr(partition, "LEAST_BLOCK", 1 << 10)
+        patch.setattr(products, "LEAST_ROWS_ON_CPUS", 1)
         yield two
 
 

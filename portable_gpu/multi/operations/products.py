@@ -46,6 +46,8 @@ from portable_gpu.ops.gemm.binding import result_dtype
 if TYPE_CHECKING:
     from portable_gpu.multi.group import DeviceGroup
 
+#: The least rows, or columns, of a block of a CPU, which packs all of the other operand for each.
+LEAST_ROWS_ON_CPUS = 256
 #: Computes a product of blocks, given these, the block of the result or ``None``, and the engine.
 _Product = Callable[[Any, Any, Any, Any], Any]
 
@@ -299,7 +301,10 @@ def _cut(
         if is_cut and x.shape[x.axis] == extents[letter]:
             return Cut(x.axis, x.bounds, [block.member for block in x.blocks])
     sizes = [x.nbytes for x, letters in arrays[1:] if letter in letters]
-    bounds = group.bounds(extents[letter], max(sizes))
+    on_cpus = all(engine.target.is_cpu for engine in group.engines)
+    packs = on_cpus and letter in "mn" and {*"mn"} <= {*arrays[0][1]}
+    least = LEAST_ROWS_ON_CPUS if packs else 1
+    bounds = group.bounds(extents[letter], max(sizes), least=least)
     return Cut(0, bounds, group.owners(len(bounds) - 1))
 
 
