@@ -1,32 +1,38 @@
-## Copies of tiles of rows to local memory, asynchronously (PTX ISA: cp.async).
+## Asynchronous copies of tiles of rows to local memory, for mma and mma_backward (PTX ISA: cp.async).
 ##
-## A row of D elements has D / 8 chunks of 16 bytes; chunk x of row r is at x ^ swizzle(r), so that the rows of one
-## instruction are in different banks.
+## A row has D 16-bit elements: D / 8 chunks of 16 bytes.  Local memory has the rows one after another, and chunk x of
+## row r at place x ^ swizzle(r) of the row, so that the rows which one instruction reads are in different banks.
+## Names of the kernel that are used: t, the local id; NAME_in, NAME_row, the array and its stride between rows;
+## NAME_base, the address of its tile in local memory.  `group` is the number of work-items.
 <%!
-def width(D):
-    """The chunks among which a row's are exchanged: the greatest power of two, at most 8, that divides them."""
+def permuted(D):
+    """How many adjacent chunks trade places: the greatest power of two, at most 8, that divides D / 8."""
     chunks = D // 8
     return min(8, chunks & -chunks)
 
 def swizzle(D, row):
-    return f"({row} / {8 // width(D)}u % {width(D)}u)"
+    """The number that the places of a row's chunks are combined with by XOR."""
+    return f"({row} / {8 // permuted(D)}u % {permuted(D)}u)"
 
-def alike(D, rows, group):
+def same_chunk(D, rows, group):
     """Whether all copies of a work-item have the same chunk of a row and the same swizzle."""
     return group * 8 % D == 0 and group * 8 // D % 8 == 0 and rows * D % (8 * group) == 0
 %>
 
 <%def name="define()">
+// The 32-bit address in local memory that PTX takes.
 static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
+// Copy `bytes` bytes, 0 or 16, and set the rest of 16 bytes to zero.
 #define COPY_OR_ZERO(to, from, bytes) \
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
 #define COPIES_COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define COPIES_WAIT() asm volatile("cp.async.wait_group 0;" ::: "memory")
 </%def>
 
-## Declare the start of this work-item's chunks of a tile, if all of its copies have the same chunk of a row.
+## Declare where this work-item's chunks of a tile begin: NAME_in and NAME_to (source and destination of the first) and
+## NAME_size (bytes to copy).  Without same_chunk, `copy` computes them for each chunk.
 <%def name="place(name, D, rows, extent, group)"><% n = D // 8 %>\
-% if alike(D, rows, group):
+% if same_chunk(D, rows, group):
     ${name}_in += t / ${n}u * ${name}_row + t % ${n}u * 8u;
     const uint ${name}_size = t % ${n}u * 8u < ${extent} ? 16 : 0;
     const uint ${name}_to = ${name}_base + t / ${n}u * ${2 * D}u + ((t % ${n}u ^ ${swizzle(D, f"(t / {n}u)")}) << 4);
@@ -34,9 +40,9 @@ static inline uint local_address(const __local void *p) { return (uint)(size_t)p
 </%def>
 
 ## Copy a tile of rows, and advance to the next tile.  Rows from `left` on, and elements beyond the extent, are zeros.
-## ahead: the offset that is added to the address in local memory.
+## extent: the elements of a row that exist.  ahead: C text, added to the address in local memory.
 <%def name="copy(name, D, rows, extent, group, left, ahead='')"><% n = D // 8 %>\
-% if alike(D, rows, group):
+% if same_chunk(D, rows, group):
             COMPUTE_AGAIN("+l", ${name}_in);
 % for row in range(0, rows, group // n):
             COPY_OR_ZERO(${name}_to${ahead} + ${2 * D * row}u, ${name}_in,

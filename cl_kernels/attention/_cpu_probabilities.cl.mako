@@ -1,5 +1,7 @@
-## Row t of a block of gradients of attention on a CPU: compute e (in st) and p (in pt) from the products.  See
-## cpu_backward.
+## Row t of a block of pairs in cpu_backward, whose names are used: from the products, st has s = q k' and pt has
+## z = grad v', to the gradient of the score e = p (f z - delta), in st, and (for keys) p f, in pt, with
+## p = exp(scale s + mask - sums).  f is the factor of dropout.  A row has BQ pairs: the own rows first + l with row
+## t0 + t of the other side.  by_query: whether own rows are queries.  In the text i is a query and n a key.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%def name="row(by_query)"><%
     T, I = vector(real, V), vector("long" if real == "double" else "int", V)

@@ -1,11 +1,14 @@
-## Products of a CPU's attention: rows of c += sum over k of a[row, k] * b[k], for BQ columns in vectors.
+## Products of attention on CPUs: c[i] (+)= sum over k of a[i, k] * b[k] for TR rows i; rows of b and c have BQ numbers,
+## NV vectors of V, side by side.
 ##
 ##             b: BQ columns
 ##            +------+------+
 ##   a: TR    | c0_0 | c0_1 |     a is read where it is stored, in any order of its axes: in the memory of the device,
-##   rows     | ...  |      |     or in a tile of converted numbers.  Rows from `rows` on repeat the last one.
+##   rows     | ...  |      |     or in a tile of converted numbers.
 ##
-## define(space): the function `products`; space: the address space of a.
+## define(space): the function `products`; space: the address space of a.  a_row, a_step: strides of a along i and k.
+## rows: how many rows of a exist; the others repeat the last one.  steps: the extent of k.  adds: add to c, or
+## overwrite.
 <%def name="define(space)"><%
     T = vector(real, V)
     sums = [(i, j) for i in range(TR) for j in range(NV)]
@@ -41,8 +44,8 @@ static inline void products(
 }
 </%def>
 
-## Load rows [first, first + BQ) of an array; rows beyond the last one repeat it.  Element d of the BQ rows is stored in
-## BQ neighbours.
+## Load rows [first, first + BQ) of an array, times `factor`, and transpose them: to[d * BQ + l] = element d of row
+## first + l.  Rows beyond the last one repeat it.  row0: the address of row 0; extent: elements of a row.
 <%def name="transposed(to, name, row0, rows, extent, factor='')">\
     for (uint l = 0; l < ${BQ}u; l++) {
         __global const ${elem.name}_t *row = ${row0} + min(first + l, ${rows} - 1) * ${name}_row;

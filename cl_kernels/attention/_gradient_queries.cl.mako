@@ -1,8 +1,9 @@
-## Queries of mma_backward, and its copies of tiles.  Names are those of mma_backward.
+## Two numbers of each query in mma_backward and wgmma_backward, and copies of tiles.  Names are those of mma_backward.
 ##
-## A query has two numbers, delta and m.  m is the binary logarithm of the sum of its powers, minus `shift`; with an
-## additive mask it is the natural logarithm of the sum.  A missing query has an infinite m, so its p are 0.  A query
-## that sees no key has scores of minus infinity, and 0 is used as the logarithm.
+## delta is the sum of grad * y along the query's row.  m is the binary logarithm of the sum of the exponentials of its
+## scores, minus `shift`; with an additive mask it is the natural logarithm of the sum.  For a query that does not exist
+## m is infinite, so that its p are 0.  For a query that sees no key, whose scores are minus infinity, the logarithm is
+## replaced by 0.
 
 ## Expressions for the stored natural logarithm of the sum of query i of head h, and for m, computed from it.
 <%def name="read_sum(i)">\
@@ -14,7 +15,7 @@ logarithm, minus_shift = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or ma
 (${sum} == -INFINITY ? 0.0f : ${logarithm})${minus_shift}\
 </%def>
 
-## For side q: declare m and delta of the warp's rows.  The four lanes of a quad share a row.
+## For side q: declare m and delta of the lane's rows, and store delta.  Four lanes share a row; each sums a quarter.
 <%def name="declare_own()">\
 % for i, h in ((i, h) for i in range(policy.blocks) for h in range(2)):
     float m${i}_${h} = INFINITY, delta${i}_${h} = 0;
@@ -37,9 +38,9 @@ logarithm, minus_shift = (f"M_LOG2E_F * {sum}", f" - {shift}") if not mask or ma
 % endfor
 </%def>
 
-## Request the tile of rows from `start` on, if there are any; copy_tile copies it to offset `ahead` of local memory.
-## For side k, also load the logarithms and delta of its queries.  When they have arrived, `keep` stores m and delta in
-## one half of of_queries.
+## Start the copies of the tile of rows from `start` on, if there are any, to offset `ahead` of local memory by the def
+## copy_tile (of _copies or _lines).  For side k, also load the logarithm and delta of its query t to `next`.  Later
+## `keep` stores m and delta of all queries in one half of of_queries, which begins at `half`.
 <%def name="copy(copy_tile, start, ahead)">\
         if (${start} < end) {
 % for name, D, extent in tile_arrays:

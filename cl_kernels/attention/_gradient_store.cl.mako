@@ -1,4 +1,6 @@
-## Store the gradients of the own rows of mma_backward and wgmma_backward: names of results, sums and extents.
+## Store the gradients of the own rows in mma_backward and wgmma_backward, whose names are used.  outputs: for each
+## result its name, the name of its sums, and the extent of a row.  A lane has the sums of rows g and g + 8 of each
+## block of 16, columns 2 c and 2 c + 1 of each 8.  dv is divided by 2^shift, by which p is multiplied there.
 <%def name="store(outputs)">\
 % for i, h, name, sums, D in ((i, h, *output) for i in range(policy.blocks) for h in range(2) for output in outputs):
     if (mine + ${16 * i + 8 * h}u + g < rows) {

@@ -1,8 +1,9 @@
-## The two products of a tile of keys on the matrix units of NVIDIA's warps (PTX ISA: mma.sync m16n8k16, ldmatrix).
-## With g = lane / 4 and c = lane % 4, a lane has of a block of 16 rows
-##   sums   rows g and g + 8, columns 2c and 2c + 1
-##   A      the same rows, columns 2c, 2c + 1, 2c + 8 and 2c + 9, so that two adjacent tiles of sums are one A
-## Tiles in local memory are as in _copies.  Names as in mma.
+## The products s += q k' and o += p v of a tile of keys on the matrix units of NVIDIA's warps (PTX ISA: mma.sync
+## m16n8k16, ldmatrix).  An instruction adds the product of A (16 x 16) and B (16 x 8) to 16 x 8 sums.  With
+## g = lane / 4 and c = lane % 4, a lane has
+##   sums   x{i}_{j}_{r}: of block i of 16 rows and block j of 8 columns, rows g (r < 2) and g + 8, columns 2c + r % 2
+##   A      the same rows, columns 2c, 2c + 1, 2c + 8 and 2c + 9, so that two adjacent blocks of sums are one A
+## Tiles in local memory are as in _copies.  Names as in mma.  B: blocks of 16 rows of a warp; TK: keys of a tile.
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
 
 <%def name="define(kind)">
@@ -16,10 +17,11 @@
                  : "=r"(x##_0), "=r"(x##_1), "=r"(x##_2), "=r"(x##_3) : "r"(from) : "memory")
 </%def>
 
-## The addresses from which a lane loads matrices: rows of A and of v, and of k.  A step along a row changes only the
-## swizzled bits.
-##   rows(name, D, B), turn_of_rows     A: the warp's rows        keys(...)    the other operand of A k'
-##   values(...)                        the other operand of p v
+## The addresses from which a lane loads matrices.  Step s along a row is at address + (turn ^ 32 s): only the swizzled
+## bits change.  Of an array NAME with rows of D elements:
+##   rows(name, D, B), turn_of_rows(D)   operand A: the warp's own rows
+##   keys(name, D), turn_of_keys(D)      operand B of the product with a transpose, such as k
+##   values(name, D), turn_of_rows(D)    operand B of the product without one, such as v
 <%!
 def rows(name, D, B):
     return f"{name}_base + (t / 32u * {16 * B}u + row) * {2 * D}u"
@@ -40,7 +42,7 @@ def values(name, D):
     uint v_turn = ${turn_of_rows(DV)};
 </%def>
 
-## Load step s along the warp's rows of A.
+## Load operand A of step s (16 columns) of the warp's rows of an array.
 <%def name="queries(B, s, name='q', D=None)"><% D = D or DQ %>\
 % for i in range(B):
             uint ${", ".join(f"{name}{i}_{s}_{r}" for r in range(4))};
@@ -48,7 +50,7 @@ def values(name, D):
 % endfor
 </%def>
 
-## s += q k'.  in_registers: whether q is in registers; ahead: the offset that is added to the address of k
+## s += q k'.  in_registers: whether q is in registers.  ahead: C text, added to the address of k.
 <%def name="scores(B, TK, sums='s', own='q', other='k', D=None, in_registers=False, ahead='')"><% D = D or DQ %>\
             uint ${", ".join(f"y_{r}" for r in range(4))};
             COMPUTE_AGAIN("+r", ${own}_turn);
@@ -65,7 +67,7 @@ ${'' if in_registers else queries(B, s, own, D)}\
 % endfor
 </%def>
 
-## o += p v
+## o += p v, with p in registers.
 <%def name="results(B, TK, sums='o', own='p', other='v', D=None, ahead='')"><% D = D or DV %>\
             uint ${", ".join(f"y_{r}" for r in range(4))};
             COMPUTE_AGAIN("+r", ${other}_turn);

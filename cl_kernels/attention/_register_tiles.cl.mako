@@ -1,7 +1,9 @@
-## Parts of tiles and tiles_backward.  Names are those of these kernels.
+## Parts of tiles and tiles_backward, whose names are used.  An item is an array: its name, the argument with the extent
+## of its rows, and that extent rounded up to 64 (D).  Rows in local memory have D + 4 elements.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 
-## Load a tile of rows, from `start` on, of head `head`, to registers; missing rows and elements are 0.
+## Load a tile of `count` rows, from `start` on, of head `head`, to the work-item's registers NAME_next; rows from
+## `rows` on, and elements beyond the extent, are 0.
 <%def name="fetch(item, start, rows, head, count)"><% name, size, D = item %>\
             ${real} ${name}_next[${count * D // 256}];
             {
@@ -15,13 +17,14 @@
             }
 </%def>
 
-## Copy the loaded rows to the tile.
+## Copy the loaded rows to the tile in local memory.
 <%def name="place(item, count)"><% name, _, D = item %>\
 #pragma unroll
             for (uint e = 0; e < ${count * D // 256}u; ++e)
                 ${name}_tile[(t / ${D}u + ${256 // D}u * e) * ${D + 4}u + t % ${D}u] = ${name}_next[e];
 </%def>
 
+## Both, where there is nothing to overlap them with.
 <%def name="load(item, start, rows, head, count)">\
             {
 ${fetch(item, start, rows, head, count)}\
@@ -29,7 +32,8 @@ ${place(item, count)}\
             }
 </%def>
 
-## n += a b' for each pair, where a and b are rows of two arrays in local memory.
+## Of each pair (i, j) of the work-item: n{i}_{j} += a b', where a is own row y + 16 i of the item `mine` and b is row
+## x + 16 j of the item `other`, both in local memory.
 <%def name="multiply(n, mine, other)"><%
 T, pitch, cells = vector(real, 4), mine[2] + 4, [(i, j) for i in range(TM // 16) for j in range(TN // 16)]
 %>\
@@ -61,8 +65,9 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
             }
 </%def>
 
-## Replace the score s of a pair by its probability, and z by the gradient of the score.
-<%def name="slope(i, j)"><% query = f"y + {16 * i}u" if side == "q" else f"x + {16 * j}u" %>\
+## Replace the score s of a pair by its probability p (times the factor of dropout f), and z by the gradient of the
+## score, p (f z - delta).  m_of, delta_of: the logarithm of the sum, and delta, of each query.
+<%def name="probability(i, j)"><% query = f"y + {16 * i}u" if side == "q" else f"x + {16 * j}u" %>\
             {
                 s${i}_${j} = exp(s${i}_${j} - m_of[${query}]);
 % if drops:
@@ -77,7 +82,7 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
             }
 </%def>
 
-## Add the products of the pairs and the rows of a tile to sums.
+## Add the products of `pairs` (TM x TN numbers in local memory) and the rows of the tile of the array `other` to sums.
 <%def name="add(sums, D, other)"><% T, R = vector(real, 4), TM // 16 %>\
             for (uint n = 0; n < ${TN}u; n += 4u) {
 % for i in range(R):
@@ -95,7 +100,7 @@ mine, other, added = f"first + y + {16 * i}u", f"t0 + x + {16 * j}u", mask and n
             }
 </%def>
 
-## Store sums of the own rows, multiplied by a factor for each row.
+## Store sums of the own rows, multiplied by a C expression for each row, to the array `name`.
 <%def name="store(name, sums, D, extent, factors, rows='rows', head='own_head')">\
 % for i, factor in enumerate(factors):
     if (first + y + ${16 * i}u < ${rows}) {

@@ -1,16 +1,17 @@
-## The rows of a warp of mma and wgmma: powers of scores, running maxima and sums, and stores.  Names as in mma.
+## The rows of a warp of mma and wgmma: exponentials of scores, running maxima and sums, stores.  Names as in mma; row
+## g + 8 h of block i has the maximum m{i}_{h}, and z{i}_{h}, the lane's part of its sum.  Places of s and o: _products.
 <%!
-halves = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # a lane's rows: g + 8 h of block i
+lane_rows = lambda blocks: [(i, h) for i in range(blocks) for h in range(2)]  # row g + 8 h of block i
 %>
 
-## Replace the scores s of a tile by powers.  If a maximum m grows, the sums z are scaled by the factor `shrink`, by
-## which scale_results scales o as well.
+## Replace the scores s of a tile by 2^(log2(e) (s - m) + shift).  If a maximum m grows, the sums z are scaled by the
+## factor `shrink`, by which scale_results scales o as well.
 <%def name="powers(policy, mask, causal, shift)"><%
 TK = policy.keys
 factor, adds = "1.0f" if mask else "factor", mask and not mask.boolean
 %>\
 ${hide(policy, mask, causal)}\
-% for i, h in halves(policy.blocks):
+% for i, h in lane_rows(policy.blocks):
 <% scores = [f"s{i}_{j}_{2 * h + e}" for j in range(TK // 8) for e in range(2)] %>\
             float top${i}_${h} = ${scores[0]};
 % for x in scores[1:]:
@@ -33,14 +34,14 @@ ${hide(policy, mask, causal)}\
 </%def>
 
 <%def name="scale_results(policy, DV)">\
-% for i, h in halves(policy.blocks):
+% for i, h in lane_rows(policy.blocks):
 % for j, e in ((j, e) for j in range(DV // 8) for e in range(2)):
             o${i}_${j}_${2 * h + e} *= shrink${i}_${h};
 % endfor
 % endfor
 </%def>
 
-## Declare the powers as operands p of the product with v.
+## Declare the exponentials, rounded to 16 bits, in pairs as operand A of the product with v.
 <%def name="operands(policy, type)">\
 % for i, j, r in ((i, j, r) for i in range(policy.blocks) for j in range(0, policy.keys // 8, 2) for r in range(4)):
 <% pair = f"s{i}_{j + r // 2}_{r % 2 * 2}, s{i}_{j + r // 2}_{r % 2 * 2 + 1}" %>\
@@ -55,7 +56,7 @@ ${hide(policy, mask, causal)}\
 % else:
             if (k0 + ${policy.keys}u > ${"min(keys, first_of_warp + 1u)" if causal else "keys"}) {
 % endif
-% for i, h in halves(policy.blocks):
+% for i, h in lane_rows(policy.blocks):
                 {
 % if mask or causal:
                     const uint i = first_of_warp + ${16 * i + 8 * h}u + g;
@@ -73,7 +74,7 @@ ${hide(policy, mask, causal)}\
 </%def>
 
 <%def name="define(policy, mask, causal)">
-// The head and the rows of this work-item.  In causal attention the rows with the most keys are first.
+// Batch, head and rows of this work-item.  In causal attention the first groups have the last queries, with most keys.
 #define LOCATE() do { \
     lane = t % 32u, g = lane / 4u, c = lane % 4u; \
     b = number / blocks / heads, h = number / blocks % heads; \
@@ -92,9 +93,9 @@ ${hide(policy, mask, causal)}\
 % endif
 </%def>
 
-## Store the rows, and the logarithm of the sum of each.
+## Store the rows of out, and the natural logarithm of the sum of each row's exponentials.
 <%def name="store(policy, DV, shift, adds)">\
-% for i, h in halves(policy.blocks):
+% for i, h in lane_rows(policy.blocks):
 <%
 log_sum = f"m{i}_{h} + M_LN2_F * (binary_logarithm(z) - {shift})"
 log_sum = log_sum if adds else f"M_LN2_F * (m{i}_{h} - {shift} + binary_logarithm(z))"

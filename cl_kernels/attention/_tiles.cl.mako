@@ -1,6 +1,7 @@
-## A work-item's row of one side of attention, and tiles of rows of the other side.  See backward.
+## Loads of backward, whose names are used: a work-item's own row (a query or a key) to registers, and tiles of TK rows
+## of the other side to local memory.  `extent` is the length of a row there, `size` the argument with the true one.
 
-## Load a tile of both arrays of the other side: rows from t0 on of head h.
+## Load the tile of both arrays of the other side: rows from t0 on of head `head`, or 0 where there are none.
 <%def name="load(tiles, head)">\
             barrier(CLK_LOCAL_MEM_FENCE);
 % for name, size, extent in tiles:
@@ -13,7 +14,7 @@
             barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## Load the work-item's own row x, in vectors.
+## Load the work-item's own row x of an array, in vectors of V elements of type T.
 <%def name="load_own_row(T, name, size, extent)">\
     ${T} ${name}[${extent // V}];
     {

@@ -1,5 +1,6 @@
-## Functions of single values, by NVIDIA's instructions (PTX ISA).  kind: f16 or bf16.
+## Functions of single values for the kernels on matrix units, by NVIDIA's instructions (PTX ISA).  kind: f16 or bf16.
 <%def name="define(kind)">
+// The value `mine` of the lane whose number is this lane's XOR distance.
 static inline uint exchanged(uint mine, uint distance)
 {
     uint theirs;
@@ -7,6 +8,7 @@ static inline uint exchanged(uint mine, uint distance)
     return theirs;
 }
 static inline float across(float x, uint distance) { return as_float(exchanged(as_uint(x), distance)); }
+// 2^x, with a relative error of some 2^-22; subnormal results are 0.
 static inline float power_of_two(float x)
 {
     float y;
@@ -19,6 +21,7 @@ static inline float binary_logarithm(float x)
     asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+// Both numbers rounded to 16 bits, `low` in the low half.
 static inline uint rounded_pair(float low, float high)
 {
     uint pair;

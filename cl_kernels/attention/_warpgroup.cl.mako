@@ -1,11 +1,14 @@
-## Products of attention by warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget).
+## Products of attention by warpgroup matrix instructions (PTX ISA, wgmma), in which a warpgroup (128 work-items)
+## multiplies asynchronously.  "//@sm_90a" marks instructions that portable_gpu.runtime.retarget puts into the PTX.
 ##
 ## A tile of rows of D elements is stored in lines of 128 bytes, which are 64 elements of a row: first the lines of
 ## the first 64 elements of all rows, and then those of the others.  Chunk x of line r, of 16 bytes, is at x ^ (r & 7).
-## A descriptor has, in units of 16 bytes, the start, the distance of 64 columns of an operand whose rows are summed,
-## that of groups of 8 lines (64), and the code of the swizzle.  A warpgroup has 64 rows of sums, a warp 16 of them;
-## places in registers are as in _products.
+## A descriptor of an operand has, in units of 16 bytes, its address (bits 0 to 13); the distance from 64 columns to the
+## next 64 of an operand whose rows are summed over, such as v (from bit 16); the distance of groups of 8 lines, 64
+## units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A warpgroup has 64 rows of sums, a
+## warp 16 of them; their places in registers are as in _products.
 <%!
+# The sums x of a lane, as names and as operands of asm; the operands %first, ... of asm.
 names = lambda x, columns: [f"{x}0_{j}_{r}" for j in range(columns // 8) for r in range(4)]
 tied = lambda x, columns: ", ".join(f'"+f"({name})' for name in names(x, columns))
 places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
@@ -21,7 +24,8 @@ places = lambda first, count: "{" + ", ".join(f"%{first + i}" for i in range(cou
 </%def>
 
 ## MULTIPLY_x adds the product of two matrices to the sums x of N columns: both are in local memory, or the first is in
-## registers.  WAIT_x waits for the sums; at most `pending` products that were started later may be unfinished.
+## registers.  kind: f16 or bf16.  accumulate: 0 overwrites the sums.  WAIT_x waits for the sums; at most `pending`
+## groups of products that were started later may be unfinished.
 <%def name="from_local(x, N, kind)">
 #define MULTIPLY_${x}(a, b, accumulate) \
     asm volatile("//@sm_90a { .reg .pred p; setp.ne.b32 p, " #accumulate ", 0; " \

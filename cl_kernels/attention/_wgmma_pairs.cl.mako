@@ -1,5 +1,6 @@
-## The pairs of a tile of wgmma_backward.  Names are those of that kernel.  Without the branch around the next tile's
-## copies, ptxas moves a wait before the powers.
+## All products of a tile of wgmma_backward, whose names are used: s and z, then p and e (_gradient_pairs), then the
+## sums of results a and w.  The copies of the next tile start between them, in a branch: without it ptxas would move a
+## later wait before the exponentials.  DESCRIPTOR's constants: see _warpgroup.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
@@ -21,7 +22,7 @@ ${pairs.operands("p", "s", "")}\
 ${units.add_rows("w", "p", f"DESCRIPTOR({tile_arrays[1][0]}_base + stage, {8 * TK})", TK)}\
 % endif
         WAIT_z(${int(side == "k")});
-${pairs.slopes()}\
+${pairs.score_gradients()}\
 ${pairs.operands("e", "z", "")}\
 ${units.add_rows("a", "e", f"DESCRIPTOR({tile_arrays[0][0]}_base + stage, {8 * TK})", TK)}\
 % if policy.stages == 2:

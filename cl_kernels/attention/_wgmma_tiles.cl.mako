@@ -1,4 +1,5 @@
-## The tiles of the kernel wgmma: barriers of their stages, copies, and products.  Names are those of wgmma.
+## The tiles of the kernel wgmma: barriers of their stages (see _lines), copies, and products.  Names are those of
+## wgmma.
 <%namespace name="lines" file="/attention/_lines.cl.mako"/>
 <%namespace name="units" file="/attention/_warpgroup.cl.mako"/>
 <%!
@@ -7,6 +8,7 @@ def tiles(DQ, DV):
     return ("k", DQ, "dq"), ("v", DV, "dv")
 %>
 
+## All work-items arrive at a `full` barrier, and one lane of each warp at an `empty` one.
 <%def name="start_barriers()"><% G = policy.group_size %>\
     if (t == 0) {
         barrier_init(local_address(q_full), ${G});
@@ -19,7 +21,7 @@ def tiles(DQ, DV):
     }
 </%def>
 
-## Copy q and the first tiles.
+## Start the copies of q, of the first stages - 1 tiles of k, and of one tile of v fewer, which is needed later.
 <%def name="start_copies()"><% G = policy.group_size %>\
     q_in += q_offset + b * q_batch + h * q_head + first * q_row;
 ${lines.place("q", DQ, policy.queries, "dq", G)}\
@@ -38,7 +40,8 @@ ${refill(*tiles(DQ, DV)[1])}\
 % endfor
 </%def>
 
-## Start s = q k' and o += p v, after the copies of the tiles have ended.
+## scores: start s = q k'.  results: start o += p v.  The copies of the tiles must have ended.  The last argument of
+## DESCRIPTOR is explained in _warpgroup.
 <%def name="scores()">\
         {
             const ulong at_k = DESCRIPTOR(k_base + k_stage * ${2 * policy.keys * DQ}u, 512);
@@ -52,8 +55,9 @@ ${units.add_rows("o", "p", "at_v", policy.keys)}\
         }
 </%def>
 
-## Copy the next tiles to stages that are no longer read.  Of each array, `next` is the first row of the next tile,
-## `fill` its stage, and `filled` the phase of that stage's barriers, which changes when all stages have been filled.
+## Start the copies of the next tiles to stages that are no longer read.  Of each array, NAME_next is the first row of
+## the next tile, NAME_fill its stage, and NAME_filled the phase of that stage's barriers, which changes when all stages
+## have been filled.
 <%def name="refills()">\
 % for tile in tiles(DQ, DV):
 ${refill(*tile)}\

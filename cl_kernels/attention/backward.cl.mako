@@ -1,14 +1,17 @@
-## backward: the gradients of attention by one side, queries or keys; probabilities are computed again.
+## backward: the gradients of attention by the queries (side "q"), or by the keys and values (side "k").  For GPUs.
 ##
-##   p = exp(scale * q k' + mask - sums),   e = p * (grad v' - delta),   delta = sum(grad * out) of each query
-##   side "q":   dq = scale * e k           a work-item has a query, in a loop over the keys
-##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, in a loop over the queries of all heads
+##   p = exp(scale * q k' + mask - sums)    probabilities, computed again; sums: log-sum-exp of each query's scores
+##   e = p * (grad v' - delta)              gradients of scores; delta = sum(grad * y) of each query; y: the result
+##   side "q":   dq = scale * e k           a work-item has a query, in a loop over the keys; it also stores delta
+##   side "k":   dk = scale * e' q,  dv = p' grad     a work-item has a key, in a loop over the queries of the `shared`
+##                                          heads that share the key's head; it reads delta of side "q"
 ## With dropout, p is multiplied by a factor of 0 or 1 / (1 - rate) before it is multiplied by v (_dropout).
 ##
 ##   own rows (of this side)    | G work-items of one row each |   each keeps its row and its sums in registers
 ##   others (of the other side) | TK | TK | TK | ...               tiles of both arrays, in local memory
 ##
-## The order of sums is fixed.  A work-item stores its own row.  Parameters: see forward.
+## The order of sums is fixed.  A work-item stores its own row.  Launch: one dimension; `blocks` groups of G work-items
+## for each head (of keys, for side "k") of each batch.  a, w: sums of dq or dk, and of dv.  Parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="tiles_of" file="/attention/_tiles.cl.mako"/>

@@ -4,15 +4,14 @@
 ##   e = p * (f * grad v' - delta)          delta = sum(grad * y) of each query; y: the result of forward
 ##   side "q":   dq = scale * e k           a work-item has BQ queries, in a loop over the keys; it also stores delta
 ##   side "k":   dk = scale * e' q,  dv = (f * p)' grad    a work-item has BQ keys, in a loop over the queries of all
-##                                          heads that share them; side "q" is computed first, for delta
+##                                          heads that share them; it reads delta of side "q"
 ## f is 1; with dropout it is 0 or 1 / (1 - rate) (_dropout).  ' is the transpose.
-##
-##   own rows   | BQ |            in the lanes of vectors: near rows (q or k), and far rows (grad or v)
+##   own rows   | BQ |            in the lanes of vectors: "near" rows (of q or k), and "far" rows (of grad or v)
 ##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
 ##
-## The order of sums is fixed.  A work-item stores its own rows.  side, causal; drops: whether there is dropout.
-## BQ, BK: rows of a work-item, and rows of a step.  TR: rows of a register tile of products.  DQ, DV, direct: see
-## cpu_forward.  Other parameters: see forward.
+## A work-item stores its own rows; sums have a fixed order.  Launch: `blocks` groups of one for each head and batch.
+## BQ, BK: rows of a work-item, and of a step.  TR: rows of a register tile.  DQ, DV, direct: see cpu_forward.
+## side, causal: see backward, forward.  drops: whether there is dropout.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="exponential" file="/common/exponential.cl.mako"/>

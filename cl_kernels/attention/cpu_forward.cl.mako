@@ -4,10 +4,10 @@
 ##   keys    | BK | BK | ...  scores of BK keys at a time: s' = k q', then their powers, then out' += v' p'
 ##
 ## Each query has a maximum m and a sum z of exp(score - m).  If the maximum grows, out is scaled.  A work-item stores
-## its rows, and log(z) + m of each.  Queries of `shared` heads have one head of keys.
+## its rows, and log(z) + m of each.  Launch: groups of one, `blocks` for each head and batch.  ' is the transpose.
 ##
 ## DQ, DV: extents of rows of q and of v in private arrays; dq, dv: in the arguments.  TR: rows of a register tile.
-## BQ = NV * V.  direct: keys and values are read in place, else from tiles of numbers of type real.
+## BQ = NV * V lanes.  direct: keys and values are read in place, else from tiles of numbers of type real.
 ## Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,13 +1,17 @@
-## forward: out = softmax(scale * q k' + mask) v, in one pass over the keys.
+## forward: out = softmax(scale * q k' + mask) v for each head of each batch, in one pass over the keys.  For GPUs.
+##
 ##   queries | G work-items of one row each |        each keeps its rows of q, and of out, in registers
 ##   keys    | TK | TK | TK | ...                    tiles of k and v, in local memory
 ##           | 8 | 8 |                               scores of 8 keys at a time
 ##
 ## A row has a maximum m and a sum z of exp(score - m).  If the maximum grows, out is scaled.  A work-item stores its
-## row, and log(z) + m.  Queries of `shared` heads have one head of keys.
+## row, and log(z) + m to `sums`.  `shared` heads of queries have one head of keys.  Launch: one dimension; `blocks`
+## groups of G work-items for each head of each batch.  Arrays have any strides: _batch, _head, _row, _step (along a
+## row).
 ##
-## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0.  V: elements of a vector.  elem, real: of
-## arrays and arithmetic.  mask: Element of the mask, or None.  causal: query i sees keys up to i.  drops: see _dropout.
+## DQ, DV: extents of a row of q and of v, rounded up; elements beyond are 0.  V: elements of a vector.  elem, wide:
+## the Element of arrays, and of `sums`; real: the type of arithmetic.  mask: the Element of the mask, which is added to
+## scores, or boolean (true: seen), or None.  causal: query i sees keys up to i.  drops: whether there is dropout.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -1,16 +1,17 @@
-## forward (see there) on matrix units: out = softmax(scale * q k' + mask) v for 16-bit floats.
+## forward (see there) on the matrix units of NVIDIA's warps: out = softmax(scale * q k' + mask) v for 16-bit floats.
 ##
 ##   queries | 16 B rows of warp 0 | of warp 1 | ...   a warp keeps the sums of its rows of out in registers
 ##   keys    | TK | TK | TK | ...                      tiles of k and v in local memory, by asynchronous copies: v
 ##                                                     arrives during q k', and the next k during p v
 ##
-## The scores of a tile are the sums of q k' (see _products).  Their powers, rounded to 16 bits, are the operand A of
-## p v.  A power is 2^(score - the row's maximum + SHIFT); without SHIFT small powers would be subnormal float16.  A
-## row's sum z is in four parts, one in each lane, until the end.  Numbers of a mask are added to scores before these
-## are multiplied by log2(e), because the product of the least number would be infinite.
+## The scores of a tile are the sums of q k' (see _products).  Their exponentials p, rounded to 16 bits, are operand A
+## of p v: p = 2^(log2(e) (score - the row's maximum) + SHIFT); without SHIFT small ones would be subnormal float16.  A
+## row's sum z of p is in four parts, in the lanes that share the row, until the end.  Numbers of a mask are added to
+## scores before these are multiplied by log2(e), because the product with the least float32 would be infinite.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  AttentionPolicy: warps; blocks, B above; keys, TK above      keeps_q  whether q is kept in registers
+## Launch: `blocks` groups of 32 * warps work-items for each head of each batch.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
@@ -49,7 +50,7 @@ ${products.places(B)}\
 % for i, j in ((i, j) for i in range(B) for j in range(DV // 8)):
     float ${", ".join(f"o{i}_{j}_{r} = 0" for r in range(4))};
 % endfor
-% for i, h in rows.module.halves(B):
+% for i, h in rows.module.lane_rows(B):
     float m${i}_${h} = -FLT_MAX, z${i}_${h} = 0;
 % endfor
     const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};

@@ -1,4 +1,4 @@
-## backward (see there) on matrix units: the gradients of 16-bit floats by one side, without dropout.
+## backward (see there) on the matrix units of NVIDIA's warps: for 16-bit floats, by one side, without dropout.
 ##
 ##   own rows   | 16 B rows of warp 0 | of warp 1 | ...   a warp keeps the sums of its rows in registers
 ##   others     | TK | TK | ...                           tiles of both arrays in local memory, by asynchronous copies;
@@ -7,8 +7,9 @@
 ##   side "q":   s = q k',  z = grad v'        p = exp(scale s + mask - sums),  e = p (z - delta)       dq = scale * e k
 ##   side "k":   s = k q',  z = v grad'        the same                           dk = scale * e q,  dv = p grad
 ##
-## Products, sums, p and e are float32; p and e are rounded to 16 bits as operands.  Powers are of two.  As an
+## Products, sums, p and e are float32; p and e are rounded to 16 bits as operands.  Exponentials are to base 2.  As an
 ## operand p is 2^shift times as large, so that small ones are not subnormal float16.  The order of sums is fixed.
+## Launch: `blocks` groups of 32 * warps work-items for each head (of keys, for side "k") of each batch.
 ##
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
@@ -18,7 +19,7 @@
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>
 <%namespace name="copies" file="/attention/_copies.cl.mako"/>
-<%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
+<%namespace name="pairs" file="/attention/_mma_pairs.cl.mako"/>
 <%namespace name="stores" file="/attention/_gradient_store.cl.mako"/>
 <%namespace name="of_query" file="/attention/_gradient_queries.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -1,5 +1,5 @@
-## forward (see there) in register tiles: a group computes the scores of a tile of queries and keys, their exponentials,
-## and then the products of these and the values.
+## forward (see there) in register tiles, for float32 arithmetic on GPUs: a group computes the scores of a tile of
+## queries and keys, their exponentials, and then the products of these and the values.
 ##
 ##   queries | TM |                 local memory: TM rows of q, TN of k and of v, and the scores of a tile
 ##   keys    | TN | TN | ...        16 x 16 work-items; work-item (y, x) has queries y + 16 i, and of scores the columns
@@ -9,7 +9,8 @@
 ## before the products of k are computed, and the next tile of k before those of v, so that loads and products overlap.
 ## Exponentials are to base 2, unless numbers are added to scores, because the least number times log2(e) is infinite.
 ##
-## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.
+## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.  Launch: `blocks` groups of 256 work-items
+## for each head of each batch.  Rows in local memory are 4 elements longer, those of scores 8, because of banks.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>

@@ -1,4 +1,5 @@
-## backward (see there) in register tiles: for a tile of pairs the products s and z, then the products of the results.
+## backward (see there) in register tiles, for float32 arithmetic on GPUs: for a tile of pairs of an own row and a row
+## of the other side the products s (of q and k) and z (of grad and v), then p and e, then the sums of results.
 ##
 ##   own rows   | TM |                 local memory: TM own rows and TN others of both arrays, and the pairs of a tile
 ##   others     | TN | TN | ...        16 x 16 work-items; work-item (y, x) has the own rows y + 16 i, the pairs of
@@ -6,7 +7,8 @@
 ##
 ## Sums of results: a for dq or dk, w for dv.
 ## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
-## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  Other parameters: see backward.
+## The order of sums is fixed.  DQ, DV: extents of rows, rounded up to 64.  row_arrays, tile_arrays: see mma_backward.
+## Other parameters and the launch: see backward; a group has 256 work-items and TM own rows.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>
@@ -90,7 +92,7 @@ ${parts.multiply(n, mine, other)}\
 % endfor
 % for i, j in cells:
 ${parts.score(i, j)}\
-${parts.slope(i, j)}\
+${parts.probability(i, j)}\
 % endfor
 % for at, (name, sums, D, source) in enumerate(outputs):
 % if at:

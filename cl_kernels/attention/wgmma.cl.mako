@@ -5,8 +5,8 @@
 ##   128 on    warpgroup 1: 64 queries |  <-->    | q       | k, `stages` tiles | v, `stages` tiles |  full, empty:
 ##   ...                                          +---------+-------------------+-------------------+  barriers of each
 ##
-## All work-items copy tiles.  While p v of a tile is computed, the powers of the next tile's scores are computed.
-## Powers and rows are as in mma.
+## All work-items copy tiles.  While p v of a tile is computed, the exponentials of the next tile's scores are computed.
+## Exponentials and rows are as in mma.  Launch: `blocks` groups of 128 * warpgroups for each head of each batch.
 ##
 ## kind, mask, causal  as in mma      DQ, DV  64 or 128      policy  WarpgroupPolicy: warpgroups; keys, TK above; stages
 <%namespace name="element" file="/common/element.cl.mako"/>

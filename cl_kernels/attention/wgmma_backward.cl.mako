@@ -4,8 +4,8 @@
 ##   others     | TK | TK | ...                  `stages` tiles of both arrays in local memory, by asynchronous copies;
 ##                                               the next tile arrives while this one is multiplied
 ##
-## Products, powers and the order of sums are as in mma_backward.  With two stages a turn waits for all its products.
-## With three stages the sums of a turn are awaited in the next turn, after its first products have been started.
+## Products, p, e and the order of sums are as in mma_backward.  With two stages each turn of the loop waits for all its
+## products; with three the sums of a turn are awaited in the next one, after its first products have been started.
 ##
 ## policy  WarpgroupGradientPolicy: others, TK above; stages      DQ, DV  64 or 128
 ## Other parameters are as in mma_backward.

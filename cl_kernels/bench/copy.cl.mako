@@ -1,9 +1,9 @@
-## copy: result[i] = source[i].  Its rate is the memory roof of the benchmark.
+## copy: result[i] = source[i] for i < count.  Its rate is the benchmark's limit by memory bandwidth (roofline).
 ##
 ##   CPU    | group 0 | group 1 | ...      a group copies one range, a vector at a time
 ##   GPU    | 0 1 2 ... | 0 1 2 ... |      neighbouring work-items copy neighbouring vectors
 ##
-## type: a vector of floats.  count: vectors.
+## type (of the arguments): a vector of floats.  count: vectors.  Any number of groups of any size.
 <%include file="/common/prelude.cl.mako"/>
 % if target.is_cpu:
 <%

@@ -1,4 +1,4 @@
-## fma: multiply-adds in registers.  Their rate is the compute roof of the benchmark.
+## fma: multiply-adds in registers.  Their rate is the benchmark's limit by arithmetic (roofline).
 ##
 ##   acc0 = acc0 * factor + term        the chains do not depend on each other, so `chains` of
 ##   acc1 = acc1 * factor + term        them hide the latency of a multiply-add
@@ -6,7 +6,7 @@
 ##
 ## A work-item does 2 * steps * chains * lanes floating-point operations.  It stores its sums only if
 ## they are NaN.  They never are, but the compiler cannot exclude that, so it keeps the loop.
-## real: float or double.  type: the same, `lanes` wide.
+## real: float or double.  type: a vector of `lanes` of them.  Any number of groups of any size.
 <%include file="/common/prelude.cl.mako"/>
 #pragma OPENCL FP_CONTRACT ON
 __kernel void ${kernel("multiply_adds")}

@@ -1,4 +1,4 @@
-## hold: keeps the device busy for `rounds` multiply-adds, each of which depends on the one before.
+## hold: keep the device busy for `rounds` multiply-adds, each of which depends on the one before.  One work-item.
 ##
 ## Its sum is stored only if it is NaN.  It never is, but the compiler cannot exclude that.
 <%include file="/common/prelude.cl.mako"/>

@@ -1,26 +1,28 @@
-## Functions in C that expressions call (portable_gpu/codegen/terms.py): operations that C does not define, or defines
-## in another way than NumPy.  No integer division ends the process.
+## Functions of single numbers that expressions call (portable_gpu/codegen/terms.py): operations that C does not define,
+## or defines in another way than NumPy.  Integers wrap around, and no integer division raises a signal on a CPU.
 ##
-## helpers: (def, C type, width) for each function; it is called DEF__TYPE.
+## helpers: (def, C type t, width w) for each function that is needed; its C name is DEF__TYPE.  w is 1.
 % for name, ctype, width in helpers:
 ${getattr(self, name)(ctype, width)}
 % endfor
 
+## The head of a function; each letter of `parameters` is a parameter.
 <%def name="head(name, t, parameters)">\
 static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
 </%def>
 
-## Declare is_zero and negates: whether the divisor b is 0 or -1, for which C's division may end the process; and
-## `safe`, a divisor that is neither.
+## Declare is_zero and negates: whether the divisor b is 0 or -1, for which C's division may raise a signal; and `safe`,
+## the divisor to use, which is 1 in their place.
 <%def name="divisor(t)">\
     const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
     const ${t} safe = is_zero || negates ? (${t})1 : b;\
 </%def>
-## The negative of a, which wraps around; the product of 24 bits is explained in common/magnitudes.
+## The negative of a, which wraps around.  Why narrow types take a product of 24 bits: see `subtract` of magnitudes.
 <%def name="negative(t)">\
 ${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}\
 </%def>
 
+## divide: rounds to zero, as C does; 0 where b is 0.
 <%def name="divide(t, w)">
 ${head("divide", t, "ab")}
 {
@@ -29,6 +31,7 @@ ${divisor(t)}
 }
 </%def>
 
+## floor_divide: NumPy's a // b.
 <%def name="floor_divide(t, w)">
 ${head("floor_divide", t, "ab")}
 {
@@ -53,6 +56,7 @@ ${divisor(t)}
 }
 </%def>
 
+## mod: NumPy's a % b, which has the sign of b.
 <%def name="mod(t, w)">
 ${head("mod", t, "ab")}
 {
@@ -69,6 +73,7 @@ ${divisor(t)}
 }
 </%def>
 
+## remainder_of: the remainder with the sign of a, as in C.
 <%def name="remainder_of(t, w)">
 ${head("remainder_of", t, "ab")}
 {
@@ -77,6 +82,7 @@ ${divisor(t)}
 }
 </%def>
 
+## power: integer powers by repeated squaring; a^b with b < 0 is the reciprocal rounded to zero.
 <%def name="power(t, w)">
 <% inner = {"long": "ulong", "ulong": "ulong"}.get(t, "uint") %>
 ${head("power", t, "ab")}
@@ -93,6 +99,7 @@ ${head("power", t, "ab")}
 }
 </%def>
 
+## Shifts by as many bits as the type has, or more, give 0, or -1 for the right shift of a negative number.
 <%def name="left_shift(t, w)">
 ${head("left_shift", t, "ab")}
 {
@@ -106,6 +113,7 @@ ${head("right_shift", t, "ab")}
     return ${within(t)} ? (${t})(a >> b) : (${t})(${"0" if t[0] == "u" else "a < 0 ? -1 : 0"});
 }
 </%def>
+## An expression: whether the count b is from 0 to the bits of t less one.
 <%def name="within(t)">\
 ${"" if t[0] == "u" else "b >= 0 && "}b < ${{"char": 8, "short": 16, "int": 32, "long": 64}[t.removeprefix("u")]}\
 </%def>

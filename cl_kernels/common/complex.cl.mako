@@ -1,17 +1,18 @@
-## Functions of complex numbers that expressions call (portable_gpu/codegen/complex_terms.py), with
-## NumPy's results.  A complex number is a pair (x, y).
+## Functions of complex numbers that expressions call (portable_gpu/codegen/complex_terms.py), with NumPy's results.
+## A complex number x + iy is a vector (x, y) of two components of type t.
 ##
-## helpers: (def, C type of a component, 1) for each function; its name is DEF__TYPE.  A function is
-## defined after those that it calls.
+## helpers: (def, t, 1) for each function; its C name is DEF__t.  A function is listed after those that it calls.
 % for name, ctype, _ in helpers:
 ${getattr(self, name)(ctype)}
 % endfor
 
+## The heads of functions of one and of two numbers; result: the C type of the result, if it is not complex.
 <%def name="one(name, t, result='')">static inline ${result or t + "2"} complex_${name}__${t}(${t}2 a)</%def>
 <%def name="two(name, t, result='')">static inline ${result or t + "2"} complex_${name}__${t}(${t}2 a, ${t}2 b)</%def>
 
 <%def name="complex_truth(t)">${one("truth", t, "int")} { return a.x != 0 || a.y != 0; }</%def>
 <%def name="complex_equal(t)">${two("equal", t, "int")} { return a.x == b.x && a.y == b.y; }</%def>
+## Complex numbers are ordered by x, then by y; a number with a NaN is not less than another one.
 <%def name="complex_less(t)">
 ${two("less", t, "int")} { return (a.x < b.x && a.y == a.y && b.y == b.y) || (a.x == b.x && a.y < b.y); }
 </%def>
@@ -37,7 +38,7 @@ ${one("square", t)} { return (${t}2)(a.x * a.x - a.y * a.y, a.x * a.y + a.y * a.
 ${two("multiply", t)} { return (${t}2)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 </%def>
 
-## Smith, "Algorithm 116: Complex division", CACM 5(8), 1962.
+## a / b by Smith, "Algorithm 116: Complex division", CACM 5(8), 1962.
 <%def name="complex_divide(t)">
 ${two("divide", t)}
 {
@@ -64,6 +65,7 @@ ${one("reciprocal", t)}
 }
 </%def>
 
+## a / |a|, or 0.  One infinite component gives its sign, two give NaN.
 <%def name="complex_sign(t)">
 ${one("sign", t)}
 {

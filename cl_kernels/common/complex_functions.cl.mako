@@ -1,12 +1,14 @@
-## Elementary functions of complex numbers that expressions call, after those of complex.cl.mako; see
-## there.  Overflow and NaN follow annex G of C99 in the cases that need no special treatment.
+## Elementary functions of complex numbers that expressions call, defined after those of complex.cl.mako, where
+## `helpers` is explained.  Where no special case is written here, infinities and NaN give what the formula gives, which
+## is mostly what annex G of C99 says.
 % for name, ctype, _ in helpers:
 ${getattr(self, name)(ctype)}
 % endfor
 
 <%def name="one(name, t)">static inline ${t}2 complex_${name}__${t}(${t}2 a)</%def>
 
-## Beyond `large`, exp(x) may overflow where exp(x) cos(y) does not.
+## exp(x) (cos y + i sin y).  If x is large, exp(x) may overflow where exp(x) cos(y) does not, so it is multiplied by
+## exp(x / 2) twice.  80 and 700 are below the logarithms of the largest float and double, 88.7 and 709.8.
 <%def name="complex_exp(t)">
 ${one("exp", t)}
 {
@@ -18,7 +20,7 @@ ${one("exp", t)}
 }
 </%def>
 
-## Near |a| = 1 the logarithm of the size is that of 1 + (|a|^2 - 1).
+## log |a| + i arg(a).  Near |a| = 1, log |a| is half of log1p(|a|^2 - 1), without cancellation.
 <%def name="complex_log(t)">
 ${one("log", t)}
 {
@@ -29,14 +31,15 @@ ${one("log", t)}
 }
 </%def>
 
-## The algorithm of FreeBSD's csqrt, without cancellation or overflow of intermediate results.
+## The square root with x >= 0, by the algorithm of FreeBSD's csqrt.  Numbers near the range's ends are scaled by a
+## power of four (`by`) and the root by the reciprocal of its root (`back`), so that nothing overflows or loses bits.
 <%def name="complex_sqrt(t)">
 ${one("sqrt", t)}
 {
     if (a.x == 0 && a.y == 0) return (${t}2)(0, a.y);
     if (isinf(a.y)) return (${t}2)((${t})INFINITY, a.y);
     if (isinf(a.x)) {
-        const ${t} rest = a.y - a.y;
+        const ${t} rest = a.y - a.y;  // 0, or NaN
         return a.x < 0 ? (${t}2)(fabs(rest), copysign(a.x, a.y)) : (${t}2)(a.x, copysign(rest, a.y));
     }
     const bool is_large = fmax(fabs(a.x), fabs(a.y)) > ${"1e38f" if t == "float" else "1e307"};
@@ -62,7 +65,7 @@ ${one("sin", t)} { return (${t}2)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x
 ${one("cos", t)} { return (${t}2)(cos(a.x) * cosh(a.y), a.y == 0 ? -a.x * a.y : -sin(a.x) * sinh(a.y)); }
 </%def>
 
-## Kahan, "Branch cuts for complex elementary functions", 1987.
+## By Kahan, "Branch cuts for complex elementary functions", 1987.  Beyond |x| = 10 (22) the real part rounds to 1.
 <%def name="complex_tanh(t)">
 ${one("tanh", t)}
 {
@@ -73,6 +76,7 @@ ${one("tanh", t)}
     return (${t}2)(beta * rho * s / below, tangent / below);
 }
 </%def>
+## tan(z) = -i tanh(iz)
 <%def name="complex_tan(t)">
 ${one("tan", t)}
 {
@@ -81,8 +85,8 @@ ${one("tan", t)}
 }
 </%def>
 
-## As in NumPy: products for whole exponents below 100.  The first three have no factor of 1, which would turn
-## infinities into NaN.
+## a^b, as in NumPy: by repeated squaring for integers b of |b| < 100, else exp(b log a).  For b = 1, 2 and 3 nothing is
+## multiplied by 1 + 0i, which would turn infinities into NaN.
 <%def name="complex_power(t)">
 static inline ${t}2 complex_power__${t}(${t}2 a, ${t}2 b)
 {

@@ -9,8 +9,8 @@
 ##
 ## A bool is true if its byte is not 0, as in NumPy.  Kernels compute with 0 and 1, and store them.
 ##
-## e: portable_gpu.dtypes.Element.  V: vector width.  aligned: whether p is V-element aligned.  A CPU
-## loads unaligned vectors at the same speed; a GPU needs alignment for wide accesses.
+## NAME: e.name.  e: portable_gpu.dtypes.Element.  V: elements of a vector.  A CPU loads unaligned vectors at the same
+## speed as aligned ones; a GPU needs alignment for wide accesses.
 <%def name="scalar(e)">
 % if e.complex:
 // NumPy aligns complex numbers to their components.
@@ -36,7 +36,7 @@ static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
     vstore_half_rte(v, 0, (__global half *)p);
 % elif e.name == "bf16":
     const uint bits = as_uint(v);
-    const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
     *p = (ushort)(v != v ? (bits >> 16) | 0x40u : rounded);
 % elif e.boolean:
     *p = ${truth("v", 1)};
@@ -46,8 +46,8 @@ static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
 }
 </%def>
 
-## aligned: whether addresses of vectors are multiples of their size; or a smaller number of bytes of which they are
-## multiples.
+## Define NAME_loadV.  aligned: whether the addresses of vectors are multiples of their size (True or False), or a
+## number of bytes of which they are multiples.
 <%def name="vector_load(e, V, aligned)"><% size = e.itemsize * V if aligned is True else aligned or e.itemsize %>\
 typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${size})));
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
@@ -80,7 +80,7 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 }
 </%def>
 
-## It requires vector_load's typedef.
+## Define NAME_storeV, after vector_load, whose typedef NAME_xV it uses.  A bfloat16 NaN keeps a bit of its fraction.
 <%def name="vector_store(e, V, aligned)">
 static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 {
@@ -113,7 +113,7 @@ static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 }
 </%def>
 
-## The bytes of `width` bools as 0 or 1.
+## An expression: `width` bytes of bools as 0 or 1.
 <%def name="truth(bytes, width)">\
 ${f"({bytes}) != 0" if width == 1 else f"as_uchar{width}(({bytes}) != (uchar{width})(0)) & (uchar{width})(1)"}\
 </%def>

@@ -1,20 +1,19 @@
 ## Epilogue: the operations on each element of alpha * A @ B + beta * C before it is stored.
-##
 ## problem: a GemmProblem or a Finish.
 ##   problem.epilogue     a tuple of portable_gpu.codegen.epilogue.Stage
 ##   problem.extras       the layout of each array that a stage reads: e0, e1, ...; with a reader, rows run over axes
 ##   problem.transposed   whether the kernel's rows are C's columns
 ##
 ## How a kernel uses it:
-##   ${epilogue.define(problem)}                         once, after the elements' loads
+##   ${epilogue.define(problem)}                         once, after NAME_load of the elements of e0, ...
 ##   parameters e0, e0_offset, e0_row, e0_col ...        stored_operands of portable_gpu.codegen.epilogue
 ##   e0 += e0_offset + batch offset                     in the kernel (see gemm/_operands)
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
 ##   v = EPILOGUE_OF_VALUES(v, row, col, x0, ...)       the same, given the elements of e0, ... (of_values)
 ## EPILOGUE is v itself where there are no stages.  Functions that call it have the parameters that `typed` declares and
-## are called with the arguments that `passed` names.  The defs of scalar arithmetic are here as well:
-## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
-## by `arithmetic`.
+## are called with the arguments that `passed` names.  Scalar arithmetic in the Element `compute` is here as well:
+## values defines value_t, real_t (its components), R(literal) and MUL(p, q); arithmetic also MAD(acc, p, q),
+## scaled(factor, v).
 <%namespace name="scale" file="/common/scale.cl.mako"/>
 <%def name="values(compute)">
 typedef ${compute.real} real_t;
@@ -38,7 +37,7 @@ ${values(compute)}
 ${scale.define("value_t", compute.complex)}
 </%def>
 
-## An expression: one loaded value of element e as a value_t.
+## An expression: the loaded value `text` of Element e as a value_t.
 <%def name="convert(compute, e, text)">\
 % if compute.complex and not e.complex:
 (value_t)(${text}, 0)\
@@ -50,6 +49,7 @@ convert_${compute.value}(${text})\
 </%def>
 
 <%! from portable_gpu.codegen.epilogue import offset_of, strides_of %>
+## Parameters for e0, ... and their strides, each after a comma, and the same as arguments.
 <%def name="typed(problem)">\
 % for j, x in enumerate(problem.extras):
 , __global const ${x.elem.name}_t *e${j}\
@@ -89,11 +89,11 @@ ${stages(problem, written, lambda i: f"x{i}")}\
 % endif
 </%def>
 
-## The element of e0, e1, ... at (row, col) of C.
+## An expression: the element of e{i} at (row, col) of C, as a value_t.
 <%def name="element(problem, i)">${convert(problem.compute, problem.extras[i].elem,
     f"{problem.extras[i].elem.name}_load(e{i} + {offset_of(f'e{i}', problem.extras[i])})")}</%def>
 
-## The statements of all stages.  `value` returns the text of an array's element.
+## The statements of all stages.  written: the C text of each; value(i): an expression for the element of e{i}.
 <%def name="stages(problem, written, value)"><% i = -1 %>\
 % for stage, (text, _) in zip(problem.epilogue, written):
     {   // ${stage.name}

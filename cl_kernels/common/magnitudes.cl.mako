@@ -1,11 +1,12 @@
-## Functions of sizes and signs that expressions call (portable_gpu/codegen/terms.py), of single values
-## and of vectors; integers wrap around.
+## minimum, maximum, subtract, absolute, sign_of and square, which expressions call (portable_gpu/codegen/terms.py), of
+## single values and of vectors, as in NumPy: integers wrap around, and NaN is passed on.
 ##
-## helpers: (def, C type, width) for each function; it is called DEF__TYPE.
+## helpers: (def, C type t, width w) for each function; its C name is DEF__TYPE, with the type of vectors if w > 1.
 % for name, ctype, width in helpers:
 ${getattr(self, name)(ctype, width)}
 % endfor
 
+## The head of a function; each letter of `parameters` is a parameter.
 <%def name="head(name, t, parameters)">\
 static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})\
 </%def>
@@ -19,8 +20,8 @@ ${head(name, vector(t, w), "ab")}
 }
 </%def>
 
-## A difference of narrow integers.  If it is compared, NVIDIA's compiler (driver 580, for short) and Intel's (for char)
-## assume that -x of the least value is positive, unless it is computed as a product of 24 bits.
+## a - b of char and short.  If a difference is compared with 0, NVIDIA's compiler (driver 580, for short) and Intel's
+## (for char) assume that -x of the least value is positive, unless it is computed as a product of 24 bits.
 <%def name="subtract(t, w)">
 <% v = vector(t, w); wide = vector("int", w) %>
 ${head("subtract", v, "ab")}

@@ -1,15 +1,17 @@
-## Moves of matrices between memory with any strides and scratch, on CPUs.
+## Copies of matrices between memory with any strides and scratch memory, on CPUs: to[i, j] = from[i, j], or its
+## conjugate.
 ##
 ##   define(e, name="move", flips=False, apart=False)
-##       name(from, from_row, from_col, to, to_row, to_col, rows, cols)
+##       name(from, from_row, from_col, to, to_row, to_col, rows, cols)      strides and extents count elements
 ##   define_clear(e)
-##       clear(scratch, size)                               before the first matrix
+##       clear(scratch, size)        zeros, before the first matrix is copied to scratch memory of `size` elements
+##   types(e)                        types that `define` uses
 ##
-## Rows that are dense on both sides are moved as vectors.  If rows of one side and columns of the other are dense,
-## squares of four by four are transposed in registers.  Other matrices, and edges, are moved element by element.  Rows
-## may also be dense in reverse.  The caller passes multiples of four rows or columns, if it can.
-## flips: whether complex numbers are conjugated.    apart: whether PoCL compiles it as a function that is not inlined,
-## which is faster for few calls that move much
+## Rows that are adjacent elements on both sides are copied as vectors of four.  Four rows (rows == 4) of which one side
+## has adjacent rows and the other adjacent columns are transposed in registers, four by four.  Other matrices, and the
+## last columns, are copied element by element.  Elements of a row may be adjacent in reverse order (stride -1).
+## e: the Element.  flips: whether complex numbers are conjugated.  apart: whether PoCL compiles it as a function that
+## is not inlined, which is faster for few calls that copy much.
 <%def name="types(e)">
 % if e.itemsize <= 8:
 typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned(4)));
@@ -97,6 +99,7 @@ static inline void ${name}(__global const ${e.name}_t *from, long from_row, long
 }
 </%def>
 
+## w0 .. w3 become the columns of the matrix of the rows v0 .. v3.
 <%def name="transpose(word)">\
 const ${word}4 p = (${word}4)(v0.s0, v1.s0, v0.s1, v1.s1), q = (${word}4)(v2.s0, v3.s0, v2.s1, v3.s1);
             const ${word}4 r = (${word}4)(v0.s2, v1.s2, v0.s3, v1.s3), s = (${word}4)(v2.s2, v3.s2, v2.s3, v3.s3);

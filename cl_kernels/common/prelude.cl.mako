@@ -30,10 +30,11 @@
 #define SUBGROUP_KERNEL
 #endif
 
-// For kernels whose group size is not an attribute: the size, as a comment.
+// In the place of reqd_work_group_size, where a kernel's group size is not stated to the compiler
+// (group/group.cl.mako).
 #define UNBOUND_GROUP(size)
 
-// |x| of floats, x converted to another vector type, and a hint that the line at p is needed soon.
+// |x| of floats, x converted to another vector type, and a hint that the cache line at p is needed soon.
 // Where the compiler does not inline built-ins, a call to one would spill every vector around it;
 // and PoCL 3.0 passes vectors of 64 bytes wrongly where it compiles for fewer bytes than its
 // built-ins were compiled for.
@@ -75,8 +76,8 @@
 #define GROUP_FENCE() DEVICE_FENCE()
 #endif
 
-// Words by which work-groups communicate: atomics are coherent on every device.  Volatile accesses are coherent on
-// NVIDIA's devices, and where the target states it, and are many times as fast.
+// Loads and stores of uints and ulongs by which work-groups communicate.  Atomics are coherent on every device.
+// Volatile accesses are coherent on NVIDIA's devices, and where the target states it, and are many times as fast.
 #if ${int(target.volatile_is_shared)} || defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))

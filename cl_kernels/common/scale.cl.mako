@@ -1,6 +1,6 @@
 ## The scaling of every product: result = alpha * sum + beta * c is scaled(alpha, sum) + scaled(beta, c) in all kernels.
 ##
-## type: C type of the factor and of the value.  is_complex: whether that is a pair (re, im).
+## type: the C type of the factor and of the value.  is_complex: whether it is a vector (re, im).
 <%def name="define(type, is_complex)">
 % if is_complex:
 // A real factor scales each part separately, so that an infinity in one part does not make the other part NaN.

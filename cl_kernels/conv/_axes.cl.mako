@@ -1,12 +1,23 @@
-## The positions of results and taps, for all kernels of convolutions.
+## Arguments of the kernels of convolutions, and defs for positions and items.  Strides count elements; axes of space
+## are 0 to 2, and convolutions along fewer axes have extents of 1 in front.
 ##
-##   place(...)   declare the position in the source that a tap reads; skip the tap if there is none
-##   digits(...)  declare the coordinates of a number in a product of ranges
-##   of_group()   the attribute of a kernel of items: PoCL compiles groups of one work-item fastest
-##   items(...)   begin the block of an item
+##   s, t, f     source; result, or in gradients by the weights the gradient of y; filters, or their gradient
+##   bias, adds_bias, bias_step      the bias of each channel of t, whether there is one, and its stride
+##   s_batch, s_channel, s_axis0     strides of s from image to image, between channels, along an axis; those of t alike
+##   f_group, f_out, f_in            strides of f between groups, and in a group between channels of t, and of s
+##   s0_size, t0_size, taps0         extents of s, of t and of the filter along an axis
+##   channels, targets, sources      all channels of t; channels of t, and of s, in a group of the convolution
+##   step, tap_step, shift, divisor  of each axis: the result at q reads, for tap r, the element of s at
+##                                   (q * step + r * tap_step + shift) / divisor, if that is whole and inside of s
+##   items, each                     numbers of items, and of items of a work-item of a CPU
+##   columns, blocks, lines, bands   results of an item along axis 2, and such blocks of a row; the same along axis 1
+##
+## Parameters of templates: elem, the Element of arrays; I, the C type of indices; order, the coordinates of an item as
+## (name, extent), of which the last changes fastest.  A kernel of items is launched with a work-item for each item on
+## GPUs, and with groups of one work-item, of `each` items, on CPUs.
 
-## Declare `name`, the position along axis `c` that tap `r` reads for the result at `at`.  Execute the statement
-## `otherwise` if the position is outside the source or between its elements.
+## place: declare `name`, the position along axis `c` that tap `r` reads for the result at `at`.  Execute the statement
+## `otherwise` if the position is outside the source or between its elements.  divided: whether divisors may exceed 1.
 <%def name="place(name, c, at, r, I, divided, otherwise='continue')">\
         ${I} ${name} = ${at} * step${c} + ${r} * tap_step${c} + shift${c};
 % if divided:
@@ -18,8 +29,10 @@
 % endif
 </%def>
 
+## The attribute of a kernel of items: PoCL compiles groups of one work-item fastest.
 <%def name="of_group()">${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else ""}</%def>
 
+## Begin the block of an item, whose closing brace the kernel has.
 <%def name="items(I, each)">\
 % if target.is_cpu:
     const ${I} begin = get_global_id(0) * ${each}, stop = min(begin + ${each}, items);
@@ -31,8 +44,7 @@
 % endif
 </%def>
 
-## Declare a coordinate for each (name, extent) of `order`.  The last one changes fastest; the first one is the
-## quotient.
+## Declare the coordinates of an item by its number: one for each (name, extent) of `order`.
 <%def name="digits(number, order, I)">\
     ${I} rest_of_digits = ${number};
 % for name, extent in reversed(order[1:]):

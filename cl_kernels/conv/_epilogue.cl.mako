@@ -1,8 +1,9 @@
-## The epilogue in the kernels of convolutions that store results by image, channel and places.
+## The epilogue (common/epilogue) in the kernels of convolutions that store results by image, channel and places.
 ##
-##   define(elem, finish)              define the functions; nothing if finish, a Finish, is None
-##   image(finish, n, channel, at0)    declare the starts of the arrays in an image; `channel` is the first channel
-##   line(finish, at1)                 declare their starts in a line of places, in a scope inside that of image
+##   define(elem, finish)              define the functions; none if `finish` (codegen's Finish) is None
+##   image(finish, n, channel, at0)    declare pointers e0_image, ... to the epilogue's arrays in image n, from
+##                                     `channel` on, at position at0 of axis 0
+##   line(finish, at1)                 declare e0, ..., pointers to position at1 of axis 1, in a scope inside image's
 ##   applied(finish, v, width, place)  C expression of `width` values v, as a vector, with the epilogue applied; value k
 ##                                     is at the row and the column of place(k)
 ##   strip(finish, sums, width, wide)  apply the epilogue to the sums of results from q on, in line at1, of `width`

@@ -2,22 +2,20 @@
 ##
 ## On a CPU the V results are the components of a vector, unless there are vectors of `wide` adjacent channels.
 ## strip: portable_gpu.ops.conv.strips.Strip.  The elements of the source are x0, x1, ... from position `from` on;
-## result v adds, for tap r, the element strip.reads[r][v], or nothing if that is None.
+## result v adds, for tap r, the element strip.reads[r][v], or nothing if that is None.  rows: RowReads, see _row_reads.
 <%namespace name="reads" file="/conv/_row_reads.cl.mako"/>
 <%!
 from portable_gpu.codegen.operators import component, vector
 
 def strided_vector(E, at, step, count):
     """C expression of a vector of elements with a stride."""
-    places = [f"{E}_load({at} + {j} * {step})" for j in range(count)]
-    return f"(sum_t)({', '.join(places)})"
+    return f"(sum_t)({', '.join(f'{E}_load({at} + {j} * {step})' for j in range(count))})"
 
 def weight(at, E, wide):
     """C expression of the weight of a tap, of one channel or of adjacent ones."""
     return strided_vector(E, at, "f_group", wide) if wide > 1 else f"{E}_load({at})"
-
 def strided_vector_inside(E, at, step, count, axis):
-    """C expression of a vector of elements from position q of an axis on; those beyond its end are 0."""
+    """C expression: as strided_vector, from position q of an axis on; elements beyond its end are 0."""
     places = [f"q + {j} < t{axis}_size ? {E}_load({at} + {j} * {step}) : 0" for j in range(count)]
     return f"(sum_t)({', '.join(places)})"
 %>
@@ -31,6 +29,7 @@ def strided_vector_inside(E, at, step, count, axis):
 % endfor
 </%def>
 
+## Add the products of all taps to sum0, ... (sum on a CPU).  weights: C expressions, by tap.
 <%def name="strip(elem, strip, V, wide, rows, I, weights)">\
 % if rows:
 % for r, places in enumerate(strip.reads):
@@ -55,7 +54,7 @@ ${load(elem, strip, wide, I)}\
 % endif
 </%def>
 
-## Prefetch the lines of adjacent channels that V results of the next row read first, down to row `below`, and write.
+## Prefetch cache lines: the elements of the next row's results that are not yet cached, down to row `below`, and of t.
 <%def name="fetch_ahead(elem, strip, V, I)">\
         for (${I} r = max(below - step1 + 1, 0L); r <= below; r++) {
 % for j in [j for j in strip.loads if j > strip.loads[-1] - max(1, V * strip.step // strip.divisor)]:

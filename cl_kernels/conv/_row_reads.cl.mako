@@ -5,7 +5,8 @@
 ## which every second result adds.
 <%! from portable_gpu.codegen.operators import vector %>
 
-## The elements of a row that a tap reads for V results, and the results that add them.
+## read: an expression for the elements of a row that a tap reads for V results.  lanes: the component suffix of the
+## results that add them.  places: see Strip.reads.
 <%def name="read(rows, places)">\
 <% first = next(j for j in places if j is not None) %>\
 row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".even" if rows.step == 2 else ""}\
@@ -14,9 +15,9 @@ row_load(p, from + ${first}, s2_size, p0 * s_axis0 + p1 * s_axis1, plane)${".eve
 ${"" if None not in places else ".odd" if places[0] is None else ".even"}\
 </%def>
 
-## Declare row_load: N adjacent elements from position `from` of a row on, with 0 for those outside of the row.  If
-## there are neighbouring rows in the plane, their elements are loaded and replaced by 0.  The plane has `plane`
-## elements, of which `before` are in front of the row.
+## Define row_load: N adjacent elements from position `from` of a row on, with 0 for those outside of the row.  Where
+## the vector is inside of the plane, which has `plane` elements, `before` of them in front of the row, it is one load,
+## and the elements of other rows are replaced by 0.
 <%def name="loader(elem, N)">\
 <% E, real, index = elem.name, vector(elem.real, N), vector("long" if elem.real == "double" else "int", N) %>\
 static inline ${real} row_load(__global const ${E}_t *p, long from, long size, long before, long plane)

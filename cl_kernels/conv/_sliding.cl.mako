@@ -1,4 +1,4 @@
-## A row of the source for adjacent results of a work-item that goes down the rows.
+## Loads and products of conv/sliding and conv/sliding_weight, whose work-items advance from row to row.
 ##
 ##   ranges(...)   declare the positions of the elements of a row that the results read
 ##   load(...)     load these elements of one row
@@ -8,9 +8,10 @@
 ## Loads are not in branches, so that all loads of a step are in flight at the same time.  For an element outside of the
 ## source another element is loaded, and its value is replaced by 0.
 ##
-## chunks: (first, count) of adjacent elements from position `from` on; each chunk is one load.
+## chunks: (j, count) for `count` adjacent elements from position `from` + j on; each chunk is one load.
 <%! from portable_gpu.codegen.operators import component, vector %>
 
+## For chunk k: NAME_inside{k}, whether it is inside of the row, and NAME_column{k}, the offset from which it is loaded.
 <%def name="ranges(chunks, I, name='s', first='from')">\
 % for k, (j, count) in enumerate(chunks):
     const bool ${name}_inside${k} = ${first} + ${j} >= 0 && ${first} + ${j} < ${name}2_size;
@@ -37,7 +38,7 @@
 % endfor
 </%def>
 
-## pitch: the number of channels of the group; first_channel: the first of them.
+## weights[tap * pitch + c]: pitch channels of the work-group from first_channel on.  T: taps of a filter.
 <%def name="weights(elem, strip, T, pitch, I)">\
 % for begin in range(0, pitch, G):
     if (lid + ${begin}u < ${pitch}u) {
@@ -53,7 +54,8 @@
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## loaded: the rows that a step loads.  weight: the C expression of a weight by its tap.
+## Add the products of the loaded rows l to sum{u}_{v}, the results of this step (row u, result v), and to
+## open{a}_{u}_{v}, those of the step a + 1 later.  weight(tap): a C expression.
 <%def name="add(rows, strip, loaded, weight)">\
 % for l in loaded:
 % for a in range(rows.ahead):

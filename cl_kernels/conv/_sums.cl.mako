@@ -1,10 +1,12 @@
-## The end of conv/weight and conv/sliding_weight: a group's sums go to the gradient, or to the workspace if several
-## groups share its places; the last of these adds the parts in their order.
+## The end of the kernels of gradients by the weights: a group's sums go from `scratch` to the gradient.  If `parts`
+## groups share the places, they go to the workspace `partial`, and the last group of the block adds the parts in their
+## order.
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%! AHEAD = 16 %>
 
 ## taps, first: taps of a group along each axis, and its first ones.  pitch: from the sums of a tap to those of the
-## next, in `scratch`.  words: 32-bit words of a sum.  pair: C expression of the number of pair l of the group.
+## next, in `scratch`.  words: 32-bit words of a sum.  pair: C expression of the number k * sources + c of pair l of the
+## group, a channel of t and one of s.  counters: one for each block, see group/fix_up.  part, block: of this group.
 <%def name="put(taps, first, pitch, words, pair=None)"><%
 pair = pair or f"min(first_pair, pairs - {wide}) + l"
 T = taps[0] * taps[1] * taps[2]

@@ -1,9 +1,12 @@
 ## Passes over the tiles of conv/cpu_weight.
 ##
-## A pass adds the products of F filters, or vectors of them, and of C taps of each of B rows, all of whose sums are
-## registers.  xs, ys: the copies; x_unit, x_image, plane, pitch, y_unit, y_image: strides in them; count: places.
+## A pass has F filters (or vectors of them) and C taps of each of B rows of taps, whose sums are in registers, and adds
+## the products of all places of a tile.  xs, ys: the copies of s and t.  Strides in them: x_unit, y_unit from filter to
+## filter (x_unit only if x_lanes), x_image, y_image from image to image, plane from phase to phase, pitch from row to
+## row.  count: places of a tile.
 
-## The passes of channel c and of taps `a` of axis 0.  phases, periods: along axes 1 and 2.
+## All passes of channel c and of the taps at `a` of axis 0.  place: where the sum of a filter and tap is in `sum`.
+## phases, periods: along axes 1 and 2, see cpu_weight.
 <%def name="passes(x_type, y_type, phases, periods)"><%
 T = taps[0] * taps[1] * taps[2]
 sets = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]

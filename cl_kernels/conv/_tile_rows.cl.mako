@@ -1,10 +1,11 @@
 ## Copies of rows into the tiles of conv/cpu_weight.
 <%! from portable_gpu.codegen.operators import vector %>
 
-## Declares copy_NAME: elements j of a row from `first` to `last` go to to[j], and zeros to the other places below
-## `count`; then up to V more elements of `to` have any value.  Element j of the row is at from[j * step * axis].
+## Define copy_NAME: to[j] = from[j * step * axis] for first <= j < last, and 0 for the other j below `count`; up to V
+## elements of `to` behind these may be overwritten.  Nothing is read from `end` on.
 ##
-## adjacent: whether axis is 1.  in_lanes: to[u * apart + j] has the V adjacent channels u * V, ... of element j.
+## adjacent: whether axis is 1.  in_lanes: to[u * apart + j] has the V adjacent channels u * V, ... of element j, for
+## u < units.
 <%def name="copy(name, elem, V, units, adjacent, step, in_lanes)"><%
 E, real = elem.name, vector(elem.real, V)
 %>\

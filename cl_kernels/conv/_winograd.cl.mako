@@ -5,10 +5,10 @@
 ##        1/2 -1/2  1/2           0 -1  1  0          0  1 -1 -1
 ##         0    0    1            0  1  0 -1
 ##
-## of a filter w of 3 x 3 and a tile d of 4 x 4, for the results y of 2 x 2.  Each is applied to the columns of a
-## matrix, then to its rows.  Variables are numbered by row and column: d00, d01 ...
+## of a filter w of 3 x 3 and a tile d of 4 x 4, for the results y of 2 x 2.  * between parentheses is by elements, '
+## the transpose.  Each matrix is applied to columns, then to rows.  Variables are numbered by row and column: d01
 
-## The statements that apply the rows of a matrix to a vector.
+## The statements that multiply a vector x by G, B' (of_tile) and A' (of_products); to(i), x(i): names of elements.
 <%def name="of_filter(to, x, real)">\
     const ${real} ${to(0)} = ${x(0)}, ${to(3)} = ${x(2)};
     const ${real} ${to(1)} = (${x(0)} + ${x(2)} + ${x(1)}) * (${real.rstrip("248")})0.5;

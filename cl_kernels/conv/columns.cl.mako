@@ -1,11 +1,9 @@
-## The windows of an image as the columns of a matrix.
+## columns: the windows of an image as the columns of a matrix (im2col), on a GPU.  Arguments: see _axes.
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
 ## A work-item copies one item: the elements of one channel that all taps r read for `columns` adjacent results q along
-## axis 2.
-##
-## elem, I   element; type of indices     order  the coordinates of an item, the fastest last
+## axis 2.  c_batch, c_channel, c_tap, c_place: strides of the matrix between images, channels, taps and results q.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

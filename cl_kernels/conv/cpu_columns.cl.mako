@@ -1,4 +1,4 @@
-## The windows of an image as the columns of a matrix, on a CPU.
+## cpu_columns: the windows of an image as the columns of a matrix (im2col), on a CPU.  Arguments: see _axes, columns.
 ##
 ##   c[n, channel, r, q] = s[n, channel, q * step + r * tap_step + shift], or 0 outside of s
 ##
@@ -6,7 +6,6 @@
 ## of one channel or, if `last`, of all channels, which are adjacent in the image and in the matrix.  The places of a
 ## tap that are inside of a row are a range, so that the loops over them have no branch.
 ##
-## elem   element      each   items of a work-item      order  the coordinates of an item, the fastest last
 ## last   whether channels are adjacent                 unit   whether places are adjacent in both, and have step 1
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>

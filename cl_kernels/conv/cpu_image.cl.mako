@@ -1,4 +1,5 @@
-## The sums of the windows that contain each element of an image, on a CPU: the adjoint of conv/cpu_columns.
+## cpu_image: the sums of the windows that contain each element of an image (col2im), on a CPU: the adjoint of
+## cpu_columns.
 ##
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
@@ -6,8 +7,9 @@
 ## the image along axis 2: `columns` elements of one channel, or, if `last`, all elements of `columns` adjacent
 ## channels.  Its sums are in private memory while the taps are added one after the other.
 ##
-## elem, matrix   elements of the image and of the windows     each   the number of items of a work-item
-## last           whether channels are adjacent                order  the coordinates of an item, the fastest last
+## Arguments: see _axes and columns; s0_size, ... are places of the windows, s_axis0, ... their strides in c.
+## matrix         the Element of the windows c
+## last           whether channels are adjacent
 ## unit           whether places of windows are adjacent and the divisor of axis 2 is 1
 ## most           the maximum number of sums of an item
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,17 +1,18 @@
-## The gradient of a convolution with respect to its weights, on a CPU.
-##
+## cpu_weight: the gradient of a convolution by its weights, on a CPU.  Arguments: see _axes.
 ##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]
 ##
-## A work-group has a block of filters k and channels c, and a part of the tiles: rows and columns of the places q of a
-## few images.  It copies a tile of t and what the taps read of s; zeros follow each row of both copies.
+## A work-group, of one work-item, has a block of filters k and channels c, and a part of the tiles: rows and columns of
+## the places q of a few images.  It copies a tile of t and what the taps read of s; zeros follow each row of both
+## copies.
 ##
 ##   rows of t    |0 1 2 3 z z|   a tap reads the copy of s at a constant distance from the place in that of t, so that
 ##   rows of s    |z 0 1 2 3 z|   a tile is one sequence of places, without ends of rows (z: a zero)
 ##
 ## Elements of s with the same remainder by the step of an axis (a phase) are adjacent in the copy.
+## part_size, places: tiles of a group, and all.  images, rows, cols: of a tile; blocks1, blocks2: tiles along axes.
 ##
-## elem, V  element; components of a vector   y_lanes, x_lanes  whether vectors are adjacent filters, and channels of a
-##                                            depthwise layer, of one place; else they are V places of one channel
+## V        components of a vector   y_lanes, x_lanes  whether a vector has V adjacent filters, and channels of a
+##                                   depthwise layer, of one place; else V places of one channel
 ## units    filters, or vectors of them, of a group           sources_at_once  channels of a group
 ## wide     filters * channels of a group                     F, B, C  see _tile_passes
 ## taps, step, tap_step  of each axis                         x_size, y_size  numbers, or vectors, of the copies
@@ -28,9 +29,9 @@ E, real, words = elem.name, elem.real, fix_up.module.words(elem.real)
 T, filters = taps[0] * taps[1] * taps[2], wide // sources_at_once
 vectors = units * sources_at_once * T
 x_type, y_type = (("sum_t" if in_lanes else real) for in_lanes in (x_lanes, y_lanes))
-periods = [step[c] // gcd(step[c], tap_step[c]) for c in (1, 2)]  # of the phases that tap after tap reads
+periods = [step[c] // gcd(step[c], tap_step[c]) for c in (1, 2)]  # tap r reads the phase of tap r % period
 phases = [min(taps[c], periods[c - 1]) for c in (1, 2)]
-halo = [(taps[c] - 1) * tap_step[c] // step[c] for c in (1, 2)]
+halo = [(taps[c] - 1) * tap_step[c] // step[c] for c in (1, 2)]  # rows, and columns, beyond a tile that taps read
 %>
 ${element.scalar(elem)}
 ${element.vector_load(elem, V, False)}

@@ -1,4 +1,4 @@
-## A convolution, or its gradient by the input, by its definition.
+## direct: a convolution, or its gradient by the input, by its definition.  Arguments: see _axes.
 ##
 ##   t[n, o, q] = bias[o] + sum_{i, r} s[n, i, (q * step + r * tap_step + shift) / divisor] f[o, i, r]
 ##
@@ -8,11 +8,10 @@
 ##   t   ├──┼──┼──┼──┤               for a row of taps it loads the `loads` elements of s once
 ##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need
 ##
-## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.
-## elem, I   element; type of indices             order   the coordinates of a work-item; the last one changes fastest
+## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.  Launch: one for each item.
 ## V         results at a time                    wide    adjacent channels of a work-item
 ## strip     the Strip of a row of taps; None for any row   rows   the RowReads of results (CPU); None: one by one
-## finish    the Finish, whose rows are places along axis 2, or None
+## finish    the epilogue (codegen.epilogue.Finish), whose rows are places along axis 2, or None
 ## kept      the numbers of taps along axes 0 and 1 if all weights of a result stay in registers, else None
 ## ahead     whether lines of the next row are prefetched (CPU)
 <%namespace name="element" file="/common/element.cl.mako"/>

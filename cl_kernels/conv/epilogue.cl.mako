@@ -1,9 +1,9 @@
-## The epilogue of a convolution as a pass over its result: y = epilogue(y), in place.
+## finish: the epilogue of a convolution as a pass over its result: y = epilogue(y), in place.
 ##
 ##   row 0   | columns | columns | ...     an item has `columns` elements of a row along the last axis;
 ##   row 1   | ...                         a row is a position on the `outer` other axes
 ##
-## elem, I         the element of y; the C type of indices       finish   the Finish
+## elem, I         the Element of y; the C type of indices       finish   the epilogue (codegen.epilogue.Finish)
 ## names, outer    y and the arrays of the epilogue; the number of other axes
 ## known_strides   the strides along a row that are 0 or 1, by the array's name; they replace arguments of the kernel
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,12 +1,12 @@
-## The sums of the windows that contain each element of an image: the adjoint of conv/columns.
+## image: the sums of the windows that contain each element of an image (col2im), on a GPU: the adjoint of conv/columns.
 ##
 ##   t[n, channel, q] = bias[channel] + sum_r c[n, channel, r, (q + r * tap_step + shift) / divisor]
 ##
 ## over the taps r whose quotient is whole and within the places of the windows, in their order.  A work-item sums an
 ## item: `columns` neighbours q along axis 2 of one channel.
 ##
-## elem, matrix   elements of the image and of the windows     I   type of indices
-## order          the coordinates of an item, the fastest last
+## Arguments: see _axes and columns; s0_size, ... are places of the windows, s_axis0, ... their strides in c.
+## matrix: the Element of the windows c.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

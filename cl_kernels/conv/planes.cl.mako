@@ -1,4 +1,4 @@
-## A depthwise convolution, or the gradient of its input, on a CPU: sums over a padded copy of a plane.
+## planes: a depthwise convolution, or its gradient by the input, on a CPU: sums over a padded copy of a plane.
 ##
 ##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, q * step + r * tap_step + shift] f[o, r]      or 0 outside of s
 ##
@@ -9,9 +9,12 @@
 ##
 ## Of stride 2, even rows or columns are one copy and odd ones another, `phase` elements apart.
 ##
+## Arguments: see _axes; a plane is an image's channel.  low1, low2: the lowest position that a tap reads for result 0,
+## along axes 1 and 2.  rows_of_taps: rows that one result reads.  inside: elements of a row that are copied.  copied:
+## the elements of the copy that are cleared.
+##
 ## elem     element                       taps   taps along axes 1 and 2        V      numbers of a vector
 ## together vectors at a time             steps  strides along these axes       size   numbers of the copy, and of sums
-## I        type of coordinates
 ## read, stored   elements of a vector that is copied from a row, and to one: a row has at least as many
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>

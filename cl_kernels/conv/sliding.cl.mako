@@ -1,6 +1,7 @@
-## A depthwise convolution along two axes, or its gradient by the input, by work-items that advance from row to row.
+## sliding: on a GPU, a depthwise convolution along two axes, or its gradient by the input, by work-items that advance
+## from row to row.  Arguments: see _axes.  An item is V neighbours in a band of `steps` steps.
 ##
-##   t[n, o, q] = bias[o] + sum_r s[n, o, (q * step + r * tap_step + shift) / divisor] f[o, r]
+##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, (q * step + r * tap_step + shift) / divisor] f[o, r]
 ##
 ## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step loads the rows of the
 ## source that no step before it has loaded, each element once, and adds their products to all results that need them:
@@ -8,14 +9,13 @@
 ##   source rows    i-2  i-1   i     row i completes the oldest sums; after it, the sums of ahead - 1 steps are
 ##   taps            0    1    2     still incomplete
 ##
-## elem, I   element; type of indices             order    the coordinates of a work-item; the last one changes fastest
 ## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights are
 ##                                                         in local memory; None: side by side along a row
 ## G         work-items of a group                V        results of a work-item in a row
 ## strip     the Strip of V results               rows     the SlidingRows: `at_once` rows of results are a step;
 ##                                                         `ahead` steps read the same row, `fresh` rows are new
 ## chunks    see _sliding                         joined   whether V results are one store
-## kept      whether weights are registers        finish   the Finish, whose rows are places along axis 2, or None
+## kept      whether weights are registers        finish   the epilogue, whose rows are places along axis 2, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="sliding" file="/conv/_sliding.cl.mako"/>

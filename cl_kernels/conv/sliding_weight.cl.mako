@@ -1,4 +1,5 @@
-## The gradient of a depthwise convolution along two axes by its weights; work-items advance from row to row.
+## sliding_weight: on a GPU, the gradient by its weights of a depthwise convolution along two axes.  Arguments: see
+## _axes.
 ##
 ##   f[k, r] = sum_{n, q} t[n, k, q] s[n, k / targets, q * step + r * tap_step + shift]
 ##
@@ -14,7 +15,6 @@
 ## The group adds its work-items' sums in local memory, those of `at_once` taps at a time.  The last group of a block to
 ## finish adds the parts in order, so the result does not depend on which group is last.
 ##
-## elem, I   element; type of indices             order    the coordinates of a place, the fastest last
 ## G, lanes  work-items, and lanes side by side   wide     adjacent channels of a work-item
 ## V         neighbours of a place                strip    the Strip of V neighbours along a row
 ## rows      the SlidingRows of s                 at_once  taps whose sums are added at the same time

@@ -1,11 +1,11 @@
-## Products of spectra: o[i, l, f] = sum_j a[i, j, f] b[l, j, f] for each frequency f and group of channels.
+## spectra: products of spectra, o[i, l, f] = sum_j a[i, j, f] b[l, j, f] for each frequency f and group of channels.
 ##
 ##            f ─►              a work-item has TI x TL pairs (i, l) and V adjacent frequencies; those beyond the last
 ##   a[i, j]  |V|V|V|...        pair are computed and not stored, and planes of frequencies are multiples of V apart
 ##
-## A bias is added where f is 0, as the sum of all results: `points` times.
-##
-## elem, I   element of the parts of numbers; type of indices     order   the coordinates of an item, the fastest last
+## Numbers are complex, as pairs of `elem`; offsets and strides count numbers.  i, l, j: `rows` of a, `columns` rows of
+## b, `depth` steps.  A bias is added to the frequency 0, times the `points` of a transform.  adds: add to o, or
+## overwrite.  Items: see _axes.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

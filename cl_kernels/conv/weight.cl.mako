@@ -1,4 +1,4 @@
-## The gradient of a convolution with respect to its weights.
+## weight: the gradient of a convolution by its weights.  Arguments: see _axes.
 ##
 ##   f[k, c, r] = sum_{n, q} t[n, k, q] s[n, c, q * step + r * tap_step + shift]
 ##
@@ -10,7 +10,7 @@
 ## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
 ## so the result does not depend on which group is last.
 ##
-## elem, I     element; type of indices            order  the coordinates of V places, the fastest last
+##                                                 order  the coordinates of V places, the fastest last
 ## G, lanes    work-items, and lanes side by side  wide   pairs of a lane, adjacent in memory
 ## V           places at a time                    taps   the number of taps of a group along each axis
 ## strip       the Strip of taps[2] taps           rows   the RowReads by which vectors of places read a row (CPU);

@@ -1,10 +1,10 @@
-## Winograd's transform of filters of 3 x 3: u[k, o, i] = (G w[o, i] G')[k].  The index k counts the 16 elements of a
-## transformed filter.
+## filters: Winograd's transform of filters of 3 x 3 (see _winograd), u[k, o, i] = (G w[o, i] G')[k].  The index k
+## counts the 16 elements of a transformed filter, o and i are channels of t and s.  Arguments: see _axes.
 ##
 ## On a GPU a work-item transforms the filter of one pair (o, i) of channels.  On a CPU it transforms `each` items of
 ## `wide` adjacent channels i.
 ##
-## elem, I   element; type of indices       wide   channels i at a time, adjacent in u
+## wide: channels i at a time, adjacent in u.  blocks: blocks of them.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="winograd" file="/conv/_winograd.cl.mako"/>

@@ -1,10 +1,10 @@
-## The results of 2 x 2 of Winograd's products: t[n, channel, tile] = bias[channel] + A' m[:, channel, place] A.
+## results: 2 x 2 results from Winograd's products (see _winograd), t[n, channel, tile] = bias[channel] +
+## A' m[:, channel, place] A.  Arguments: see _axes.
 ##
 ## Items, and the coordinates of tiles, are those of conv/winograd_tiles.
 ##
-## elem, I   element; type of indices        order   the coordinates of an item, the fastest last
 ## T         tiles at a time; places are adjacent in m       wide   channels at a time, adjacent in m and t
-## unit      whether columns of t are adjacent               finish   the Finish, whose rows are columns of t, or None
+## unit      whether columns of t are adjacent               finish   the epilogue, whose rows are columns of t, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%namespace name="winograd" file="/conv/_winograd.cl.mako"/>

@@ -1,5 +1,5 @@
-## Winograd's transform of the tiles d of images, 4 x 4 elements each: v[k, channel, place] = (B' d B)[k].  The index k
-## counts the 16 elements of a transformed tile.
+## tiles: Winograd's transform of the tiles d of images, 4 x 4 elements each (see _winograd), v[k, channel, place] =
+## (B' d B)[k].  The index k counts the 16 elements of a transformed tile.  Arguments: see _axes.
 ##
 ##        ┌───────┐       tiles are 2 apart and overlap by 2; place: the number of a tile, by image, row and column;
 ##        │ d ┌───┼───┐   elements outside of an image are 0
@@ -9,7 +9,7 @@
 ## On a GPU a work-item transforms one tile of a channel.  On a CPU it transforms `each` items.  An item is `count`
 ## adjacent tiles of a channel, T at a time; or one tile of `wide` adjacent channels.
 ##
-## elem, I   element; type of indices             order   the coordinates of an item, the fastest last
+## rows, columns: tiles of an image.  before1, before2: zeros in front of it.
 ## T         tiles at a time, adjacent in v       wide    channels at a time, adjacent in s and v
 ## block     the maximum of `count`
 <%namespace name="element" file="/common/element.cl.mako"/>

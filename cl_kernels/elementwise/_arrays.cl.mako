@@ -1,12 +1,17 @@
 ## Functions of all elementwise kernels: loads and stores of their arrays.
 ##
+## Arrays are inputs a0, a1, ... and out.  NAME_in is an array's buffer, NAME_offset its start, NAME_outer0, ... its
+## strides along the outer axes, and NAME_stride that along the inner one; they count elements.
+##
 ## f: portable_gpu.codegen.functions.Function.  Its arguments are the values of the inputs, the old value of the output
-## (`updated` times), and the numbers.  helpers: the text of the functions that it calls.  inputs: Element by name.
-## result: the Element of the output.  numbers: the C types and the texts of the numbers that f takes.
-## steps: stride along the inner axis by name (0, 1, or 2 for any).  outer: number of other axes.
-## V: elements of a vector.  index: C type of indices.  Strides count elements.
+## (`updated` times: 0 if f does not read it), and numbers that are arguments of the call.  helpers: the text of the
+## functions that f calls.  inputs: Element by name.  result: the Element of the output.  numbers: the C types and the
+## texts of the numbers.  steps: by name, 0 or 1, which is the stride along the inner axis, or 2 for any stride.
+## outer: the number of outer axes.  axes: ops.elementwise's helper for index arithmetic.
+## V: elements of a vector.  index: the C type of indices.
 <%namespace name="element" file="/common/element.cl.mako"/>
 
+## Define the loads and stores, and f for 1 and V elements.  aligned: see vector_load of common/element.
 <%def name="define(aligned)">
 <%
     every = {e.name: e for e in (*inputs.values(), result)}
@@ -28,7 +33,7 @@ ${f.define(V)}
 % endif
 </%def>
 
-## Declare the start of row `row` of every array, as NAME + suffix.
+## Declare pointers to the start of row `row` of every array, NAME + suffix.  A row is a position on the outer axes.
 <%def name="rows_of(suffix='')">\
 % for n, e in [*inputs.items(), ("out", result)]:
     __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in
@@ -36,7 +41,7 @@ ${f.define(V)}
 % endfor
 </%def>
 
-## The values of w elements of an array at column `at`.
+## An expression: w elements of array n, from column `at` on.
 <%def name="load(n, e, w, at, suffix='')">\
 <%
     here = f"{n}{suffix}"

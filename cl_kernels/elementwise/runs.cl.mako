@@ -4,10 +4,10 @@
 ##   row 1   |                                       or rows_each whole rows
 ##   ...     | V V V ... tail |
 ##
-## A part is vectors of V elements and a tail, which is computed as a vector, too.  With V = 1 it is a
-## loop that the compiler vectorises.  Every work-item holds the results of its own run.
+## A part is vectors of V elements and a tail, which is computed as a vector, too.  With V = 1 it is a loop that the
+## compiler vectorises.  Launch: groups of one; `parts` of them for each rows_each rows (one of the two is 1).
 ##
-## inlined: the functions that f calls and that are inlined here.  Other parameters: see _arrays.
+## inlined: the functions that f calls and that common/cpu_functions defines.  Other parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
 <%namespace name="functions" file="/common/cpu_functions.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

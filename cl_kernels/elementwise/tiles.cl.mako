@@ -7,7 +7,7 @@
 ##
 ## Rows are the positions on all axes but the inner one, so that a division is needed for a row, and
 ## none for an element.  All loads of a tile are before its stores.  The elements at the end of a row that fill no
-## vector are computed after the vectors.  Every work-item holds its own results.
+## vector are computed after the vectors.  Launch: one group a tile, `parts` tiles side by side.
 ##
 ## G: work-items of a group.  LX, X, Y: as above.  Other parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
@@ -47,7 +47,7 @@ ${arrays.rows_of()}\
 % endif
 }
 
-## All vectors of a work-item; at an edge, those that are wholly inside.
+## All vectors of a work-item; guarded: only those that are wholly inside the array.
 <%def name="vectors(guarded)">\
 % for y in range(Y):
 % for x in range(X):
@@ -69,7 +69,7 @@ ${arrays.rows_of()}\
 % endfor
 </%def>
 
-## Declare where the arrays' row begins, by names of a suffix.
+## Declare pointers to the start of row `at` of every array, NAME + suffix.
 <%def name="row(at, suffix)">\
 % if outer:
     const ${index} row${suffix} = ${at};

@@ -1,11 +1,14 @@
-## transposed: out[...] = a0[...] on a GPU, where neighbours in a0 are not neighbours in out.
+## transposed: out[...] = a0[...] on a GPU, where adjacent elements of a0 (along `rows`) are not adjacent in out, whose
+## adjacent elements are along `columns`.
 ##
 ##   a0    | R R R ... |  T rows, adjacent in a0        a group moves a tile of T rows and T columns through local
 ##   out   | C C C ... |  T columns, adjacent in out    memory, so that reads and writes are both of adjacent elements
 ##
-## A work-item reads R rows of a column, and later writes C columns of a row, as vectors.
+## A work-item reads R rows of a column as a vector, and later writes C columns of a row.  Launch: one group a tile, for
+## all positions on the other axes.  Numbers of rows and columns are multiples of R and C.
 ##
-## word: C type of an element's bits.  T, R, C: as above.  P: words of a row in local memory.  G: work-items of a group.
+## word: C type of an element's bits.  T, R, C: as above.  P: words of a row in local memory, above T, so that banks
+## differ.  G: work-items of a group.
 ## outer: number of other axes.  index: C type of indices.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -5,8 +5,12 @@
 ##                                                  the first of them is stored
 ##   CPU   | pieces_each vectors | ...              a work-item copies adjacent vectors, row by row
 ##
-## elem, idx: the element types of weight and of indices.  V: elements of a vector.  step: whether the columns of weight
-## have a stride.  index: C type of numbers of vectors.  G: work-items of a group.  U: see above; 0 on a CPU.
+## Launch: group 0 checks the indices (_check); the work starts with group 1.  pieces: vectors of out, row_pieces of a
+## row.
+##
+## elem, idx: the element types of weight and of indices.  V: elements of a vector.  step: whether the stride of
+## weight's columns is not 1.  index: C type of numbers of vectors.  G: work-items of a group.  U: see above; 0 on a
+## CPU.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="check" file="/embedding/_check.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -63,6 +67,7 @@ ${loaded(u, f"begin + {u * G}")}\
     }
 </%def>
 
+## A statement that stores vector u.
 <%def name="stored(u)">\
 *(__global piece_t *)(out + ((long)i${u} * columns + column${u})) = value${u};\
 </%def>

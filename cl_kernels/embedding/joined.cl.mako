@@ -1,8 +1,8 @@
 ## joined: on a GPU, join the lists of all chunks of a row to one list, whose head is that of chunk 0.
 ##
-##   rows   | 0 | 1 | ...      a work-item has a row
+##   rows   | 0 | 1 | ...      a work-item has a row; it walks from the last chunk to the first
 ##
-## head, tail and next: see lists.  G: work-items of a group.
+## head, tail and next: see lists; `positions` has them one after another.  G: work-items of a group.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 

@@ -4,7 +4,8 @@
 ##
 ##   weight[row, :] *= max_norm / (norm + 1e-7), where norm = (sum |weight[row, :]|^p)^(1/p) > max_norm
 ##
-## positions: those of the kernel `lists`, whose report says whether an index is not a row; then no row is changed.
+## A row is indexed if a list of the kernel `lists`, in `positions`, has it.  If its report says that an index is not a
+## row, no row is changed.
 ##
 ## elem: the element type.  norm: "one", "two", "infinite" or "power", the kind of p.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -3,6 +3,7 @@
 ##   indices  | chunk 0 | chunk 1 | ...        head[chunk, row]: the first position, or -1
 ##   rows     | range 0 | range 1 | ...        next[position]: the following one of the same row, or -1
 ##                                             tail[chunk, row]: the last position, if there is one
+## positions: head, tail and next, one after another.
 ##
 ## A work-item has a chunk and a range of rows.  It walks back through the chunk, so it needs no atomics.  On a GPU the
 ## work-items of a group have one chunk, whose indices they copy to local memory, G at a time.  Indices of no row, and
@@ -26,7 +27,7 @@ ${check.report_first()}
     __global int *head = positions + chunk * rows, *tail = head + chunks * rows, *next = positions + 2 * chunks * rows;
     for (long row = low; row < high; row++) head[row] = -1;
 % if G > 1:
-    __local int near[${G}];
+    __local int near[${G}];  // the rows of G indices, or -1
     const int lane = get_local_id(0), lowest = (int)low, size = (int)max(0L, high - low);
     for (long last = end; last > begin; last -= ${G}) {
         const int part = (int)min(${G}L, last - begin);

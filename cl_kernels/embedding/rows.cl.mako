@@ -1,12 +1,12 @@
-## rows: out[row, :] = sum of grad[i, :] over the positions i of the row, in increasing order.
+## rows: out[row, :] = sum of grad[i, :] over the positions i of the row among the indices, in increasing order.
 ##
 ##   item   | row 0: V V V | row 1: V V V | ...      a work-item sums one vector of a row over all positions;
 ##                                                   on a CPU it sums pieces_each vectors
 ##
-## head and next: see joined.  Rows without positions are 0.  Sums of 16-bit elements are in float.
+## positions: see lists and joined.  Rows without positions are 0.  Sums of 16-bit elements are in float.
 ##
-## elem: the element type.  V: elements of a vector.  by_count: whether a sum is divided by the number of its positions.
-## index: C type of numbers of vectors.  G: work-items of a group.
+## elem: the element type.  V: elements of a vector.  by_count: whether a sum is divided by the number of its positions
+## (PyTorch's scale_grad_by_freq).  index: C type of numbers of vectors.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -1,5 +1,8 @@
-## Copies of W matrices of elements E between memory and scratch, where each matrix has one lane of every vector: see
-## cpu_cholesky_lanes.
+## Copies of up to W matrices between memory and scratch, for cpu_cholesky_lanes: element (i, j) of the W matrices
+## becomes a vector, in which each matrix has one lane.  E: the type of elements, with its address space.
+##
+## Strides count elements: `line` between lines (rows or columns), `step` along a line, `apart` between matrices.
+## lanes: how many matrices there are.  `move` copies four lines at a time (common/moves).
 <%def name="define(E, W, in_place)">
 // Copy a block of matrices to scratch, line by line.  A matrix without gaps is copied as one line.
 static inline void load_block(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)

@@ -1,4 +1,5 @@
-## The triangles of solve in local memory, by columns, with reciprocals on their diagonals.
+## The lower triangles of the kernel solve in local memory, with reciprocals on their diagonals: element (i, k) is at
+## k (N + 1) + i, so that columns begin in different banks.  N: policy.rows; elements beyond n are 0.
 ##
 ##   load(problem, policy)   load the triangle of matrix `which` of the group to `lower`.  If zeros are reported, set
 ##                           zeros[which] to the first column whose diagonal element is zero, or to n
@@ -10,7 +11,7 @@ STRIDE = N + 1
     __local int zeros[${T}];
     if (t == 0) zeros[which] = n;
 % endif
-<% inner_lanes = min(N, LANES)
+<% inner_lanes = min(N, LANES)  # neighbours in memory: along rows (k) or along columns (i)
 inner, outer = ("k", "i") if problem.l.col == 1 else ("i", "k")
 along = {"k": "l_col", "i": "l_row"} %>\
     for (int ${inner} = t % ${inner_lanes}; ${inner} < ${N}; ${inner} += ${inner_lanes}) {

@@ -1,9 +1,9 @@
-## The products of a tile in double precision by the matrix instruction of warps: see _tile and
-## gemm/_mma.  Warp w sums rows 32 (w % 2) ... and columns 16 (w / 2) ... of V, in squares of 16 x 8:
-## lane 4 g + q has rows 2g and 2g + 1, columns 2q and 2q + 1.
+## The products of a tile V (64 x 64, see _tile) of float64 by the matrix instruction of NVIDIA's warps (gemm/_mma).
+## Warp w sums 32 rows from 32 (w % 2) on and 16 columns from 16 (w / 2) on, in squares of 16 x 8: lane 4 g + q has rows
+## 2g and 2g + 1, columns 2q and 2q + 1 of each.  Defs: see _sums.  Panels in local memory have a pitch of 68 (_panels).
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
-## wide: by the instruction for 16 steps of k, where there is one.
+## wide: whether by the instruction for 16 steps of k at a time, where there is one.
 <%def name="define(wide=True)">${mma.instructions(wide and target.matrix_units == 'wgmma')}</%def>
 
 <%def name="declare()">\
@@ -16,8 +16,8 @@ const int warp = t / 32, g = t % 32 / 4, quad = t % 4;
 % endfor
 </%def>
 
-
-## Start the sums d with -C (see _tile's input).  The tile is in the columns f, and in the rows whose name is s.
+## Start the sums d with -C, so that V = -d at the end (values beyond the matrix: see _tile's input).  The tile has the
+## columns from f0 on, and the rows from s0 on, or from f0 on if the argument s is "f" (a tile of the diagonal).
 <%def name="input(source, d='d', s='s')">\
 <%
 on_diagonal = "row == col" if s == "f" else "s == f && row == col"
@@ -58,8 +58,9 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
                 }
 </%def>
 
-## Subtract the sums from v.  They pass through the local memory of both panels, a half of the rows at a time.
-## has_input: whether v has been loaded with C; otherwise it is 0.
+## Subtract the sums from v, whose elements other work-items hold: the sums pass through the local memory of both
+## panels, 32 rows at a time, or 64 if there are two panels of each.  has_input: whether v has been set to C; otherwise
+## it is 0.
 <%def name="subtract_sums(v, d, has_input)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {
@@ -82,7 +83,7 @@ for (int from = 0; from < 64; from += ${2 * lines}) {
     }
 </%def>
 
-## Subtract the sums in local memory, from row `from` of V on, from v.
+## Subtract the sums that are in local memory, of the rows from `from` on, from v.
 <%def name="subtract_local_sums(v, has_input)">\
 <% lines = 16 * panels %>\
 barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,4 +1,4 @@
-## Arithmetic of kernels that factorise and solve.
+## Arithmetic of kernels that factorise and solve.  e: the Element; value_t, real_t: see common/epilogue.
 
 ## reciprocal(v): 1 / v.  For complex numbers Smith's algorithm is used, whose intermediate results do not overflow.
 <%def name="reciprocal(e)">

@@ -1,4 +1,5 @@
-## A tile W of the diagonal and the tile V at its left, computed by one group: see tiles and _tile.
+## A pair of tiles of a Cholesky factor that one group computes: W on the diagonal, and V at its left.  See
+## tiles.
 ##
 ##           s     f
 ##        +-----+             W = C - sum over k of L(f, k) L(f, k)^H.  The terms k < s are subtracted with those
@@ -12,7 +13,8 @@
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 
-## Subtract the products of V's remaining rows from W, after these rows are stored in local memory again.
+## Subtract the products of V's remaining rows, from first_remaining on, from W, in steps of 16 rows, which are stored
+## in local memory again.
 <%def name="subtract_remaining_rows()">\
 for (int from = first_remaining; from < 64; from += 16) {
             __local value_t *shared_rows = solved + y * ${depth} % 16 * 68;
@@ -34,7 +36,8 @@ ${panel.subtract("w", "solved", "solved", 16, "CONJ", 4)}
 % endif
 </%def>
 
-## After the products: compute V, which is L's tile (f, s), and W, which is L's tile (f, f).
+## After the products: solve V, which is L's tile (f, s), and factorise W, which is L's tile (f, f).  Without
+## a V, s is -1.
 <%def name="solve_and_factorise()">\
 if (s >= 0) {
         ${solve.solve_tile()}

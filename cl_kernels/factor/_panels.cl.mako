@@ -1,8 +1,10 @@
-## Panels of P and Q, the factors of a tile's products: see tiles and _tile.  In local memory they have 16 steps of k,
-## and a pitch of 68 for the 64 lines of each.
+## Panels of P and Q, the factors of a tile's products V -= P Q: see tiles and _tile.  A panel has 16 steps of k, and in
+## each step 64 lines: rows of P, or columns of Q.  In local memory element (step, line) is at 68 step + line; a pitch
+## of 68 instead of 64 puts steps into different banks.
 
-## Load a panel to registers NAME0 ... NAME3, and store these in local memory.  Each work-item has four of its elements.
-## lines: the number of lines that exist; other lines are zeros.  number: an expression for the index of a step.
+## fetch: load a panel to registers NAME0 ... NAME3; put: store these in local memory.  A work-item has four elements.
+## line, step: strides of `source`.  lines, steps: how many exist; others are zeros (without `steps` all 16 exist).
+## number: an expression for the place of a step.  along: whether steps of a line, not lines, are neighbours in memory.
 <%def name="place(along, i)">\
 const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
 </%def>
@@ -17,6 +19,7 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
 { ${place(along, i)} ${part}[step * 68 + line] = ${conjugation}(${name}${i}); }
 % endfor
 </%def>
+## Load the panels of P and Q from step k on.
 <%def name="fetch_p(k, steps='')">\
 ${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}\
 </%def>
@@ -24,7 +27,7 @@ ${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_al
 <% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
 ${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
 
-## The elements of one step: NAME0 ... of a work-item's rows, or of its columns.
+## Declare the elements of one step, `source`: NAME0 ... of a work-item's rows, or of its columns (see _tile).
 <%def name="rows(name, source)">\
 % if problem.elem.complex:
 const value_t ${", ".join(f"{name}{i} = ({source})[{depth} * y + {i}]" for i in range(depth))};
@@ -38,7 +41,7 @@ const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) +
 const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j in range(16 // depth))};
 </%def>
 
-## Subtract the products of some steps of two panels from v.
+## Subtract the products of the first `steps` steps of two panels from v.  conjugation: CONJ, for p, or nothing.
 <%def name="subtract(v, p, q, steps, conjugation='', unroll='')">\
 #pragma unroll ${unroll}
                 for (int step = 0; step < ${steps}; ++step) {
@@ -52,7 +55,8 @@ const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j i
                 }
 </%def>
 
-## Panels of the rows below a front's own columns; the X of such a row is number `row` of all.
+## The same for a solve with fronts (fronts/tiles): L's rows below a front's own columns; the X of such a row is row
+## `row[k]` of the whole right-hand side, x_all.
 <%def name="fetch_p_below(k, steps)">\
 ${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}\
 </%def>

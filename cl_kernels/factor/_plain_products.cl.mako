@@ -1,6 +1,6 @@
-## The products of a tile of real numbers without a matrix instruction: see _tile and _sums.  Work-item
-## (y, x) of 16 x 16 sums rows 4y ... and columns 4x ... of V, so that it reads only 8 words in a step,
-## as two vectors.
+## The products of a tile V (64 x 64, see _tile) of real numbers without a matrix instruction.  Work-item (y, x) of 16 x
+## 16 sums the 4 rows from 4y on and the 4 columns from 4x on, so that it reads only 8 numbers in a step of k, as two
+## vectors.  Defs: see _sums and _mma_products.
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
 <%def name="declare()">\
 const int sum_row = t / 16 * 4, sum_col = t % 16 * 4;
@@ -20,8 +20,8 @@ value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
 % endfor
 % endfor
 </%def>
-## An expression for the initial value of a sum beyond the matrix, where V is extended by the unit matrix: see _tile's
-## input.
+## Expressions: the initial value of a sum beyond the matrix, where V is extended by the unit matrix, and whether an
+## element is not above L's diagonal.  See _tile's input.
 <%def name="start(s)">${"s == f && " * (s != "f") + "row == col ? (real_t)-1 : (real_t)0" if factorise else "0"}</%def>
 <%def name="inside(s)">${"" if not factorise else " && row <= col" if s == "f" else " && (s < f || row <= col)"}</%def>
 
@@ -38,7 +38,7 @@ value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
                 }
 </%def>
 
-## Subtract the sums from v: as in _mma_products.
+## Subtract the sums from v, through local memory, as in _mma_products.
 <%def name="subtract_sums(v, d, has_input)">\
 <% lines = 16 * panels %>\
 for (int from = 0; from < 64; from += ${2 * lines}) {

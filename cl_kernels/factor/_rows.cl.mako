@@ -1,4 +1,4 @@
-## A step of factorisations and solves on CPUs: compute the next R rows of X = L^-1 B, in strips of NR elements.
+## A step of factorisations and solves on CPUs: compute the next R rows of X = L^-1 B, in strips of NR columns.
 ##
 ##      t: L^H                x: X above row j,      x[j .. j + R) -= sum of conj(t[k][j ..]) x[k] over k < j
 ##      +---+---------+       +-- then B -+          Then the R rows are solved in registers, by the square D
@@ -6,14 +6,14 @@
 ##      +---+---------+       +-----------+          elements.
 ##   j      |D|            j  | R rows    |
 ##
-## Scratch has L^H, with rows `ld` elements apart.  In a factorisation X is in scratch too, right of D, which
-## `define_square` computes.
+## R, NV: policy.rows, policy.vectors.  Scratch has L^H, with rows `ld` elements apart.  In a factorisation X is in
+## scratch too, right of D, which `define_square` computes.
 ##
 ##   define(e, policy, real_diagonal)
-##       solve_rows(t, ld, inverse, x, ldx, j)              t and x point to row 0, at the first columns of D and of the
-##                                                          strip
+##       solve_rows(t, ld, inverse, x, ldx, j)              t, x: row 0, at the first columns of D and of the strip
 ##   define_square(e, policy)
-##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D
+##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D; *failed: the first column,
+##                                                          less than n, of a bad pivot; *pivot: that pivot
 ##
 ## Complex numbers: c is the sum of the products by the scalars' real parts, and d the sum of the products by their
 ## imaginary parts.  d is multiplied by i once, at the end.
@@ -24,7 +24,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
 #define TIMES_I(v) ((v).s${swapped} * (vec_t)(${", ".join(["-1", "1"] * (V // 2))}))
 </%def>
 
-## Declare `to`, the pointer to the R rows, and c, these rows less the products of the rows above.
+## Declare `to`, the pointer to the R rows, and c{r}_{v}, these rows less the products of the rows above.
 <%def name="inner(e, policy)"><% R, NV, V, C = policy.rows, policy.vectors, policy.vector, e.components %>
     __global const real_t *a = (__global const real_t *)t, *b = (__global const real_t *)x;
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
@@ -38,7 +38,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
             ${" ".join(f"{'cd'[part]}{r}_{v} -= s * b{v};" for v in range(NV))}
         }
 % endfor
-        a += ld * ${C}, b += ldx * ${C}, k++;  // not in the head: see pocl_bodies
+        a += ld * ${C}, b += ldx * ${C}, k++;  // not in the head: see runtime/pocl_bodies.py
     }
 % if e.complex:
 % for r in range(R):
@@ -48,7 +48,7 @@ typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components}
     __global real_t *to = (__global real_t *)(x + j * ldx);
 </%def>
 
-## Subtract the product of row r, which is known, from row q.
+## Subtract the product of row r, which is known, and the number re + i im from row q.
 <%def name="eliminate(e, policy, r, q, re, im)">
     ${" ".join(f"c{q}_{v} -= (vec_t)({re}) * c{r}_{v};" for v in range(policy.vectors))}
 % if e.complex:

@@ -1,5 +1,5 @@
-## The sums of a tile's products of real numbers: d for V, e for the second tile W of a pair.  They start with -C, and
-## are computed by the matrix instruction where there is one.
+## The sums of a tile's products of real numbers, in registers: d for V, e for the second tile W of a pair.  They start
+## with -C and end with -V.  mma: whether a matrix instruction computes them (_mma_products), else see _plain_products.
 ##
 ## declare()                    the positions of a work-item's sums
 ## sums(d)                      declare sums of 0

@@ -1,5 +1,6 @@
-## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting); for tiles
-## and fronts/tiles.  Each tile of each matrix has a flag.
+## The tile of a ticket, the flags for which its group waits, and the flag that it sets (see group/waiting), in tiles
+## and fronts/tiles, whose names are used.  Each tile of each matrix has a flag, by rows: tile (f, s) of a factor at
+## f (f + 1) / 2 + s, tile (s, f) of a solution at s tiles_f + f.  tiles_s, tiles_f: numbers of tiles.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 ## Declare s and f, the row and column of the tile of ticket `task`, and `done`, the flags of its matrix.
@@ -32,7 +33,7 @@
     const int needed_steps = s;  // the steps of k, of 64 each, that V needs
 </%def>
 
-## An expression: whether the tiles that step k of the products of V reads are done.
+## An expression: whether the tiles that step k (64 columns of L) of the products of V reads are done.
 <%def name="is_done(k)">\
 % if factorise:
 ${waiting.flag(f"done + f * (f + 1) / 2 + {k}")} & ${waiting.flag(f"done + s * (s + 1) / 2 + {k}")}\

@@ -1,7 +1,9 @@
-## A group of 256 work-items and its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x 4 R holds the
-## rows R y + i and the columns x + 4 R j of V as v<i>_<j>.  R is `depth`, 4 or 8.
+## A group of 256 work-items and its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x 4 R holds in
+## registers v{i}_{j} the rows R y + i and the columns x + 4 R j of V.  R is `depth`, 4 or 8.  V's rows begin at s0, its
+## columns at f0; left_s and left_f of them exist, at most 64.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
+## Macros: VALUE_OF_P(v), which conjugates elements of P where needed, and SUBTRACT(v, p, q): v -= p q.
 <%def name="define()">
 #define VALUE_OF_P(v) ${"CONJ(v)" if conj else "(v)"}
 ${subtraction(problem.elem)}
@@ -35,7 +37,8 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
 % endfor
 </%def>
 
-## The local memory of a group, and its ticket.
+## Declare the local memory of a group (panels of P and Q, solved rows of V), y and x, and take a ticket.  ready_end: up
+## to which step the other tiles are done.  first_failed: the first column of the tile without a positive pivot, or 64.
 <%def name="memory()">\
 __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${(16 if paired else 2 * depth) * 68}] __attribute__((aligned(32)));

@@ -1,11 +1,12 @@
-## The diagonal tile: see tiles and _tile.
+## The factorisation of a diagonal tile, V = D D^H: see tiles and _tile.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
-## Factorise V, L's diagonal tile, in steps of R columns.  In each step, every lane of the sub-group that holds the
-## next R rows factorises the R x R elements of the corner.
+## Factorise V, L's diagonal tile, in steps q of R rows of D^H.  In each step, every lane of the sub-group that holds
+## the next R rows factorises the R x R elements at their diagonal (`corner`, in local memory), and solves for its
+## columns.  `failed`: the first column without a positive pivot, or 64; from it on results are NaN.
 <%def name="factorise_tile()">\
 for (int q = 0; ${depth} * q < left_s; ++q) {
             __local value_t *shared_rows = solved + (q & 1) * ${68 * depth};

@@ -1,12 +1,12 @@
-## The products of a tile: see tiles, _tile and _panels.
+## The products V = C - P Q of a tile: see tiles, _tile and _panels.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="sums" file="/factor/_sums.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 
-## v -= P Q over k from `first` to `last`.  The next panels are loaded while the current ones are multiplied.  In
-## fronts, `last` may be within a panel.
+## v -= P Q over k from `first` to `last`, C expressions.  The next panels are loaded while the current ones are
+## multiplied.  In fronts, `last` may be within a panel.  p, q: defs that load panels, if not those of _panels.
 <%def name="products(first, last, p=None, q=None)">\
 <%
 p, q = p or panel.fetch_p, q or panel.fetch_q
@@ -50,7 +50,7 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
 % endif
 </%def>
 
-## Start v, and for a pair w, with C.
+## Start v, and for a pair w, or their sums, with C, which is read from `source`.
 <%def name="input(source)">\
 % if not problem.elem.complex:
 ${sums.declare()}
@@ -78,8 +78,8 @@ if (has_diagonal) {
 % endif
 </%def>
 
-## v -= P Q over all k.  Each step covers the tiles that are finished when it starts.  below: first over the rows below
-## the columns of a front.
+## v -= P Q over all k: each turn waits for one step of 64 k, and covers all steps whose tiles are finished by then.
+## below: first over the u rows below the columns of a front.
 <%def name="all(below=False, has_input=False)">\
 % if below:
     {

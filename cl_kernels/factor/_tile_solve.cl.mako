@@ -1,10 +1,12 @@
-## V = D^-1 V: see tiles and _tile.  VALUE_OF_P(v) is the conjugate of v if P and D are conjugated, else v.
+## The solution of a tile, V = D^-1 V, with the diagonal tile D of its rows: see tiles and _tile.  VALUE_OF_P(v) is the
+## conjugate of v if P and D are conjugated, else v.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="pair" file="/factor/_pair.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
-## Solve for the rows of a work-item: X = D^-1 X; d(i, k): D's elements, with reciprocals on the diagonal.
+## Solve for the R rows of a work-item; d(i, k): C expressions of the elements of their R x R square of D, with
+## reciprocals on the diagonal.
 <%def name="substitute(d)">\
 % for k in range(depth):
                 {
@@ -28,7 +30,7 @@
 % endfor
 </%def>
 
-## V = D^-1 V, in steps of 16 columns of D, each of which has steps of R rows.
+## V = D^-1 V, in steps of 16 columns of D, which has flags for each 16, and in these in steps of R rows.
 <%def name="solve_tile()">\
 {
             value_t p0, p1, p2, p3;

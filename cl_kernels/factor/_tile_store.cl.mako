@@ -1,6 +1,8 @@
-## The stores of a tile: see tiles and _tile.  In fronts, columns in the right half of an update are contiguous along f.
+## The stores of a tile: see tiles and _tile.  by_s: whether neighbours along s are neighbours in memory; in fronts only
+## if v_row is 1, because the columns in the right half of an update are contiguous along f.
 
-## Store the rows of a work-item, as vectors if neighbours along s are neighbours in memory.
+## Store the rows of a work-item, as vectors if neighbours along s are neighbours in memory.  diagonal: whether the tile
+## is on the diagonal, so that only elements of the triangle are stored.
 <%def name="store_own(diagonal)">\
 <% e, wide = problem.elem, 16 // problem.elem.itemsize %>\
 % for j in range(16 // depth):
@@ -41,7 +43,8 @@ for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
     }
 </%def>
 
-## Store rows `from` to `from` + 15 of V, or all rows from `from` on.
+## out: a statement that stores a value as element (row, col) of V, or adds it.  store_rows: store the 16 rows from
+## from_row on.  store: store all rows.  stored: store a value unless it is above L's diagonal.
 <%def name="out(row, col, value)">\
 <% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
 ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\

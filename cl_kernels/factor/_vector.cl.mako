@@ -20,7 +20,7 @@ def sums(along):
     return range(2 if along else 1)
 %>
 
-## Declare local memory, sums and elements of v.
+## Declare local memory (triangle: D; below: partial sums; xs: two blocks of x), sums, and elements of L, v and x.
 <%def name="declare(along)">\
 __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shared_x[64];
     value_t v_t = (value_t)(0), x_half0 = (value_t)(0), x_half1 = (value_t)(0);
@@ -53,7 +53,7 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         }
 </%def>
 
-## Add the products of the tile and of x, an array.  conj: CONJ, or nothing.
+## Add the products of the tile and of x, 64 elements in local memory.  conj: CONJ, or nothing.
 <%def name="multiply(along, x, conj)">\
 % for j in range(16):
         MAD(sum${j // 8 if along else 0}, ${conj}(l${j}), (${x})[${step(along, j)}]);
@@ -73,8 +73,9 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         for (int j = 0; j < ${8 if along else 4}; ++j) v_t -= below[${"t * 9 + j" if along else "64 * j + t"}];
 </%def>
 
-## Subtract the products of known blocks: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k, its strides,
-## and its numbers of rows and of k; has_x(k): whether work-item t has an x of it; cell(k): the cell of that x.
+## Subtract the products of the blocks before this one: tiles 0 to `steps` of columns.  tile(k): the pointer to tile k,
+## its strides, and its numbers of rows and of k; has_x(k): whether work-item t has an x of it; cell(k): the cell
+## (group/cells) by which that x is published.
 <%def name="known(e, along, conj, tile, has_x, cell)">\
 {
         value_t x_next = (value_t)(0);

@@ -1,5 +1,6 @@
-## x = D^-1 v of 64 elements, with D in local memory: see _vector.  Rows of D are divided by their diagonal elements,
-## and elements of v are multiplied by the reciprocals of the diagonal elements.
+## x = D^-1 v of 64 elements, with D in local memory: see _vector.  Rows of D, and elements of v, are multiplied by
+## `inverse`, the reciprocals of D's diagonal elements, so that the diagonal becomes ones.  D is packed: row i begins at
+## i (i + 1) / 2 of `triangle`.
 
 ## Load D, whose first element is at `l`, by rows up to the diagonal; from row `rows` on it is extended by the unit
 ## matrix.  along: see _vector.  unit: whether the diagonal of D is assumed to be ones.

@@ -1,4 +1,4 @@
-## A = L L^H of a stack of small matrices, a square of work-items for each, in registers.
+## cholesky: A = L L^H of `count` small matrices, on a GPU: a square of work-items for each, with A in registers.
 ##
 ##   work-item (y, x) of side x side holds the elements      x ->  0 1 2 0 1 2
 ##   (y + r side, x + c side) of the lower triangle;         y 0   .           r, c: the row and column of a
@@ -12,11 +12,11 @@
 ## policy    CholeskyPolicy: side, item (squares along each axis), together (matrices of a group)
 ## problem   CholeskyProblem           in_place   whether L replaces A; else the elements above L become zeros
 ## by_rows   whether neighbours along a row of L are neighbours in memory
-## n is at most side * item; beyond n the matrix is extended by the unit matrix.
+## n is at most side * item; beyond n the matrix is extended by the unit matrix.  Launch: groups of side^2 * together.
 ## ragged    whether a table has n (at most `max_n`) and the offsets of each matrix: see _ragged
 ##
-## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.  A later
-##           block (first > 0) does not overwrite the report of an earlier one.
+## report    for each matrix, the first column whose pivot is not positive, or -1, and the bits of that pivot.
+##           The matrix may be a block of a larger one, from its column `first` on; reports of earlier blocks remain.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

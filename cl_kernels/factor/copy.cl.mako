@@ -1,6 +1,9 @@
-## Copy a stack of matrices from any strides to any others, or their lower triangles, with zeros above the diagonals.
+## copy: on a GPU, copy a stack of matrices from any strides to any others, or their lower triangles, with zeros above
+## the diagonals.
 ##
-## A group copies `lines` lines of `size` elements.  Neighbours in a line are neighbours in the target.
+## A group of `size` work-items copies `lines` lines of `size` elements, which are neighbours in the target.  A matrix
+## has `bands` bands of `lines` lines, and a line `pieces` pieces of `size`: bands * pieces groups for each matrix.
+## length, count: elements of a line, and lines, of a matrix.
 ##
 ## source    the Operand that is read     triangle   whether elements above the diagonal become zeros
 ## by_rows   whether lines are rows        rank       batch axes

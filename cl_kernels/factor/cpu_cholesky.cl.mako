@@ -1,4 +1,5 @@
-## A = L L^H of a stack of small matrices on a CPU: a work-item factorises `run` of them, one after the other.
+## cpu_cholesky: A = L L^H of small matrices on a CPU: a group of one work-item factorises `run` of them, one after the
+## other.
 ##
 ##      scratch: T = L^H              From above, R rows at a time: first the strip that begins with the square
 ##      +--+----------+               D on the diagonal, then strips further right (see _rows).  The distance of

@@ -1,4 +1,4 @@
-## A = L L^H of many small matrices on a CPU, W at a time: each matrix has one lane of every vector.
+## cpu_cholesky_lanes: A = L L^H of many small matrices on a CPU, W at a time: each matrix has one lane of every vector.
 ##
 ##      scratch: element (i, j) of W matrices is a vector      Column j of L is computed from the previous
 ##                                                             columns, four rows at a time.

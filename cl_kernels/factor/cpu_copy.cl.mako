@@ -1,4 +1,5 @@
-## Copy a stack of matrices on a CPU, or their lower triangles, with zeros above the diagonal.
+## cpu_copy: copy a stack of matrices on a CPU, or their lower triangles, with zeros above the diagonal.  Launch: groups
+## of one work-item, bands * pieces for each matrix.
 ##
 ##      target, by contiguous lines              A work-item copies a tile of `lines` by `piece`, four lines at a
 ##      +--------+--------+---                   time.  If the source is read across its cache lines, these are
@@ -18,6 +19,7 @@ e = source.elem
 E = f"__global {e.name}_t"
 across, along = ("row", "col") if by_rows else ("col", "row")
 %>
+// min and max without a call of a built-in function.
 #define LEAST(x, y) ((x) < (y) ? (x) : (y))
 #define MOST(x, y) ((x) > (y) ? (x) : (y))
 ${element.scalar(e)}

@@ -1,5 +1,5 @@
-## X = L^-1 B of a stack of small lower triangles on a CPU.  A work-item solves `run` pairs one after the other, or a
-## part of the columns of one pair.
+## cpu_solve: X = L^-1 B of a stack of small lower triangles on a CPU.  A group of one work-item solves `run` pairs (L,
+## B) one after the other, or a part of the columns of one pair.
 ##
 ##      scratch: L^H, then a strip of B           A strip is copied, solved in steps of R rows (see _rows),
 ##      +----+   +-------+                        and copied back.  Its rows have NR elements; those

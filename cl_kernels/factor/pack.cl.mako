@@ -1,8 +1,9 @@
-## Copies between packed triangles and dense rectangles of them.
+## pack: copies between packed triangles (ops/factor's packed layout, in blocks of `block` = 128 rows) and dense
+## rectangles of them, of `rows` x `cols` elements from (row0, col0) on.
 ##
 ##    block row I, from row r0 = 128 I on                r0              dense (i, j) is the triangle's
 ##    +---------------------------+.                                     (row0 + i, col0 + j)
-##    | h x r0, by rows           | .          offset r0 (r0 + 1) / 2
+##    | rectangle: h x r0, by rows| .          offset r0 (r0 + 1) / 2
 ##    +---------------------------+  .         then the diagonal block, its row k at k (k + 1) / 2
 ##
 ## what      unpack: dense = packed     pack: packed = dense     add: packed = dense + beta packed
@@ -64,6 +65,7 @@ ${operands.locate(names, rank, "band / bands")}
     }
 }
 
+## Statements: copy element j of a row between line and p; store element j of a row above the diagonal.
 <%def name="move(p)">\
 % if what == "unpack":
 ${store}(line + j${step}, ${load}(${p} + j));

@@ -1,5 +1,5 @@
-## X = L^-1 B of a stack of small lower triangles, in the place of B or in another array; a group of work-items solves
-## for some columns of each.
+## solve: X = L^-1 B of `count` small lower triangles, on a GPU, in the place of B or in another array; a group solves
+## for some columns of `together` pairs (L, B).  Launch: `groups` groups for each `together` pairs.
 ##
 ##      +--+             +-- group --+         Work-item (y, x) holds rows y + r side_m and columns
 ##      |L | n           |  columns  | n       x + c side_n of its group's part of B.  L is in local

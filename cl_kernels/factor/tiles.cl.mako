@@ -1,5 +1,5 @@
-## Factorise, or solve, a stack of matrices in one launch.  There is a work-group for each tile, in an order of
-## dependences.
+## tiles: factorise, or solve, `count` matrices in one launch, on a GPU.  There is a work-group of 256 for each tile of
+## 64 x 64, in an order of dependences.  C is A, or B.
 ##
 ##   A = L L^H                      X = L^-1 B                     for a tile at (s, f):
 ##

@@ -1,4 +1,5 @@
-## B2 -= L21 X1 of pairs of different sizes.  There is a work-item for each column of B.
+## update: B2 -= L21 X1 of pairs (L, B) of different sizes, on a GPU.  There is a work-item for each column of B;
+## `groups` groups for each pair.
 ##
 ##      +----+              +-- group --+ k       A group copies 16 rows of L21 to local memory, 32 columns
 ##      |L11 |              |    X1     |         at a time; a work-item has the sums of those 16 rows for
@@ -7,7 +8,8 @@
 ##      +----+----+         +-----------+
 ##
 ## table    see _ragged: n and m of B2, the offsets of L21 and of X1
-## lanes    of a group        conj   whether L21 is conjugated
+## lanes    work-items of a group        conj   whether L21 is conjugated
+## along_rows   whether neighbours along a row of L21 are neighbours in memory
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -1,5 +1,5 @@
-## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch.  There is a work-group for each 64
-## rows of each column, in an order of dependences.
+## vector: X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch, on a GPU.  There is a
+## work-group of 256 for each block of 64 rows of each column, in an order of dependences.
 ##
 ##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v:  see _vector
 ##      | D  |

@@ -1,5 +1,6 @@
-## Find the first zero on the diagonal of each triangle of a stack.  A triangle has `lanes` work-items of a group.  If a
-## group is one work-item, its result is in private memory, else in local memory.
+## zeros: find the first zero on the diagonal of each triangle of a stack.  Launch: size / lanes triangles a group.  A
+## triangle has `lanes` work-items of a group.  If a group is one work-item, its result is in private memory, else in
+## local memory.
 ##
 ## lanes     work-items for a triangle      size   work-items of a group
 ## triangle  Operand           layout   "dense", "packed" (see packed.py), or "table": see _ragged
@@ -45,7 +46,7 @@ ${ragged_.matrix(["triangle"])}
         const int rows = (int)min(${block}l, n - start);
         __global const ${e.name}_t *square = triangle + start * (start + 1) / 2 + rows * start;
         for (int i = lane; i < rows; i += ${lanes}) {
-            const ${e.value} v = ${e.name}_load(square + mul24(i, i + 3) / 2);
+            const ${e.value} v = ${e.name}_load(square + mul24(i, i + 3) / 2);  // i (i + 1) / 2 + i
             if (${is_zero}) ${update.format("(int)start + i")};
         }
     }

@@ -1,14 +1,17 @@
-## The rows of a result, read from scratch memory and multiplied by their factors.
+## The rows of a result of fft/cpu, read from scratch memory and multiplied by their factors: re and im of each of
+## `planes` transforms of a lane.
 ##
 ##   define(target, planes, V, twisted, number, more)
 ##       fetch<number>(s, place, k, n, flip, scale, live, at, limit, re, im,
 ##                     factors, t, t_row, t_lane, t_conjugate, fine, coarse)
+## s, place  scratch memory, whose rows are two vectors, and the row of each result; flip: 1 for the inverse
+##           transform, whose real and imaginary parts are exchanged; live, at, limit: see _cpu_load and _cpu_times
 ## more      the declarations of those parameters from `factors` on that the function has
 ## rotated   the form of rows of two transforms of real sequences whose real parts are stored after multiplication by
 ##           factors; other forms, and factors, as in _cpu_load
 ## times     numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored
-## twisted   row k of lane l is multiplied by exp(-2 pi i k l / whole): the product of a root of the table `coarse`, for
-##           the strip's first lane, and one of the table `fine`, for the distance of lane l from the first lane
+## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole), the product of a number of the table
+##           `coarse`, for the strip's first lane, and one of the table `fine`, for the distance of lane l from it
 <%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
 <%def name="define(target, planes, V, twisted, number, more)">
 <% form, sides = target.form, range(planes) %>\

@@ -1,10 +1,14 @@
-## The rows of a source, loaded to scratch (_cpu_put).
+## The rows of a source of fft/cpu, loaded to scratch memory (_cpu_put).  A row has one number of each lane, which are
+## `planes` vectors of V.
 ##
 ##   define(source, V, planes, k)
 ##       load_rows<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
 ##
-## a: the first of `live` lanes; its number is `lane`.  Rows from `rows` on are zeros.  In row i, lanes from
-## limit - i * limit_row on are zeros too, where a sequence has fewer numbers than the transform.  Forms of a row:
+## source: ops.fft.passes.RenderedOperand.  k: a suffix of the functions.  row, lane_step: strides between rows and
+## lanes.  a: the first number of the first of `live` lanes, which is lane number `lane`.  Rows from `rows` on are
+## zeros.  In row i, lanes from limit - i * limit_row on are zeros too, where a sequence has fewer numbers than the
+## transform.
+## Forms of a row:
 ##
 ##   complex   complex numbers            real   real numbers: re, and im where planes is 2
 ##   ordered   real, the even rows first and then the odd ones from the end: those of a cosine transform

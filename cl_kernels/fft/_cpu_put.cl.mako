@@ -1,9 +1,14 @@
-## Store a row of a source in scratch: one row, or rows i and n - i for the form half.  Forms as in _cpu_load.
+## Store a row of a source of fft/cpu in scratch memory s: row i, or rows i and n - i for the form half.  Forms:
+## _cpu_load.
 ##
-##   define(source, planes, k)     put<k>(s, i, n, flip, re, im); with factors multiply<k>(re, im, factor)
+##   define(source, planes, k)     put<k>(s, i, n, flip, re, im); with factors multiply<k>(re, im, factor), which
+##                                 multiplies a row by the complex number, or the vector of numbers, at `factor`
+##
+## A row of scratch memory is a vector of real parts and one of imaginary parts; flip: 1 exchanges them, 0 does not.
+## Two real transforms (planes is 2) are the real and imaginary parts of one.
 <%def name="define(source, planes, k)">
 <% form = source.form %>\
-// Row i of the source.
+// Store row i of the source.
 static inline void put${k}(__global vec_t *s, long i, long n, int flip, const vec_t *re, const vec_t *im)
 {
 % if form == "half":

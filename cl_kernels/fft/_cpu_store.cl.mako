@@ -1,4 +1,4 @@
-## The rows of a result, fetched from scratch (_cpu_fetch) and stored.
+## The rows of a result of fft/cpu, fetched from scratch memory (_cpu_fetch) and stored.
 ##
 ##   define(target, V, planes, twisted, number)
 ##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,

@@ -1,4 +1,4 @@
-## The numbers of the array t, by which a row of a result is multiplied.
+## The numbers of the array t, by which a row of a result of fft/cpu is multiplied, number by number.
 ##
 ##   define(target, V, planes, number)     load_times<number>(t, k, row, lane_step, live, at, limit, re, im)
 ##

@@ -1,4 +1,4 @@
-## Vectors of lanes: their types, their loads and stores, and the transposition of V vectors.
+## Vectors of V lanes for fft/cpu: their types, their loads and stores, and the transposition of V vectors.
 ##
 ##   types(real, V)     real_t, vec_t, load and store of V numbers, and of V complex ones as two vectors
 ##   transpose(real, V) transpose(r): r[i], a row of V numbers, becomes a column

@@ -1,11 +1,12 @@
-## Lines that the copy engine copies to local memory while the group transforms the previous line.
+## Lines (transforms) that the copy engine of NVIDIA's GPUs copies to local memory while a group of fft/group transforms
+## the previous line (PTX ISA: cp.async.bulk).
 ##
 ##   line 0 of a group     copied to local memory ─▶ registers, transform, store
 ##   line 1                                          copied ──────────────────▶ registers, transform, store
 ##
 ##   define()             barriers that count bytes (see gemm/_barriers), and copy_line
 ##   begin(p, rank)       start the copy of the group's first line
-##   load(plan, rank)    load the line to registers, and start the copy of the next one
+##   load(plan, rank)     load the line to registers, and start the copy of the next one
 ##
 ## The engine needs addresses that are multiples of 16 bytes; the work-items load other lines themselves.  A launch has
 ## a group for each compute unit.  There are `groups` lines; group i transforms lines i, i + number of groups, ...
@@ -26,6 +27,7 @@ static inline void copy_line(uint to, __global const real_t *from, uint bytes, u
 static inline bool engine_takes(__global const real_t *from) { return (ulong)from % 16 == 0; }
 </%def>
 
+## An expression: the pointer to line `number` of x.
 <%def name="line(rank, number)"><% batch = axes.digits("batch", rank, f"({number} / (uint)lanes)") %>\
 x_in + 2 * (x_offset + (long)(${number} % lanes) * x_lane\
 ${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))})\

@@ -1,12 +1,13 @@
-## A transform of any length n as a convolution with a chirp, c(j) = exp(-pi i j^2 / n) (Bluestein):
+## A transform of any length n as a convolution with a chirp, c(j) = exp(-pi i j^2 / n) (Bluestein), in fft/group:
+## result k is c(k) times the sum over j of x(j) c(j) conj(c(k - j)).
 ##
 ##   multiply_input(plan)      multiply the inputs of the first stage by the chirp; rows from n on are zeros
 ##   multiply_spectrum(plan)   conjugate the results of the last stage, and multiply them by the conjugate transform of
 ##                             the conjugate chirp; further stages of the same transform then compute the inverse
 ##   multiply_result(plan)     conjugate the results of the inverse transform, and multiply them by the chirp
 ##
-## Numbers are conjugated before they are multiplied, because Intel's OpenCL for CPUs (2026.2) lost terms of a negated
-## sum of products.
+## chirp: the table of c; filter: that of the conjugate transform.  Numbers are conjugated before they are multiplied,
+## because Intel's OpenCL for CPUs (2026.2) lost terms of a negated sum of products.
 <%def name="multiply_input(plan)">
 <% first = plan.stages[0] %>\
     {

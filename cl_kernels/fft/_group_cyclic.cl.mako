@@ -1,5 +1,5 @@
-## A transform of a prime length n as a cyclic convolution of n - 1 numbers (Rader): with a generator g of the numbers
-## modulo n, result g^-q is x[0] and the sum over m of x[g^m] times the root of g^(m - q).
+## A transform of a prime length n as a cyclic convolution of n - 1 numbers (Rader), in fft/group: with a generator g of
+## the numbers modulo n, result g^-q is x[0] plus the sum over m of x[g^m] w^(g^(m - q)), w = exp(-2 pi i / n).
 ##
 ##   read_permuted(plan)       read the inputs of the first stage from local memory: row m is number g^m
 ##   read_zeroth(plan)         declare `zeroth`, number 0
@@ -8,7 +8,7 @@
 ##                             adds it to all results.  Further stages of the same transform then compute the inverse
 ##   write_permuted(plan)      write the results to local memory: row q is number g^-q, and the sum is number 0
 ##
-## powers: g^m for m = 0 ... n - 1.
+## powers: the table of g^m for m = 0 ... n - 1.  filter: that of the conjugate transform of the roots.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="read_permuted(plan)">
 <% first, layout = plan.stages[0], plan.natural %>\

@@ -1,4 +1,4 @@
-## The exchange of numbers between the work-items of a group, through local memory.
+## The exchange of numbers between the work-items of a group of fft/group, through local memory `numbers`.
 ##
 ##   write(plan, stage, layout, parts, count)   store the results of a stage in their rows: re, im or both; the first
 ##                                              `count` results of each butterfly
@@ -9,6 +9,7 @@
 ## A layout gives the position of row i of slot s: slots are adjacent, or rows are, with gaps so that neighbouring
 ## work-items access different banks.  Both parts are exchanged at once, or re before im where local
 ## memory is too small.
+## A condition that butterfly b of a work-item exists, where not all do.
 <%def name="guard(plan, stage, b)">\
 ${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}\
 </%def>

@@ -1,8 +1,9 @@
-## Rows of a source in global memory, loaded as numbers (re, im).
+## Rows of a source of fft/group in global memory, loaded as numbers (re, im).
 ##
 ##   load(source, planes, all, sure, tag)
 ##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
 ##
+## source    ops.fft.passes.RenderedOperand          tag    a suffix of the functions
 ## x         the pointer to the row.  For the form folded exists is a parameter `mirrored`: if it is true, x points to
 ##           the number whose conjugate is that of the row.
 ## live      the number of lanes, from this one on, that have numbers
@@ -63,7 +64,7 @@ static inline pair_t load_row${tag}(__global const real_t *x, long i, long lane$
         lane + 1${rows.arguments(source, all)}${first_argument}) : (pair_t)(0, 0);
 % endif
 % if half:
-    const bool self_mirrored = i == 0 || 2 * i == n;  // row n - i is row i, so both transforms are real exists
+    const bool self_mirrored = i == 0 || 2 * i == n;  // row n - i is row i, so both transforms are real there
     *mirror = exchanged((pair_t)(v.x + w.y, w.x - v.y), sign);
     v = self_mirrored ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
 % else:

@@ -1,4 +1,4 @@
-## Complex numbers as pairs, for the transforms of a group.
+## Complex numbers as pairs (re, im), for fft/group.
 ##
 ##   types(real)     real_t, pair_t, vec_t; functions of pairs.  exchanged(v, sign): v with its real and imaginary parts
 ##                   exchanged if sign is -1, which is the sign of a transform with positive exponents.  Pairs in
@@ -18,6 +18,7 @@ static inline pair_t product(pair_t a, pair_t b)
     return (pair_t)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
+// v, or its conjugate if sign is -1.
 static inline pair_t with_sign(pair_t v, real_t sign)
 {
     return (pair_t)(v.x, v.y * sign);
@@ -28,7 +29,7 @@ static inline pair_t exchanged(pair_t v, real_t sign)
     return sign < 0 ? v.yx : v;
 }
 
-// The number of elements from index i on, if there are `count` in all.
+// The number of elements from index i on, if there are `count` in all; 0 beyond them.
 static inline uint remaining(uint i, uint count)
 {
     return count - min(i, count);

@@ -75,7 +75,7 @@ if p.result.times:
     fixed_y += ", times, t_row, t_lane, t_conjugate"
 
 def number_of(slot, plane=0):
-    """C expression of the number l of a lane's twiddle factors between two passes."""
+    """C expression of the number l of a lane in its twiddle factors exp(-2 pi i k l / whole) between two passes."""
     lane = f"min(lane0 + {planes} * {slot} + {plane}, lanes - 1)"
     if p.by_batch:
         return f"(ulong)(batch_item % batch{rank - 1}_size)"
@@ -85,7 +85,7 @@ def number_of(slot, plane=0):
 % if last.number > 0:
     const uint ${plan.order(plan.after, last)};
 % endif
-    const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
+    const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};  // groups side by side
     const uint batch_item = ${number} / across;
     const long lane0 = (long)(${number} % across) * ${plan.slots * planes};
     const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);

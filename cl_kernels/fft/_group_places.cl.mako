@@ -1,4 +1,5 @@
-## Positions of the rows of a side in global memory, and the arguments of load_row and put that describe them.
+## Positions of the rows of a side, which is a source or a result of fft/group, in global memory; and those arguments of
+## load_row and put that describe them.  name: x or y.
 ##
 ##   place(name, side, row, lane)     the pointer to a row of a lane
 ##   begin(name, side, row, lane)     declare <name>_at, this pointer; for the form folded also <name>_end, its mirror

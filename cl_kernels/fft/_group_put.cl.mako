@@ -1,4 +1,4 @@
-## Rows of a result, stored in global memory.
+## Rows of a result of fft/group, stored in global memory.
 ##
 ##   put(result, planes, twisted, all, tag)
 ##       put(y, k, lane, live, sign, scale, ..., v): store v as row k of a lane, or of two real lanes that form one

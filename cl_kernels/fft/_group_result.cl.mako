@@ -1,4 +1,4 @@
-## Store the results of the last stage, which are in registers, in the target.
+## Store the results of the last stage of fft/group, which are in registers, in the target.
 ##
 ##   write(plan, result, planes, number_of, loaded, fixed, tag)
 ##       result, planes, tag: as in group.  fixed: see _group_places.  number_of(slot, plane): the number l of the

@@ -1,7 +1,8 @@
-## Read a source to the registers of the first stage.  In a transform by chirps the numbers are multiplied by the chirp;
-## in a cyclic convolution they are permuted.
+## Read a source of fft/group to the registers of the first stage.  In a transform by chirps the numbers are multiplied
+## by the chirp; in a cyclic convolution they are permuted.
 ##
-##   read(plan, source, planes, fixed, tag)     set re and im; fixed: see _group_places
+##   read(plan, source, planes, fixed, tag, sure, ahead_rank)     set re and im
+##       fixed: see _group_places.  sure: see _group_load.  ahead_rank: the rank of _group_ahead, or 0 without it
 ##
 ## The work-items of butterflies read their rows from global memory, or, if the source is staged, from local memory.
 <%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
@@ -75,6 +76,7 @@ ${chirps.multiply_input(plan)}\
 % endif
 </%def>
 
+## Copy a source to local memory.  all_here: whether all lanes of the group exist.
 <%def name="staged(plan, source, planes, fixed, tag, all_here)">
 <%
 count, layout, half = plan.rows(source.form), plan.natural, source.form == "half"

@@ -1,6 +1,6 @@
-## Real lines of even length as complex ones of half that length: number j is x[2 j] + i x[2 j + 1].
+## Real lines of even length 2 n as complex ones of length n, in fft/group: number j is x[2 j] + i x[2 j + 1].
 ##
-## Of the transform Z of n such numbers, result k of the real line is E + w O and result n - k is conj(E - w O), where
+## With the transform Z of the n numbers, result k of the real line is E + w O and result n - k is conj(E - w O), where
 ## E = (Z[k] + conj Z[n - k]) / 2, O = (Z[k] - conj Z[n - k]) / 2i, w = exp(-pi i k / n).
 ##
 ##   read(plan, source)                   load the numbers of the first stage; all exist; a line may be unaligned

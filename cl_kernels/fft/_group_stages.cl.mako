@@ -1,4 +1,4 @@
-## Stages of transforms whose numbers a group's work-items hold in registers.
+## Stages of transforms in fft/group, whose numbers the work-items of a group hold in registers.
 ##
 ##   inputs of butterfly j < M = n / R of a stage of radix R     rows j, j + M, j + 2 M ...
 ##   its results                                                 rows (j / N) N R + j % N + r N,  r = 0 .. R-1
@@ -9,11 +9,11 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  declare w<number>: the roots of the butterflies t, t + items, ... of a stage
-##   load_twists(plan, form, lane)      load twists before they are needed: the factors exp(-2 pi i k l / whole) of
+##   load_twists(plan, form, lane)       compute `twists` in local memory: the factors exp(-2 pi i k l / whole) of
 ##                                       row k of lane l of the last stage's results, for the first row of each
 ##                                       butterfly (of a staged target: of a work-item's rows), and for steps from
 ##                                       row to row; lane(slot): l
-##   twist_all(plan, lane, loaded)      multiply results by these factors, which may be read from their tables
+##   twist_all(plan, lane, loaded)       multiply results by these factors, from `twists` or from tables of roots
 <%def name="define(plan, tag)">
 % for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\

@@ -1,12 +1,12 @@
-## Two passes in one launch: the pass and the work-group for each ticket, and the flag that it waits for.
+## Two passes of fft/group in one launch: the pass and the work-group of a ticket, and the counter that it waits for.
 ##
 ##   part            0    1    2    3          the batch axes divide both passes into parts; the second pass reads and
 ##   first pass      |    |    |    |          overwrites a part of the target that the first pass has written shortly
 ##   second pass               0    1    2     before, so that the part is still in the cache
 ##
 ## Work-groups are interleaved: those of part u of the first pass alternate with those of part u - lag of the second
-## pass.  Groups of the second pass wait for all groups of the first pass of their part, which have lower tickets (see
-## group/waiting).
+## pass.  groups0, groups1: groups of a part in each pass.  Groups of the second pass wait for all groups of the first
+## pass of their part, which have lower tickets (see group/waiting).
 ##
 ##   counters  | next ticket | groups of the second pass that have waited | for each part: finished groups |
 ##

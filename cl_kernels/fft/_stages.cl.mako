@@ -1,4 +1,4 @@
-## The stages of transforms in the adjacent lanes of vectors, in place (Gentleman and Sande).
+## The stages of transforms on a CPU, one in each lane of a vector, in place in scratch memory (Gentleman and Sande).
 ##
 ##      rows 0 .. n-1 of scratch, each a pair of vectors (re, im)
 ##
@@ -7,7 +7,7 @@
 ##
 ## After the last stage, result k is in row place[k].
 ##
-##   define(radices)     transform(s, w, radices, n)
+##   define(radices)     transform(s, w, radices, n); radices of the function: those of the stages, in their order
 ##
 ## w: for each stage but the last, and each j = 0 .. M-1, the roots exp(-2 pi i j r / (R M)), r = 1 .. R-1.
 <%def name="define(radices)">

@@ -1,8 +1,8 @@
-## Cosine and sine transforms: the computations before and after the Fourier transform that they use.
+## cosine: discrete cosine and sine transforms; the computations before and after the Fourier transform that they use.
 ##
 ##      x ──before──▶ numbers ──Fourier transform──▶ numbers ──after──▶ y
 ##
-## For a line of n numbers, with h = n / 2 and roots w of one from a table; the last column describes the numbers:
+## For a line of n numbers, with h = n / 2 and a table w of roots of one; the last column describes the `numbers`:
 ##
 ##   two     before   the even numbers, then the odd ones from the end           n real
 ##           after    y[k] = 2 Re(w[k] v[k])                                      of n / 2 + 1 complex ones
@@ -17,8 +17,9 @@
 ##   sine    before   0, the line, 0, its negative mirror image: 2 (n + 1)       real
 ##           after    y[k] = -Im v[k + 1]
 ##
-## kind as above    stage  before or after    real  Element    rank  batch axes
-## A work-item takes `chunk` numbers of a line.
+## kind  as above: two, three, one are DCTs of types II, III, I; four and odd are of type IV; sine is the DST of type I
+## stage  before or after      real  the Element      rank  batch axes
+## A work-item takes `chunk` of the `numbers` of a line; adjacent work-items have adjacent lines.  Launch: `items`.
 <%include file="/common/prelude.cl.mako"/>
 <%
 digits = axes.digits("batch", rank, "line")

@@ -1,4 +1,4 @@
-## Transforms on a CPU: a work-item computes one transform in each lane of a vector.
+## fft on a CPU: a work-item computes one Fourier transform (two real ones, if planes is 2) in each lane of a vector.
 ##
 ##      source ──load──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──store──▶ target
 ##
@@ -6,12 +6,14 @@
 ## passes in one launch it computes whole transforms: first all strips of the first pass, with results in its part of
 ## `between`, and then all strips of the second pass.
 ##
-## launches         the passes of each launch; a pass has source, result (Side: the form of a row, the layout of lanes),
-##                  planes (transforms in a lane), twisted (whether rows of the result are multiplied by roots of one:
-##                  Cooley and Tukey's twiddles, before the second pass of a long transform); the last result may be
-##                  multiplied by an array t, number by number (result.times)
+## launches         the passes of each launch; a pass has source and result (ops.fft.passes.RenderedOperand: form of a
+## row,
+##                  layout of lanes), planes (transforms in a lane), twisted (whether rows of the result are
+##                  multiplied by roots of one: Cooley and Tukey's twiddles, before the second pass of a long one);
+##                  the last result may be multiplied by an array t, number by number (result.times)
 ## policy           CpuFftPolicy            radices          of the stages
-## rank             number of batch axes in addition to the lanes
+## rank             batch axes in addition to the lanes
+## Arguments of a side, x or y: see PassOperand there.  Of pass k: n{k}, lanes{k}; tables order, roots, fine, coarse.
 ##
 ## Two real transforms are computed as one complex transform: their numbers are re and im, and row k of both results is
 ## computed from the rows k and n - k.  For the inverse direction (flip), re and im are exchanged on both sides.

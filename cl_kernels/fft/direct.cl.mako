@@ -1,4 +1,4 @@
-## A convolution by its definition.
+## direct: a convolution along `count` axes by its definition.
 ##
 ##      y[i] = sum_j x[i + first - j] t[j]        along each axis, for existing x and t
 ##
@@ -8,7 +8,8 @@
 ##
 ## elem   Element of x, t and y         W          results of a work-item
 ## count  axes that are convolved       rank       further batch axes
-## Work-items are independent; each has its results in registers until they are stored.
+## axis{c}_first, axis{c}_size: `first` and the extent of y along an axis; axis{c}_x, axis{c}_t: the extents of x and t.
+## A work-item has its results in registers until they are stored.  Launch: `items`.
 <%include file="/common/prelude.cl.mako"/>
 <%
 last, outer = count - 1, range(count - 1)

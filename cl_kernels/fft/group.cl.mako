@@ -1,4 +1,4 @@
-## Transforms on a GPU: a work-group has one, or several adjacent ones, in its registers.
+## fft on a GPU: a work-group has one Fourier transform, or several adjacent ones, in its registers.
 ##
 ##      source ──load──▶ stage 0 ──local memory──▶ stage 1 ──local memory──▶ ... last stage ──put──▶ target
 ##
@@ -11,8 +11,8 @@
 ##
 ## alone     whether one group computes both passes of a part
 ## passes    one, or two; parts of the second pass follow those of the first pass: see _group_tickets.  Each has
-##   plan      GroupPlan of ops/fft/group: items, slots, stages, layouts       planes    lanes of a slot
-##   source, result      Side: the form of a row, factors
+##   plan      ops.fft.shape.GroupShape: items, slots, stages, layouts       planes    lanes (transforms) of a slot
+##   source, result      ops.fft.passes.RenderedOperand: the form of a row, factors
 ##                       result.times: an array t that results are multiplied by, number by number
 ##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform
 ##   twists    the number of these roots in local memory; 0 if there are none

@@ -1,4 +1,4 @@
-## The blocks of 64 rows, and of 64 columns, of a front.
+## The blocks of 64 rows, and of 64 columns, of a front of a sparse factor (ops/fronts/table.py), on a GPU.
 ##
 ##             c     w    u - w           Each of the three parts of a front is divided into blocks, so that a
 ##         +-----+                        tile, a block of rows by a block of columns, has two strides.  The
@@ -8,14 +8,14 @@
 ##         +-----+-----+-----+               if j < w     at (i + e, j)
 ##  u - w  |     |     |  .  |               otherwise    at (j - w, i - w + 1 - e)
 ##         +-----+-----+-----+
-## The defs read columns, rows, panel, leading and update of _front.
+## with e = 1 if u is even, else 0.  The defs read columns, rows, panel, leading and update of _front.
 
-## c, u, m = c + u, w.
+## Declare the numbers of own columns c, further rows u, all rows m = c + u, and w, half of u rounded up.
 <%def name="sizes()">\
 const int c = (int)columns, u = (int)rows, m = c + u, w = (u + 1) / 2;
 </%def>
 
-## The tile of column block s and row block f: their starts s0 and f0, and their sizes left_s and left_f.
+## Declare, for the tile of column block s and row block f, their starts s0 and f0 and their sizes left_s and left_f.
 <%def name="tile()">\
 const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % for b in "sf":
@@ -26,8 +26,9 @@ const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % endfor
 </%def>
 
-## v: the address that element (0, 0) of the front has by the strides of this tile.  v_row, v_col: the strides of rows
-## and columns.  factor, arena: pointers to their first elements.
+## Declare where the tile is stored.  As V (factor/_tile) it is transposed: v_row is the stride from column to column of
+## the front, v_col that from row to row.  v: the address that element (0, 0) of the front would have by these strides.
+## factor, arena: pointers to their first elements.
 <%def name="place(e)">\
 const bool is_panel = part_s == 0;
     const int e = 1 - u % 2;

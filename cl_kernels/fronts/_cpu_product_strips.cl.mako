@@ -1,7 +1,11 @@
-## Four rows of a product by W columns of B, with sums in registers; `subtract` (_cpu_products) computes the remainder.
+## Products of L with several columns of B, for solves with fronts on CPUs: R rows (4, or 2 of complex numbers) by W
+## columns at a time, with sums in registers; `subtract` (_cpu_products) computes the remainder.
 ##
 ##       subtract_forward(to, l, leading, y, count, n, rows, length)       to[i] -= l[i][k] y[k]
 ##       subtract_backward(to, l, leading, x, row, count, n, rows, length) to[k] -= conj(l[i][k]) x[row[i]]
+##
+## summed over k < length, or i < rows.  to[i], y[k] and x[i] are rows of n elements, `count` elements apart; rows of l
+## are `leading` apart.  strip_forward, strip_backward: one strip.  Complex numbers: as in factor/_rows.
 <%def name="define(e, policy)"><%
     V, C, R, NV = policy.vector, e.components, 4 // e.components, 2
     W, E = NV * V // C, f"__global {e.name}_t"

@@ -1,10 +1,10 @@
-## Products of rows of L with columns of B, on CPUs: with several adjacent columns (see also _cpu_product_strips), and
-## with one column.
+## Products of rows of L with columns of B, for solves with fronts on CPUs: with several adjacent columns (see also
+## _cpu_product_strips), and with one column.  Rows of l are `leading` elements apart.
 ##
 ##       subtract, scale                                             several columns
 ##       subtract_products, subtract_row, subtract_transposed        one column
 <%def name="define(e, policy)"><% E, V = f"__global {e.name}_t", policy.vector %>
-// y[r] -= a x[r]
+// y[r] -= a x[r] for `count` columns r
 static inline void subtract(${E} *restrict y, const value_t a, ${E} *restrict x, long count)
 {
     for (long r = 0; r < count; r++) y[r] -= MUL(a, x[r]);
@@ -15,7 +15,7 @@ static inline void scale(${E} *x, real_t factor, long count)
     for (long r = 0; r < count; r++) x[r] *= factor;
 }
 
-// Sums of `length` products of a row of L and a column of Y, four rows at a time.  Real numbers are in vectors.
+// to[i] -= sum over k < length of l[i][k] y[k], four rows i at a time.  Real numbers are in vectors along k.
 static inline void subtract_products(${E} *l, long leading, ${E} *y, ${E} *to, long rows, long length)
 {
     for (long i = 0; i < rows; i += 4) {

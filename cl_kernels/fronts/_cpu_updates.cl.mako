@@ -1,5 +1,8 @@
-## The addition of children's updates to the front T of a work-item of a CPU, and the stores of the panel and of the
-## update: see cpu_subtrees, and _strips for the layout of T.
+## The addition of children's updates to the front T of a work-item of a CPU, and the stores of T's panel and update
+## (see ops/fronts/table.py): for cpu_subtrees.  T is the transpose of the front, in strips of NR columns: see _strips.
+##
+## u: rows of an update.  to: the index of each in the parent's front (table `relative`).  pad: see _strips.  place: the
+## position of each column in row 0 of T.  at: private scratch for u integers.
 <%def name="define(e, policy)"><%
 E, NR, V, C = f"__global {e.name}_t", policy.strip(e), policy.vector, e.components
 %>
@@ -9,7 +12,7 @@ static inline void clear(${E} *t, long count)
     for (long at = 0; at < count * ${C}; at += ${V}) VEC(to + at) = (vec_t)(0);
 }
 
-// Add a child's update, which is stored by rows; `at` has the positions of its rows in row 0 of T.
+// Add a child's update: the upper triangle of its transpose, by contiguous rows, as put_update stores it.
 static inline void add_update(${E} *t, __global int *at, __global const int *place, __global const int *to,
                               long u, long pad, ${E} *from)
 {
@@ -20,7 +23,7 @@ static inline void add_update(${E} *t, __global int *at, __global const int *pla
     }
 }
 
-// Add a child's update that is stored in the arena.
+// Add a child's update that is stored in the arena, in packed form (packed_place of _front).
 static inline void add_packed(${E} *t, __global int *at, __global const int *place, __global const int *to,
                               long u, long pad, ${E} *from)
 {
@@ -41,7 +44,7 @@ static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long le
     }
 }
 
-// Copy the triangle from row c on, by contiguous rows.
+// Copy the triangle from row c on, which is the update, by contiguous rows.
 static inline void put_update(${E} *t, long c, long m, ${E} *to)
 {
     for (long k = c; k < m; k++)
@@ -52,6 +55,7 @@ static inline void put_update(${E} *t, long c, long m, ${E} *to)
         }
 }
 
+// Copy the same to the arena, in packed form.
 static inline void put_packed(${E} *t, __global const int *place, long c, long u, ${E} *to)
 {
     for (long k = 0; k < u; k++)

@@ -1,6 +1,6 @@
-## The products of an update's tile in double precision, by matrix instructions: see factor/_mma_products.
-
-## Subtract the sums from C in place; C is contiguous along s, or along f.
+## The end of the products of an update's tile in float64 by matrix instructions: C -= the sums of factor/_mma_products,
+## in place, without local memory.  C is contiguous along s (v_row is 1), or along f; only elements on or below the
+## front's diagonal are stored.  Names as there and in _blocks.
 <%def name="subtract_in_place()">\
 const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
     const int below = f0 + mma_col + 2 * quad - s0 - mma_row;  // distance from the diagonal
