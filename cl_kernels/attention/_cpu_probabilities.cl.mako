@@ -37,7 +37,7 @@
                 ${T} score = ${"" if mask else "scale * "}s[${j}];
 % if causal:
                 const ${I} own = (${I})(first + ${j * V}) + (${I})(${", ".join(map(str, range(V)))});
-                score = ${f"own {chr(60) if by_query else chr(62)} ({I})(t0 + t)"} ? (${T})(-(${real})INFINITY) : score;
+                score = ${f"own {'<' if by_query else '>'} ({I})(t0 + t)"} ? (${T})(-(${real})INFINITY) : score;
 % endif
 <%
     shift, delta = (f"((const {T} *)sums)[{j}]", f"((const {T} *)delta)[{j}]") if by_query else ("sum", "own_delta")

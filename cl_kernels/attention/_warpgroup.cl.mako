@@ -4,9 +4,9 @@
 ## A tile of rows of D elements is stored in lines of 128 bytes, which are 64 elements of a row: first the lines of
 ## the first 64 elements of all rows, and then those of the others.  Chunk x of line r, of 16 bytes, is at x ^ (r & 7).
 ## A descriptor of an operand has, in units of 16 bytes, its address (bits 0 to 13); the distance from 64 columns to the
-## next 64 of an operand whose rows are summed over, such as v (from bit 16); the distance of groups of 8 lines, 64
-## units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A warpgroup has 64 rows of sums, a
-## warp 16 of them; their places in registers are as in _products.
+## next 64 of an operand whose rows are summed over, such as v (from bit 16; others ignore it); the distance of groups
+## of 8 lines, 64 units (from bit 32); and 1, the code of swizzled lines of 128 bytes (bit 62).  A warpgroup has 64 rows
+## of sums, a warp 16 of them; their places in registers are as in _products.
 <%!
 # The sums x of a lane, as names and as operands of asm; the operands %first, ... of asm.
 names = lambda x, columns: [f"{x}0_{j}_{r}" for j in range(columns // 8) for r in range(4)]

@@ -21,7 +21,7 @@ def tiles(DQ, DV):
     }
 </%def>
 
-## Start the copies of q, of the first stages - 1 tiles of k, and of one tile of v fewer, which is needed later.
+## Start the copies of q, of the first stages - 1 tiles of k, and of the first stages - 2 tiles of v.
 <%def name="start_copies()"><% G = policy.group_size %>\
     q_in += q_offset + b * q_batch + h * q_head + first * q_row;
 ${lines.place("q", DQ, policy.queries, "dq", G)}\

@@ -14,7 +14,7 @@
 ## kind  f16 or bf16      DQ, DV  extents of a row of q and of v, rounded up to 16      mask, causal  as in forward
 ## policy  GradientPolicy: warps; blocks, B above; others, TK above      shift  see above
 ## row_arrays, tile_arrays  arrays of own rows, and of the others: first that of s, then that of z; each has a name, an
-##         extent and the argument that is the extent
+##         extent and the argument that is the extent      g, c  the lane's row and column: see _products
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 <%namespace name="values" file="/attention/_values.cl.mako"/>

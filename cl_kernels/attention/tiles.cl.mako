@@ -37,6 +37,7 @@ void ${kernel("attention_forward")}
 % endfor
     __local ${real} pairs[${TM * pitch}] __attribute__((aligned(16)));
     __local ${real} top_of[256], factor_of[${TM}];
+    // 32 adjacent work-items are 4 x 8 in (y, x), so that they read few rows of both tiles.
     const uint t = get_local_id(0), x = t % 8u + t / 32u % 2u * 8u, y = t / 8u % 4u + t / 64u * 4u;
     const uint number = get_group_id(0) % blocks, h = get_group_id(0) / blocks % heads;
     const uint b = get_group_id(0) / blocks / heads;

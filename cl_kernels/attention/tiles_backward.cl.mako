@@ -33,6 +33,7 @@ void ${kernel("attention_backward")}
 % endfor
     __local ${real} pairs[${TM * (TN + 8)}] __attribute__((aligned(16)));
     __local ${real} m_of[${TM if by_query else TN}], delta_of[${TM if by_query else TN}];
+    // 32 adjacent work-items are 4 x 8 in (y, x), so that they read few rows of both tiles.
     const uint t = get_local_id(0), x = t % 8u + t / 32u % 2u * 8u, y = t / 8u % 4u + t / 64u * 4u;
     const uint number = get_group_id(0) % blocks, head = get_group_id(0) / blocks;
     const uint own_heads = ${"heads" if by_query else "heads / shared"}, rows = ${"queries" if by_query else "keys"};

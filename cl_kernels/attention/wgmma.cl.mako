@@ -56,7 +56,7 @@ ${tiles_of.start_copies()}\
     uint ${", ".join(f"p0_{j}_{r}" for j in range(0, TK // 8, 2) for r in range(4))};
     float m0_0 = -FLT_MAX, z0_0 = 0, m0_1 = -FLT_MAX, z0_1 = 0;
     const float factor = ${"scale" if adds else "scale * M_LOG2E_F"};
-    const ulong at_q = DESCRIPTOR(q_base + t / 128u * 8192u, 512);
+    const ulong at_q = DESCRIPTOR(q_base + t / 128u * 8192u, 512);  // a warpgroup has 64 lines of 128 bytes
     uint k0 = 0;
     barrier_wait(local_address(q_full), 0);
     AWAIT(k);

@@ -10,6 +10,7 @@
     // A pair is a tile of the diagonal and the tile at its left.  Group 0 has the first tile of the diagonal: s is -1.
     int s = (int)task - 1, f = (int)task;
     if (task > 1) {
+        // Of column col, first the tile in row col + 2, then the pair of the diagonal there, then the other tiles.
         int col = 0, i = (int)task - 2;
         while (i >= tiles_s - 1 - col) i -= tiles_s - 1 - col++;
         s = i == 1 ? col + 1 : col;

@@ -10,6 +10,7 @@
 ## Groups pass x to others by group/cells.  _vector_diagonal computes x from v.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%!
+# C expressions of the row and of the k of element l{j} of a work-item; the numbers of its sums.
 def row(along, j):
     return f"(t / 8 + {j // 8 * 32})" if along else "t % 64"
 
@@ -19,7 +20,6 @@ def step(along, j):
 def sums(along):
     return range(2 if along else 1)
 %>
-
 ## Declare local memory (triangle: D; below: partial sums; xs: two blocks of x), sums, and elements of L, v and x.
 <%def name="declare(along)">\
 __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shared_x[64];

@@ -1,7 +1,7 @@
 ## pack: copies between packed triangles (ops/factor's packed layout, in blocks of `block` = 128 rows) and dense
 ## rectangles of them, of `rows` x `cols` elements from (row0, col0) on.
 ##
-##    block row I, from row r0 = 128 I on                r0              dense (i, j) is the triangle's
+##    block row I of h rows, from r0 = 128 I               r0              dense (i, j) is the triangle's
 ##    +---------------------------+.                                     (row0 + i, col0 + j)
 ##    | rectangle: h x r0, by rows| .          offset r0 (r0 + 1) / 2
 ##    +---------------------------+  .         then the diagonal block, its row k at k (k + 1) / 2
@@ -10,7 +10,8 @@
 ## diagonal  whether col0 is each row's r0: the diagonal blocks, one below the other
 ## above     what unpack stores above the diagonal: zero, or conj of the mirrored elements
 ## unit      whether neighbours along dense's rows are neighbours in memory
-## On a CPU a work-item moves `lines` rows, elsewhere a group of `size` that many pieces of rows.
+## A work-item of a CPU copies `lines` rows; elsewhere a group of `size` work-items copies a piece of `size` elements of
+## each of `lines` rows.  A matrix has bands * pieces groups.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>

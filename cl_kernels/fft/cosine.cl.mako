@@ -2,12 +2,13 @@
 ##
 ##      x ──before──▶ numbers ──Fourier transform──▶ numbers ──after──▶ y
 ##
-## For a line of n numbers, with h = n / 2 and a table w of roots of one; the last column describes the `numbers`:
+## For a line x of n numbers, with h = n / 2 and a table w of roots of one.  `before` makes the numbers that the last
+## column describes; `after` reads their transform v:
 ##
 ##   two     before   the even numbers, then the odd ones from the end           n real
-##           after    y[k] = 2 Re(w[k] v[k])                                      of n / 2 + 1 complex ones
+##           after    y[k] = 2 Re(w[k] v[k])                                      v: n / 2 + 1 complex
 ##   three   before   conj(w[k]) (x[k] - i x[n - k])                              n / 2 + 1 complex
-##           after    the inverse of the permutation of `two`                    of n real ones
+##           after    the inverse of the permutation of `two`                    v: n real
 ##   four    before   (x[2 j] + i x[n - 1 - 2 j]) w[j]                            h complex
 ##           after    y[2 k] = 2 Re(w[h + k] v[k]), y[n - 1 - 2 k] = -2 Im(...)
 ##   odd     before   x[j] w[j]; the transform of `four` for odd lengths         n complex, then n zeros
