@@ -1,7 +1,10 @@
-## Row t of a block of pairs in cpu_backward, whose names are used: from the products, st has s = q k' and pt has
-## z = grad v', to the gradient of the score e = p (f z - delta), in st, and (for keys) p f, in pt, with
-## p = exp(scale s + mask - sums).  f is the factor of dropout.  A row has BQ pairs: the own rows first + l with row
-## t0 + t of the other side.  by_query: whether own rows are queries.  In the text i is a query and n a key.
+## The step from products to probabilities in cpu_backward, whose names are used, for row t of a block of pairs: the BQ
+## own rows first + l with row t0 + t of the other side.  by_query: whether own rows are queries.
+##
+##   st   s = q k'         becomes  e = p (f z - delta), the gradient of the score
+##   pt   z = grad v'      becomes  p f, if own rows are keys
+##
+## with p = exp(scale s + mask - sums); f is the factor of dropout.  In the text i is a query and n a key.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%def name="row(by_query)"><%
     T, I = vector(real, V), vector("long" if real == "double" else "int", V)

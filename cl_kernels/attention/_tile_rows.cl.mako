@@ -41,7 +41,7 @@ elements = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
 </%def>
 
 ## Store the exponentials of scores, of the base of the function `exponential`.  top_of has `largest` of each work-item.
-##  If the maximum m grows, the sum z is scaled by `shrink`, and factor_of passes it on, for the results of the row.
+## If the maximum m grows, the sum z is scaled by `shrink`, and factor_of passes it on, for the results of the row.
 <%def name="powers(vectors, W, exponential)">\
 #pragma unroll
         for (uint w = 0; w < ${W}u; ++w) largest = fmax(largest, top_of[t / ${W}u * ${W}u + w]);

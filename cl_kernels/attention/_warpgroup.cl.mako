@@ -46,7 +46,8 @@ ${wait(x, N)}\
     asm volatile("//@sm_90a wgmma.wait_group.sync.aligned " #pending ";" : ${tied(x, N)} :: "memory")
 </%def>
 
-## Start x = a b'.  a and b are descriptors of tiles in local memory, of `rows` and `others` rows of D elements.
+## Start x = a b'.  a and b are descriptors of tiles in local memory, of `rows` and `others` rows of D elements.  A step
+## of 16 columns is 2 units of 16 bytes along a line; 64 columns further are the next lines, of 8 units for each row.
 <%def name="multiply_rows(x, a, b, D, rows, others)">\
             WGMMA_FENCE();
 % for s in range(D // 16):
@@ -56,7 +57,7 @@ ${wait(x, N)}\
             WGMMA_COMMIT();
 </%def>
 
-## Start x += p b.  p is in registers; b is the descriptor of `rows` rows in local memory.
+## Start x += p b.  p is in registers; b is the descriptor of `rows` rows in local memory, whose lines have 8 units.
 <%def name="add_rows(x, p, b, rows)">\
             WGMMA_FENCE();
 % for j in range(0, rows // 8, 2):

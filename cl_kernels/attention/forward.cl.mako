@@ -29,7 +29,8 @@ void ${kernel("attention_forward")}
     __local ${real} kt[${TK * DQ}] __attribute__((aligned(64))), vt[${TK * DV}] __attribute__((aligned(64)));
     const uint lid = get_local_id(0), block = get_group_id(0) % blocks, pair = get_group_id(0) / blocks;
     const uint b = pair / heads, h = pair % heads;
-    const uint first = block * ${G}u + lid, i = min(first, queries - 1u);  // beyond the last, not stored
+    // Work-items beyond the last query compute that one again, and store nothing.
+    const uint first = block * ${G}u + lid, i = min(first, queries - 1u);
     __global const ${elem.name}_t *k = k_in + (k_offset + b * k_batch + h / shared * k_head);
     __global const ${elem.name}_t *v = v_in + (v_offset + b * v_batch + h / shared * v_head);
     ${T} q[${DQ // V}], sum[${DV // V}];

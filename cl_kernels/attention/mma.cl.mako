@@ -5,7 +5,8 @@
 ##                                                     arrives during q k', and the next k during p v
 ##
 ## The scores of a tile are the sums of q k' (see _products).  Their exponentials p, rounded to 16 bits, are operand A
-## of p v: p = 2^(log2(e) (score - the row's maximum) + SHIFT); without SHIFT small ones would be subnormal float16.  A
+## of p v: p = 2^(log2(e) (score - the row's maximum) + SHIFT); without SHIFT small ones would be subnormal float16, and
+## 2^15 is its greatest power of two.  A
 ## row's sum z of p is in four parts, in the lanes that share the row, until the end.  Numbers of a mask are added to
 ## scores before these are multiplied by log2(e), because the product with the least float32 would be infinite.
 ##
@@ -90,6 +91,7 @@ ${rows.operands(policy, "const uint ")}\
 ${products.results(B, TK)}\
         }
     }
+    // These positions are computed again, so that the loop need not keep them in registers.
     COMPUTE_AGAIN("+r", number);
     COMPUTE_AGAIN("+r", t);
     LOCATE();

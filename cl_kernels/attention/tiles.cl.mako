@@ -10,7 +10,8 @@
 ## Exponentials are to base 2, unless numbers are added to scores, because the least number times log2(e) is infinite.
 ##
 ## DQ, DV: extents of rows, rounded up to 64.  Other parameters: see forward.  Launch: `blocks` groups of 256 work-items
-## for each head of each batch.  Rows in local memory are 4 elements longer, those of scores 8, because of banks.
+## for each head of each batch.  Rows in local memory are 4 elements longer, those of scores 8, so that adjacent
+## rows are in different banks.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/attention/_register_tiles.cl.mako"/>

@@ -90,6 +90,7 @@ ${rows.operands(policy, "")}\
     }
 ${tiles_of.results()}\
     WAIT_o(0);
+    // These positions are computed again, so that the loop need not keep them in registers.
     COMPUTE_AGAIN("+r", number);
     COMPUTE_AGAIN("+r", t);
     LOCATE();

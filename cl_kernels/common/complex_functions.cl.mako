@@ -5,12 +5,13 @@
 ${getattr(self, name)(ctype)}
 % endfor
 
-<%def name="one(name, t)">static inline ${t}2 complex_${name}__${t}(${t}2 a)</%def>
+## The head of a function of one number.
+<%def name="unary(name, t)">static inline ${t}2 complex_${name}__${t}(${t}2 a)</%def>
 
 ## exp(x) (cos y + i sin y).  If x is large, exp(x) may overflow where exp(x) cos(y) does not, so it is multiplied by
 ## exp(x / 2) twice.  80 and 700 are below the logarithms of the largest float and double, 88.7 and 709.8.
 <%def name="complex_exp(t)">
-${one("exp", t)}
+${unary("exp", t)}
 {
     if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (${t}2)(0, 0) : (${t}2)(a.x, (${t})NAN);
     const bool is_large = a.x > ${80 if t == "float" else 700};
@@ -22,7 +23,7 @@ ${one("exp", t)}
 
 ## log |a| + i arg(a).  Near |a| = 1, log |a| is half of log1p(|a|^2 - 1), without cancellation.
 <%def name="complex_log(t)">
-${one("log", t)}
+${unary("log", t)}
 {
     const ${t} size = hypot(a.x, a.y), larger = fmax(fabs(a.x), fabs(a.y)), smaller = fmin(fabs(a.x), fabs(a.y));
     const bool is_near = size > (${t})0.5 && size < 2;
@@ -34,7 +35,7 @@ ${one("log", t)}
 ## The square root with x >= 0, by the algorithm of FreeBSD's csqrt.  Numbers near the range's ends are scaled by a
 ## power of four (`by`) and the root by the reciprocal of its root (`back`), so that nothing overflows or loses bits.
 <%def name="complex_sqrt(t)">
-${one("sqrt", t)}
+${unary("sqrt", t)}
 {
     if (a.x == 0 && a.y == 0) return (${t}2)(0, a.y);
     if (isinf(a.y)) return (${t}2)((${t})INFINITY, a.y);
@@ -53,21 +54,21 @@ ${one("sqrt", t)}
 </%def>
 
 <%def name="complex_sinh(t)">
-${one("sinh", t)} { return (${t}2)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y)); }
+${unary("sinh", t)} { return (${t}2)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y)); }
 </%def>
 <%def name="complex_cosh(t)">
-${one("cosh", t)} { return (${t}2)(cosh(a.x) * cos(a.y), a.y == 0 ? a.x * a.y : sinh(a.x) * sin(a.y)); }
+${unary("cosh", t)} { return (${t}2)(cosh(a.x) * cos(a.y), a.y == 0 ? a.x * a.y : sinh(a.x) * sin(a.y)); }
 </%def>
 <%def name="complex_sin(t)">
-${one("sin", t)} { return (${t}2)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y)); }
+${unary("sin", t)} { return (${t}2)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y)); }
 </%def>
 <%def name="complex_cos(t)">
-${one("cos", t)} { return (${t}2)(cos(a.x) * cosh(a.y), a.y == 0 ? -a.x * a.y : -sin(a.x) * sinh(a.y)); }
+${unary("cos", t)} { return (${t}2)(cos(a.x) * cosh(a.y), a.y == 0 ? -a.x * a.y : -sin(a.x) * sinh(a.y)); }
 </%def>
 
 ## By Kahan, "Branch cuts for complex elementary functions", 1987.  Beyond |x| = 10 (22) the real part rounds to 1.
 <%def name="complex_tanh(t)">
-${one("tanh", t)}
+${unary("tanh", t)}
 {
     if (fabs(a.x) > ${10 if t == "float" else 22})
         return (${t}2)(copysign((${t})1, a.x), isfinite(a.y) ? 4 * sin(a.y) * cos(a.y) * exp(-2 * fabs(a.x)) : 0);
@@ -78,7 +79,7 @@ ${one("tanh", t)}
 </%def>
 ## tan(z) = -i tanh(iz)
 <%def name="complex_tan(t)">
-${one("tan", t)}
+${unary("tan", t)}
 {
     const ${t}2 rotated = complex_tanh__${t}((${t}2)(-a.y, a.x));
     return (${t}2)(rotated.y, -rotated.x);

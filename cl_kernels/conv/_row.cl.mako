@@ -54,7 +54,7 @@ ${load(elem, strip, wide, I)}\
 % endif
 </%def>
 
-## Prefetch cache lines: the elements of the next row's results that are not yet cached, down to row `below`, and of t.
+## Prefetch what V results of the next row read for the first time, in rows of s down to `below`, and their places in t.
 <%def name="fetch_ahead(elem, strip, V, I)">\
         for (${I} r = max(below - step1 + 1, 0L); r <= below; r++) {
 % for j in [j for j in strip.loads if j > strip.loads[-1] - max(1, V * strip.step // strip.divisor)]:
@@ -75,6 +75,7 @@ ${"(sum_t)(0)" if places[0] is None else f"x{places[0]}"}\
 % endif
 </%def>
 
+## Store V results from q on that are before `end`.  t_unit: whether they are adjacent in memory.
 <%def name="store(elem, V, wide, t_unit, I, sums)">\
 <% E, store = elem.name, f"{elem.name}_store{wide if wide > 1 else ''}" %>\
 % if V == 1:

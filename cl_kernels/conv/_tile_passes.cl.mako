@@ -9,8 +9,9 @@
 ## phases, periods: along axes 1 and 2, see cpu_weight.
 <%def name="passes(x_type, y_type, phases, periods)"><%
 T = taps[0] * taps[1] * taps[2]
-sets = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]
-place = {each: each[0] * sources_at_once * T + each[1] * taps[2] + each[2] for each in sets}
+sums_of_pass = [(i, u, v) for i in range(F) for u in range(B) for v in range(C)]  # filter, row and tap
+place = {each: each[0] * sources_at_once * T + each[1] * taps[2] + each[2] for each in sums_of_pass}
+# C expressions of the vectors at place p of the copies; a number is broadcast.
 def y_at(p):
     return f"({p})[p]" if y_lanes else f"*(const sum_t *)({p} + p)"
 def x_at(p):
@@ -21,7 +22,7 @@ def x_at(p):
             for (int b = 0; b < ${taps[1]}; b += ${B})
             for (int r = 0; r < ${taps[2]}; r += ${C}) {
                 sum_t *own = sum + (f * ${sources_at_once} + c) * ${T} + (a * ${taps[1]} + b) * ${taps[2]} + r;
-% for n, each in enumerate(sets):
+% for n, each in enumerate(sums_of_pass):
                 sum_t sum${n} = own[${place[each]}];
 % endfor
 % for u in range(B):
@@ -43,13 +44,13 @@ def x_at(p):
 % for v in range(C):
                         const sum_t read${u}_${v} = ${x_at(f"x{u}_{v} + i * x_image")};
 % for i in range(F):
-                        sum${sets.index((i, u, v))} += read${u}_${v} * y${i};
+                        sum${sums_of_pass.index((i, u, v))} += read${u}_${v} * y${i};
 % endfor
 % endfor
 % endfor
                     }
                 }
-% for n, each in enumerate(sets):
+% for n, each in enumerate(sums_of_pass):
                 own[${place[each]}] = sum${n};
 % endfor
             }

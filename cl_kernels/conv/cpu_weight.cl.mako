@@ -9,7 +9,8 @@
 ##   rows of s    |z 0 1 2 3 z|   a tile is one sequence of places, without ends of rows (z: a zero)
 ##
 ## Elements of s with the same remainder by the step of an axis (a phase) are adjacent in the copy.
-## part_size, places: tiles of a group, and all.  images, rows, cols: of a tile; blocks1, blocks2: tiles along axes.
+## part_size, places: tiles of a group, and all.  s_elements, t_elements: extents in memory.  images, rows, cols: of a
+## tile; blocks1, blocks2: tiles along axes.
 ##
 ## V        components of a vector   y_lanes, x_lanes  whether a vector has V adjacent filters, and channels of a
 ##                                   depthwise layer, of one place; else V places of one channel
@@ -105,7 +106,7 @@ void ${kernel("cpu_weight")}
 ${tile_passes.passes(x_type, y_type, phases, periods)}\
         }
     }
-    for (int n = 0; n < ${vectors}; n++) {
+    for (int n = 0; n < ${vectors}; n++) {  // from `sum`, by filter, channel and tap, to `scratch`, by tap and pair
         const int at = n % ${T} * ${wide} + n / ${T} % ${sources_at_once}, u = n / ${T * sources_at_once};
 % if y_lanes:
 % for l in range(V):

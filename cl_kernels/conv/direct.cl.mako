@@ -5,8 +5,8 @@
 ## where the sum runs over the channels i of o's group and over the taps r whose quotient is whole and within s.
 ##
 ##            q          q + V       a work-item has `columns` neighbours along axis 2, V of them at a time:
-##   t   ├──┼──┼──┼──┤               for a row of taps it loads the `loads` elements of s once
-##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need
+##   t   ├──┼──┼──┼──┤               for a row of taps it loads once the elements of s
+##   s  ├─┼─┼─┼─┼─┼─┼─┤              that these V results need (strip.loads)
 ##
 ## A work-item of a CPU computes `lines` such rows along axis 1, with the same weights.  Launch: one for each item.
 ## V         results at a time                    wide    adjacent channels of a work-item

@@ -20,7 +20,7 @@
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-E, real, every = elem.name, elem.real, [(a, b) for a in range(taps[0]) for b in range(taps[1])]
+E, real, all_taps = elem.name, elem.real, [(a, b) for a in range(taps[0]) for b in range(taps[1])]
 %>
 ${element.scalar(elem)}
 % for n in sorted({read, stored} - {1}):
@@ -30,9 +30,10 @@ ${element.vector_load(elem, n, False)}
 ${element.vector_store(elem, n, False)}
 % endfor
 % for n in sorted({read, stored, V, V // steps[1]} - {1}):
-typedef ${real}${n} near${n}_t __attribute__((aligned(${8 if real == "double" else 4})));
+typedef ${real}${n} unaligned${n}_t __attribute__((aligned(${8 if real == "double" else 4})));
 % endfor
-<%def name="near(at, n)">${f"*(near{n}_t *)({at})" if n > 1 else f"*({at})"}</%def>
+## An expression: a vector of n numbers at an address, which is aligned to a number only.
+<%def name="unaligned(at, n)">${f"*(unaligned{n}_t *)({at})" if n > 1 else f"*({at})"}</%def>
 
 __kernel ${space.of_group()}
 void ${kernel("planes")}
@@ -46,11 +47,12 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
     __global ${E}_t *const result = t + t_offset + n * t_batch + o * t_channel + first * t_axis1;
     ${real} copy[${size}] __attribute__((aligned(64))), sums[${size}] __attribute__((aligned(64)));
     for (long i = 0; i < copied; i += ${V})
-        ${near("copy + i", V)} = (${real}${V})(0);
+        ${unaligned("copy + i", V)} = (${real}${V})(0);
 % if steps[1] > 1:
+    // A row, before its even and odd elements are separated.
     ${real} line[${size}] __attribute__((aligned(64)));
     for (long i = 0; i < ${steps[1]} * pitch + ${steps[1] * V}; i += ${V})
-        ${near("line + i", V)} = (${real}${V})(0);
+        ${unaligned("line + i", V)} = (${real}${V})(0);
 % endif
     const long left = max(-low2, 0L), from = max(low2, 0L), last = inside - ${read};
     for (long row = 0; row < (count - 1) * ${steps[0]} + rows_of_taps; row++) {
@@ -60,18 +62,18 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
         ${real} *to = ${"line" if steps[1] > 1 else "copy + at"} + left;
         for (long i = 0; i < inside; i += ${read}) {
             const long begin = min(i, last);
-            ${near("to + begin", read)} = ${E}_load${read if read > 1 else ""}(p + begin);
+            ${unaligned("to + begin", read)} = ${E}_load${read if read > 1 else ""}(p + begin);
         }
 % if steps[1] > 1:
         for (long i = 0; i < pitch; i += ${V // 2}) {
-            const ${real}${V} both = ${near("line + 2 * i", V)};
-            ${near("copy + at + i", V // 2)} = both.even;
-            ${near(f"copy + at + i + {steps[0]} * phase", V // 2)} = both.odd;
+            const ${real}${V} both = ${unaligned("line + 2 * i", V)};
+            ${unaligned("copy + at + i", V // 2)} = both.even;
+            ${unaligned(f"copy + at + i + {steps[0]} * phase", V // 2)} = both.odd;
         }
 % endif
     }
     const ${real} start = adds_bias ? ${E}_load(bias + bias_offset + o * bias_step) : 0;
-% for a, b in every:
+% for a, b in all_taps:
     const ${real} w${a}_${b} = ${E}_load(filter + ${a} * f_axis1 + ${b} * f_axis2);
 % endfor
 % for c, name, number in ((1, "a", taps[0]), (2, "b", taps[1])):
@@ -79,26 +81,26 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
     const long ${name}${r} = ${r} * tap_step${c} + shift${c} - low${c};
 % endfor
 % endfor
-% for a, b in every:
+% for a, b in all_taps:
     const ${real} *const from${a}_${b} = copy + (b${b} % ${steps[1]} * ${steps[0]} + a${a} % ${steps[0]}) * phase
         + a${a} / ${steps[0]} * pitch + b${b} / ${steps[1]};
 % endfor
     for (long i = 0; i < (count - 1) * pitch + t2_size; i += ${together * V}) {
         ${real}${V} ${", ".join(f"sum{v} = start" for v in range(together))};
-% for a, b in every:
+% for a, b in all_taps:
 % for v in range(together):
-        sum${v} += ${near(f"from{a}_{b} + i + {v * V}", V)} * w${a}_${b};
+        sum${v} += ${unaligned(f"from{a}_{b} + i + {v * V}", V)} * w${a}_${b};
 % endfor
 % endfor
 % for v in range(together):
-        ${near(f"sums + i + {v * V}", V)} = sum${v};
+        ${unaligned(f"sums + i + {v * V}", V)} = sum${v};
 % endfor
     }
     for (long row = 0; row < count; row++)
         for (long i = 0; i < t2_size; i += ${stored}) {
             const long begin = min(i, t2_size - ${stored});
             ${E}_store${stored if stored > 1 else ""}(result + row * t_axis1 + begin,
-                ${near("sums + row * pitch + begin", stored)});
+                ${unaligned("sums + row * pitch + begin", stored)});
         }
     }
 }

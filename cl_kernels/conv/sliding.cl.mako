@@ -25,10 +25,10 @@
 <%
 E, vector = elem.name, row.module.vector
 R, fresh, ahead, of_taps = rows.at_once, rows.fresh, rows.ahead, rows.strip
-T, M = of_taps.taps * strip.taps, G // (lanes or 1)
-pitch = (lanes or 1) * wide
-newest = of_taps.loads[-1] + 1
-loaded = range(max(0, newest - fresh), newest)
+T, M = of_taps.taps * strip.taps, G // (lanes or 1)  # taps; items of a group
+pitch = (lanes or 1) * wide  # channels of a group
+end_of_window = of_taps.loads[-1] + 1
+loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of a step's window that it loads
 weight = lambda tap: f"w{tap}" if kept else f"WEIGHT({tap})"
 %>
 ${element.scalar(elem)}

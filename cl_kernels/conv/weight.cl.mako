@@ -10,9 +10,9 @@
 ## The group adds its work-items' sums in local memory.  The last group of a block to finish adds the parts in order,
 ## so the result does not depend on which group is last.
 ##
-##                                                 order  the coordinates of V places, the fastest last
 ## G, lanes    work-items, and lanes side by side  wide   pairs of a lane, adjacent in memory
 ## V           places at a time                    taps   the number of taps of a group along each axis
+## order       the coordinates of V places, the fastest last
 ## strip       the Strip of taps[2] taps           rows   the RowReads by which vectors of places read a row (CPU);
 ##                                                        None: elements are read singly
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -33,6 +33,7 @@ void ${kernel("results")}
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
+    // The last part of a row of tiles begins earlier, so that it has `count` tiles as well.
     __global const ${E}_t *from = m + m_offset + c * m_channel + ((n * rows + row) * columns + begin) * m_place;
     __global ${E}_t *image = t + t_offset + n * t_batch + c * t_channel + 2 * row * t_axis1;
 ${last_step.image(finish, "n", "c", "0")}\

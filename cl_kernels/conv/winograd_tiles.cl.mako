@@ -35,6 +35,7 @@ void ${kernel("tiles")}
 ${space.items(I, each)}\
 ${space.digits("item", order, I)}\
     const ${I} c = min(channel * ${wide}, channels - ${wide}), begin = min(part * count, columns - count);
+    // The last part of a row of tiles begins earlier, so that it has `count` tiles as well.
     __global const ${E}_t *image = s + s_offset + n * s_batch + c * s_channel;
     __global ${E}_t *to = v + v_offset + c * v_channel + ((n * rows + row) * columns + begin) * v_place;
     const ${I} top = 2 * row - before1, left = 2 * begin - before2;

@@ -2,7 +2,8 @@
 ## k (N + 1) + i, so that columns begin in different banks.  N: policy.rows; elements beyond n are 0.
 ##
 ##   load(problem, policy)   load the triangle of matrix `which` of the group to `lower`.  If zeros are reported, set
-##                           zeros[which] to the first column whose diagonal element is zero, or to n
+##                           zeros[which] to the first column whose diagonal element is zero, or to n; columns are
+##                           counted from the last one if the triangle is solved backwards
 <%def name="load(problem, policy)"><%
 e, T, N, LANES = problem.elem, policy.together, policy.rows, policy.side_m * policy.side_n
 STRIDE = N + 1
@@ -11,7 +12,9 @@ STRIDE = N + 1
     __local int zeros[${T}];
     if (t == 0) zeros[which] = n;
 % endif
-<% inner_lanes = min(N, LANES)  # neighbours in memory: along rows (k) or along columns (i)
+<%
+# The inner index is that of neighbours in memory: the column k or the row i.
+inner_lanes = min(N, LANES)
 inner, outer = ("k", "i") if problem.l.col == 1 else ("i", "k")
 along = {"k": "l_col", "i": "l_row"} %>\
     for (int ${inner} = t % ${inner_lanes}; ${inner} < ${N}; ${inner} += ${inner_lanes}) {

@@ -12,8 +12,8 @@
 ##   define(e, policy, real_diagonal)
 ##       solve_rows(t, ld, inverse, x, ldx, j)              t, x: row 0, at the first columns of D and of the strip
 ##   define_square(e, policy)
-##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D; *failed: the first column,
-##                                                          less than n, of a bad pivot; *pivot: that pivot
+##       factor_rows(t, ld, inverse, j, n, failed, pivot)   the strip that begins with D; *failed: the first column
+##                                                          below n without a positive pivot; *pivot: that pivot
 ##
 ## Complex numbers: c is the sum of the products by the scalars' real parts, and d the sum of the products by their
 ## imaginary parts.  d is multiplied by i once, at the end.

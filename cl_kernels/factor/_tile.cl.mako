@@ -37,8 +37,9 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
 % endfor
 </%def>
 
-## Declare the local memory of a group (panels of P and Q, solved rows of V), y and x, and take a ticket.  ready_end: up
-## to which step the other tiles are done.  first_failed: the first column of the tile without a positive pivot, or 64.
+## Declare the local memory of a group (panels of P and Q: see _panels; solved rows of V), y and x, and take a ticket.
+## ready_end: up to which step the other tiles are done.  first_failed: the first column of the tile without a positive
+## pivot, or 64.
 <%def name="memory()">\
 __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${(16 if paired else 2 * depth) * 68}] __attribute__((aligned(32)));

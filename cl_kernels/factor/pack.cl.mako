@@ -46,6 +46,7 @@ ${operands.locate(names, rank, "band / bands")}
         __global ${e.name}_t ${"const " if what != "unpack" else ""}*line = dense + i * dense_row;
         __global ${e.name}_t ${"const " if what == "unpack" else ""}*p = packed + rectangle(row, start) + left,
             *q = packed + diagonal(n, row, start) + left;
+        // The ends of this row's columns in the packed rectangle, and in the triangle.
         const long across = clamp(start - left, 0l, cols), inside = clamp(row + 1 - left, 0l, cols);
 % if target.is_cpu:
         for (long j = 0; j < across; ++j) ${move("p")}

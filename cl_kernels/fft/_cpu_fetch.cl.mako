@@ -7,8 +7,8 @@
 ## s, place  scratch memory, whose rows are two vectors, and the row of each result; flip: 1 for the inverse
 ##           transform, whose real and imaginary parts are exchanged; live, at, limit: see _cpu_load and _cpu_times
 ## more      the declarations of those parameters from `factors` on that the function has
-## rotated   the form of rows of two transforms of real sequences whose real parts are stored after multiplication by
-##           factors; other forms, and factors, as in _cpu_load
+## rotated   a form of rows: as half, two transforms of real sequences, of which the real parts are stored after
+##           multiplication by factors; other forms, and factors, as in _cpu_load
 ## times     numbers are multiplied by those of t, whose strides are t_row and t_lane, before they are stored
 ## twisted   whether row k of lane l is multiplied by exp(-2 pi i k l / whole), the product of a number of the table
 ##           `coarse`, for the strip's first lane, and one of the table `fine`, for the distance of lane l from it
@@ -26,6 +26,7 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
     __global const vec_t *p = s + 2 * place[k];
 % if form in ("half", "rotated"):
     __global const vec_t *q = s + 2 * place[k ? n - k : 0];
+    // With Z the transform of u + iv: U[k] = (Z[k] + conj Z[n - k]) / 2, V[k] = (Z[k] - conj Z[n - k]) / 2i.
     const real_t half_scale = scale / 2;
     re[0] = (p[flip] + q[flip]) * half_scale;
     im[0] = (p[1 - flip] - q[1 - flip]) * half_scale;

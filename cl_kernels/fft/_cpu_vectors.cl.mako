@@ -42,6 +42,7 @@ static inline void store_complex(__global real_t *p, vec_t re, vec_t im)
 
 <%def name="transpose(real, V)"><%
     instructions = {16: "SSE2", 32: "AVX", 64: "AVX512F"}.get(V * real.itemsize, "NONE")
+    # The lanes of the low and of the high half of two interleaved vectors.
     halves = [[j for lane in range(start, start + V // 2) for j in (lane, V + lane)] for start in (0, V // 2)]
 %>
 // Without OPAQUE the compiler combines shuffles: that takes a quarter of the time of compilation and saves no

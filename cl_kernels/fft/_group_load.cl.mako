@@ -4,7 +4,7 @@
 ##       load_row(x, i, lane, live, sign, ...): row i of a lane, or of two real lanes that form one complex lane
 ##
 ## source    ops.fft.passes.RenderedOperand          tag    a suffix of the functions
-## x         the pointer to the row.  For the form folded exists is a parameter `mirrored`: if it is true, x points to
+## x         the pointer to the row.  For the form folded there is a parameter `mirrored`: if it is true, x points to
 ##           the number whose conjugate is that of the row.
 ## live      the number of lanes, from this one on, that have numbers
 ## sure      whether the lane surely has numbers.  Then loads are unconditional, because some drivers make each

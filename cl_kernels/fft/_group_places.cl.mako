@@ -10,7 +10,7 @@
 ##                                    row is in the half of a folded sequence that is stored as conjugates
 ##   staged_place(name, plan, side, planes, u, mirrored)
 ##                                    the pointer to number u of a work-item, counted from the group's first row
-##   half(plan, stage, r)             `mirrored` of number r of a stage's butterflies: "false", "true", or "" where it
+##   mirrored_of(plan, stage, r)      `mirrored` of number r of a stage's butterflies: "false", "true", or "" where it
 ##                                    is known only at run time
 ##   mirrored(name, side, row, lane)  the C expression for it
 ##   fixed(name, side, all)           the arguments of load_row and put that all calls have; on a stepped side,
@@ -20,7 +20,7 @@
 ##
 ## all: whether every row of every lane exists, so that none is compared with a limit.
 <%!
-def half(plan, stage, r):
+def mirrored_of(plan, stage, r):
     if plan.chirp or plan.cyclic or 2 * r < stage.radix < 2 * (r + 1):
         return ""
     return "true" if 2 * r >= stage.radix else "false"
@@ -46,6 +46,7 @@ def declared(side, all):
         *(["__global const pair_t *factors"] if side.factor else []),
     ]
 %>
+## Expressions: the stride along an axis ("row" or "lane"), 1 or 2 where it is known; a distance in real numbers.
 <%def name="step(name, side, axis)">\
 % if side.form == "packed" and axis == "row":
 2\

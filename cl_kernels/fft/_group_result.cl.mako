@@ -48,7 +48,7 @@ ${rows.begin("y", result, last.item, lane)}\
 <%
 further = b * plan.items + r * last.count
 row = f"{last.item} + {further}"
-mirrored = (rows.module.half(plan, last, r) or rows.module.mirrored("y", result, row, lane)) if folded else ""
+mirrored = (rows.module.mirrored_of(plan, last, r) or rows.module.mirrored("y", result, row, lane)) if folded else ""
 %>\
         ${f"if ({row} < n) " if plan.chirp else ""}put${tag}(${rows.further("y", result, further, 0, mirrored)},
             ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign, scale${fixed},

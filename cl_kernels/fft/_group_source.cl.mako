@@ -59,7 +59,7 @@ ${ahead.load(plan, ahead_rank)}\
 <% row = f"min({first.item} + {further}, n - 1)" if plan.chirp else f"{first.item} + {further}" %>\
 <%
 distance = f"(int){row} - (int){first.item}" if plan.chirp else further
-mirrored = (rows.module.half(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
+mirrored = (rows.module.mirrored_of(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
 %>\
         const pair_t v${r} = load_row${tag}(${rows.further("x", source, distance, 0, mirrored)}, ${row},
             ${lane}${", " * folded}${mirrored}, ${live}, sign${fixed});

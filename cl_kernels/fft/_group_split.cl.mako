@@ -59,9 +59,11 @@ R, M, lane = last.radix, last.count, f"lane0 + {last.slot}"
 step = capture(rows.step, "y", result, "row")
 
 def number(b, r):
+    """C expression of result r of butterfly b."""
     return f"(pair_t)(re[{b * R + r}], im[{b * R + r}])"
 
 def pair(k, a, b):
+    """The statement that stores results k and n - k, from numbers k and n - k of Z."""
     live = f"remaining({last.slot}, lanes_here) > 0"
     return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, {live}, sign, scale{fixed}, {a}, {b}, halves[{k}]);"
 %>\

@@ -28,7 +28,7 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     const uint both = groups0 + groups1;
     if (ticket >= (parts - lag) * both)
         return (uint2)(1, ticket - (parts - lag) * groups0);
-    const uint round = ticket / both, k = ticket % both;
+    const uint round = ticket / both, k = ticket % both;  // a round has the groups of a part of each pass
     const uint firsts = (uint)((ulong)k * groups0 / both);  // groups of the first pass before, in this round
     if ((uint)((ulong)(k + 1) * groups0 / both) > firsts)
         return (uint2)(0, (round + lag) * groups0 + firsts);

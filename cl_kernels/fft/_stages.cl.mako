@@ -7,7 +7,8 @@
 ##
 ## After the last stage, result k is in row place[k].
 ##
-##   define(radices)     transform(s, w, radices, n); radices of the function: those of the stages, in their order
+##   define(radices)     transform(s, w, radices, n) for stages of any of these radices; its argument `radices` has
+##                       those of its stages, in their order
 ##
 ## w: for each stage but the last, and each j = 0 .. M-1, the roots exp(-2 pi i j r / (R M)), r = 1 .. R-1.
 <%def name="define(radices)">

@@ -6,11 +6,10 @@
 ## passes in one launch it computes whole transforms: first all strips of the first pass, with results in its part of
 ## `between`, and then all strips of the second pass.
 ##
-## launches         the passes of each launch; a pass has source and result (ops.fft.passes.RenderedOperand: form of a
-## row,
-##                  layout of lanes), planes (transforms in a lane), twisted (whether rows of the result are
-##                  multiplied by roots of one: Cooley and Tukey's twiddles, before the second pass of a long one);
-##                  the last result may be multiplied by an array t, number by number (result.times)
+## launches         the passes of each launch; a pass has source and result (ops.fft.passes.RenderedOperand: form,
+##                  layout of lanes), planes (transforms in a lane), twisted (whether rows of the result are multiplied
+##                  by roots of one: Cooley and Tukey's twiddles, before the second pass of a long transform); the last
+##                  result may be multiplied by an array t, number by number (result.times)
 ## policy           CpuFftPolicy            radices          of the stages
 ## rank             batch axes in addition to the lanes
 ## Arguments of a side, x or y: see PassOperand there.  Of pass k: n{k}, lanes{k}; tables order, roots, fine, coarse.

@@ -5,7 +5,7 @@
 ##      work-item (t, slot)      holds butterflies t, t + items ... of a stage, for the transform of its slot;
 ##                               neighbours are along slots if lanes are adjacent in memory, else along t
 ##
-## Work-items change between these two orders at the first exchange.  A side is staged in local memory if few adjacent
+## Work-items change between these two orders at the first exchange.  A side is staged in local memory if only a few
 ## rows are adjacent in memory, so that neighbouring work-items access neighbouring elements, and for the form half,
 ## whose rows need their mirror images.
 ##
