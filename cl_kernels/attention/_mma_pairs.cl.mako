@@ -2,8 +2,8 @@
 <%namespace name="pairs" file="/attention/_gradient_pairs.cl.mako"/>
 <%namespace name="products" file="/attention/_products.cl.mako"/>
 
-## Declare the addresses (NAME_at) and swizzles (NAME_turn) by which a lane loads matrices of each array, and for tiles
-## that are also second operands of the results NAMEt_at and NAMEt_turn, for a transposed load.  See _products.
+## Declare the addresses (NAME_at) and swizzles (NAME_turn) by which a lane loads matrices of each array: see _products.
+## A tile that is multiplied by e or p as well has NAMEt_at and NAMEt_turn, for its transposed loads.
 <%def name="places()"><% module = products.module %>\
     const uint row = lane % 16u, key = lane / 16u * 8u + lane % 8u;
 % for name, D, _ in row_arrays:

@@ -40,7 +40,8 @@ elements = lambda vectors: [(n, e) for n in range(vectors) for e in range(4)]
 % endfor
 </%def>
 
-## Store the exponentials of scores, of the base of the function `exponential`.  top_of has `largest` of each work-item.
+## Store the exponentials of scores, by the function `exponential`, exp or exp2.  top_of has `largest` of each
+## work-item.
 ## If the maximum m grows, the sum z is scaled by `shrink`, and factor_of passes it on, for the results of the row.
 <%def name="powers(vectors, W, exponential)">\
 #pragma unroll

@@ -1,7 +1,7 @@
 ## cpu_functions: exp, expm1, tanh, log1p, erfc and fabs of float32 on CPUs, for single values and vectors.  They are
 ## inlined: a call of a built-in function makes the compiler store every register, and PoCL computes erfc and tanh of a
 ## vector element by element.  A value and a vector's element give the same result.  Special values are those of C.
-## The last column has the largest errors.
+## The last column has the largest errors.  Arguments are clamped where results are 0, 1 or infinite.
 ##   exp      x = n log(2) + r, |r| <= log(2) / 2:  2^n P(r); 2^n in two factors, for subnormal results          2 ulp
 ##   expm1    2^n P(r) + (2^n - 1), with P(r) = e^r - 1                                                        3 ulp
 ##   tanh     t / (t + 2), t = expm1(2 |x|)                                                                    4 ulp

@@ -32,7 +32,7 @@ static inline void clear(__global ${e.name}_t *t, long size)
 <%def name="define(e, name='move', flips=False, apart=False)"><%
     flips = flips and e.complex
     word = "uint" if e.itemsize == 4 else "ulong"
-    flip = " ^ (ulong4)(1ul << 63)" if flips else ""
+    flip = " ^ (ulong4)(1ul << 63)" if flips else ""  # the sign of the imaginary part
 %>
 static inline void ${name}_elements(__global const ${e.name}_t *from, long from_row, long from_col,
                                   __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)

@@ -15,7 +15,8 @@
 #endif
 
 % if target.facts.type == "cpu":
-// Vectors wider than the processor's pass between functions of one text, compiled as one.
+// clang warns of functions with vectors wider than the processor's, because files that are compiled with other options
+// pass them in another way.  Here all functions are in one file.
 #ifdef __has_warning
 #if __has_warning("-Wpsabi")
 #pragma clang diagnostic ignored "-Wpsabi"
@@ -42,7 +43,7 @@
 #define ABS(x) fabs(x)
 #define CONVERT(type, x) convert_##type(x)
 #define PREFETCH(p) prefetch((__global const char *)(p), 1)
-#define PREFETCH_FAR(p) PREFETCH(p)  // into the second cache, if the first one is too small
+#define PREFETCH_FAR(p) PREFETCH(p)  // for data that the first cache has no space for: into the second one
 #else
 #define ABS(x) ((x) < 0 ? -(x) : (x))
 #define CONVERT(type, x) __builtin_convertvector(x, type)

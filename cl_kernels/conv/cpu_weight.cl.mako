@@ -3,7 +3,7 @@
 ##
 ## A work-group, of one work-item, has a block of filters k and channels c, and a part of the tiles: rows and columns of
 ## the places q of a few images.  It copies a tile of t and what the taps read of s; zeros follow each row of both
-## copies.
+## copies.  The last block of k, and of c, begins earlier, so that it is whole.
 ##
 ##   rows of t    |0 1 2 3 z z|   a tap reads the copy of s at a constant distance from the place in that of t, so that
 ##   rows of s    |z 0 1 2 3 z|   a tile is one sequence of places, without ends of rows (z: a zero)

@@ -1,13 +1,13 @@
 ## planes: a depthwise convolution, or its gradient by the input, on a CPU: sums over a padded copy of a plane.
 ##
-##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, q * step + r * tap_step + shift] f[o, r]      or 0 outside of s
+##   t[n, o, q] = bias[o] + sum_r s[n, o / targets, q * step + r * tap_step + shift] f[o, r],      s is 0 outside
 ##
 ##            pitch                 A work-item computes a band of rows of a plane.  The rows of s that it reads are
 ##    0 0 0 0 0 0 0 0               copied between zeros.  The result at (q1, q2) is place q1 * pitch + q2; what a tap
 ##    0 s s s s s s 0               reads for place i is `i + offset` in the copy, so that there are no edges: sums of
 ##    0 s s s s s s 0               the places between rows are computed and not stored.
 ##
-## Of stride 2, even rows or columns are one copy and odd ones another, `phase` elements apart.
+## With stride 2, even rows or columns are one copy and odd ones another, `phase` elements apart.
 ##
 ## Arguments: see _axes; a plane is an image's channel.  low1, low2: the lowest position that a tap reads for result 0,
 ## along axes 1 and 2.  rows_of_taps: rows that one result reads.  inside: elements of a row that are copied.  copied:
@@ -76,6 +76,7 @@ ${space.digits(f"({I})item", [("n", "batch"), ("o", f"({I})channels"), ("band", 
 % for a, b in all_taps:
     const ${real} w${a}_${b} = ${E}_load(filter + ${a} * f_axis1 + ${b} * f_axis2);
 % endfor
+    // The distances of row a, and of column b, of the taps from the lowest position in s.
 % for c, name, number in ((1, "a", taps[0]), (2, "b", taps[1])):
 % for r in range(number):
     const long ${name}${r} = ${r} * tap_step${c} + shift${c} - low${c};

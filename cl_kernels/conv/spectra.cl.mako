@@ -3,9 +3,9 @@
 ##            f ─►              a work-item has TI x TL pairs (i, l) and V adjacent frequencies; those beyond the last
 ##   a[i, j]  |V|V|V|...        pair are computed and not stored, and planes of frequencies are multiples of V apart
 ##
-## Numbers are complex, as pairs of `elem`; offsets and strides count numbers.  i, l, j: `rows` of a, `columns` rows of
-## b, `depth` steps.  A bias is added to the frequency 0, times the `points` of a transform.  adds: add to o, or
-## overwrite.  Items: see _axes.
+## Numbers are complex, as pairs of `elem`; offsets and strides count numbers.  i is below `rows`, l below `columns`,
+## and j below `depth`.  The bias of channel l is added to all points of a result by adding `points` times the bias to
+## its frequency 0.  adds: whether products are added to o.  Items: see _axes.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -3,7 +3,7 @@
 ##
 ## Items, and the coordinates of tiles, are those of conv/winograd_tiles.
 ##
-## T         tiles at a time; places are adjacent in m       wide   channels at a time, adjacent in m and t
+## T         tiles at a time, adjacent in m                  wide   channels at a time, adjacent in m and t
 ## unit      whether columns of t are adjacent               finish   the epilogue, whose rows are columns of t, or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>

@@ -3,7 +3,8 @@
 ## f (f + 1) / 2 + s, tile (s, f) of a solution at s tiles_f + f.  tiles_s, tiles_f: numbers of tiles.
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
-## Declare s and f, the row and column of the tile of ticket `task`, and `done`, the flags of its matrix.
+## Declare s and f, the row and column of the tile of ticket `task`, and `done`, the flags of its matrix.  With pairs,
+## tiles_s - 1 of the `groups` have two tiles.
 <%def name="tile()">\
 % if factorise:
 % if paired:

@@ -35,7 +35,7 @@ if diagonal and e.complex:
 % endfor
 </%def>
 
-## Store zeros above L's diagonal, in columns f of rows `begin` to `end`.
+## Store zeros above L's diagonal, in rows `begin` to `end` of L and its 64 columns from f0 on.
 <%def name="zeros(begin, end)">\
 for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
         const long row = i / 64, col = f0 + i % 64;
@@ -57,7 +57,9 @@ ${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds
         if (v_row == 1) {
 % endif
 % if by_s:
-        // The values pass through local memory, so that neighbouring work-items store neighbouring elements.
+        // The values pass through local memory, so that neighbouring work-items store neighbouring elements.  Turns use
+        // the panels' memory alternately, so that one barrier suffices.  A pitch of 17 puts columns into different
+        // banks.
         __local value_t *stage = from & 16 ? q_part : p_part;
         if (y / ${16 // depth} == from / 16) {
 % for i in range(depth):

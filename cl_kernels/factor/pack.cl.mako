@@ -7,7 +7,7 @@
 ##    +---------------------------+  .         then the diagonal block, its row k at k (k + 1) / 2
 ##
 ## what      unpack: dense = packed     pack: packed = dense     add: packed = dense + beta packed
-## diagonal  whether col0 is each row's r0: the diagonal blocks, one below the other
+## diagonal  whether dense has the diagonal blocks, one below the other: the column of its first element is r0, not col0
 ## above     what unpack stores above the diagonal: zero, or conj of the mirrored elements
 ## unit      whether neighbours along dense's rows are neighbours in memory
 ## A work-item of a CPU copies `lines` rows; elsewhere a group of `size` work-items copies a piece of `size` elements of
@@ -28,7 +28,7 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 
-// The offset of a row of a triangle of n rows, less its first column: in the rectangle, and in the diagonal block.
+// Element (row, col) is at offset rectangle(row, r0) + col, or, in the diagonal block, at diagonal(n, row, r0) + col.
 static inline long rectangle(long row, long start) { return start * (start + 1) / 2 + (row - start) * start; }
 static inline long diagonal(long n, long row, long start)
 {

@@ -8,6 +8,7 @@
 ##      +----+----+
 ## problem     SolveProblem, forwards; X replaces B       separate   whether B is read from another array
 ## along       whether L's neighbours along a row are neighbours in memory
+## n, m        rows and columns of B       groups, blocks   of the launch; of one column of B, of 64 rows each
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -6,8 +6,8 @@
 ##                             the conjugate chirp; further stages of the same transform then compute the inverse
 ##   multiply_result(plan)     conjugate the results of the inverse transform, and multiply them by the chirp
 ##
-## chirp: the table of c; filter: that of the conjugate transform.  Numbers are conjugated before they are multiplied,
-## because Intel's OpenCL for CPUs (2026.2) lost terms of a negated sum of products.
+## chirp: the table of c.  filter: the table of the conjugate transform of conj(c).  Numbers are conjugated before they
+## are multiplied, because Intel's OpenCL for CPUs (2026.2) lost terms of a negated sum of products.
 <%def name="multiply_input(plan)">
 <% first = plan.stages[0] %>\
     {

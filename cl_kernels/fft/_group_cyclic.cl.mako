@@ -8,7 +8,7 @@
 ##                             adds it to all results.  Further stages of the same transform then compute the inverse
 ##   write_permuted(plan)      write the results to local memory: row q is number g^-q, and the sum is number 0
 ##
-## powers: the table of g^m for m = 0 ... n - 1.  filter: that of the conjugate transform of the roots.
+## powers: the table of g^m for m = 0 ... n - 1.  filter: the table of the conjugate transform of the roots.
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="read_permuted(plan)">
 <% first, layout = plan.stages[0], plan.natural %>\

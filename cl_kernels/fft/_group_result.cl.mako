@@ -64,7 +64,7 @@ mirrored = (rows.module.mirrored_of(plan, last, r) or rows.module.mirrored("y", 
 % if loaded:
 <%
 steps = plan.steps(form)
-bits = [bit for bit in range(steps) if u >> bit & 1]
+bits = [bit for bit in range(steps) if u >> bit & 1]  # from number 0 to number u by steps of 2^bit
 root = f"twists[{steps * plan.slots} + id]"
 for bit in bits:
     root = f"product({root}, twists[{bit * plan.slots} + s{u}])"

@@ -13,6 +13,7 @@
 ## w: for each stage but the last, and each j = 0 .. M-1, the roots exp(-2 pi i j r / (R M)), r = 1 .. R-1.
 <%def name="define(radices)">
 % for R in radices:
+// w: the roots of this stage.  blocks: parts of R M rows.
 static void stage${R}(__global vec_t *s, __global const real_t *w, long blocks, long M)
 {
     for (long b = 0; b < blocks; b++)
@@ -32,6 +33,7 @@ static void stage${R}(__global vec_t *s, __global const real_t *w, long blocks, 
         }
 }
 
+// The stage with M = 1, which is the last one and has no roots.
 static void last${R}(__global vec_t *s, long blocks)
 {
     for (__global vec_t *p = s; p < s + ${2 * R} * blocks; p += ${2 * R}) {

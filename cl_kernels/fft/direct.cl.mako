@@ -24,7 +24,7 @@ void ${kernel("direct")}
     const long item = get_global_id(0);
     if (item >= items)
         return;
-    const long strips = (axis${last}_size + ${W - 1}) / ${W}, lane = item % strips * ${W};
+    const long strips = (axis${last}_size + ${W - 1}) / ${W}, column = item % strips * ${W};
     const long across = item / strips;
     const long batch_item = across${"".join(f" / axis{c}_size" for c in outer)};
 % if count > 1:
@@ -44,7 +44,7 @@ void ${kernel("direct")}
     const long i${c} = ${at} + axis${c}_first;
     r += ${size} * ${at} * y_axis${c};
 % endfor
-    const long from = lane + axis${last}_first;
+    const long from = column + axis${last}_first;
 % for c in outer:
     for (long j${c} = max(0L, i${c} - axis${c}_x + 1); j${c} <= min(i${c}, axis${c}_t - 1); j${c}++)
 % endfor
@@ -54,6 +54,7 @@ void ${kernel("direct")}
             __global const real_t *q = b
                 + ${size} * (j * t_axis${last}${"".join(f" + j{c} * t_axis{c}" for c in outer)});
             const real_t c = q[0]${", d = conjugate ? -q[1] : q[1]" if elem.complex else ""};
+            // Results `first` to `end` of the work-item's W have an x for this t.
             const long first = max(0L, j - from), end = min((long)${W}, axis${last}_x + j - from);
 % for fast in (True, False):
             ${"if (x_axis%d == 1 && end - first == %d) {" % (last, W) if fast else "} else {"}
@@ -75,9 +76,9 @@ void ${kernel("direct")}
         }
     #pragma unroll
     for (int l = 0; l < ${W}; l++) {
-        if (l >= axis${last}_size - lane)
+        if (l >= axis${last}_size - column)
             break;
-        __global real_t *v = r + ${size} * (lane + l) * y_axis${last};
+        __global real_t *v = r + ${size} * (column + l) * y_axis${last};
         v[0] = re[l]${", v[1] = im[l]" if elem.complex else ""};
     }
 }

@@ -16,6 +16,7 @@ const int c = (int)columns, u = (int)rows, m = c + u, w = (u + 1) / 2;
 </%def>
 
 ## Declare, for the tile of column block s and row block f, their starts s0 and f0 and their sizes left_s and left_f.
+## part_s, part_f: the part of the front in the picture, 0 to 2.
 <%def name="tile()">\
 const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % for b in "sf":
