@@ -29,6 +29,17 @@
 % endfor
 </%def>
 
+## The same by one of some widths, by the argument store_width.
+<%def name="any_width(tile, widths)">
+% for width in widths[:-1]:
+    if (store_width == ${width}) {
+${direct(tile, width)}\
+    } else {
+% endfor
+${direct(tile, widths[-1])}\
+    ${"}" * (len(widths) - 1)}
+</%def>
+
 ## If C has a reader, the offsets of a work-item's rows (columns) are computed once.
 <%def name="gathered(tile)"><% side = problem.c.reader.side %>
     const int first_s = (int)first_${side} + item_${side};

@@ -18,7 +18,7 @@
 ##          _split_k).  These tiles are last, because their short groups fill compute units that wait for long groups
 ## tail     whether k (of some split) is not a multiple of a panel's steps (tile_k, or twice that of pairs)
 ## stagger  GroupStagger: the tile along k at which a group begins and to which it wraps round; or None
-## store    width of C's vector stores (1: element by element, guarded)
+## widths   the widths of stores of C (1: element by element); of several the argument store_width selects one
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -87,7 +87,7 @@ ${output.gathered(tile)}
 % elif policy.repack:
 ${output.repacked(tile, policy)}
 % else:
-${triangle.store(problem, policy, lambda: output.direct(tile, store), lambda: output.direct(tile, 1))}
+${triangle.store(problem, policy, lambda: output.any_width(tile, widths), lambda: output.direct(tile, 1))}
 % endif
 }
 

@@ -14,7 +14,7 @@
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand is copied to local memory
 ## pair, wide, by_lines, types: as in wgmma
-## either  the argument has_aligned_rows says whether rows of C are aligned for pairs; others are stored by lines
+## store_kinds  the kinds of stores of C, if there are several; the argument store_kind selects one (see _mma_stores)
 ##
 ## All shapes share this text: the last step may be short, and k may be whole or in parts of at least one step.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -28,6 +28,7 @@
 <%namespace name="staged" file="/gemm/_mma_stages.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
+<%namespace name="stores" file="/gemm/_mma_stores.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
@@ -100,12 +101,8 @@ ${staged.first_fragments(forms)}\
 ${units.count_products(True)}
             ${split_k.add_parts(Sums(sums, "double"), "t", group, "product * cut + tile - whole", "part", "splits")}
             }
-% if either:
-            if (has_aligned_rows) {
-${output.store(policy, pair, wide, types['c'])}
-            } else {
-${output.lines(policy, problem, types['c'])}
-            }
+% if store_kinds:
+${stores.store(policy, problem, store_kinds, pair, wide, types['c'])}
 % elif by_lines:
 ${output.lines(policy, problem, types['c'])}
 % else:

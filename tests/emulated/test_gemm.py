@@ -21,7 +21,7 @@ from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemm.matrix.check import product_of_pieces
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix.parts import in_parts
-from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan, specializations_of
 from portable_gpu.ops.gemm.matrix.policy import (
     MMA_CLASSES,
     WGMMA_CLASSES,
@@ -33,7 +33,7 @@ from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.reader import Gather
 from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, kernel_of
 from portable_gpu.ops.gemm.skinny.vectors import variants
-from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.tiling import Tiling
 from portable_gpu.ops.gemm.variants import of_parts
@@ -670,6 +670,33 @@ def test_register_tiles(gpu: Emulator, name: str, cut: tuple[str, int, int], ele
     policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
     choice = Tiling("", policy, splits, whole)
     check(TiledPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["medium", "small", "tiny"])
+def test_mma_stores_rows_and_columns_by_one_text(gpu: Emulator, name: str) -> None:
+    """Aligned rows, other rows, and aligned columns; then odd columns, whose B is gathered."""
+    texts = []
+    for size, trans, transposed in [
+        ((70, 74, 40), "TT", False), ((70, 73, 40), "TT", False), ((74, 70, 40), "NN", True),
+        ((73, 71, 40), "NN", True),
+    ]:  # fmt: skip
+        p = problem(*size, F64, trans)
+        choice = Tiling("", MmaPolicy.for_shape_class(name), transposed=transposed, gather=True)
+        check(MatrixPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
+        texts.append(specializations_of(p, choice, gpu.target)[-1].key)
+    assert len(set(texts[:3])) == 1
+
+
+def test_rows_of_any_width_share_a_text_of_tiles(gpu: Emulator) -> None:
+    """An argument selects stores of four elements, two, or one."""
+    texts = set()
+    for n in (76, 74, 73):
+        p = problem(70, n, 72, F32, "NT")
+        policy = GemmPolicy.for_shape_class(gpu.target, F32, "tiny")
+        plan = TiledPlan(gpu, p, Tiling("", policy))  # type: ignore[arg-type]
+        check(plan, gpu, p, "NT")
+        texts.add(specialization_of(p, plan.tiling, gpu.target).key)
+    assert len(texts) == 1
 
 
 def test_a_barrier_left_out_is_seen(gpu: Emulator) -> None:

@@ -96,8 +96,8 @@ class MatrixPlan(Plan):
             self._space = SplitSpace.of(cut, cut * splits, area, p.compute)
         if isinstance(policy, MmaPolicy):
             constants["whole"] = tiling.whole if splits > 1 else tiles
-            if stores.either_rows(p, policy, engine.target):
-                constants["has_aligned_rows"] = int(stores.pairs(p, two_rows=False) == "rows")
+            if stores.store_kinds(p, policy, engine.target):
+                constants["store_kind"] = stores.store_kind(p)
         if tiling.shares:
             steps = (units - tiling.whole) // tiling.lanes * -(-p.k // plan.depth)
             share, longer = divmod(steps, tiling.shares // tiling.lanes)
@@ -239,13 +239,13 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
     by_lines = not registers and stores.by_lines(problem, policy, target)
     if is_mma and problem.triangle and not wide and stores.lines_fit(problem, policy, target):
         pair, by_lines = "", True
-    either = stores.either_rows(problem, policy, target)
-    if either:
+    store_kinds = stores.store_kinds(problem, policy, target)
+    if store_kinds:
         pair, wide, by_lines = "rows", "" if problem.reads_c or problem.extras else "rows", True
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
-        {"gemm": _parameters(arranged, adds_parts, form, by_engine, either)},
+        {"gemm": _parameters(arranged, adds_parts, form, by_engine, store_kinds)},
         problem=arranged,
         policy=policy,
         a=lines["a"],
@@ -260,7 +260,7 @@ def arrange(problem: GemmProblem, tiling: Tiling, target: Target) -> ArrangedPro
         pair=pair,
         wide=wide,
         by_lines=by_lines,
-        either=either,
+        store_kinds=store_kinds,
         registers=registers,
         types=types,
     )
@@ -277,14 +277,18 @@ def _ranges(problem: GemmProblem) -> Table:
 
 
 def _parameters(
-    problem: GemmProblem, adds_parts: bool, form: MatrixFormat, by_engine: bool, either: bool
+    problem: GemmProblem,
+    adds_parts: bool,
+    form: MatrixFormat,
+    by_engine: bool,
+    store_kinds: tuple[str, ...],
 ) -> list[Parameter]:
     """Return the parameters of the main kernel of an arranged product."""
     parts = ["whole"] * (form.kernel == "mma")
     result = [
         *scalars("long", "m", "n", "k", "k_split", "first_product"),
         *scalars("int", "tiles_m", "tiles_n", "splits", *parts, "units"),
-        *triangle_parameters(problem), *scalars("int", "has_aligned_rows") * either,
+        *triangle_parameters(problem), *(scalars("int", "store_kind") if store_kinds else ()),
     ]  # fmt: skip
     if adds_parts:
         if form.kernel == "wgmma":

@@ -67,23 +67,48 @@ def by_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool
 
 def lines_fit(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
     """Whether whole warps can store rows of C, if its elements are adjacent in rows."""
+    return problem.c.col == 1 and has_scratch(problem, policy, target)
+
+
+def has_scratch(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
+    """Whether there is local memory for whole warps to exchange the elements of rows of C."""
     c = problem.c
     if isinstance(policy, MfmaPolicy) or policy.tile_n % _WARP:
         return False
-    if c.col != 1 or c.elem.complex or c.reader is not None:
+    if c.elem.complex or c.reader is not None:
         return False
     free = target.static_local_mem - policy.local_bytes(problem.compute)
     return policy.scratch_bytes <= free
 
 
-def either_rows(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
-    """Whether a text of ``mma`` stores aligned rows of C in 16 bytes, and others by whole warps.
+#: The kinds of stores of C of which a text of ``mma`` has several; an argument selects one.
+STORE_KINDS = ("rows", "lines", "columns", "elements")
 
-    Not where the sums take half of the registers: the two ways together spill a few more bytes.
+
+def store_kinds(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> tuple[str, ...]:
+    """Return the kinds of stores of C that a text of ``mma`` has; empty if it has only one.
+
+    Aligned rows are stored in 16 bytes, others by whole warps (``lines``), aligned columns in pairs
+    and everything else by elements.  If elements take more than a multiplication, a text has only
+    those of rows.  It has one kind if the sums take half of the registers, because several kinds
+    together spill a few more bytes.
     """
+    c = problem.c
     if not isinstance(policy, MmaPolicy) or 2 * policy.sums >= target.registers:
-        return False
-    return not problem.triangle and lines_fit(problem, policy, target)
+        return ()
+    if problem.triangle or not has_scratch(problem, policy, target):
+        return ()
+    if not (problem.reads_c or problem.epilogue):
+        return STORE_KINDS
+    return STORE_KINDS[:2] if c.col == 1 else ()
+
+
+def store_kind(problem: GemmProblem) -> int:
+    """Return the number in :data:`STORE_KINDS` of the stores of a problem."""
+    pair = pairs(problem, two_rows=True)
+    if problem.c.col == 1:
+        return STORE_KINDS.index("rows" if pair == "rows" else "lines")
+    return STORE_KINDS.index("columns" if pair == "columns" else "elements")
 
 
 def with_row_scratch(policy: WgmmaPolicy, problem: GemmProblem, target: Target) -> WgmmaPolicy:

@@ -26,8 +26,14 @@ from portable_gpu.ops.gemm.operands import (
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiled.estimates import LANES
-from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
-from portable_gpu.ops.gemm.tiled.tile import Panel, group_stagger, panels, register_tile
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy, value_words
+from portable_gpu.ops.gemm.tiled.tile import (
+    Panel,
+    RegisterTile,
+    group_stagger,
+    panels,
+    register_tile,
+)
 from portable_gpu.ops.gemm.tiling import WORKSPACE, Tiling, split_length
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.launch import Launch
@@ -134,6 +140,9 @@ class TiledPlan(Plan):
         units, chunk = p.tiles(policy.tile_m, policy.tile_n), min(p.batch_size, _GRID)
         constants, split = {**self._constants, "tiles_m": tiles_m, "tiles_n": tiles_n}, []
         constants |= triangle_arguments(p, units)
+        tile = register_tile(policy, p.compute, self.pairs)
+        if len(_store_widths(p, tiling, tile, engine.target)) > 1:
+            constants["store_width"] = _store_width(p, tile.width_n)
         if tiling.splits > 1:
             cut, area = units - tiling.whole, policy.tile_m * policy.tile_n
             item = SplitSpace.of(cut, cut * tiling.splits, area, p.compute)
@@ -213,6 +222,9 @@ def specialization_of(
         *scalars("int", "tiles_m", "tiles_n"),
         *triangle_parameters(problem),
     ]
+    widths = _store_widths(problem, tiling, tile, target)
+    if len(widths) > 1:
+        parameters += scalars("int", "store_width")
     if tiling.splits > 1:
         parameters += [*scalars("long", "k_split"), *scalars("int", "whole", "splits")]
         parameters += shared_sums()
@@ -228,7 +240,7 @@ def specialization_of(
         stagger=group_stagger(problem, target, a, b, length),
         split=tiling.splits > 1,
         tail=not (ends_whole and policy.is_tight(target, problem.compute)),
-        store=_store_width(problem, tile.width_n, aligned),
+        widths=widths,
         loads=_vector_loads(a, b),
         aligned=aligned,
         local_elements=max(a.local_elements + b.local_elements, repacked),
@@ -249,17 +261,41 @@ def _vector_loads(a: Panel, b: Panel) -> list[tuple[Any, int]]:
     return list(dict.fromkeys((p.elem, p.width) for p in (a, b) if p.width > 1))
 
 
-def _store_width(problem: GemmProblem, width: int, aligned: bool) -> int:
+def _store_widths(
+    problem: GemmProblem, tiling: Tiling, tile: RegisterTile, target: Target
+) -> tuple[int, ...]:
+    """Return the widths of stores that the text has, of which an argument selects one.
+
+    Each has its own code.  So there is one width on CPUs, where compilation takes longer, and if
+    elements take more than a multiplication.  There also is one if the sums take half of the
+    registers, if they have two words, or if parts of k are added: the kernel would need more
+    registers.
+    """
+    policy, width = tiling.policy, _store_width(problem, tile.width_n)
+    assert isinstance(policy, GemmPolicy)
+    computed = problem.reads_c or problem.epilogue or not _stores_vectors(problem)
+    tight = value_words(problem.compute) > 1 or policy.is_tight(target, problem.compute)
+    if target.is_cpu or computed or tight or tiling.splits > 1 or policy.repack:
+        return (width,)
+    return tuple(w for w in (4, 2, 1) if w <= tile.width_n)
+
+
+def _store_width(problem: GemmProblem, width: int) -> int:
+    """Return the widest aligned store of C, of at most ``width`` elements."""
     c = problem.c
-    if c.reader is not None:
-        return 1
-    plain = c.elem.storage == problem.compute.real and not c.elem.complex
-    plain &= not (c.elem.boolean and problem.epilogue)  # whose values are to become 0 or 1
-    if not (aligned and plain and c.col == 1):
+    if not _stores_vectors(problem) or c.col != 1:
         return 1
     while width > 1 and (c.aligned_bytes % (width * c.elem.itemsize) or problem.n % width):
         width //= 2
     return width
+
+
+def _stores_vectors(problem: GemmProblem) -> bool:
+    """Whether sums are stored as they are, so that vectors of them could be."""
+    c = problem.c
+    plain = c.elem.storage == problem.compute.real and not c.elem.complex
+    plain &= not (c.elem.boolean and problem.epilogue)  # whose values are to become 0 or 1
+    return problem.aligned and plain and c.reader is None
 
 
 def _round_up(value: int, step: int) -> int:
