@@ -34,8 +34,8 @@ class OrderedOperation:
 
         Args:
             name, normalise: See :class:`Operation`.  The inputs of an invocation are the arguments
-                of the same numbers.
-            like: The number of the input.
+                at the same indices.
+            like: The index of the input.
         """
         self._like = like
         self._operation = Operation(name, _in_order_of_axes(normalise))
@@ -57,12 +57,12 @@ class OrderedOperation:
         if order is None:
             return self._operation.call(inputs, (*options, None), out, scalars, *place, **places)
         shape = inputs[self._like].shape
-        numbers = tuple(
+        indices = tuple(
             [k for k, x in enumerate(inputs) if isinstance(x, _ARRAYS) and x.shape == shape]
         )
         result = self._operation.call(
-            _transposed(inputs, numbers, order),
-            (*options, (order, numbers)), out, scalars, *place, **places,
+            _transposed(inputs, indices, order),
+            (*options, (order, indices)), out, scalars, *place, **places,
         )  # fmt: skip
         back = inverse(order)
         if isinstance(result, tuple):
@@ -75,32 +75,32 @@ def _in_order_of_axes(
 ) -> Callable[[CallArguments], Invocation]:
     """The function ``normalise`` for arguments whose axes are in another order.
 
-    The last option is that order, and the numbers of the inputs that have it; or ``None``.
+    The last option is that order, and the indices of the inputs that have it; or ``None``.
     """
 
     def ordered(arguments: CallArguments) -> Invocation:
         *options, ordering = arguments.options
         if ordering is None:
             return normalise(arguments._replace(options=tuple(options)))
-        order, numbers = ordering
+        order, indices = ordering
         back = inverse(order)
-        inputs = _transposed(arguments.inputs, numbers, back)
+        inputs = _transposed(arguments.inputs, indices, back)
         invocation = normalise(arguments._replace(inputs=inputs, options=tuple(options)))
         plan_of = invocation.plan
         result = len(invocation.inputs)
 
         def plan(engine: Engine, views: Sequence[View]) -> Plan:
             logical = list(views)
-            for number in (*numbers, result):
-                view = views[number]
-                logical[number] = replace(
+            for index in (*indices, result):
+                view = views[index]
+                logical[index] = replace(
                     view,
                     shape=tuple([view.shape[axis] for axis in back]),
                     strides=tuple([view.strides[axis] for axis in back]),
                 )
             return plan_of(engine, logical)
 
-        invocation.inputs = _transposed(invocation.inputs, numbers, order)
+        invocation.inputs = _transposed(invocation.inputs, indices, order)
         invocation.shape = tuple([invocation.shape[axis] for axis in order])
         invocation.plan = plan
         return invocation
@@ -130,7 +130,7 @@ def elementwise_like(
 
 
 def _transposed(
-    arrays: Sequence[Any], numbers: Sequence[int], order: Sequence[int]
+    arrays: Sequence[Any], indices: Sequence[int], order: Sequence[int]
 ) -> tuple[Any, ...]:
-    """The arrays, with permuted axes of those with some numbers."""
-    return tuple([x.transpose(order) if k in numbers else x for k, x in enumerate(arrays)])
+    """The arrays, with permuted axes of those at some indices."""
+    return tuple([x.transpose(order) if k in indices else x for k, x in enumerate(arrays)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
-from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, last_axis
+from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, last_axis, nearest_results
 from portable_gpu.ops.conv.weight import WeightKernel
 from portable_gpu.targets import Target
 
@@ -33,9 +34,9 @@ def cpu_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | No
     if not (target.is_cpu and p.x_elements and p.y_elements):
         return None
     axes = axes_of(p, backward=False)
-    steps = [abs(axis.t) if axis.target > 1 else 1 << 62 for axis in axes]
-    axes = last_axis(axes, min(range(3), key=lambda c: (steps[c], -c)))
-    real_bytes = 8 if p.elem.needs_fp64 else 4
+    along, _ = nearest_results(axes)
+    axes = last_axis(axes, along)
+    real_bytes = SCALAR_BYTES[p.elem.real]
     V = max(4, min(64, target.vector_bytes) // real_bytes)
     targets, sources, T = p.filters_of_group, p.channels_of_group, p.taps
     x_lanes = p.depthwise and p.x.channel == p.y.channel == 1 and p.channels >= V
@@ -100,7 +101,10 @@ def cpu_weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel | No
 
 
 def _share(count: int, limit: int) -> int:
-    """Return the channels of a block, at most ``limit``; all blocks have about as many."""
+    """Return the channels of a block, at most ``limit``, so that blocks are about equal.
+
+    A block of 4 channels or more has a multiple of 4, or all channels.
+    """
     each = -(-count // -(-count // limit))
     return each if each < 4 else min(count, -(-each // 4) * 4)
 

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from portable_gpu.codegen.parameters import buffer, scalars
-from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.codegen.operators import SCALAR_BYTES
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.items import bound_operands, launch_sizes
+from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import (
     SpaceAxis,
     axes_of,
     axis_parameters,
     last_axis,
+    nearest_results,
     neighbours,
     row_reads,
     strip_of,
@@ -41,38 +43,21 @@ _MOST_KEPT = 25
 _BUSY = 2048
 
 
-@dataclass(frozen=True)
-class DirectKernel:
-    """The kernel of one problem, and the partition of its work.
-
-    Attributes:
-        context: The values of the template's parameters.
-        constants: The arguments of every launch.
-        items: Work-items.
-    """
-
-    context: Mapping[str, Any]
-    constants: Mapping[str, int]
-    items: int
-
-    def specialization(self, target: Target) -> Specialization:
-        """The text and options of the kernel."""
-        ctype, index = f"{self.context['elem'].name}_t", self.context["I"]
-        parameters = [
-            *(buffer(ctype, name, restrict=False) for name in ("s", "f", "bias")),
-            buffer(ctype, "t", writes=True, restrict=False),
-            *scalars(index, "items"),
-            *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
-            *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "sources"),
-            *scalars(index, "targets", "columns", "blocks", "s_batch", "s_channel", "f_group"),
-            *scalars(index, "f_out", "f_in", "t_batch", "t_channel", "lines", "bands"),
-            *axis_parameters(index),
-            *image_parameters(self.context["finish"]),
-        ]
-        return specialize("conv/direct", target, {"direct": parameters}, **self.context)
+def _parameters(context: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters of the kernel after its buffers."""
+    index = context["I"]
+    return [
+        *scalars(index, "items"),
+        *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
+        *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "sources"),
+        *scalars(index, "targets", "columns", "blocks", "s_batch", "s_channel", "f_group"),
+        *scalars(index, "f_out", "f_in", "t_batch", "t_channel", "lines", "bands"),
+        *axis_parameters(index),
+        *image_parameters(context["finish"]),
+    ]
 
 
-def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
+def direct_kernel(problem: ConvProblem, target: Target) -> ConvKernel:
     """Return the kernel of a problem whose direction is ``forward`` or ``input``."""
     p = problem
     backward = p.direction == "input"
@@ -126,7 +111,7 @@ def direct_kernel(problem: ConvProblem, target: Target) -> DirectKernel:
         "t_unit": axes[2].t == 1 and in_vector, "ahead": ahead,
         "finish": finish(p, [space[2] for space in orders]),
     }  # fmt: skip
-    return DirectKernel(context, constants, others * blocks)
+    return ConvKernel("direct", _parameters(context), context, constants, others * blocks)
 
 
 @dataclass(frozen=True)
@@ -150,9 +135,8 @@ def _layout(
     p: ConvProblem, axes: Sequence[SpaceAxis], target: Target, t_channel: int, s_channel: int,
     channels: int,
 ) -> _Layout:  # fmt: skip
-    steps = [abs(axis.t) if axis.target > 1 else 1 << 62 for axis in axes]
-    along = min(range(3), key=lambda c: (steps[c], -c))
-    by_channels = channels > 1 and abs(t_channel) < steps[along]
+    along, step = nearest_results(axes)
+    by_channels = channels > 1 and abs(t_channel) < step
     if target.is_cpu:
         full = _vector(p)
         if p.depthwise and t_channel == s_channel == 1 and channels >= full:
@@ -207,7 +191,7 @@ def _strips_of_item(strips: int, others: int, target: Target) -> int:
 
 def _vector(p: ConvProblem) -> int:
     """Return the numbers of a vector of a CPU."""
-    return _VECTOR_BYTES // (8 if p.elem.needs_fp64 else 4)
+    return _VECTOR_BYTES // SCALAR_BYTES[p.elem.real]
 
 
 class DirectConvPlan(OneLaunch):

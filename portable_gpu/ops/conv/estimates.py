@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import log2, prod
 from typing import Any
 
+from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.ops.caches import L2_BYTES, LINE_BYTES
-from portable_gpu.ops.conv.planes import PlanesKernel
+from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.strips import RowReads
 from portable_gpu.ops.conv.windows import Windows
 from portable_gpu.ops.gemm.packed.forms import PackedForm, packed_seconds, preferred_form
@@ -247,7 +248,7 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     return work + weights * (wide * k.gathered if wide > 1 else k.weight)
 
 
-def planes_work(kernel: PlanesKernel, target: Target) -> float:
+def planes_work(kernel: ConvKernel, target: Target) -> float:
     """Return the work of ``conv/planes``, in multiply-adds of the best tiles."""
     k, c, x = DirectSumCosts.of("direct convolutions", target), kernel.constants, kernel.context
     rows = (c["lines"] - 1) * x["steps"][0] + c["rows_of_taps"]
@@ -358,7 +359,7 @@ def _of_rows(
 
 def _vectors(count: int, context: Mapping[str, Any]) -> float:
     """The vectors of numbers, one at least."""
-    nbytes = 8 if context["elem"].needs_fp64 else 4
+    nbytes = SCALAR_BYTES[context["elem"].real]
     return max(1.0, count * nbytes / _VECTOR)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from portable_gpu.codegen.parameters import buffer, scalars
-from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.codegen.operators import SCALAR_BYTES
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.ops.conv.items import bound_operands, items_of_one, launch_sizes
+from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.strips import SpaceAxis, axes_of, axis_parameters
 from portable_gpu.ops.one_launch import OneLaunch
@@ -27,37 +24,19 @@ _MOST_TAPS = 25
 _BANDS = 16
 
 
-@dataclass(frozen=True)
-class PlanesKernel:
-    """The kernel of one problem, and the partition of its work.
-
-    Attributes:
-        context: What the template is rendered with.
-        constants: The arguments of every launch.
-        items: Work-items.
-    """
-
-    context: Mapping[str, Any]
-    constants: Mapping[str, int]
-    items: int
-
-    def specialization(self, target: Target) -> Specialization:
-        """The text and options of the kernel."""
-        ctype = f"{self.context['elem'].name}_t"
-        parameters = [
-            *(buffer(ctype, name, restrict=False) for name in ("s", "f", "bias")),
-            buffer(ctype, "t", writes=True, restrict=False),
-            *scalars("long", "items", "s_offset", "f_offset", "bias_offset", "t_offset"),
-            *scalars("long", "adds_bias", "bias_step", "batch", "channels", "targets", "bands"),
-            *scalars("long", "lines", "s_batch", "s_channel", "f_group", "f_out", "t_batch"),
-            *scalars("long", "t_channel", "low1", "low2", "inside", "rows_of_taps", "pitch"),
-            *scalars("long", "phase", "copied", "each"),
-            *axis_parameters("long"),
-        ]
-        return specialize("conv/planes", target, {"planes": parameters}, **self.context)
+def _parameters() -> list[Parameter]:
+    """The parameters of the kernel after its buffers."""
+    return [
+        *scalars("long", "items", "s_offset", "f_offset", "bias_offset", "t_offset"),
+        *scalars("long", "adds_bias", "bias_step", "batch", "channels", "targets", "bands"),
+        *scalars("long", "lines", "s_batch", "s_channel", "f_group", "f_out", "t_batch"),
+        *scalars("long", "t_channel", "low1", "low2", "inside", "rows_of_taps", "pitch"),
+        *scalars("long", "phase", "copied", "each"),
+        *axis_parameters("long"),
+    ]
 
 
-def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
+def planes_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     """Return the kernel of a problem whose direction is ``forward`` or ``input``.
 
     ``None`` where it does not take the problem: on a GPU, for sums of several channels, three axes
@@ -83,7 +62,7 @@ def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
     )
     if not takes:
         return None
-    itemsize = 8 if p.elem.needs_fp64 else 4
+    itemsize = SCALAR_BYTES[p.elem.real]
     V = _VECTOR_BYTES // itemsize
     (low1, rows), (low2, columns) = _span_of_taps(along), _span_of_taps(across)
     steps = along.step, across.step
@@ -119,7 +98,7 @@ def planes_kernel(problem: ConvProblem, target: Target) -> PlanesKernel | None:
         "read": floor_power_of_two(min(V, inside)),
         "stored": floor_power_of_two(min(V, across.target)),
     }  # fmt: skip
-    return PlanesKernel(context, constants, items)
+    return ConvKernel("planes", _parameters(), context, constants, items)
 
 
 def _span_of_taps(axis: SpaceAxis) -> tuple[int, int]:
@@ -131,7 +110,7 @@ def _span_of_taps(axis: SpaceAxis) -> tuple[int, int]:
 class PlanesPlan(OneLaunch):
     """Operands: x (or the gradient of y), w, the bias if there is one, the result."""
 
-    def __init__(self, engine: Engine, problem: ConvProblem, kernel: PlanesKernel) -> None:
+    def __init__(self, engine: Engine, problem: ConvProblem, kernel: ConvKernel) -> None:
         """Build the kernel."""
         self.flop, self.bytes = problem.flop, problem.bytes
         names = ("s", "f", "bias", "t")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portable_gpu.codegen.parameters import buffer, scalars
-from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.codegen.parameters import Parameter, scalars
 from portable_gpu.ops.conv.epilogue import array_names, finish, image_constants, image_parameters
 from portable_gpu.ops.conv.items import bound_operands
+from portable_gpu.ops.conv.kernels import ConvKernel
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
 from portable_gpu.ops.conv.strips import SpaceAxis, Strip, axes_of, axis_parameters, strip_of
 from portable_gpu.ops.one_launch import OneLaunch
@@ -166,35 +166,18 @@ def steps_of_band(steps: int, more: int, turns: Callable[[int], int]) -> int:
     return min(lengths, key=lambda own: (turns(-(-steps // own)) * (own + more), -own))
 
 
-@dataclass(frozen=True)
-class SlidingKernel:
-    """The kernel of one problem, and the partition of its work.
-
-    Attributes:
-        context: What the template is rendered with.
-        constants: The arguments of every launch.
-        groups: Work-groups.
-    """
-
-    context: Mapping[str, Any]
-    constants: Mapping[str, int]
-    groups: int
-
-    def specialization(self, target: Target) -> Specialization:
-        """The text and options of the kernel."""
-        ctype, index = f"{self.context['elem'].name}_t", self.context["I"]
-        parameters = [
-            *(buffer(ctype, name, restrict=False) for name in ("s", "f", "bias")),
-            buffer(ctype, "t", writes=True, restrict=False),
-            *scalars(index, "items"),
-            *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
-            *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "targets"),
-            *scalars(index, "batch", "blocks", "bands", "steps", "s_batch", "s_channel"),
-            *scalars(index, "f_group", "f_out", "t_batch", "t_channel"),
-            *axis_parameters(index),
-            *image_parameters(self.context["finish"]),
-        ]
-        return specialize("conv/sliding", target, {"sliding": parameters}, **self.context)
+def _parameters(context: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters of the kernel after its buffers."""
+    index = context["I"]
+    return [
+        *scalars(index, "items"),
+        *scalars("long", "s_offset", "f_offset", "bias_offset", "t_offset"),
+        *scalars(index, "adds_bias", "bias_step", "channels", "channel_blocks", "targets"),
+        *scalars(index, "batch", "blocks", "bands", "steps", "s_batch", "s_channel"),
+        *scalars(index, "f_group", "f_out", "t_batch", "t_channel"),
+        *axis_parameters(index),
+        *image_parameters(context["finish"]),
+    ]
 
 
 def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int]:
@@ -208,7 +191,7 @@ def _shape_of_item(p: ConvProblem, axes: Sequence[SpaceAxis]) -> tuple[int, int]
     return (4 if whole_vectors(image, size[2], 4, p) else 2), at_once
 
 
-def sliding_kernel(problem: ConvProblem, target: Target) -> SlidingKernel | None:
+def sliding_kernel(problem: ConvProblem, target: Target) -> ConvKernel | None:
     """Return the kernel of a problem whose direction is ``forward`` or ``input``.
 
     ``None`` where it does not take the problem: on a CPU, for sums of several channels, three axes
@@ -272,19 +255,19 @@ def sliding_kernel(problem: ConvProblem, target: Target) -> SlidingKernel | None
                   and whole_vectors(result, axes[2].target, V, p),
         "kept": p.taps * of_number <= _MOST_WEIGHTS, "finish": finish(p),
     }  # fmt: skip
-    return SlidingKernel(context, constants, groups_of(bands))
+    return ConvKernel("sliding", _parameters(context), context, constants, groups_of(bands) * group)
 
 
 class SlidingPlan(OneLaunch):
     """Operands: x (or the gradient of y), w, the bias and the epilogue's arrays, the result."""
 
-    def __init__(self, engine: Engine, problem: ConvProblem, kernel: SlidingKernel) -> None:
+    def __init__(self, engine: Engine, problem: ConvProblem, kernel: ConvKernel) -> None:
         """Build the kernel."""
         self.flop, self.bytes = problem.flop, problem.bytes
         names = ("s", "f", "bias", *array_names(problem), "t")
         buffers, constants = bound_operands(names, problem.bias is not None)
-        group = kernel.context["G"]
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target), "sliding", {**constants, **kernel.constants},
-            buffers, [f"{name}_offset" for name in buffers], (kernel.groups * group,), (group,),
+            buffers, [f"{name}_offset" for name in buffers], (kernel.items,),
+            (kernel.context["G"],),
         )  # fmt: skip

@@ -153,3 +153,10 @@ def neighbours(axis: SpaceAxis, most: int) -> int:
 def last_axis(axes: Sequence[T], last: int) -> list[T]:
     """Return the axes with one of them at the end."""
     return [axis for c, axis in enumerate(axes) if c != last] + [axes[last]]
+
+
+def nearest_results(axes: Sequence[SpaceAxis]) -> tuple[int, int]:
+    """Return the axis along which results are nearest to each other in memory, and their step."""
+    steps = [abs(axis.t) if axis.target > 1 else 1 << 62 for axis in axes]
+    along = min(range(3), key=lambda c: (steps[c], -c))
+    return along, steps[along]

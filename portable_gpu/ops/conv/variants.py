@@ -13,7 +13,7 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.conv import answers, im2col, implicit, in_pieces, spectral, winograd
 from portable_gpu.ops.conv.chunks import workspace_limit
 from portable_gpu.ops.conv.cpu_weight import cpu_weight_kernel
-from portable_gpu.ops.conv.direct import DirectConvPlan, DirectKernel, direct_kernel
+from portable_gpu.ops.conv.direct import DirectConvPlan, direct_kernel
 from portable_gpu.ops.conv.epilogue import with_arrays, with_pass
 from portable_gpu.ops.conv.estimates import (
     ConvCosts,
@@ -25,10 +25,11 @@ from portable_gpu.ops.conv.estimates import (
     weight_seconds,
     weight_work,
 )
-from portable_gpu.ops.conv.planes import PlanesKernel, PlanesPlan, planes_kernel
+from portable_gpu.ops.conv.kernels import ConvKernel
+from portable_gpu.ops.conv.planes import PlanesPlan, planes_kernel
 from portable_gpu.ops.conv.problem import ConvProblem
 from portable_gpu.ops.conv.products import has_empty_products
-from portable_gpu.ops.conv.sliding import SlidingKernel, SlidingPlan, sliding_kernel
+from portable_gpu.ops.conv.sliding import SlidingPlan, sliding_kernel
 from portable_gpu.ops.conv.sliding_weight import sliding_weight_kernel
 from portable_gpu.ops.conv.weight import WeightKernel, WeightPlan, weight_kernel
 from portable_gpu.ops.variant import Variant, bind_best
@@ -228,7 +229,7 @@ class _Sums:
         workspace: Bytes.
     """
 
-    kernel: WeightKernel | DirectKernel | PlanesKernel | SlidingKernel
+    kernel: WeightKernel | ConvKernel
     bind: Callable[[Engine], Plan]
     seconds: float
     workspace: int = 0
@@ -238,7 +239,8 @@ def _sums(p: ConvProblem, target: Target) -> _Sums:
     """Return the sums of a convolution or of the gradient of its input."""
     rows = sliding_kernel(p, target)
     if rows is not None:
-        seconds = sliding_seconds(rows.context, rows.constants, rows.groups, target)
+        groups = rows.items // rows.context["G"]
+        seconds = sliding_seconds(rows.context, rows.constants, groups, target)
         return _Sums(rows, partial(SlidingPlan, problem=p, kernel=rows), seconds)
     planes = planes_kernel(p, target)
     if planes is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.codegen.parameters import buffer, scalars
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.conv.direct import adjacent_channels
@@ -14,6 +15,7 @@ from portable_gpu.ops.conv.problem import ConvProblem, Triple
 from portable_gpu.ops.conv.strips import (
     axes_of,
     last_axis,
+    nearest_results,
     neighbours,
     row_reads,
     strip_of,
@@ -77,14 +79,13 @@ def weight_kernel(problem: ConvProblem, target: Target) -> WeightKernel:
     """Return the kernel of a problem whose direction is ``weight``; no array of it is empty."""
     p = problem
     axes = axes_of(p, backward=False)
-    steps = [abs(axis.t) if axis.target > 1 else 1 << 62 for axis in axes]
-    along = min(range(3), key=lambda c: (steps[c], -c))
+    along, step = nearest_results(axes)
     sources, targets = p.channels_of_group, p.filters_of_group
     pairs = p.filters * sources
     wide = lanes = 1
-    real_bytes = 8 if p.elem.needs_fp64 else 4
+    real_bytes = SCALAR_BYTES[p.elem.real]
     full = _VECTOR_BYTES // real_bytes
-    by_channels = p.channels > 1 and abs(p.x.channel) < steps[along]
+    by_channels = p.channels > 1 and abs(p.x.channel) < step
     last = along
     if target.is_cpu:
         if p.depthwise and p.x.channel == p.y.channel == 1 and p.channels >= full:
