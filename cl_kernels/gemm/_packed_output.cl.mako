@@ -43,6 +43,7 @@
 % if plain:
         for (; skip == 0 && c_col == 1 && j + ${V} <= ${end}; j += ${V})
             VEC(to + j) = alpha * *(const lanes${V}_u *)(at + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};
+#pragma clang loop vectorize(disable) unroll(disable)  // fewer than a vector, or elements apart in memory
 % endif
         for (; j < ${end}; j++) {
             const value_t v = ${f"(value_t)(at[j], at[{NR} + j])" if compute.complex else "at[j]"};

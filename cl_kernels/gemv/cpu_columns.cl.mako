@@ -55,11 +55,13 @@ ${put.begin(finish)}\
     for (long k = 0; k < width * ${P}; ++k) s[k] = ${"t[k] = 0" if elem.complex else "0"};
     for (long i = first; i < last; i += rows) {
         const long end = i + rows < last ? i + rows : last;
-        long o = 0;
-% for W, unroll in panels:
-        for (; o + ${W * unroll} <= width; o += ${W * unroll})
+        long o = 0;  // every panel has half the outputs of the one before, so only the first one is repeated
+% for k, (W, unroll) in enumerate(panels):
+        ${"if" if k else "while"} (o + ${W * unroll} <= width) {
             panel_${W}_${unroll}(a + o${"" if unit else " * a_out"}, a_sum, x, x_step, i, end, s + o * ${P},
                 t${f" + o * {P}" if elem.complex else ""});
+            o += ${W * unroll};
+        }
 % endfor
     }
 % if elem.complex:
