@@ -63,6 +63,9 @@ OPERATIONS: dict[str, Callable[[DeviceGroup], list[Any]]] = {
     ],
     "product": lambda g: [pg.gemm(A, B, engine=g)],
     "product of blocks": lambda g: [pg.gemm(g.asarray(A, blocks=4), B, engine=g)],
+    "sum of 16-bit products": lambda g: [
+        pg.gemm(g.asarray(A.astype("f2"), 1, blocks=3), B.astype("f2"), engine=g)
+    ],
     "sum of products": lambda g: [pg.gemv(g.asarray(A, 1, blocks=3), VECTOR, engine=g)],
     "convolution": lambda g: [nn.conv2d(IMAGES, WEIGHT, BIAS, engine=g)],
     "convolution of blocks": lambda g: [
@@ -131,6 +134,22 @@ def test_devices_that_fail_at_random(
             assert re.search(rf"device {number} \(", message), message
         assert used(group) == before
     assert bits_of(operation(group)) == expected
+
+
+@pytest.mark.parametrize("name", ["sum of 16-bit products", "calls without blocks", "copies"])
+def test_errors_at_each_point_name_the_device(group: DeviceGroup, name: str) -> None:
+    operation = OPERATIONS[name]
+    with failing(group.engines[0], "allocations", 10**9, lasts=False) as left:
+        operation(group)
+    messages = []
+    for at in range(10**9 - left[0]):
+        with failing(group.engines[0], "allocations", at, lasts=True):
+            try:
+                operation(group)
+            except DeviceMemoryError as error:
+                messages.append(str(error))
+    assert messages
+    assert all(re.search(r"device 0 \(", message) for message in messages), messages
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

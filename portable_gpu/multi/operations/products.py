@@ -241,10 +241,11 @@ def _sum_of_products(
     total = collectives.all_reduce(group, group.for_blocks(cut.members, work, waits=waits))
     if wide == dtype:
         return total
-    copies = [
-        block.member.count(elementwise("x", x=block.array, dtype=dtype, engine=block.member.engine))
-        for block in total.blocks
-    ]
+    copies = []
+    for block in total.blocks:
+        with block.member.named_errors():
+            rounded = elementwise("x", x=block.array, dtype=dtype, engine=block.member.engine)
+        copies.append(block.member.count(rounded))
     return collectives.replicated(group, copies)
 
 
