@@ -36,6 +36,12 @@ class GroupBlock:
     array: Array
 
 
+_NO_SUCH_USE = (
+    "an array of a DeviceGroup goes to functions that take engine=group (docs/multi.md lists "
+    "them); x.asnumpy() copies it to NumPy, x.gather() to one device"
+)
+
+
 class GroupArray:
     """An array on the devices of a group.
 
@@ -126,7 +132,7 @@ class GroupArray:
             device: The number of the device in the group.
 
         Raises:
-            ArgumentError: There is no such device.
+            ArgumentError: There is no such device, or the group is closed.
             DeviceMemoryError: It lacks memory.
         """
         member = self.group.member(device)
@@ -190,10 +196,17 @@ class GroupArray:
         return GroupArray(self.group, whole_shape, self.dtype, axis, blocks)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        raise UnsupportedError(
-            "an array of a DeviceGroup goes to functions that take engine=group (docs/multi.md "
-            "lists them); x.asnumpy() copies it to NumPy, x.gather() to one device"
-        )
+        raise UnsupportedError(_NO_SUCH_USE)
+
+    def __iter__(self) -> Any:
+        """Refuse: Python would take the error of an index for the end, and find no elements."""
+        raise UnsupportedError(_NO_SUCH_USE)
+
+    def __eq__(self, other: object) -> bool:
+        """Refuse, because arrays of NumPy are compared element by element."""
+        raise UnsupportedError(_NO_SUCH_USE)
+
+    __hash__ = object.__hash__
 
     def _number(self) -> Any:
         if self.size != 1:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.arguments import shown
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.multi import moves, transfers
 from portable_gpu.multi.array import GroupArray, GroupBlock
 from portable_gpu.multi.issue import LEAST_BYTES_FOR_THREADS
@@ -71,18 +72,31 @@ def all_reduce(group: DeviceGroup, parts: Sequence[GroupBlock]) -> GroupArray:
     return spread(group, member, total)
 
 
+def listed(parts: Any) -> list[Any]:
+    """Return the argument ``parts`` as a list.
+
+    Raises:
+        ArgumentTypeError: It is no sequence.
+    """
+    try:
+        return list(parts)
+    except TypeError:
+        raise ArgumentTypeError(f"parts is {shown(parts)}; expected a list of arrays") from None
+
+
 def parts_of(group: DeviceGroup, parts: Any) -> list[GroupBlock]:
     """Return the parts of a sum: the blocks of an array, or arrays on devices of the group.
 
     Raises:
         ArgumentError: There is none, or one is not on a device of the group.
+        ArgumentTypeError: They are no sequence.
     """
     if isinstance(parts, GroupArray):
         if parts.group is not group:
             raise ArgumentError("parts is an array of another group; expected one of this group")
         return list(parts.blocks)
     blocks = []
-    for number, array in enumerate(parts):
+    for number, array in enumerate(listed(parts)):
         contexts = {member.engine.context: member for member in group.members}
         member = contexts.get(array.context) if isinstance(array, Array) else None
         if member is None:

@@ -12,8 +12,8 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import one_of, real_number, shown, whole
-from portable_gpu.dtypes import as_dtype
-from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from portable_gpu.dtypes import as_dtype, element
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError, UnsupportedError
 from portable_gpu.multi import collectives, issue, operations, transfers
 from portable_gpu.multi import failures as failing
 from portable_gpu.multi.array import GroupArray, GroupBlock
@@ -154,8 +154,9 @@ class DeviceGroup(EngineGroup, Closing):
         """Return a device by its number.
 
         Raises:
-            ArgumentError: There is no such device.
+            ArgumentError: There is no such device, or the group is closed.
         """
+        self._check_open()
         if not 0 <= whole(device, "device") < self.size:
             raise ArgumentError(f"device is {device}; the group has devices 0 to {self.size - 1}")
         return self.members[device]
@@ -197,7 +198,7 @@ class DeviceGroup(EngineGroup, Closing):
         return GroupArray(self, array.shape, array.dtype, at, made)
 
     def empty(
-        self, shape: Sequence[int], dtype: Any, axis: int = 0, *, blocks: int | None = None
+        self, shape: Sequence[int] | int, dtype: Any, axis: int = 0, *, blocks: int | None = None
     ) -> GroupArray:
         """Allocate an array in blocks along an axis, which is not filled.
 
@@ -206,12 +207,15 @@ class DeviceGroup(EngineGroup, Closing):
             axis, blocks: As in :meth:`asarray`.
 
         Raises:
-            AxisError, DeviceMemoryError: As :meth:`asarray`.
+            AxisError, DTypeError, DeviceMemoryError: As :meth:`asarray`.
+            ShapeError: An extent is negative.
         """
-        extents, kind = (
-            tuple(whole(extent, "an extent of shape") for extent in shape),
-            as_dtype(dtype),
-        )
+        listed = shape if isinstance(shape, (tuple, list)) else (shape,)
+        extents = tuple([whole(extent, "an extent of shape") for extent in listed])
+        if any(extent < 0 for extent in extents):
+            raise ShapeError(f"shape is {shown(extents)}; extents are not negative")
+        kind = as_dtype(dtype)
+        element(kind)  # which raises for a dtype that kernels lack
         at = axis_of(axis, len(extents), "axis")
         bounds = self.bounds(extents[at], prod(extents) * kind.itemsize, blocks)
 
@@ -254,7 +258,7 @@ class DeviceGroup(EngineGroup, Closing):
             ShapeError, DTypeError: They do not fit each other.
             DeviceMemoryError: A device lacks memory.
         """
-        arrays = [self._host_array(part) for part in parts]
+        arrays = [self._host_array(part) for part in collectives.listed(parts)]
         if not arrays:
             raise ArgumentError("parts is empty; expected one array or more")
         first = arrays[0]

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import pyopencl as cl
 
+from portable_gpu.arguments import one_of, whole
+from portable_gpu.errors import ArgumentError
 from portable_gpu.multi.member import Member
 
 #: The function of the group that is called, for the names in a timeline.
@@ -66,13 +68,25 @@ class Timeline:
         self.spans.append(Span(device, kind, name, start, stop, nbytes))
 
     def busy(self, device: int, kind: str) -> float:
-        """Return the seconds in which a device ran kernels, or copied."""
+        """Return the seconds in which a device ran kernels, or copied.
+
+        Args:
+            device: The number of the device.
+            kind: ``"kernels"`` or ``"copies"``.
+
+        Raises:
+            ArgumentError: There is no such device or kind.
+        """
+        one_of(kind, (KERNELS, COPIES), "kind")
         return sum(stop - start for start, stop in _union(self._of(device, kind)))
 
     def overlap(self, device: int) -> float:
         """Return the part of the shorter of kernels and copies that ran at the time of the other.
 
         It is (kernels + copies - both together) / the shorter of the two; 0 if there is only one.
+
+        Raises:
+            ArgumentError: There is no such device.
         """
         kernels, copies = self.busy(device, KERNELS), self.busy(device, COPIES)
         spans = [*self._of(device, KERNELS), *self._of(device, COPIES)]
@@ -131,6 +145,9 @@ class Timeline:
         return figure
 
     def _of(self, device: int, kind: str) -> list[tuple[float, float]]:
+        last = len(self.names) - 1
+        if not 0 <= whole(device, "device") <= last:
+            raise ArgumentError(f"device is {device}; the timeline has devices 0 to {last}")
         return [(s.start, s.stop) for s in self.spans if (s.device, s.kind) == (device, kind)]
 
 

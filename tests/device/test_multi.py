@@ -592,9 +592,22 @@ def test_wrong_arguments(groups: dict[str, DeviceGroup]) -> None:
         (ArgumentError, lambda: DeviceGroup(two, memory_limit=0)),
         (ArgumentError, lambda: DeviceGroup(two, threads="two")),
         (ArgumentError, lambda: DeviceGroup(two, on_failure="ignore")),
+        (UnsupportedError, lambda: list(x)),
+        (UnsupportedError, lambda: x == y),
+        (UnsupportedError, lambda: x != 3.0),
+        (ArgumentTypeError, lambda: group.scatter(3)),  # type: ignore[arg-type]
+        (ArgumentTypeError, lambda: group.all_reduce(3)),  # type: ignore[arg-type]
+        (ShapeError, lambda: group.empty((-1, 3), np.float32)),
+        (DTypeError, lambda: group.empty(3, object)),
+        (DTypeError, lambda: group.empty(3, np.longdouble)),
+        (ArgumentError, lambda: Timeline(["a"]).busy(1, "kernels")),
+        (ArgumentError, lambda: Timeline(["a"]).busy(0, "kernel")),
+        (ArgumentError, lambda: Timeline(["a"]).overlap(-1)),
     ]:  # fmt: skip
         with pytest.raises(error):
             call()
+    assert group.empty(3, np.float32).shape == (3,)
+    assert len({x, y}) == 2
 
 
 #: The functions that compute arrays of a group.
