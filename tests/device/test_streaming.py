@@ -17,13 +17,15 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from device_groups import one_and_two
-from interruptions import Interrupted
+from failing_devices import failing
+from interruptions import Interrupted, handler, interrupted, stop
 from reference import assert_within, product_bound, unit_roundoff
 
 import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
     ArgumentTypeError,
+    DeviceFailedError,
     DeviceMemoryError,
     DTypeError,
     OverlapError,
@@ -204,6 +206,36 @@ def test_nothing_is_left_of_a_result_after_an_exception(
         streaming.gemm(a, b, out=tmp_path / out, memory_limit=_LIMIT, engine=place, progress=stop)
     assert _names(tmp_path) == ["a.npy", "b.npy"]
     assert_within(streaming.gemm(a, b, engine=place), *_expected(a, b))
+
+
+def test_files_of_zarr_are_removed_if_a_signal_arrives_as_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zarr's threads make them, which go on when a signal handler has raised an exception."""
+    zarr = pytest.importorskip("zarr")
+    x = np.eye(4, dtype=np.float32)
+    open_array, ended = zarr.open_array, []
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        def make() -> None:
+            time.sleep(0.3)
+            made.append(open_array(*arguments, **options))
+            ended.append(threading.get_ident())
+
+        made: list[Any] = []
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        return made[0]
+
+    monkeypatch.setattr(zarr, "open_array", slow)
+    with handler(stop):
+        assert interrupted(lambda: streaming.gemm(x, x, out=tmp_path / "c.zarr"), 0.1)
+    assert ended
+    assert _names(tmp_path) == []
+    monkeypatch.undo()
+    result = streaming.gemm(x, x, out=tmp_path / "c.zarr")
+    assert np.array_equal(result[:], x)
 
 
 def test_a_full_disk_is_reported_before_anything_is_computed(
@@ -600,6 +632,32 @@ def test_out_of_memory_at_each_allocation(
             assert [member.used for member in group.members] == [0, 0]
         assert 2 < number < 49
         assert np.array_equal(result, expected)
+
+
+@pytest.mark.parametrize("what", ["allocations", "copies"])
+def test_errors_name_the_device(groups: list[DeviceGroup], what: str) -> None:
+    """At each point of a call on the devices' own memory, or on the host's."""
+    group, messages = groups[1], list[str]()
+    x = np.random.default_rng(8).standard_normal((90, 80)).astype(np.float32)
+    for call in (
+        lambda: streaming.gemm(x, x.T, engine=group),
+        lambda: streaming.argmax(x, axis=0, memory_limit=4000, engine=group),
+        lambda: streaming.sum(x[:0], axis=0, engine=group),
+    ):
+        for maps in (True, False):
+            with pytest.MonkeyPatch.context() as patch:
+                for engine in group.engines:
+                    patch.setattr(engine, "maps_host_memory", maps and engine.maps_host_memory)
+                with failing(group.engines[0], what, 10**9, lasts=False) as left:
+                    call()
+                for at in range(10**9 - left[0]):
+                    with failing(group.engines[0], what, at, lasts=True):
+                        try:
+                            call()
+                        except (DeviceMemoryError, DeviceFailedError) as error:
+                            messages.append(str(error))
+    assert len(messages) > 10
+    assert all(message.startswith("device 0 (") for message in messages), messages
 
 
 def _anonymous() -> int:

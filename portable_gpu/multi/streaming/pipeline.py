@@ -136,10 +136,11 @@ class _Runner:
         """Compute blocks until none is left."""
         self.is_running = True
         try:
-            if self._member.engine.maps_host_memory:
-                self._compute(_HostMemory(self._job))
-            else:
-                self._compute(_DeviceMemory(self._job, self._member, self._shared.copies))
+            with self._member.named_errors():
+                if self._member.engine.maps_host_memory:
+                    self._compute(_HostMemory(self._job))
+                else:
+                    self._compute(_DeviceMemory(self._job, self._member, self._shared.copies))
         except BaseException:
             self._shared.is_abandoned = True
             raise

@@ -40,7 +40,10 @@ def _reduce(
     members, limit = place_of(engine, memory_limit)
     if not prod(operand.shape):
         empty = np.empty(operand.shape, operand.dtype)
-        return getattr(library, name)(empty, axis=axis, keepdims=keepdims, engine=members[0].engine)
+        with members[0].named_errors():
+            return getattr(library, name)(
+                empty, axis=axis, keepdims=keepdims, engine=members[0].engine
+            )
     itemsize = operand.dtype.itemsize
     extra = reduction.extra if is_float16_like(operand.dtype) else 0
     max_elements = limit // (2 * itemsize + extra)

@@ -7,7 +7,9 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import prod
 from pathlib import Path
@@ -39,6 +41,7 @@ from portable_gpu.multi.streaming.memmaps import (
 )
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.views import bounds
+from portable_gpu.side_by_side import Task, work_off
 
 Values = np.ndarray[Any, np.dtype[Any]]
 #: A tile of an array: a slice along each axis.
@@ -168,9 +171,10 @@ class TiledResult:
         if isinstance(self.values, np.ndarray):
             self.values[index] = tile
             return
+        values = tile.astype(self.values.dtype, copy=False)
         # Two tiles may share a chunk, which Zarr reads and writes as a whole.
         with self._lock, _as_result_error("the result"):
-            self.values[index] = tile.astype(self.values.dtype, copy=False)
+            _to_its_end(lambda: self.values.__setitem__(index, values))
 
     def as_operand(self, name: str) -> TiledOperand:
         """Return the result as an operand, whose tiles are not read during a write.
@@ -241,11 +245,14 @@ class _NewZarr(TiledResult):
         self._chunks = _chunks_of(shape, dtype.itemsize, tile)
 
     def create(self) -> None:
-        with _as_result_error(f"out ({self._path})"):
+        def create() -> None:
             self.values = self._open(
                 str(self._temporary), mode="w", shape=self._shape, dtype=self._dtype,
                 chunks=self._chunks,
             )  # fmt: skip
+
+        with _as_result_error(f"out ({self._path})"):
+            _to_its_end(create)
 
     def finish(self) -> Any:
         with _as_result_error(f"out ({self._path})"):
@@ -254,6 +261,41 @@ class _NewZarr(TiledResult):
 
     def abandon(self) -> None:
         shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _to_its_end(write: Callable[[], Any]) -> None:
+    """Let Zarr write files, and wait for the end, also if a signal handler raises an exception.
+
+    Threads of Zarr write them, which an exception does not end: they would write files of a result
+    that has been removed.
+    """
+    permit: deque[None] = deque([None])  # the thread takes it to start, or the caller to leave
+    ended: list[None] = []
+
+    def task() -> Sequence[Task]:
+        if _taken(permit):
+            try:
+                write()
+            finally:
+                ended.append(None)
+        return ()
+
+    try:
+        work_off([task], 1)
+    except BaseException:
+        if not _taken(permit):
+            while not ended:
+                time.sleep(1e-3)
+        raise
+
+
+def _taken(permit: deque[None]) -> bool:
+    """Take a permit, if it is there."""
+    try:
+        permit.pop()
+    except IndexError:
+        return False
+    return True
 
 
 def bounds_of(index: Index) -> Bounds:
