@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -978,28 +978,31 @@ def test_a_device_that_lacks_memory(
 def test_work_is_moved_from_a_device_that_fails_for_good(
     groups: dict[str, DeviceGroup], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Operands that blocks need as a whole are copied to the other devices alone."""
+    """At once, or in the middle; operands that blocks need as a whole are copied to the others."""
     group = groups["two"]
     a, b, spectrum = normal(60, 50), normal(50, 40, seed=1), normal(24, 18).astype(np.complex64)
     images, filters = normal(6, 2, 7, 7), normal(3, 2, 3, 3, seed=1)
+    definite = a[:50].T @ a[:50] + 40 * np.eye(50, dtype=np.float32)
     monkeypatch.setattr(partition, "LEAST_BLOCK", 1 << 10)
     monkeypatch.setattr(group, "on_failure", "retry")
     for engine in group.engines:
         monkeypatch.setattr(engine, "maps_host_memory", False)
 
-    def results() -> list[Any]:
-        return [
-            pg.gemm(a, b, engine=group), pg.matmul(a, b, engine=group),
-            pg.gemv(a, b[:, 0].copy(), engine=group), pg.elementwise("2 * x", x=a, engine=group),
-            nn.conv2d(images, filters, engine=group), pg.fft.fftn(spectrum, engine=group),
-        ]  # fmt: skip
-
-    expected = results()
-    with failing(group.engines[1], what, 0, lasts=True) as left:
-        moved = results()
-    assert left[0] < -6
-    for one, other in zip(moved, expected, strict=True):
-        assert one.tobytes() == other.tobytes()
+    operations: list[Callable[[], Any]] = [
+        lambda: pg.gemm(a, b, engine=group),
+        lambda: pg.gemv(a, b[:, 0].copy(), engine=group),
+        lambda: pg.elementwise("2 * x", x=a, engine=group),
+        lambda: nn.conv2d(images, filters, engine=group),
+        lambda: pg.fft.fftn(spectrum, engine=group),
+        lambda: pg.linalg.cholesky(definite, engine=group),
+        lambda: pg.linalg.cholesky(definite, lower=True, engine=group),
+    ]
+    expected = [operation() for operation in operations]
+    for at in (0, 3):
+        for operation, result in zip(operations, expected, strict=True):
+            with failing(group.engines[1], what, at, lasts=True) as left:
+                assert operation().tobytes() == result.tobytes()
+            assert left[0] < 0 or at  # some have fewer
 
 
 def test_blocks_are_halved_where_no_device_has_memory(

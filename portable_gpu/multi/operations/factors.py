@@ -66,18 +66,23 @@ def cholesky(group: DeviceGroup, arguments: Mapping[str, Any]) -> Any:
     check_dtype(a.dtype, "a")
     if not a.size:
         return a if isinstance(a, GroupArray) else np.empty(a.shape, a.dtype)
-    if lower and _copies_under_kernels(group, a):
-        try:
+
+    def in_columns() -> Any:
+        columns = _columns(group, a, lower)
+        Factorisation(columns, precision).run()
+        return _result(group, a, columns, lower)
+
+    try:
+        if lower and _copies_under_kernels(group, a):
             return _cholesky_of_host(group, a, precision)
-        except NoThreadError:
-            pass
-        except DEVICE_ERRORS:
-            if group.on_failure == "raise":
-                raise
-            failures.drain(group.members)
-    columns = _columns(group, a, lower)
-    Factorisation(columns, precision).run()
-    return _result(group, a, columns, lower)
+        return in_columns()
+    except NoThreadError:
+        pass
+    except DEVICE_ERRORS:
+        if group.on_failure == "raise":
+            raise
+        failures.drain(group.members)
+    return in_columns()  # whose columns are copied to other devices if a device goes on failing
 
 
 def _copies_under_kernels(group: DeviceGroup, a: Any) -> bool:
