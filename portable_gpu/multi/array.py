@@ -37,8 +37,8 @@ class GroupBlock:
 
 
 _NO_SUCH_USE = (
-    "an array of a DeviceGroup goes to functions that take engine=group (docs/multi.md lists "
-    "them); x.asnumpy() copies it to NumPy, x.gather() to one device"
+    "an array of a DeviceGroup goes, with engine=group, to the functions that docs/multi.md lists, "
+    "and to no others; x.asnumpy() copies it to NumPy, x.gather() to one device"
 )
 
 

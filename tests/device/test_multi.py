@@ -643,6 +643,8 @@ def test_functions_without_a_form_for_groups(groups: dict[str, DeviceGroup]) -> 
             else:
                 assert name in COMPUTED, name
     assert len(names) > 90
+    with pytest.raises(UnsupportedError, match=r"functions that docs/multi.md lists, and to no"):
+        pg.nn.relu(x, engine=group)
     host = np.asarray(x.asnumpy())
     for unsupported in (pg.fft.dct, pg.linalg.syrk, pg.signal.correlate):
         arguments = [host] * (2 if unsupported is pg.signal.correlate else 1)
