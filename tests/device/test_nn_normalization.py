@@ -56,7 +56,7 @@ def check_gradients(reference: Reference, dy: Any, got: Any, axes: tuple[int, ..
         got[1].reshape(-1), dw.reshape(-1), many * float(np.abs(dy).max()) * 6.0 * float(lost.max())
     )
     if got[2] is not None:
-        close(got[2].reshape(-1), db.reshape(-1), many * np.abs(dy).max())
+        close(got[2].reshape(-1), db.reshape(-1), many * float(np.abs(dy).max()))
 
 
 def strided(array: Any, rng: random.Random) -> Any:
@@ -239,6 +239,44 @@ def test_gradients_of_many_rows(engine: Engine, kind: str, device: str) -> None:
     )
     assert half[1].dtype == np.float16
     np.testing.assert_allclose(half[1].astype(float), got[1], rtol=0, atol=0.02 * size)
+
+
+@pytest.mark.path
+@pytest.mark.parametrize(
+    ("shape", "groups", "dtype"),
+    [
+        ((2, 36, 40, 30), 12, np.float32),  # few samples: groups share each
+        ((5, 36, 7, 9), 36, np.float32),
+        ((5, 36, 7, 9), 12, np.float16),
+    ],
+)
+def test_channels_side_by_side(
+    engine: Engine, shape: tuple[int, ...], groups: int, dtype: type
+) -> None:
+    """Channels are neighbours, as many as vectors and a rest; parameters are neighbours or not."""
+    x, dy = (RNG.standard_normal((2, *shape)) - 2).astype(dtype)
+    x, dy = (np.ascontiguousarray(a.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) for a in (x, dy))
+    for step in (1, 2):
+        w, b = RNG.standard_normal((2, shape[1] * step)).astype(dtype)[:, ::step]
+        split = (shape[0], groups, shape[1] // groups, *shape[2:])
+        wide = [p.astype(np.float64).reshape(1, *split[1:3], 1, 1) for p in (w, b)]
+        want = Reference(x.reshape(split), (2, 3, 4), *wide)
+        y, mean, rstd = pg.nn.native_group_norm(x, groups, w, b, engine=engine)
+        close(y.reshape(split), want.y, far(want, dtype))
+        got = pg.nn.group_norm_backward(dy, x, groups, mean, rstd, w, b, engine=engine)
+        check_gradients(want, dy.reshape(split), (got[0].reshape(split), *got[1:]), (1, 2))
+        wide = [p.astype(np.float64).reshape(1, -1, 1, 1) for p in (w, b)]
+        want = Reference(x, (0, 2, 3), *wide)
+        running = np.ones((2, shape[1] * step), np.float32)[:, ::step]
+        y, mean, rstd = pg.nn.native_batch_norm(x, w, b, *running, True, 0.5, EPS, engine=engine)
+        close(y, want.y, far(want, dtype))
+        unbiased = want.var.ravel() * want.count / (want.count - 1)
+        np.testing.assert_allclose(running[0], (1 + want.mean.ravel()) / 2, rtol=1e-5)
+        np.testing.assert_allclose(running[1], (1 + unbiased) / 2, rtol=1e-5)
+        got = pg.nn.batch_norm_backward(
+            dy, x, w, None, None, mean, rstd, True, EPS, b, engine=engine
+        )
+        check_gradients(want, dy, got, (1,))
 
 
 def test_large_means_and_long_rows(engine: Engine) -> None:

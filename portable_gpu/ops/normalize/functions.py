@@ -274,7 +274,8 @@ def group_norm_backward(
     Cost: that of :func:`layer_norm_backward`, except on a GPU if channels are contiguous and the
         batch has at least two groups for each compute unit.  Then one kernel computes all three
         gradients, and reads both large arrays twice; the second time they come from the device's
-        cache, if it holds the groups that are computed at the same time.
+        cache, if it holds the groups that are computed at the same time.  On a CPU the same holds
+        where channels are neighbours in memory.
     """
     statistics = {"mean": mean, "rstd": rstd}
     place = place_of(engine, queue, wait_for)

@@ -52,8 +52,8 @@ class RowsKernel:
     groups: int
 
     @property
-    def partial_bytes(self) -> int:
-        """Workspace for the statistics of parts."""
+    def workspace_bytes(self) -> int:
+        """The statistics of parts."""
         stream = self.problem.program.stream
         if self.parts == 1 or stream is None:
             return 0
@@ -64,6 +64,10 @@ class RowsKernel:
     def kernel_parts(self) -> tuple[str, ...]:
         """The kernels that are launched, one after the other."""
         return ("fold", "map") if self.parts > 1 else ("whole",)
+
+    def entry(self, target: Target) -> str:
+        """The name of the kernel."""
+        return "normalize_cpu_rows" if target.is_cpu else "normalize_rows"
 
     def specialization(self, target: Target, part: str) -> Specialization:
         """The text and options of one of the kernels."""
@@ -92,8 +96,8 @@ class RowsKernel:
                 "E": self.keeps,
                 "steady": tuple(self._steady()),
             }
+        kernels = {self.entry(target): self._parameters(part)}
         name = "cpu_rows" if target.is_cpu else "rows"
-        kernels = {f"normalize_{name}": self._parameters(part)}
         spec = specialize(f"normalize/{name}", target, kernels, **context)
         if not p.sums or problem.real != "float" or self.group * 2 > _SUMMING:
             return spec
@@ -122,6 +126,29 @@ class RowsKernel:
         result += scalars("long", *(f"{name}_stride" for name in p.element_names))
         result += [*scalars(problem.real, *p.scalars, *p.varying), *scalars("long", *p.integers)]
         return result + scalars("uint", "rows", "rows_each", "n", "count", "parts", "span")
+
+    def constants(self) -> dict[str, Any]:
+        """The scalars that stay: see ``cl_kernels/normalize/_program.cl.mako``."""
+        problem, p = self.problem, self.problem.program
+        result: dict[str, Any] = {
+            "rows": problem.rows,
+            "rows_each": self.rows_each,
+            "n": max(1, problem.inner.size),
+            "count": problem.count,
+            "parts": self.parts,
+            "span": self.span,
+        }
+        result |= dict(zip((*p.scalars, *p.integers), problem.scalars, strict=True))
+        for kind, axes, names in (
+            ("kept", problem.kept, p.operands),
+            ("outer", problem.outer, p.element_names),
+        ):
+            for k, axis in enumerate(axes):
+                result[f"{kind}{k}_size"] = max(1, axis.size)
+                steps = zip(names, axis.strides, strict=True)
+                result |= {f"{name}_{kind}{k}": step for name, step in steps}
+        steps = zip(p.element_names, problem.inner.strides, strict=True)
+        return result | {f"{name}_stride": step for name, step in steps}
 
     def _spread(self) -> Iterator[str]:
         """The inputs that are one element for a whole vector."""

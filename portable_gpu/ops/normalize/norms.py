@@ -15,6 +15,7 @@ from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like, parameter
 from portable_gpu.ops.normalize.channels import ChannelsPlan, channels_kernel
+from portable_gpu.ops.normalize.cpu_channels import cpu_channels_kernel
 from portable_gpu.ops.normalize.invoke import Spread, flop_of, make_rows, problem_of
 from portable_gpu.ops.normalize.kernels import kernel_of
 from portable_gpu.ops.normalize.plan import make_plan
@@ -348,7 +349,8 @@ def _by_channels(
 ) -> Steps | None:
     """The steps of groups of channels: one kernel, and the sums over the batch of what it leaves.
 
-    It is ``None`` where that kernel does not apply: see :func:`channels_kernel`.
+    It is ``None`` where no such kernel applies: see :func:`channels_kernel` and
+    :func:`cpu_channels_kernel`.
     """
     shape, (channels,) = geometry.shape, geometry.parameters
     names = program("norm_backward", flags).operands
@@ -359,9 +361,13 @@ def _by_channels(
     strides = {**spreads, **{name: lambda _view: along for name in parts}}
     problem = problem_of(engine, each, "norm_backward", flags, shape, geometry.row_axes, strides)
     kernel = channels_kernel(problem, engine.target, engine.table)
-    if kernel is None:
+    plan: Plan
+    if kernel is not None:
+        plan = engine.plan(problem, lambda: ChannelsPlan(engine, kernel))
+    elif cpu_channels_kernel(problem, engine.target, engine.table) is not None:
+        plan = engine.plan(problem, lambda: make_plan(engine, problem))
+    else:
         return None
-    plan = engine.plan(problem, lambda: ChannelsPlan(engine, kernel))
     nbytes = shape[0] * channels * wide.itemsize
     sums = {n: Temporary(n, nbytes, wide.itemsize) for n in parts}
     steps = [Step(plan, tuple(sums.get(name, places.get(name, 0)) for name in names))]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.ops.normalize.cpu_channels import CpuChannelsKernel, cpu_channels_kernel
 from portable_gpu.ops.normalize.kernels import RowsKernel, kernel_of, without_parts
 from portable_gpu.ops.normalize.problem import RowProblem
 from portable_gpu.ops.variant import Variant, bind_best, by_rule
@@ -30,7 +31,7 @@ class RowsPlan(Plan):
         kernel: The kernels, and the partition of the rows.
     """
 
-    def __init__(self, engine: Engine, kernel: RowsKernel) -> None:
+    def __init__(self, engine: Engine, kernel: RowsKernel | CpuChannelsKernel) -> None:
         """Build the kernels.
 
         Raises:
@@ -38,21 +39,21 @@ class RowsPlan(Plan):
         """
         self.kernel, problem = kernel, kernel.problem
         self.flop, self.bytes = _FLOP * problem.rows * problem.count, problem.bytes
-        self.workspace_bytes = kernel.partial_bytes
+        self.workspace_bytes = kernel.workspace_bytes
         p, target = problem.program, engine.target
-        on_cpu, parts = target.is_cpu, kernel.kernel_parts
         buffers = [f"{name}_in" for name in p.operands]
+        buffers += ["partial"] * (self.workspace_bytes > 0)
         self._launches = [
             engine.programs.launch(
                 kernel.specialization(target, part),
-                "normalize_cpu_rows" if on_cpu else "normalize_rows",
-                _constants(kernel),
-                [*buffers, *["partial"] * (part != "whole")],
+                kernel.entry(target),
+                kernel.constants(),
+                buffers,
                 [*p.varying, *(f"{name}_offset" for name in p.operands)],
                 (kernel.groups * kernel.group,),
                 (kernel.group,),
             )
-            for part in parts
+            for part in kernel.kernel_parts
         ]
 
     def enqueue(
@@ -83,13 +84,59 @@ def make_plan(engine: Engine, problem: RowProblem) -> Plan:
 
 
 def variants(problem: RowProblem, target: Target, table: TuningTable) -> list[Variant]:
-    """Every way to compute a problem; a rule prefers parts where there are few long rows."""
-    kernel = kernel_of(problem, target, table)
+    """Every way to compute a problem.
+
+    Rules prefer parts where there are few long rows, and channels side by side on a CPU.
+    """
     costs = DeviceCosts.of("device", target)
+    channels = cpu_channels_kernel(problem, target, table)
+    if channels is not None and problem.program.sums:
+        return [_of_channels(channels, target)]
+    kernel = kernel_of(problem, target, table)
+    found = [_variant(kernel, target)]
+    if channels is not None:
+        whole = [_variant(without_parts(kernel), target)] if kernel.parts > 1 else []
+        return by_rule(
+            "channels side by side", [_of_channels(channels, target)], [*found, *whole], costs
+        )
     if kernel.parts == 1:
-        return [_variant(kernel, target)]
-    whole = _variant(without_parts(kernel), target)
-    return by_rule("few long rows", [_variant(kernel, target)], [whole], costs)
+        return found
+    return by_rule("few long rows", found, [_variant(without_parts(kernel), target)], costs)
+
+
+def _of_channels(kernel: CpuChannelsKernel, target: Target) -> Variant:
+    problem, costs = kernel.problem, DeviceCosts.of("device", target)
+    name = "channels, parts" if kernel.parts > 1 else "channels"
+    why = "the channels of a place are neighbours, and are folded side by side; "
+    if kernel.parts > 1:
+        why += (
+            f"{kernel.samples.size} samples are few, so {kernel.parts} groups share each: one "
+            "kernel folds the places of a part, and another one combines the parts and maps them"
+        )
+    elif kernel.keeps:
+        why += "a sample stays in the caches, so that memory is read once"
+    else:
+        why += "a sample is read for the statistics and again for the map"
+    return Variant(
+        path=name,
+        name=name,
+        kind=name,
+        estimate=problem.bytes / (costs.bandwidth * min(target.compute_units, kernel.groups)),
+        launches=len(kernel.kernel_parts),
+        why=why,
+        texts=lambda: [kernel.specialization(target, part) for part in kernel.kernel_parts],
+        bind=partial(RowsPlan, kernel=kernel),
+        policy=kernel.row.policy,
+        origin=kernel.row.origin,
+        evidence=kernel.row.evidence,
+        details={
+            "groups": kernel.groups,
+            "channels": kernel.channels,
+            "vector": kernel.vector,
+            "parts of a sample": kernel.parts,
+            "reads": 1 if kernel.keeps else 2,
+        },
+    )
 
 
 def _variant(kernel: RowsKernel, target: Target) -> Variant:
@@ -135,27 +182,3 @@ def _why(kernel: RowsKernel) -> str:
     if kernel.keeps:
         return f"{why}; {problem.count} of them stay near, so that memory is read once"
     return f"{why}; a row of {problem.count} is read for the statistic and again for the map"
-
-
-def _constants(kernel: RowsKernel) -> dict[str, Any]:
-    """The kernel's scalars that stay: see ``cl_kernels/normalize/_program.cl.mako``."""
-    problem, p = kernel.problem, kernel.problem.program
-    result: dict[str, Any] = {
-        "rows": problem.rows,
-        "rows_each": kernel.rows_each,
-        "n": max(1, problem.inner.size),
-        "count": problem.count,
-        "parts": kernel.parts,
-        "span": kernel.span,
-    }
-    result |= dict(zip((*p.scalars, *p.integers), problem.scalars, strict=True))
-    for kind, axes, names in (
-        ("kept", problem.kept, p.operands),
-        ("outer", problem.outer, p.element_names),
-    ):
-        for k, axis in enumerate(axes):
-            result[f"{kind}{k}_size"] = max(1, axis.size)
-            steps = zip(names, axis.strides, strict=True)
-            result |= {f"{name}_{kind}{k}": step for name, step in steps}
-    steps = zip(p.element_names, problem.inner.strides, strict=True)
-    return result | {f"{name}_stride": step for name, step in steps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,11 @@ class Phase:
         return Accumulator(
             name, fields, lambda width: self.combine.replace("TYPE", vector(real, width))
         )
+
+    @property
+    def values(self) -> list[str]:
+        """The names of the values that ``finish`` declares."""
+        return re.findall(r"(\w+) = ", self.finish)
 
 
 @dataclass(frozen=True)

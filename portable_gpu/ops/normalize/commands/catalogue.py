@@ -16,6 +16,7 @@ from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.normalize import targets
 from portable_gpu.ops.normalize.channels import channels_kernel
+from portable_gpu.ops.normalize.cpu_channels import cpu_channels_kernel
 from portable_gpu.ops.normalize.plan import variants
 from portable_gpu.ops.normalize.problem import RowProblem, row_problem
 from portable_gpu.ops.normalize.programs import program
@@ -162,7 +163,10 @@ def builder(
 def with_channels(
     texts: Callable[[Target, np.dtype[Any]], list[Specialization]],
 ) -> Callable[[Target, np.dtype[Any]], list[Specialization]]:
-    """Add the kernel of gradients over groups of channels to the kernels of ``texts``."""
+    """Add kernels of groups of channels to the kernels of ``texts``.
+
+    They are that of gradients on GPUs, and those where channels are neighbours on CPUs.
+    """
 
     def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
         result = texts(target, dtype)
@@ -170,6 +174,36 @@ def with_channels(
             problem = contiguous("norm_backward", (1 << 12, 1 << 12), (1,), dtype, frozenset())
             kernel = channels_kernel(problem, target, TuningTable.shipped())
             result += [kernel.specialization(target)] if kernel else []
+            for name, flags in _SIDE_BY_SIDE.items():
+                result += _side_by_side(name, flags, target, dtype)
         return result
 
     return specializations
+
+
+#: The programs of group normalisation and its gradient, with weight and bias.
+_SIDE_BY_SIDE = {
+    "norm": frozenset(("w", "b", "stats")),
+    "norm_backward": frozenset(("w", "dw_parts", "db_parts")),
+}
+
+
+def _side_by_side(
+    name: str, flags: frozenset[str], target: Target, dtype: np.dtype[Any]
+) -> list[Specialization]:
+    """The kernels of 8 images of 28 x 28 places, with 32 groups of two neighbouring channels."""
+    _, groups, each, places = shape = (8, 32, 2, 28 * 28)
+    channels = groups * each
+    steps = dict.fromkeys(("x", "y", "dy", "dx"), (channels * places, each, 1, channels))
+    steps |= dict.fromkeys(("w", "b"), (0, each, 1, 0))
+    steps |= dict.fromkeys(("mean", "rstd"), (groups, 1, 0, 0))
+    steps |= dict.fromkeys(("dw_parts", "db_parts"), (channels, each, 1, 0))
+    wide, p = statistics_dtype(dtype), program(name, flags)
+    stored = dict.fromkeys((*p.row_names, *p.sums), wide)
+    views = [View(None, 0, shape, steps[n], stored.get(n, dtype)) for n in p.operands]
+    numbers = (1.0,) * len(p.scalars)
+    problem = row_problem(name, flags, shape, frozenset({2, 3}), views, steps, numbers, 16)
+    kernel = cpu_channels_kernel(problem, target, TuningTable.shipped())
+    if kernel is None:
+        return []
+    return [kernel.specialization(target, part) for part in kernel.kernel_parts]

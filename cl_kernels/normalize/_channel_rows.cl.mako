@@ -1,0 +1,113 @@
+## From the sums of channels to the values of rows.  See cpu_channels.
+<%namespace name="program" file="/normalize/_program.cl.mako"/>
+<%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
+
+## The totals of a phase, the numbers that later texts read, and, after the last phase, results of rows.
+<%def name="finished(phase, acc, is_last)">\
+<% texts = [text for name, text in p.row_outputs] if is_last else [] %>\
+% if part == "map":
+<%call expr="channels_of()" args="width">\
+<% type = acc if width == 1 else f"{acc}{width}" %>\
+            ${type} total = ${type}_identity();
+            for (uint k = 0; k < parts; ++k) {
+                __global const ${real} *others = partial + (sample * parts + k) * words;
+                ${values.accumulator("other", phase, acc, width, "others")}
+                total = ${type}_combine(total, other);
+            }
+            ${values.stored("total", phase, width, "totals")}
+</%call>\
+% endif
+% if summed and is_last:
+    if (part == 0) {
+<%call expr="channels_of()" args="width">\
+            ${values.accumulator("s", phase, acc, width, "totals")}
+${values.declared(" ".join(summed.values()), width)}\
+% for name, text in summed.items():
+            ${elems[name].name}_store${"" if width == 1 else width}(${name}_at + c, ${text});
+% endfor
+</%call>\
+    }
+% endif
+<% text = " ".join((phase.finish, *texts)) %>\
+% if grouped:
+    for (uint row = 0; row < rows; ++row) {
+            ${acc} s = ${acc}_identity();
+            for (uint c = row * each; c < (row + 1) * each; ++c) {
+                ${values.accumulator("other", phase, acc, 1, "totals")}
+${scaled("other", phase, 1)}\
+                s = ${acc}_combine(s, other);
+            }
+% for name in numbers:
+% if name not in phase.values and values.module.reads(text, name):
+            const ${real} ${name} = numbers_${name}[row * each];
+% endif
+% endfor
+${ends(phase, 1, is_last)}\
+    }
+% else:
+<%call expr="channels_of()" args="width">\
+            ${values.accumulator("s", phase, acc, width, "totals")}
+${scaled("s", phase, width)}\
+${values.declared(text, width, phase.values)}\
+${ends(phase, width, is_last)}\
+</%call>\
+% endif
+</%def>
+
+## A loop over channels, by vectors and then one by one.
+<%def name="channels_of()">\
+    {
+        uint c = 0;
+% for width in dict.fromkeys((V, 1)):
+        for (; c + ${width}u <= channels; c += ${width}u) {
+${caller.body(width)}\
+        }
+% endfor
+    }
+</%def>
+
+## Multiply the sums of channels by their weights.
+<%def name="scaled(name, phase, width)">\
+% if weighted:
+            { const ${vector(real, width)} weight = ${values.value("w", width)};
+% for field, _ in phase.fields:
+            ${name}.${field} *= weight;
+% endfor
+            }
+% endif
+</%def>
+
+## Declare the values of a row, or of rows side by side, and store them.
+<%def name="ends(phase, width, is_last)">\
+            ${program.module.typed(phase.finish, real, width, width)}
+% for name in phase.values:
+% if name in numbers and grouped:
+            for (uint c = row * each; c < (row + 1) * each; ++c) numbers_${name}[c] = ${name};
+% elif name in numbers:
+            ${wide.name}_store${"" if width == 1 else width}(numbers_${name} + c, ${name});
+% endif
+% endfor
+% if is_last and p.row_outputs:
+            if (part == 0) {
+% for name in p.updated:
+                const ${vector(real, width)} old_${name} = ${lanes_of(name, width)};
+% endfor
+% for name, text in p.row_outputs:
+                { const ${vector(real, width)} value = ${program.module.typed(text, real, width, width)};
+% for k in range(width):
+                ${elems[name].name}_store(${lane(name, k)}, value${component(width, k)});
+% endfor
+                }
+% endfor
+            }
+% endif
+</%def>
+
+<%def name="lane(name, k)">\
+${name}_at + (${"row" if grouped else f"c + {k}u"}) * ${name}_channel\
+</%def>
+
+<%def name="lanes_of(name, width)">\
+<% loads = [f"{elems[name].name}_load({capture(lane, name, k)})" for k in range(width)] %>\
+${loads[0] if width == 1 else f"({vector(real, width)})({', '.join(loads)})"}\
+</%def>
