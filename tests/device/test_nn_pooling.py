@@ -182,7 +182,7 @@ def test_norms(engine: Engine) -> None:
     random = np.random.default_rng(5)
     x = random.standard_normal((2, 3, 9, 8))
     x[:, :, :2, :2] = 0
-    for p, options in ((2, {"stride": 2}), (3.5, {"ceil_mode": True}), (1, {})):
+    for p, options in ((2, {"stride": 2}), (3.5, {"ceil_mode": True}), (1, {}), (3, {})):
         kernel = (3, 2)
         single = x.astype(np.float32)
         sums = nn.avg_pool2d(
@@ -197,6 +197,14 @@ def test_norms(engine: Engine) -> None:
         assert np.isfinite(back).all()
         # Norms are homogeneous: <g, y> = <back, x>.
         assert abs((g * expected).sum() - (back * single).sum()) < 1e-3
+    for scale in (1e10, 1e-10):  # powers are products, and logarithms of their sums are large
+        single = (x * scale).astype(np.float32)
+        sums = nn.avg_pool2d(np.abs(single.astype(float)) ** 3, (3, 2), divisor_override=1)
+        actual = nn.lp_pool2d(single, 3, (3, 2), engine=engine)
+        # Two roundings of a power and five of a sum, a third each; two of the root.
+        np.testing.assert_allclose(actual, np.cbrt(sums), 5 * 2.0**-24)
+    infinite = np.array([[np.inf, 1, 0, 0]], "f4")
+    np.testing.assert_array_equal(nn.lp_pool1d(infinite, 3, 2, engine=engine), [[np.inf, 0]])
     assert nn.lp_pool1d(np.ones((1, 4), "f4"), 2, 2, engine=engine).shape == (1, 2)
     assert nn.lp_pool3d(np.ones((1, 4, 4, 4), "f4"), 2, 2, engine=engine).shape == (1, 2, 2, 2)
 

@@ -22,6 +22,9 @@ from portable_gpu.ops.sampling.pooling_calls import (
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 
+#: The p whose powers are products.
+_PRODUCTS = range(1, 9)
+
 
 class LpPooling:
     """The public functions of norms along a number of spatial axes, as methods."""
@@ -60,8 +63,8 @@ class LpPooling:
         Raises: As :func:`avg_pool2d`; a p that is not above 0 and finite is an ArgumentError.
 
         Cost: one launch for p = 2; else three, and two temporary arrays: powers, sums, roots.
-        Accuracy: a few ulp of the powers and the root; 16-bit floats are rounded once for p = 2,
-            else after each step.
+        Accuracy: a few ulp of the powers, which are products for whole p up to 8, and of the root;
+            16-bit floats are rounded once for p = 2, else after each step.
             torch takes x to the power p instead of ``|x|``, which differs for odd p.
         """
         p, window = (
@@ -74,9 +77,14 @@ class LpPooling:
         if p == 2:
             return WINDOW_NORMS.call((x,), options, out, engine, queue, wait_for)
         place: dict[str, Any] = {"engine": engine, "queue": queue}
-        powers = elementwise("pow(fabs(x), p)", x=x, p=p, wait_for=wait_for, **place)
+        if p in _PRODUCTS:
+            power, root = _product("abs(x)", int(p)), _root(int(p))
+            exponents: list[dict[str, Any]] = [{}, {}]
+        else:
+            power, root, exponents = "pow(abs(x), p)", "pow(x, q)", [{"p": p}, {"q": 1 / p}]
+        powers = elementwise(power, x=x, wait_for=wait_for, **exponents[0], **place)
         sums = WINDOW_SUMS.call((powers,), options, None, engine, queue, None)
-        return elementwise("pow(x, q)", x=sums, q=1 / p, out=out, **place)
+        return elementwise(root, x=sums, out=out, **exponents[1], **place)
 
     def lp_pool_backward(
         self,
@@ -119,14 +127,32 @@ class LpPooling:
         place: dict[str, Any] = {"engine": engine, "queue": queue, "wait_for": wait_for}
         by_norm, by_input = "g * pow(y, q)", "s * copysign(pow(fabs(x), r), x)"
         exponents: list[dict[str, Any]] = [{"q": 1 - p}, {"r": p - 1}]
-        if p == 2:
-            by_norm, by_input, exponents = "g / y", "s * x", [{}, {}]
+        if p in _PRODUCTS:
+            by_norm = f"g / ({_product('y', int(p) - 1)})"
+            by_input = f"s * copysign({_product('abs(x)', int(p) - 1)}, x)"
+            exponents = [{}, {}]
         scaled = elementwise(f"y == 0 ? 0 : {by_norm}", g=g, y=y, **exponents[0], **place)
         options = self._axes, tuple(x.shape), window
         sums = WINDOW_SUMS_BACKWARD.call((scaled,), options, None, engine, queue, None)
         return elementwise(
             f"x == 0 ? 0 : {by_input}", s=sums, x=x, out=out, **exponents[1], **place
         )
+
+
+def _product(base: str, count: int) -> str:
+    """Return the text of a power as a product, or of 1."""
+    return " * ".join([base] * count) or "1"
+
+
+def _root(p: int) -> str:
+    """Return the text of the root of x: exp2(log2(x) / p), and one step of Newton's method.
+
+    Zeros, infinities and NaN are their own roots.
+    """
+    if p == 1:
+        return "x"
+    near = f"exp2(log2(x) / {p})"
+    return f"x > 0 && x - x == 0 ? {near} - ({near} - x / ({_product(near, p - 1)})) / {p} : x"
 
 
 def _norm_type(value: Any) -> float:
