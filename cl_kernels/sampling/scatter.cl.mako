@@ -10,6 +10,7 @@
 ## unit: whether each operand has stride 1 along the columns.  size: the sources of an axis; places: the
 ## places of the window of each source; most: the largest number of these.
 ## Rows of the table of the last axis are filled to multiples of 16.
+## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
 ## out_flat: the distance in the result of neighbours of the plane.  B, other parameters: see runs and _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
@@ -20,8 +21,13 @@
     step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
     convert = "convert_long16" if index == "long" else ""
     column = f" + (b + j){step['out']}" if line else ""
+    add = f"{e.name}_store(to, {'v' if kind == 'placed' else f'{e.name}_load(to) + v'})"
 %>
 ${element.scalar(e)}
+% if sums:
+${element.vector_load(e, 16, False)}
+${element.vector_store(e, 16, False)}
+% endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${kernel("sampling")}
@@ -30,6 +36,9 @@ void ${kernel("sampling")}
     const ${index} first = get_group_id(0) / columns_parts * planes_each, last = min(planes, first + planes_each);
     ${index} at[${B}] __attribute__((aligned(128)));  // the places of sources in the result
     for (int j = 0; j < ${B}; j++) at[j] = -1;
+% if sums:
+    sums += get_group_id(0) * (ulong)plane;
+% endif
     for (${index} plain = first; plain < last; plain++) {
 % for n in names:
         ${parts.pointer(n)} = ${n}_in
@@ -39,7 +48,7 @@ void ${kernel("sampling")}
 % if line:
             for (${index} b = begin, j = 0; b < end; b++) ${e.name}_store(out + place * out_flat${column}, 0);
 % else:
-            ${e.name}_store(out + place * out_flat, 0);
+            ${"sums[place] = 0" if sums else f"{e.name}_store(out + place * out_flat, 0)"};
 % endif
         for (${index} row = 0; row < rows; row++) {
 % for k in range(across):
@@ -68,12 +77,20 @@ ${nest(0)}\
                 }
                 for (int j = 0; j < n; j++) {
                     if (at[j] < 0) continue;
+% if not sums:
                     __global ${e.name}_t *to = out + at[j] * out_flat${column};
+% endif
                     const ${e.value} v = ${e.name}_load(x_row + (b + j)${step["x"]});
-                    ${e.name}_store(to, ${"v" if kind == "placed" else f"{e.name}_load(to) + v"});
+                    ${"sums[at[j]] += v" if sums else add};
                 }
             }
         }
+% if sums:
+        ${index} place = 0;
+        for (; out_flat == 1 && place + 16 <= plane; place += 16)
+            ${e.name}_store16(out + place, vload16(0, sums + place));
+        for (; place < plane; place++) ${e.name}_store(out + place * out_flat, sums[place]);
+% endif
     }
 }
 

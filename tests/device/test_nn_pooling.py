@@ -87,6 +87,28 @@ def test_largest_elements(engine: Engine, axes: int) -> None:
         assert grads[0].tobytes() == grads[1].tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), BFLOAT16])
+def test_gradients_of_maxima_are_rounded_once(engine: Engine, dtype: Any) -> None:
+    """Neighbouring windows choose one place, and sums are float32 until they are complete."""
+    if dtype is None:
+        pytest.skip("bfloat16 needs ml_dtypes")
+    random = np.random.default_rng(6)
+    x = random.standard_normal((2, 3, 11, 9)).astype(dtype)
+    options = {"kernel_size": 4, "stride": 1, "padding": 1}
+    y, indices = nn.max_pool2d(x, **options, return_indices=True, engine=engine)
+    g = random.standard_normal(y.shape).astype(dtype)
+    sums, magnitudes = np.zeros((2, 2, 3, 99))
+    for place in np.ndindex(2, 3):
+        added = g[place].astype(float).ravel()
+        np.add.at(sums[place], indices[place].ravel(), added)
+        np.add.at(magnitudes[place], indices[place].ravel(), abs(added))
+    half = 2.0 ** (-8 if dtype == BFLOAT16 else -11)  # of the distance of neighbours, relative
+    bound = half * abs(sums) + 16 * 2.0**-24 * magnitudes + 2.0**-25
+    for laid_out in (g, np.ascontiguousarray(g.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)):
+        back = nn.max_pool2d_backward(laid_out, indices, x, **options, engine=engine)
+        assert (abs(back.astype(float).reshape(sums.shape) - sums) <= bound).all()
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_means(engine: Engine, axes: int) -> None:

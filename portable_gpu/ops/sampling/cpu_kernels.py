@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.ops.sampling.problem import ROUTED, SamplingAxes, SamplingProblem
 from portable_gpu.ops.sampling.rules import TransposedRule, table_of
 from portable_gpu.ops.sampling.sampling_kernel import SamplingKernel, context_of, integers_of
@@ -76,9 +77,9 @@ def runs(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sampli
 def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> SamplingKernel | None:
     """Partition for a CPU: a group has whole planes, to whose places it adds the sources.
 
-    The indices of the sources name the places.  It is ``None`` where sums would be rounded to 16
-    bits at each step, planes of the result are not in C order, or the planes are few for the
-    device's units.
+    The indices of the sources name the places.  Sums of 16-bit floats are in workspace until their
+    plane is complete.  It is ``None`` for 16-bit floats with a line, if planes of the result are
+    not in C order, or if planes are few for the device's units.
     """
     elem, out, line = problem.elem, len(problem.sources), axes.line
     ruled = tuple(
@@ -86,7 +87,8 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         for axis in axes.ruled
         if isinstance(axis.rule, TransposedRule)
     )
-    if problem.kind not in ROUTED or (problem.kind == "routed" and elem.real != elem.storage):
+    is_rounded = problem.kind == "routed" and elem.real != elem.storage
+    if problem.kind not in ROUTED or (is_rounded and line):
         return None
     flat = next((a.strides[out] // a.flat for a in ruled if a.rule.size > 1), 1)
     if any(a.rule.size > 1 and a.strides[out] != a.flat * flat for a in ruled):
@@ -119,10 +121,11 @@ def scatter(problem: SamplingProblem, target: Target, axes: SamplingAxes) -> Sam
         integers |= {f"{n}_line": s for n, s in zip(problem.names, line.strides, strict=True)}
     context = context_of(problem, scattered, len(axes.plain), extra, list(range(len(ruled))))
     context |= {
-        "V": 1, "B": _BLOCK, "taps": [0] * len(ruled),
+        "V": 1, "B": _BLOCK, "taps": [0] * len(ruled), "sums": is_rounded,
         "unit": {n: step == 1 for n, step in zip(problem.names, inner, strict=True)},
     }  # fmt: skip
-    return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered)
+    nbytes = chunks * integers["plane"] * SCALAR_BYTES[elem.real] if is_rounded else 0
+    return SamplingKernel("scatter", context, integers, chunks * parts, 1, scattered, nbytes)
 
 
 def _is_faster_by_rows(axes: SamplingAxes, is_regular: bool) -> bool:

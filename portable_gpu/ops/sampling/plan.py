@@ -39,11 +39,13 @@ class SamplingPlan(OneLaunch):
         fills: tuple[str, ...] = ("fill_re", "fill_im") if problem.elem.complex else ("fill",)
         fills = fills if problem.kind == "copy" else ()
         self._scalars = (0,) * len(fills)
+        self.workspace_bytes = kernel.workspace_bytes
+        buffers = [f"{name}_in" for name in problem.names]
         self._launch = engine.programs.launch(
             kernel.specialization(engine.target),
             "sampling",
             kernel.integers,
-            [f"{name}_in" for name in problem.names],
+            ["sums", *buffers] if self.workspace_bytes else buffers,
             [*fills, *(f"{name}_offset" for name in problem.names)],
             (kernel.groups * kernel.group_size,),
             (kernel.group_size,),

@@ -28,6 +28,7 @@ class SamplingKernel:
         groups: The number of work-groups.
         group_size: The number of work-items of a group.
         axes: The axes of the problem.
+        workspace_bytes: The sums of a plane for each work-group, if they are wider than elements.
     """
 
     template: str
@@ -36,6 +37,7 @@ class SamplingKernel:
     groups: int
     group_size: int
     axes: SamplingAxes
+    workspace_bytes: int = 0
 
     def specialization(self, target: Target) -> Specialization:
         """The OpenCL text."""
@@ -46,7 +48,7 @@ class SamplingKernel:
 def _parameters(context: dict[str, Any]) -> list[Parameter]:
     """The kernel's parameters: operands, the value of a copy, tables, extents and strides."""
     elem, names, index = context["e"], context["names"], context["index"]
-    result: list[Parameter] = []
+    result = [buffer(elem.real, "sums", writes=True)] if context["sums"] else []
     for name in names:
         ctype = "long" if name in ("which", "indices") else f"{elem.name}_t"
         result.append(buffer(ctype, f"{name}_in", writes=name in ("out", "indices")))
@@ -97,6 +99,7 @@ def context_of(
         "outer": outer,
         "extra": extra,
         "blocks": None,
+        "sums": False,
         "index": "long" if is_wide(problem) else "int",
     }
 
