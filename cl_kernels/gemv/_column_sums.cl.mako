@@ -9,17 +9,17 @@
 
 <%def name="define()">
 // Add the sums of the work-items of one output; the first of them has the result.
-static inline ${T} fold_down(${T} v, __local ${T} *sums, uint lanes)
+static inline ${T} fold_down(${T} v, __local ${T} *sums)
 {
     const uint lid = get_local_id(0);
 % if Q > 1:
     barrier(CLK_LOCAL_MEM_FENCE);  // others may still read the previous sums
 % endif
     sums[lid] = v;
-    for (uint d = ${G // 2}; d >= lanes; d /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lid < d) sums[lid] += sums[lid + d];
-    }
+% for d in [G >> s for s in range(1, (G // W).bit_length())]:
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < ${d}u) sums[lid] += sums[lid + ${d}u];
+% endfor
     return sums[lid];
 }
 </%def>
@@ -32,7 +32,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums, uint lanes)
         if conj
         else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}")};
 % endif
-    s${q} = fold_down(s${q}, sums, lanes);
+    s${q} = fold_down(s${q}, sums);
 % endfor
 </%def>
 
@@ -41,32 +41,33 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums, uint lanes)
 
 ## The last group of a block to finish adds the parts of each output in order.
 <%def name="across_groups()">\
-        volatile __global uint *words = (volatile __global uint *)partial;
-        if (holds) {
+    __local uint is_last;
+    volatile __global uint *words = (volatile __global uint *)partial;
+    if (k == 0 && o < m) {
 % for q in range(Q):
 % for c in range(C):
-            ${fix_up.publish(real, capture(place, f"part * {Q}L + {q}", c), gemv.module.lane(f"s{q}", c, C))}
+        ${fix_up.publish(real, capture(place, f"part * {Q}L + {q}", c), gemv.module.lane(f"s{q}", c, C))}
 % endfor
 % endfor
-        }
+    }
 ${fix_up.arrive("counters + block", "parts", "lid == 0")}\
-        holds = holds && is_last;
-        if (is_last) {
+    const bool holds = k == 0 && o < m && is_last;
+    if (is_last) {
 % for q in range(Q):
-            s${q} = 0;
+        s${q} = 0;
 % endfor
-            const long pitch = m * ${P * fix_up.module.words(real)};  // of a vector's sums in a part
-            volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
-            for (uint p = k; p < parts && o < m; p += deep, from += deep * ${Q} * pitch) {
+        const long pitch = m * ${P * fix_up.module.words(real)};  // of a vector's sums in a part
+        volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
+        for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
 % for q in range(Q):
 % for c in range(C):
-                ${gemv.module.lane(f"s{q}", c, C)} +=
-                    ${fix_up.collect(real, f"from + {q} * pitch + {c * fix_up.module.words(real)}")};
+            ${gemv.module.lane(f"s{q}", c, C)} +=
+                ${fix_up.collect(real, f"from + {q} * pitch + {c * fix_up.module.words(real)}")};
 % endfor
-% endfor
-            }
-% for q in range(Q):
-            s${q} = fold_down(s${q}, sums, lanes);
 % endfor
         }
+% for q in range(Q):
+        s${q} = fold_down(s${q}, sums);
+% endfor
+    }
 </%def>

@@ -4,13 +4,13 @@
 
 ## The accumulator of R rows and Q vectors as lanes exchange it: fields re0_0 (im0_0) re0_1 ...
 ##
-## sum_rows(lane, L, first, last): each of L lanes takes columns first + lane * V, then every L * V-th vector; the
+## sum_rows(lane, first, last): each of L lanes takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
 ## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and continues at first when it
 ## reaches last.
 ## With x_together > 1 (and V == 1, x_pitch == 1) one load reads adjacent elements of x_together vectors.
-<%def name="sum_rows(elem, real, T, P, C, V, R, Q, conj, x_vector, x_together=1, staggered=False)">
+<%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together=1, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
     column = lambda q: gemv.module.column(q, "x_pitch", Q)
@@ -18,7 +18,7 @@
 %>
 static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long a_sum, long row, long m,
     __global const ${elem.name}_t *x, long x_step,
-        ${"long x_pitch, " if Q > 1 else ""}${"int vectors, " if Q > 2 else ""}long lane, long L, long first,
+        ${"long x_pitch, " if Q > 1 else ""}${"int vectors, " if Q > 2 else ""}long lane, long first,
         long last${', long start' if staggered else ''})
 {
 % for k in range(R):
@@ -31,10 +31,10 @@ static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long 
 % if staggered:
     long j;
     for (int round = 0; round < 2; ++round)
-    for (j = (round ? first : start) + lane * ${V}; j + ${V} <= (round ? start : last); j += ${V} * L) {
+    for (j = (round ? first : start) + lane * ${V}; j + ${V} <= (round ? start : last); j += ${L * V}) {
 % else:
     long j = first + lane * ${V};
-    for (; j + ${V} <= last; j += ${V} * L) {
+    for (; j + ${V} <= last; j += ${L * V}) {
 % endif
 % for q in range(0, together, x_together):
         const ${vector(real, x_together * P)} near${q} = load${x_together}(x + j * x_step + ${q});
@@ -53,14 +53,14 @@ static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long 
 % endfor
 % endif
 % for k in range(R):
-        const ${T} v${k} = load${V}(a${k} + j${"" if V > 1 else " * a_sum"});
+        const ${T} v${k} = load${V}(a${k} + j${"" if unit else " * a_sum"});
 % endfor
 % for k, q, i in sums:
 ${gemv.dot_step(elem, f"s{i}", f"t{i}", f"v{k}", f"x{q}", f"xs{q}")}\
 % endfor
     }
 % if V > 1:
-    for (j = last - (last - first) % ${V} + lane; j < last; j += L) {
+    for (j = last - (last - first) % ${V} + lane; j < last; j += ${L}) {
 % for q in range(Q):
         const ${vector(real, P)} x${q} = load_one(x + j * x_step${column(q)});
 % endfor

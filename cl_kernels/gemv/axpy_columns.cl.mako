@@ -6,14 +6,12 @@
 ##     |     k=1  | . | . |     | . |     K = G / W of them share an output: each walks down every
 ##     v     ...                          K-th row of a, U rows in flight
 ##
-## The K sums of an output are added through local memory.  Where there are several parts, work-groups
-## share the summed axis, and the last of them to finish adds the parts in order.  Work-items with
-## k == 0 hold the results.  All partitions share this text: W (2^lanes_log2) and the number of parts
-## are arguments.
+## The K sums of an output are added through local memory.  With `split`, work-groups share the summed
+## axis, and the last of them to finish adds the parts in order.  Work-items with k == 0 hold the results.
 ##
-## G, V, U: as above (loads aligned, for V > 1; V divides m, and a_out is 1).  Q: vectors.  elem, real:
-## element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and of
-## P reals.  conj: conjugate A.
+## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  unit: a_out is 1 (else V is 1).  Q: vectors.
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and
+## of P reals.  conj: conjugate A.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
@@ -25,13 +23,15 @@
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
+% if split:
 ${fix_up.define()}
+% endif
 ${sums.define()}
-## Row u of the next U rows of this work-item.
-<%def name="load_row(u)">
-        const ${T} v${u} = load${V}(a${f" + {u} * a_deep" if u else ""});
+## Load row `at` of A, and the elements of x for it.
+<%def name="load_row(u, at)">
+        const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):
-        const ${E} x${u}_${q} = load_one(x${f" + {u} * x_deep" if u else ""}${gemv.module.column(q, "x_pitch", Q)});
+        const ${E} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch", Q)});
 % endfor
 </%def>
 <%def name="add_row(u)">
@@ -49,39 +49,37 @@ void ${kernel("gemv_axpy_columns")}
 {
     __local ${T} memory[${G}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
-    __local uint is_last;
-    const uint lid = get_local_id(0), lanes = 1u << lanes_log2;
-    const uint k = lid >> lanes_log2, deep = ${G}u >> lanes_log2;
+    const uint lid = get_local_id(0), k = lid / ${W}u;
 ${part.bounds()}\
-    const long o = (((long)block << lanes_log2) + (lid & (lanes - 1u))) * ${V};
+    const long o = ((long)block * ${W} + lid % ${W}u) * ${V};
     // Work-items beyond the last outputs repeat those; their sums are not stored.
-    long i = first + k;
-    a += a_offset + min(o, m - ${V})${"" if V > 1 else " * a_out"} + i * a_sum;
-    x += x_offset + i * x_step;
-    const long a_deep = deep * a_sum, x_deep = deep * x_step;
+    a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};
+    x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
 % for q in range(Q):
     ${T} s${q} = 0${f", t{q} = 0" if elem.complex else ""};
 % endfor
-    for (; i + ${U - 1} * deep < last; i += ${U} * deep, a += ${U} * a_deep, x += ${U} * x_deep) {
+    long i = first + k;
+    for (; i + ${(U - 1) * G // W} < last; i += ${U * G // W}) {
 % for u in range(U):
-${load_row(u)}\
+${load_row(u, f"i + {u * G // W}")}\
 % endfor
 % for u in range(U):
 ${add_row(u)}\
 % endfor
     }
-    for (; i < last; i += deep, a += a_deep, x += x_deep) {
-${load_row(0)}\
+    for (; i < last; i += ${G // W}) {
+${load_row(0, "i")}\
 ${add_row(0)}\
     }
 ${sums.across_rows()}\
-    bool holds = k == 0 && o < m;
-    if (parts > 1) {
+% if split:
 ${sums.across_groups()}\
-    }
 ${fix_up.after_branch()}\
+% else:
+    const bool holds = k == 0 && o < m;
+% endif
     if (holds) {
 % for q in range(Q):
 % for v in range(V):

@@ -5,10 +5,10 @@
 ##
 ## If L is below the sub-group size, one sub-group sums several rows of a narrow matrix; if L equals it,
 ## each sub-group sums R rows.  The lanes fold their sums within the sub-group; the first lane holds the
-## results.  L = 2^lanes_log2 is an argument.
+## results. 
 ##
-## G, S, R, V: work-group, sub-group, rows of a lane group, elements of a load (aligned, and a_sum is 1, for
-## V > 1).  elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type of
+## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).  unit: a_sum is
+## 1 (else V is 1).  elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type of
 ## C reals.  Q: vectors.  conj: conjugate A.  x_vector: x is aligned, x_step == 1.  x_together: vectors of a
 ## load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
 ## shared: each run of L lanes has Q of the `vectors`, and those of one row follow each other:
@@ -31,19 +31,19 @@ ${gemv.adjacent(elem, real, x_together, True)}
 ${gemv.gather(elem, real, V)}
 % endif
 ${accumulator.define(acc)}
-% if S > 1:
-${subgroup.define(acc, S, True)}
+% if L > 1:
+${subgroup.define(acc, L)}
 % endif
-${rows.sum_rows(elem, real, T, P, C, V, R, Q, conj, x_vector, x_together, stagger is not None)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together, stagger is not None)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_dot_rows")}
 {
-% if S > 1:
+% if L > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
 % endif
-    const uint lanes = 1u << lanes_log2, lane = get_local_id(0) & (lanes - 1u);
-    const long run = ((long)get_group_id(0) * ${G} + get_local_id(0)) >> lanes_log2;
+    const uint lane = get_local_id(0) % ${L}u;
+    const long run = (long)get_group_id(0) * ${G // L} + get_local_id(0) / ${L}u;
 % if shared:
     const int col = (int)(run % (vectors / ${Q})) * ${Q};
     const long row = run / (vectors / ${Q}) * ${R};
@@ -57,10 +57,10 @@ void ${kernel("gemv_dot_rows")}
     y += y_offset;
 ${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
-        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lane, lanes, 0,
-        n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * V}L * lanes' if stagger else ''});
-% if S > 1:
-    sums = acc_t_subgroup${S}(sums, SUBGROUP_SLOT(scratch), lanes);
+        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lane, 0,
+        n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
+% if L > 1:
+    sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
 % endif
     if (lane == 0) {
 ${rows.put_rows(elem, real, R, Q, finish, "col + " if shared else "")}\

@@ -28,16 +28,17 @@ ${gemv.gather(elem, real, V)}
 % endif
 ${accumulator.define(acc)}
 ${group.define(acc, G, S)}
+% if split:
 ${fix_up.define()}
 ${fix_up.accumulators(acc)}
-${rows.sum_rows(elem, real, T, P, C, V, R, Q, conj, x_vector, x_together)}
+% endif
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, x_together)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void ${kernel("gemv_long_rows")}
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];
-    __local uint is_last;
     const uint lid = get_local_id(0);
 ${part.bounds()}\
     const long row = (long)block * ${R};
@@ -46,20 +47,21 @@ ${part.bounds()}\
     y += y_offset;
 ${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step,
-        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, ${G}, first, last);
+        ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
-    bool holds = lid == 0;
-    if (parts > 1) {
-        volatile __global uint *block_at = (volatile __global uint *)partial
-            + (size_t)block * parts * ${acc.bytes // 4};
+% if split:
+    __local uint is_last;
+    volatile __global uint *block_at = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
 ${fix_up.arrive_by_one(acc, f"block_at + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
-        holds = holds && is_last;
-        if (is_last) {
+    const bool holds = lid == 0 && is_last;
+    if (is_last) {
 ${fix_up.fold(acc, "sums", f"block_at + p * {acc.bytes // 4}", "lid", G, "parts")}\
-            sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
-        }
+        sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
     }
 ${fix_up.after_branch()}\
+% else:
+    const bool holds = lid == 0;
+% endif
     if (holds) {
 ${rows.put_rows(elem, real, R, Q, finish)}\
     }

@@ -52,8 +52,7 @@ def cpu_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
         not unit or is_near or not figures.short_row < nbytes <= PAGE_BYTES
     )
     context = {
-        **base_context(p, V, R, parts > 1), "unit": unit, "U": policy.unroll,
-        "side_by_side": side_by_side,
+        **base_context(p, V, R, unit, parts > 1), "U": policy.unroll, "side_by_side": side_by_side,
         "tail": "none" if V == 1 or whole else "across" if p.n < V else "inside",
         "whole": whole,
         "x_unit": p.x_step == 1, "y_unit": p.y_step == 1,
@@ -101,7 +100,7 @@ def cpu_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) ->
     enough = min(target_groups // blocks, p.n // (8 * R)) if 2 * blocks <= target_groups else 1
     parts, part_size = partition(p.n, enough, R)
     context = {
-        **base_context(p, V, R, True), "unit": unit, "U": U, "B": max_block,
+        **base_context(p, V, R, unit, True), "U": U, "B": max_block,
         "widths": [V >> k for k in range(V.bit_length())], "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0

@@ -48,7 +48,7 @@ def _figures(target: Target) -> GemvRowFigures:
 
 def long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iterator[GemvKernel]:
     """Generate the kernel in which a work-group sums each row, if rows are long."""
-    policy, units = row.policy, target.compute_units
+    policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, max_rows = _row_vectors(p, policy, target)
     R = min(max_rows, 2, p.m) if p.m < 2 * units else 1
     size = _fitting_group(policy.long_group_size, R, p, target)
@@ -59,7 +59,7 @@ def long_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> Iter
     parts, part_size = partition(p.n, enough, size * V)
     acc = _row_sums(p, R)
     context = {
-        **base_context(p, V, R, True), "G": size, "S": target.subgroup_size,
+        **base_context(p, V, R, unit, parts > 1), "G": size, "S": target.subgroup_size,
         "x_vector": _x_vector(p, V), "x_together": _vectors_of_a_load(p), "acc": acc,
     }  # fmt: skip
     nbytes = blocks * parts * acc.bytes if parts > 1 else 0
@@ -97,7 +97,7 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
     """Return the kernel in which lanes of a sub-group sum each row."""
     if _are_shared(p, target, row.policy):
         return _shared_rows(p, target, row)
-    policy, units = row.policy, target.compute_units
+    policy, units, unit = row.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
     slowdown = _figures(target).by_lanes if _are_long(p, policy, V, target) else 1.0
     few = max(1, policy.lanes // _MOST_SHORT_ROWS)
@@ -106,12 +106,11 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
     if ceil_div(p.m, size // lanes * R) < 2 * units:
         R = 1
     context = {
-        **base_context(p, V, R, False), "G": size, "S": target.subgroup_size,
-        "x_vector": _x_vector(p, V), "x_together": _vectors_of_a_load(p), "acc": _row_sums(p, R),
-        "shared": False,
+        **base_context(p, V, R, unit, False), "G": size, "L": lanes, "x_vector": _x_vector(p, V),
+        "x_together": _vectors_of_a_load(p), "acc": _row_sums(p, R), "shared": False,
         "stagger": stagger(
             target, p.a_out * p.elem.itemsize, lanes * V * p.elem.itemsize, p.n // (lanes * V)
-        ) if p.a_sum == 1 else None,
+        ) if unit else None,
     }  # fmt: skip
     block = size // lanes * R
     return GemvKernel(
@@ -122,7 +121,6 @@ def dot_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> GemvK
         parts=1,
         part_size=p.n,
         block_size=block,
-        lanes=lanes,
         partial_bytes=0,
         row=row,
         why=(
@@ -148,7 +146,7 @@ def _shared_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> G
     if ceil_div(pairs * p.m, size // lanes * R) < 2 * target.compute_units:
         R = 1
     context = {
-        **base_context(two, 1, R, False), "G": size, "S": target.subgroup_size, "x_vector": False,
+        **base_context(two, 1, R, p.a_sum == 1, False), "G": size, "L": lanes, "x_vector": False,
         "x_together": 2, "acc": _row_sums(two, R), "shared": True, "stagger": None,
     }  # fmt: skip
     blocks = ceil_div(pairs * ceil_div(p.m, R), size // lanes)
@@ -160,7 +158,6 @@ def _shared_rows(p: GemvProblem, target: Target, row: PolicyRow[RowPolicy]) -> G
         parts=1,
         part_size=p.n,
         block_size=size // lanes * R // pairs,
-        lanes=lanes,
         partial_bytes=0,
         row=row,
         why=f"A lies along the summed axis: {lanes} lanes a row and two vectors, {R} row(s) each",
@@ -204,11 +201,12 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     faster, because one group adds all parts at the end (docs/experiments/gemm_skinny.md).
     """
     policy = row.policy
+    unit = p.a_out == 1
     several = 2 if p.vectors > 2 else 1
     max_vector = (
         max(1, policy.vector // 2) if p.elem.itemsize < 4 or p.vectors > 2 else policy.vector
     )
-    V = _aligned_vector(p, max_vector, p.m, p.a_sum, p.n) if p.a_out == 1 else 1
+    V = _aligned_vector(p, max_vector, p.m, p.a_sum, p.n) if unit else 1
     while p.m % V:
         V //= 2
     size = policy.group_size
@@ -222,7 +220,9 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
     enough = ceil_div(policy.groups_per_unit // several * target.compute_units, blocks)
     min_size = deep * U * 2
     parts, part_size = partition(p.n, min(enough, p.n // min_size), 1)
-    context = {**base_context(p, V, U, True), "G": size, "U": U}
+    context = {
+        **base_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
+    }  # fmt: skip
     nbytes = (
         parts * p.padded_vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     )
@@ -234,7 +234,6 @@ def axpy_columns(p: GemvProblem, target: Target, row: PolicyRow[ColumnPolicy]) -
         parts=parts,
         part_size=part_size,
         block_size=lanes * V,
-        lanes=lanes,
         partial_bytes=nbytes,
         row=row,
         why=(

@@ -30,8 +30,6 @@ class GemvKernel:
         parts: The number of work-groups that share a block; each sums a part of the summed axis.
         part_size: The number of summed elements of a part.
         block_size: The number of outputs of a block.
-        lanes: The number of work-items that share a row (``dot_rows``) or that are side by side
-            along the outputs (``axpy_columns``), a power of two; 0 for other kernels.
         partial_bytes: Bytes of workspace for the sums of parts; 0 if a block has one part.
         row: The policy from which these numbers are computed, and its origin.
         why: A sentence that says why the kernel applies.
@@ -53,7 +51,6 @@ class GemvKernel:
     row: PolicyRow[Any]
     why: str
     slowdown: float
-    lanes: int = 0
     load_waits: int = 0
     folded_values: int = 0
 
@@ -83,8 +80,6 @@ class GemvKernel:
             result += scalars("long", "x_pitch", "y_pitch")
         if context["Q"] > 2 or context.get("shared"):
             result += scalars("int", "vectors")
-        if self.lanes:
-            result += scalars("uint", "lanes_log2")
         if split:
             result += [*scalars("uint", "parts"), *scalars("long", "part_size")]
             result += [buffer("uint", "partial", writes=True, restrict=False)]
@@ -102,20 +97,21 @@ def slowdown_of(p: GemvProblem, *, by_rows: bool) -> float:
     return stride_waste(p.a_sum if by_rows else p.a_out)
 
 
-def base_context(p: GemvProblem, V: int, R: int, split: bool) -> dict[str, Any]:
+def base_context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[str, Any]:
     """Return the values that all templates have.
 
     Args:
         p: The problem.
         V: Elements of a load.
         R: Rows that a work-item sums together.
-        split: Whether the kernel can add the sums of several work-groups that share a block.
+        unit: Whether A is contiguous along the axis of the loads.
+        split: Whether several work-groups share a block.
     """
     components = p.elem.components
     return {
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
         "T": vector(p.real, V * components), "E": vector(p.real, components),
-        "V": V, "R": R, "Q": p.padded_vectors, "conj": p.conj, "split": split,
+        "V": V, "R": R, "Q": p.padded_vectors, "conj": p.conj, "unit": unit, "split": split,
         "finish": p.finish,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip

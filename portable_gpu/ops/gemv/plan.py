@@ -43,8 +43,6 @@ class GemvPlan(Plan):
             constants |= {"x_pitch": p.x_pitch, "y_pitch": p.y_pitch}
         if p.padded_vectors > 2:  # one or two vectors are not padded
             constants["vectors"] = p.vectors
-        if kernel.lanes:
-            constants["lanes_log2"] = kernel.lanes.bit_length() - 1
         if kernel.context["split"]:
             constants |= {"parts": kernel.parts, "part_size": kernel.part_size}
         if kernel.parts > 1:
