@@ -18,6 +18,8 @@ from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides, Triple
 
 #: Bands of an image, at most: each takes launches of its own.
 _MOST_BANDS = 256
+#: Rows of a band for each row that it shares with the next one, unless the workspace is too small.
+_ROWS_OF_SHARED = 16
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,13 @@ def whole_image(p: ConvProblem) -> Band:
     return Band(p, rows_axis(p), 0, 0)
 
 
+def least_rows(p: ConvProblem) -> int:
+    """Return the rows of y of a band that are many beside those that it shares with the next."""
+    axis = rows_axis(p)
+    span = (p.w_size[axis] - 1) * p.dilation[axis] if p.direction == "input" else 0
+    return _ROWS_OF_SHARED * -(-span // p.stride[axis])
+
+
 def bands(p: ConvProblem, most: int) -> list[Band]:
     """Return the bands of an image, of almost equal extents.
 
@@ -65,6 +74,8 @@ def bands(p: ConvProblem, most: int) -> list[Band]:
     """
     axis = rows_axis(p)
     stride, before = p.stride[axis], p.before[axis]
+    if p.y_size[axis] <= most:
+        return [whole_image(p)]
     if p.direction != "input":
         return [
             _band(p, axis, p.x_size[axis], last - first, before - first * stride, 0, first)

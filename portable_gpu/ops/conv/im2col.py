@@ -20,8 +20,8 @@ from math import prod
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element, dtype_of
-from portable_gpu.ops.conv.bands import Band, bands, rows_axis, whole_image
-from portable_gpu.ops.conv.chunks import CHUNK_BYTES, chunks, workspace_limit
+from portable_gpu.ops.conv.bands import Band, bands, least_rows, rows_axis, whole_image
+from portable_gpu.ops.conv.chunks import chunks, workspace_limit
 from portable_gpu.ops.conv.copies import computed, moved
 from portable_gpu.ops.conv.estimates import best_product, windows_seconds
 from portable_gpu.ops.conv.problem import ConvProblem, ImageStrides
@@ -39,6 +39,8 @@ from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
+#: Bytes of copies at a time: a CPU's, which its caches keep in part, and a GPU's.
+_COPY_BYTES = {True: 1 << 22, False: 1 << 30}
 _BIAS = Stage("bias", "v + e", "row")
 Location = int | Temporary | Part
 
@@ -137,7 +139,7 @@ def products(
         if p.epilogue and p.direction == "input":  # the last kernel sums windows
             return None
         chunk = _images(p, of_windows, max_bytes, target)
-        return build.by_windows(y_step, chunk, _bands(p, of_windows, max_bytes))
+        return build.by_windows(y_step, chunk, _bands(p, of_windows, max_bytes, target))
     steps = x_step, y_step
     joined = [
         step is not None and (p.batch == 1 or operand.outer == places * step)
@@ -159,7 +161,7 @@ def products(
         copied = (p.channels * in_place[0] + p.filters * in_place[1]) * places
         if target.is_cpu and (chunk == 1 or p.w_elements < copied):
             of_image = sum(n for n, step in zip(of_copies, steps, strict=True) if step is None)
-            return build.weights(*steps, 1, _bands(p, of_image, max_bytes))
+            return build.weights(*steps, 1, _bands(p, of_image, max_bytes, target))
     x_step, y_step = (
         step if is_joined else None for step, is_joined in zip(steps, joined, strict=True)
     )
@@ -168,15 +170,19 @@ def products(
 
 def _images(p: ConvProblem, of_image: int, max_bytes: int, target: Target) -> int:
     """Return the images whose copies are within the limit, and those of a cache; 1 at least."""
-    at_a_time = min(max_bytes, CHUNK_BYTES[target.is_cpu])
+    at_a_time = min(max_bytes, _COPY_BYTES[target.is_cpu])
     return max(1, min(p.batch, at_a_time // max(1, of_image)))
 
 
-def _bands(p: ConvProblem, of_image: int, max_bytes: int) -> list[Band]:
-    """Return bands of an image whose copies are within the limit, if any are."""
-    if of_image <= max_bytes:
-        return [whole_image(p)]
-    return bands(p, max(1, max_bytes * p.y_size[rows_axis(p)] // of_image))
+def _bands(p: ConvProblem, of_image: int, max_bytes: int, target: Target) -> list[Band]:
+    """Return bands of an image whose copies are within the limit, if any are.
+
+    Bands that a cache keeps are larger if too many of their rows would be computed twice.
+    """
+    rows, most = p.y_size[rows_axis(p)], _COPY_BYTES[target.is_cpu]
+    near = max(most * rows // max(1, of_image), least_rows(p))
+    allowed = max_bytes * rows // max(1, of_image)
+    return bands(p, max(1, min(near, allowed)))
 
 
 class _StepsBuilder:
@@ -352,7 +358,7 @@ class _StepsBuilder:
         is_line = self.p.batch > 1 and operand.outer == self.places * step
         return is_line and self.target.is_cpu
 
-    def by_windows(self, y_step: int, chunk: int, bands: Sequence[Band]) -> ConvProducts:
+    def by_windows(self, y_step: int, chunk: int, bands: list[Band]) -> ConvProducts:
         """Return copies of windows and products; backward, products and sums of windows.
 
         Args:
@@ -361,14 +367,15 @@ class _StepsBuilder:
             bands: The bands of an image, which are computed one after the other.
         """
         p, backward = self.p, self.p.direction == "input"
-        joined = self.last and self._are_joined(p.y, y_step) and len(bands) == 1
+        is_cut = bands != [whole_image(p)]
+        joined = self.last and self._are_joined(p.y, y_step) and not is_cut
         w = self._weights_at(1)
         # Sums of 16-bit floats are rounded once, when all windows of an element have been added.
         stored = computed(p.elem) if backward else p.elem
         most = max(prod(band.problem.y_size) for band in bands)
         nbytes = chunk * p.channels * p.taps * most * stored.itemsize
         space = Temporary("windows", nbytes, stored.itemsize)
-        whole = chunk >= p.batch and len(bands) == 1
+        whole = chunk >= p.batch and not is_cut
         steps: list[_Step] = []
         for first, count in chunks(p.batch, chunk):
             for band in bands:
