@@ -6,13 +6,13 @@
 ## of one channel or, if `last`, of all channels, which are adjacent in the image and in the matrix.  The places of a
 ## tap that are inside of a row are a range, so that the loops over them have no branch.
 ##
-## last   whether channels are adjacent                 unit   whether places are adjacent in both, and have step 1
+## last   whether channels are adjacent                 step   the step, 1 or 2, of places that are adjacent in both; 0
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 E = elem.name
-to_place, from_place = ("q", "q + from") if unit else ("q * c_place", "(q * step2 + from) * s_axis2")
+to_place, from_place = ("q", f"q * {step} + from") if step else ("q * c_place", "(q * step2 + from) * s_axis2")
 %>
 ${element.scalar(elem)}
 

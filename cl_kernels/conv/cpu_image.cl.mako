@@ -10,14 +10,14 @@
 ## Arguments: see _axes and columns; s0_size, ... are places of the windows, s_axis0, ... their strides in c.
 ## matrix         the Element of the windows c
 ## last           whether channels are adjacent
-## unit           whether places of windows are adjacent and the divisor of axis 2 is 1
+## step           1 if places of windows are adjacent and the divisor of axis 2 is 1; else 0
 ## most           the maximum number of sums of an item
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 E, M = elem.name, matrix.name
-result, source = ("p2", "p2") if unit else ("p2 * divisor2", "p2 * s_axis2")
+result, source = ("p2", "p2") if step else ("p2 * divisor2", "p2 * s_axis2")
 %>
 ${element.scalar(elem)}
 % if M != E:

@@ -84,9 +84,8 @@ class Windows:
         Returns:
             The copy on a CPU, which reads nothing; ``None`` if it would have another text.
         """
-        axis = self.axes[2]
-        unit = axis.step == axis.s == self.columns.place == 1
-        if step != 1 and (self.last or unit):
+        near = self.near
+        if step != 1 and (self.last or near):
             return None
         if self.last:
             if count == 1:
@@ -95,13 +94,20 @@ class Windows:
         else:
             channels, places = 1, count
         outside = SpaceAxis(1, 0, 1, 1, 1, 0, 1, 0, 1, 0)
-        along = replace(outside, target=places, t=step, s=1 if unit else 2)
+        along = replace(outside, target=places, step=near or 1, t=step, s=1 if near else 2)
         image = replace(self.image, outer=0, channel=int(self.last))
         columns = ColumnStrides(row, int(self.last), 0, step)
         return replace(
             self, batch=rows, channels=channels, axes=(outside, outside, along), image=image,
             columns=columns,
         )  # fmt: skip
+
+    @property
+    def near(self) -> int:
+        """The step of places, 1 or 2 (1 of sums), in a row whose elements are adjacent; else 0."""
+        axis, most = self.axes[2], 1 if self.sums else 2
+        step, s = (axis.divisor, 1) if self.sums else (axis.step, axis.s)
+        return step if not self.last and step <= most and s == self.columns.place == 1 else 0
 
     def _index(self, target: Target) -> str:
         spans = self.batch * abs(self.image.outer) + self.channels * abs(self.image.channel)
@@ -119,13 +125,10 @@ class Windows:
         if target.is_cpu:
             if self.last:
                 order = ("n", "at0", "at1", "block")
-            axis = self.axes[2]
-            step, s = (axis.divisor, 1) if self.sums else (axis.step, axis.s)
             return specialize(
                 f"conv/cpu_{name}", target, {name: self._parameters("long", True)}, elem=self.elem,
                 matrix=self.matrix, each=self._items_of_one(), last=self.last, most=_MOST_SUMS,
-                unit=not self.last and step == s == self.columns.place == 1,
-                order=[(name, names[name]) for name in order],
+                step=self.near, order=[(name, names[name]) for name in order],
             )  # fmt: skip
         if self.channels > 1 and abs(self.image.channel) == 1:
             order = ("n", "at0", "at1", "block", "channel")
