@@ -59,18 +59,20 @@ class DirectSumCosts(Figures):
         loop_tap: A tap of a result that is computed by itself.
         tested: A tap that may fall between two elements of the source.
         wide_tap: A tap of a result for 32 bytes of adjacent channels.
+        half, half_vector: A 16-bit float that is read singly, and 32 bytes of sums of those that
+            are read as a vector, in addition.
         plane: A band of rows of a plane that is copied between zeros.
         plane_tap: A tap for a vector of places of such a band.
         plane_vector: A vector that is copied for it, or to results.
-        plane_line: A line of memory of its images.
+        plane_row: A row of it that is divided into even and odd elements.
         weight, gathered: A weight that a work-item reads in advance, and one of adjacent channels.
         place: V places of the gradient of the weights, for a block of weights.
         place_row_tap, place_edge_tap, place_load, place_build, place_wide_tap: The costs of those
             names without ``place_``, for the gradient of the weights.
         tile_row, tile_vector, tile_single: A row of a copy of a tile, a vector of it, and an
             element that is copied singly, for the gradient of the weights.
-        tile_pass, tile_sum: A pass over a tile, and a vector of sums of it.
-        tile_load, tile_product: A load of a vector of a pass, and a product.
+        tile_block, tile_weight: A block of the gradient of the weights, and a weight of it.
+        tile_sum, tile_load: A vector of sums of a pass over a tile, and a load of a vector.
     """
 
     item: float
@@ -87,10 +89,12 @@ class DirectSumCosts(Figures):
     loop_tap: float
     tested: float
     wide_tap: float
+    half: float
+    half_vector: float
     plane: float
     plane_tap: float
     plane_vector: float
-    plane_line: float
+    plane_row: float
     weight: float
     gathered: float
     place: float
@@ -102,10 +106,10 @@ class DirectSumCosts(Figures):
     tile_row: float
     tile_vector: float
     tile_single: float
-    tile_pass: float
+    tile_block: float
+    tile_weight: float
     tile_sum: float
     tile_load: float
-    tile_product: float
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,8 @@ class WindowCosts(Figures):
         channels, summed_channels: A tap of a place whose channels are adjacent, of a copy and of a
             sum.
         tested: Such a tap of a sum that may fall between two places.
-        adjacent, single: An element of the matrix of windows that is copied, or added, in a vector,
-            and one that is copied singly.
+        adjacent, second, single: An element of the matrix of windows that is copied, or added, in a
+            vector, one of every second element of a row, and one that is copied singly.
         summed: An element of the matrix that is added singly.
         stored: An element of the image that is stored.
         line: An element that is in a line of memory of its own, of an image beyond the cache.
@@ -130,6 +134,7 @@ class WindowCosts(Figures):
         step: A vector of a tile in a step of k.
         packed: An element that is packed for tiles, also beyond the end of the operand.
         stored_singly: An element of a result whose rows are not contiguous.
+        half: A 16-bit float that is stored, or packed from an operand whose tiles are not adjacent.
         byte: A byte of an operand or a result.
     """
 
@@ -139,6 +144,7 @@ class WindowCosts(Figures):
     summed_channels: float
     tested: float
     adjacent: float
+    second: float
     single: float
     summed: float
     stored: float
@@ -150,6 +156,7 @@ class WindowCosts(Figures):
     step: float
     packed: float
     stored_singly: float
+    half: float
     byte: float
 
     @classmethod
@@ -225,6 +232,8 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
     strips = -(-c["t2_size"] // V)
     taps, planes = c["taps2"], c["sources"] * c["taps0"] * c["taps1"]
     sets = lines * strips * planes / (c["divisor0"] * c["divisor1"])
+    halves = context["elem"].itemsize == 2
+    half, half_vector = halves * k.half, halves * k.half_vector
     single = V * k.single if wide == 1 and c["t_axis2"] != 1 else 0.0
     work = c["items"] * k.item + lines * (k.row + strips * (k.strip + single))
     work += k.line * _lines_beyond_cache(context, constants)
@@ -235,15 +244,16 @@ def direct_work(context: Mapping[str, Any], constants: Mapping[str, int], target
         work += lines * strips * c["sources"] * tested * k.tested
         work += 0 if strip else sets * taps * k.tested
     if rows:
-        work += sets * _of_rows(rows, strips, taps, c, context, k.row_tap, k.edge_tap, k.beyond)
+        costs = k.row_tap + half_vector, k.edge_tap + half_vector, k.beyond + half
+        work += sets * _of_rows(rows, strips, taps, c, context, *costs)
     elif strip and wide > 1:
         adds = sum(at is not None for reads in strip.reads for at in reads)
-        work += sets * adds * k.wide_tap * _vectors(wide, context)
+        work += sets * adds * (k.wide_tap + half_vector) * _vectors(wide, context)
         work += 0 if context["kept"] else sets * taps * wide * k.gathered
     elif strip:
-        work += sets * (len(strip.loads) * k.load + taps * V * k.build)
+        work += sets * (len(strip.loads) * (k.load + half) + taps * V * k.build)
     else:
-        work += sets * taps * k.loop_tap
+        work += sets * taps * (k.loop_tap + half)
     weights = c["items"] * c["taps0"] * c["taps1"] * taps * bool(context["kept"])
     return work + weights * (wide * k.gathered if wide > 1 else k.weight)
 
@@ -255,12 +265,9 @@ def planes_work(kernel: ConvKernel, target: Target) -> float:
     sums = -(-((c["lines"] - 1) * c["pitch"] + c["t2_size"]) // (x["together"] * x["V"]))
     moved = rows * -(-c["inside"] // x["read"]) + c["lines"] * -(-c["t2_size"] // x["stored"])
     moved += c["copied"] // x["V"]
-    if x["steps"][1] > 1:  # each row is divided into even and odd elements
-        moved += rows * 2 * -(-2 * c["pitch"] // x["V"])
-    elements = rows * c["s2_size"] + c["lines"] * c["t2_size"]
-    work = k.plane + k.plane_tap * sums * x["together"] * prod(x["taps"]) + k.plane_vector * moved
-    lines = elements * x["elem"].itemsize / LINE_BYTES
-    return kernel.items * float(work + k.plane_line * lines)
+    divided = rows if x["steps"][1] > 1 else 0
+    work = k.plane + k.plane_tap * sums * x["together"] * prod(x["taps"])
+    return kernel.items * float(work + k.plane_vector * moved + k.plane_row * divided)
 
 
 def _lines_beyond_cache(context: Mapping[str, Any], constants: Mapping[str, int]) -> float:
@@ -323,9 +330,12 @@ def tiled_weight_work(
     halo1, halo2 = ((context["taps"][a] - 1) * tap_step[a] // step[a] for a in (1, 2))
     phases = min(T1, step[1]) * min(T2, step[2])
     images, rows, pitch = c["images"], c["rows"], c["cols"] + halo2
+    weights = c["pairs"] * c["parts"] * T0 * T1 * T2
     sources = context["sources_at_once"] * T0
     y_rows = images * rows * units
     x_rows = images * (rows + halo1) * phases * (units if x_lanes else sources)
+    halves = context["elem"].itemsize == 2
+    of_vector, of_single = k.tile_vector + halves * k.half_vector, k.tile_single + halves * k.half
     work = (y_rows + x_rows) * k.tile_row
     for count, in_lanes, adjacent in (
         (y_rows, y_lanes, context["adjacent_y"]),
@@ -333,14 +343,14 @@ def tiled_weight_work(
     ):
         single = not (in_lanes or adjacent)
         vectors = pitch if in_lanes else -(-pitch // V)
-        work += count * (pitch * k.tile_single if single else vectors * k.tile_vector)
+        work += count * (pitch * of_single if single else vectors * of_vector)
     passes = units // F * sources * (T1 // B) * (T2 // C)
     steps = images * (rows * pitch if y_lanes else -(-rows * pitch // V))
     sums = F * B * C
-    of_pass = k.tile_pass + sums * k.tile_sum
     reads = F + (1 if y_lanes else 2) * B * C  # vectors of places cross lines of the cache
-    of_pass += steps * (reads * k.tile_load + sums * k.tile_product)
-    return float(blocks * c["places"] * (work + passes * of_pass))
+    of_pass = sums * k.tile_sum + steps * reads * k.tile_load
+    of_block = k.tile_block + c["places"] * (work + passes * of_pass)
+    return float(blocks * of_block + weights * k.tile_weight)
 
 
 def _of_rows(
@@ -492,13 +502,12 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
             seconds += items * places[2] * last.taps * taps[0] * taps[1] * k.tested
     else:
         seconds = items * k.item + rows * k.row
-        step, s = (last.divisor, 1) if w.sums else (last.step, last.s)
         single = k.summed if w.sums else k.single
-        seconds += w.elements * (k.adjacent if step == s == w.columns.place == 1 else single)
+        seconds += w.elements * (single, k.adjacent, k.second)[w.near]
     elements = w.elements
     if w.sums:
         elements = items * places[2] * (w.channels if w.last else 1)
-        seconds += elements * k.stored
+        seconds += elements * (k.stored + k.half * (w.elem.itemsize == 2))
     across = last.t if w.sums else last.s * last.step
     if not w.last and last.target > 1 and abs(across) * w.elem.itemsize >= LINE_BYTES:
         image = elements if w.sums else w.channels * prod(axis.source for axis in w.axes)
@@ -525,13 +534,15 @@ def _product_seconds(problem: GemmProblem, form: PackedForm, target: Target) -> 
     tiles = core.tiles(tile.item_m, tile.item_n)
     each = k.product + tiles * k.tile
     each += core.k * tiles * (tile.item_m * tile.item_n // tile.vector) * k.step
-    for packed, operand, extent, of_tile in (
-        (form.a_packed, core.a, core.m, tile.item_m),
-        (form.b_packed, core.b, core.n, tile.item_n),
+    for packed, operand, extent, of_tile, step in (
+        (form.a_packed, core.a, core.m, tile.item_m, core.a.row),
+        (form.b_packed, core.b, core.n, tile.item_n, core.b.col),
     ):
         # One that all products share is packed once.
         count = 1 if any(operand.batch) or form.whole else p.batch_size
-        each += packed * core.k * -(-extent // of_tile) * of_tile * k.packed / count
+        half = k.half * (operand.elem.itemsize == 2 and step != 1)
+        each += packed * core.k * -(-extent // of_tile) * of_tile * (k.packed + half) / count
     each += 0 if core.c.col == 1 else core.m * core.n * k.stored_singly
+    each += core.m * core.n * k.half * (core.c.elem.itemsize == 2)
     slow, byte = multiply_adds(p.compute), k.byte + (k.far if p.bytes > L2_BYTES else 0.0)
     return k.call + (p.batch_size * each * slow + p.bytes * byte) / target.compute_units
