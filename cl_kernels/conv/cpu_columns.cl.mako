@@ -7,6 +7,7 @@
 ## tap that are inside of a row are a range, so that the loops over them have no branch.
 ##
 ## last   whether channels are adjacent                 step   the step, 1 or 2, of places that are adjacent in both; 0
+## run    the elements of a row of taps, if those of all channels are adjacent; 0
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -31,6 +32,19 @@ ${space.digits("item", order, "long")}\
             const long p0 = at0 * step0 + r0 * tap_step0 + shift0, p1 = at1 * step1 + r1 * tap_step1 + shift1;
             const bool inside = p0 >= 0 && p0 < s0_size && p1 >= 0 && p1 < s1_size;
             __global const ${E}_t *row = image + p0 * s_axis0 + p1 * s_axis1;
+% if run:
+            for (long q = begin; q < end; q++) {
+                const long from = q * step2 + shift2;
+                __global const ${E}_t *near = row + from * s_axis2;
+                __global ${E}_t *to = matrix + (r0 * taps1 + r1) * ${run} + q * c_place;
+                if (inside && from >= 0 && from + taps2 <= s2_size) {
+                    for (long i = 0; i < ${run}; i++) to[i] = near[i];
+                    continue;
+                }
+                const long low = clamp(-from, 0L, taps2) * channels, high = clamp(s2_size - from, 0L, taps2) * channels;
+                for (long i = 0; i < ${run}; i++) to[i] = inside && i >= low && i < high ? near[i] : 0;
+            }
+% else:
             for (long r2 = 0; r2 < taps2; r2++) {
                 __global ${E}_t *to = matrix + ((r0 * taps1 + r1) * taps2 + r2) * c_tap;
                 const long from = r2 * tap_step2 + shift2;
@@ -48,6 +62,7 @@ ${space.digits("item", order, "long")}\
 % endif
 % endfor
             }
+% endif
         }
     }
 }

@@ -184,6 +184,25 @@ def test_cpus_load_adjacent_channels(
     np.testing.assert_array_equal(got, dx)
 
 
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2)])
+def test_windows_of_few_adjacent_channels(engine: Engine, stride: tuple[int, int]) -> None:
+    """Taps of a row are adjacent in channels-last images; windows reach beyond all sides."""
+    rng = np.random.default_rng(stride[0])
+    kind = Kind((3, 5), stride, (1, 1), [(2, 1), (4, 3)])
+    x = rng.integers(-3, 4, (3, 3, 8, 9)).astype(np.float32)
+    w = rng.integers(-3, 4, (4, 3, 3, 5)).astype(np.float32)
+    X, W = x.astype(np.float64), w.astype(np.float64)
+    options = {"stride": stride, "padding": kind.pads, "algo": "im2col", "engine": engine}
+    expected = forward(X, W, kind, 1)
+    np.testing.assert_array_equal(nn.conv2d(by_channels(x), w, **options), expected)
+    dy = rng.integers(-2, 3, expected.shape).astype(np.float32)
+    _, dw = gradients(X, W, dy.astype(np.float64), kind, 1)
+    size = {"workspace_limit": 4000, **options}  # several products add to zeros
+    for limited in (options, size):
+        got = nn.conv2d_weight(by_channels(x), w.shape, by_channels(dy), **limited)
+        np.testing.assert_array_equal(got, dw)
+
+
 @pytest.mark.tiny
 def test_layouts_and_outputs(engine: Engine) -> None:
     """Device arrays, ``out=`` of any strides, arrays without batch, channels-last results."""

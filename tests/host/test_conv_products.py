@@ -11,7 +11,9 @@ from recorded_devices import RECORDED
 from portable_gpu.dtypes import element
 from portable_gpu.ops.conv.problem import ConvProblem, Direction, ImageStrides, Triple
 from portable_gpu.ops.conv.products import products_of
+from portable_gpu.ops.conv.strips import SpaceAxis
 from portable_gpu.ops.conv.variants import variants
+from portable_gpu.ops.conv.windows import ColumnStrides, Windows
 from portable_gpu.targets import detect
 from portable_gpu.tuning.table import TuningTable
 
@@ -79,3 +81,21 @@ def test_steps_share_programs(
     texts = {text.key: text.name for text in variant.texts()}
     counts = Counter("gemm" if name.startswith("gemm") else name for name in texts.values())
     assert counts == programs
+
+
+def test_zeros_have_the_text_of_the_copy() -> None:
+    """A gradient of the weights compiles one program that copies windows and writes zeros."""
+    target, elem = detect(RECORDED["PoCL"][0]), element(np.dtype(np.float32))
+    for channels, stride, last in ((3, 2, True), (64, 1, True), (3, 1, False), (3, 2, False)):
+        near, far = (1, channels) if last else (100, 1)
+        row = SpaceAxis(9, 10, 3, stride, 1, -1, 1, far, far, 1)
+        copy = Windows(
+            elem, elem, False, 2, channels, (row, row, row),
+            ImageStrides(channels * 100, near, (0, 10 * far, far), 16),
+            ColumnStrides(1, near, channels if last else 81, 27 * channels if last else 1),
+        )  # fmt: skip
+        zeros = copy.zeros(16, 27 * channels, 1, 27 * channels)
+        assert zeros is not None
+        assert zeros.elements == 16 * 27 * channels
+        assert zeros.specialization(target).key == copy.specialization(target).key
+        assert bool(copy.run) == (last and channels == 3)

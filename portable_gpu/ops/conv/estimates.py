@@ -120,7 +120,7 @@ class WindowCosts(Figures):
         item: A row of places of a channel.
         row: A tap of such a row.
         channels, summed_channels: A tap of a place whose channels are adjacent, of a copy and of a
-            sum.
+            sum; of a copy, a row of taps if few elements are adjacent.
         tested: Such a tap of a sum that may fall between two places.
         adjacent, second, single: An element of the matrix of windows that is copied, or added, in a
             vector, one of every second element of a row, and one that is copied singly.
@@ -497,7 +497,8 @@ def _windows_seconds(windows: Windows, target: Target) -> float:
     rows = items * prod(taps)
     if w.last:
         channels = k.summed_channels if w.sums else k.channels
-        seconds = items * k.item + rows * places[2] * channels + w.elements * k.adjacent
+        runs = rows / last.taps if w.run else rows
+        seconds = items * k.item + runs * places[2] * channels + w.elements * k.adjacent
         if last.divisor > 1:
             seconds += items * places[2] * last.taps * taps[0] * taps[1] * k.tested
     else:

@@ -16,6 +16,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _MOST_SUMS = 256  # that a work-item of a CPU keeps near
+_MOST_RUN = 64  # elements of a row of taps that are copied by a loop without remainder
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,22 @@ class Windows:
         near = self.near
         if step != 1 and (self.last or near):
             return None
-        if self.last:
+        outside, tap = SpaceAxis(1, 0, 1, 1, 1, 0, 1, 0, 1, 0), 0
+        channels, places, place = 1, count, step
+        if self.run:
+            channels, tap, place = self.channels, self.channels, self.run
+            places, rest = divmod(count, self.run)
+            if rest:
+                return None
+        elif self.last:
             if count == 1:
                 return None
             channels, places = count, 1
-        else:
-            channels, places = 1, count
-        outside = SpaceAxis(1, 0, 1, 1, 1, 0, 1, 0, 1, 0)
         along = replace(outside, target=places, step=near or 1, t=step, s=1 if near else 2)
+        if self.run:
+            along = replace(along, taps=self.axes[2].taps, s=channels)
         image = replace(self.image, outer=0, channel=int(self.last))
-        columns = ColumnStrides(row, int(self.last), 0, step)
+        columns = ColumnStrides(row, int(self.last), tap, place)
         return replace(
             self, batch=rows, channels=channels, axes=(outside, outside, along), image=image,
             columns=columns,
@@ -108,6 +115,14 @@ class Windows:
         axis, most = self.axes[2], 1 if self.sums else 2
         step, s = (axis.divisor, 1) if self.sums else (axis.step, axis.s)
         return step if not self.last and step <= most and s == self.columns.place == 1 else 0
+
+    @property
+    def run(self) -> int:
+        """The elements of a row of taps, if those of all channels are adjacent and few; else 0."""
+        axis = self.axes[2]
+        adjacent = self.last and axis.tap_step == 1 and axis.s == self.columns.tap == self.channels
+        run = axis.taps * self.channels
+        return run if adjacent and axis.taps > 1 and run <= _MOST_RUN and not self.sums else 0
 
     def _index(self, target: Target) -> str:
         spans = self.batch * abs(self.image.outer) + self.channels * abs(self.image.channel)
@@ -128,7 +143,7 @@ class Windows:
             return specialize(
                 f"conv/cpu_{name}", target, {name: self._parameters("long", True)}, elem=self.elem,
                 matrix=self.matrix, each=self._items_of_one(), last=self.last, most=_MOST_SUMS,
-                step=self.near, order=[(name, names[name]) for name in order],
+                step=self.near, run=self.run, order=[(name, names[name]) for name in order],
             )  # fmt: skip
         if self.channels > 1 and abs(self.image.channel) == 1:
             order = ("n", "at0", "at1", "block", "channel")
