@@ -7,6 +7,7 @@ device the two are the same.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -345,8 +346,10 @@ class Hunt:
         on_cpu = self._engine.maps_host_memory
         calls = [_calls_on_cpu(side) if on_cpu else _calls_in_line(side) for side in sides]
         result: list[list[float]] = [[] for _ in sides]
+        order = deque(zip(sides, calls, result, strict=True))
         for _ in range(TURNS):
-            for side, count, times in zip(sides, calls, result, strict=True):
+            order.rotate(1)  # the first side of a turn may find caches or clocks in another state
+            for side, count, times in order:
                 times.append(side.turn(0, count) if on_cpu else side.seconds(0, count) / count)
         return [median(times) for times in result]
 

@@ -171,6 +171,19 @@ def rounding(dtype: np.dtype[Any]) -> float:
     return unit(dtype)
 
 
+def rounding_errors(dtype: np.dtype[Any], values: Array) -> Array:
+    """The largest errors of values that are rounded to a dtype.
+
+    They are relative to the values, and absolute near 0: half of the least float16, and for wider
+    exponents the least normal number, because devices may flush smaller ones to 0.
+    """
+    absolute = 2.0**-25
+    if dtype != np.float16:
+        single = unit(dtype) == unit(np.dtype(np.float32))
+        absolute = float(np.finfo(np.float32 if single else np.float64).tiny)
+    return np.asarray(np.maximum(rounding(dtype) * np.abs(values), absolute))
+
+
 def gamma(k: int, u: float) -> float:
     """``k u / (1 - k u)``: the error of k roundings (Higham, 2002, section 3.1)."""
     return k * u / (1 - k * u)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import real_number
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.floats import floating
+from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.ordered import elementwise_like
 from portable_gpu.runtime.engine import Engine
 
@@ -39,10 +40,11 @@ def computed(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     """Compute an expression of the input ``x``."""
-    arrays = {"x": floating(input, "input")}
-    numbers = {name: real_number(value, name) for name, value in options.items()}
+    x = floating(input, "input")
     place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(expression, arrays, numbers, out, **place)
+    return elementwise_like(
+        expression, {"x": x}, _numbers(options, x.dtype), out, dtype=x.dtype, **place
+    )
 
 
 def gradient(
@@ -59,6 +61,13 @@ def gradient(
     """Compute an expression of the gradient ``g`` and of ``x``, which forward kept."""
     x, g = floating(operand, name), floating(grad_output, "grad_output")
     same_shape(**{name: x, "grad_output": g})
-    numbers = {name: real_number(value, name) for name, value in options.items()}
     place = {"engine": engine, "queue": queue, "wait_for": wait_for}
-    return elementwise_like(expression, {"x": x, "g": g}, numbers, out, **place)
+    return elementwise_like(
+        expression, {"x": x, "g": g}, _numbers(options, x.dtype), out, dtype=x.dtype, **place
+    )
+
+
+def _numbers(options: dict[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the numbers of an expression; with 16-bit floats they are float32, not rounded."""
+    wide = statistics_dtype(dtype).type
+    return {name: wide(real_number(value, name)) for name, value in options.items()}

@@ -87,6 +87,14 @@ def test_squares(engine: Engine) -> None:
             np.testing.assert_allclose(grad, scale * (x - y), rtol=1e-6)
 
 
+def test_gradient_of_a_mean_of_many_squares(engine: Engine) -> None:
+    """The factor of 1,500,000 elements is not a number of float16; it is not rounded to one."""
+    x, y = (8 * RNG.standard_normal((2, 1_500_000))).astype(np.float16)
+    grad = pg.nn.mse_loss_backward(np.ones((), np.float16), x, y, engine=engine)
+    want = 2 / x.size * (x.astype(np.float64) - y)
+    assert (np.abs(grad - want) <= 2.0**-11 * np.abs(want) + 1.01 * 2.0**-25).all()
+
+
 def test_wrong_targets(engine: Engine) -> None:
     """The first wrong target is named, of NumPy at once, of the device with the values."""
     x = RNG.standard_normal((6, 4)).astype(np.float32)

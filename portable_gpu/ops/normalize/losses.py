@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import one_of
 from portable_gpu.errors import ShapeError
-from portable_gpu.ops.floats import floating
+from portable_gpu.ops.floats import floating, statistics_dtype
 from portable_gpu.ops.normalize.arguments import like
 from portable_gpu.ops.normalize.loss_calls import GRADIENT, LOSS, REDUCTIONS, SQUARES
 from portable_gpu.ops.ordered import elementwise_like
@@ -198,7 +198,8 @@ def mse_loss_backward(
         raise ShapeError(
             f"grad_output has shape {g.shape}; expected {expected} with this reduction"
         )
-    scale = 2.0 / max(1, x.size) if reduction == "mean" else 2.0
+    # In 16 bits the factor of a mean of many elements would be subnormal, or 0.
+    scale = statistics_dtype(x.dtype).type(2.0 / max(1, x.size) if reduction == "mean" else 2.0)
     return elementwise_like(
         "(x - y) * g * k", {"x": x, "y": y, "g": g}, {"k": scale}, out, dtype=x.dtype,
         engine=engine, queue=queue, wait_for=wait_for,

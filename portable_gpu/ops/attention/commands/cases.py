@@ -94,9 +94,10 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
         grad, query, key, value = few[:4]
         chances, _ = _probabilities(query, key)
         slope = grad @ value.swapaxes(-1, -2)
+        largest = np.abs(slope).max()
         slope -= (slope * chances).sum(axis=-1, keepdims=True)
         expected = (chances * slope) @ key / sqrt(shape[-1])
-        scale = 4 * np.abs(slope).max() * np.abs(key).max() / sqrt(shape[-1])
+        scale = 4 * largest * np.abs(key).max() / sqrt(shape[-1])
     else:
         query, key, value = few
         expected = _probabilities(query, key)[0] @ value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from portable_gpu.checking.check import rounding, unit
+from portable_gpu.checking.check import rounding_errors, unit
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle, within
 from portable_gpu.dtypes import dtype_of, element
@@ -78,8 +78,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     sums[ordered[starts]] = np.add.reduceat(wide, starts)
     sizes[ordered[starts]] = np.add.reduceat(np.abs(wide), starts)
     dtype = dtype_of(case.dtype)
-    bound = terms * unit(dtype) * sizes + rounding(dtype) * np.abs(sums)
-    return within(sums, bound + float(np.finfo(np.float32).tiny))
+    return within(sums, terms * unit(dtype) * sizes + rounding_errors(dtype, sums))
 
 
 def rows(rng: random.Random, on_cpu: bool) -> Size:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from portable_gpu.checking.check import Check, Expected, rounding, unit
+from portable_gpu.checking.check import Check, Expected, rounding, rounding_errors, unit
 from portable_gpu.checking.inputs import Input
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, within
@@ -35,9 +35,7 @@ def bound(dtype: np.dtype[Any], expected: Array, *, is_log: bool) -> Array:
     """Return the bound of the errors of the sum, of ``exp`` (a few ulp) and of one rounding."""
     terms = expected.shape[-1] + 16
     size = 1 + np.abs(expected) if is_log else np.abs(expected)
-    return np.asarray(
-        terms * unit(dtype) * size + rounding(dtype) * size + np.finfo(np.float32).tiny
-    )
+    return np.asarray(terms * unit(dtype) * size + rounding_errors(dtype, size))
 
 
 def shapes(case: Case) -> tuple[Shape, ...]:
@@ -73,7 +71,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
         expected = grad - powers * total if is_log else output * (grad - total)
         scale = np.abs(grad) * (1 if is_log else powers) + powers * size
         terms = output.shape[-1] + 16
-        return within(expected, terms * unit(dtype) * scale + rounding(dtype) * np.abs(expected))
+        return within(expected, terms * unit(dtype) * scale + rounding_errors(dtype, expected))
     expected = reference(inputs[0], is_log=is_log)
     return within(expected, bound(dtype, expected, is_log=is_log))
 
@@ -110,8 +108,9 @@ def entropy_oracle(case: Case, inputs: Operands) -> Oracle:
         size = expected.copy()
         expected[rows, target] -= 1
         size[rows, target] += 1
-        bound = (sum(x.shape[1:]) + 16) * unit(dtype) + 2 * rounding(dtype)
-        return within(expected / len(x), bound * size / len(x) + float(np.finfo(np.float32).tiny))
+        expected, size = expected / len(x), size / len(x)
+        terms = sum(x.shape[1:]) + 16
+        return within(expected, terms * unit(dtype) * size + 2 * rounding_errors(dtype, size))
     expected = np.asarray(-logs[rows, target].mean())
     bound = sum(logs.shape) * unit(dtype) * 8 + rounding(dtype) * 16
     return within(expected, np.asarray(bound))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from portable_gpu.checking.check import rounding, unit
+from portable_gpu.checking.check import rounding, rounding_errors, unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, within
-from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.dtypes import dtype_of, element, is_bfloat16
 from portable_gpu.ops.family import BACKWARD
 from portable_gpu.ops.floats import statistics_dtype
 from portable_gpu.ops.public_call import PublicCall
@@ -84,7 +84,7 @@ def _eps(case: Case) -> float:
     if case.operation != "rms_norm":
         return _EPS
     dtype = dtype_of(case.dtype)
-    return float(np.finfo(dtype if dtype.kind == "f" and dtype.itemsize > 2 else np.float32).eps)
+    return 2.0**-7 if is_bfloat16(dtype) else float(np.finfo(dtype).eps)
 
 
 def operands(case: Case, inputs: Operands) -> Operands:
@@ -194,7 +194,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
         result = rstd * (grad - shift - centred * slope)
         size = rstd * (np.abs(grad) + np.abs(centred) + 2)
         expected, size = result.reshape(x.shape), np.broadcast_to(size, shape).reshape(x.shape)
-    bound = (np.sqrt(terms) * 8 + 64) * unit(dtype) * size + rounding(dtype) * np.abs(expected)
+    bound = (np.sqrt(terms) * 8 + 64) * unit(dtype) * size + rounding_errors(dtype, expected)
     return within(expected, bound)
 
 
@@ -229,6 +229,7 @@ def squares_oracle(case: Case, inputs: Operands) -> Oracle:
     dtype = dtype_of(case.dtype)
     if is_backward(case):
         expected = 2 / x.size * (x - y)
-        return within(expected, (8 * unit(dtype) + 2 * rounding(dtype)) * np.abs(expected) + 1e-30)
+        errors = 8 * unit(dtype) * np.abs(expected) + 2 * rounding_errors(dtype, expected)
+        return within(expected, errors)
     expected = np.asarray(((x - y) ** 2).mean())
     return within(expected, (8 * np.sqrt(x.size) * unit(dtype) + 2 * rounding(dtype)) * expected)

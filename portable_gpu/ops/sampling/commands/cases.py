@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from portable_gpu.checking.check import gamma, rounding, unit
+from portable_gpu.checking.check import gamma, rounding_errors, unit
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import Oracle, widened, within
 from portable_gpu.dtypes import dtype_of
@@ -70,9 +70,8 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     if problem.kind in ("copy", "max"):
         return lambda result: 0.0 if np.array_equal(result, expected) else np.inf
     dtype = inputs[0].dtype
-    bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding(dtype) * np.abs(expected)
-    # The bound is not 0 if a sum has no terms: the error is divided by it.
-    return within(expected, bound + float(np.finfo(np.float32).tiny))
+    bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding_errors(dtype, expected)
+    return within(expected, bound)
 
 
 def sampled(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.checking.check import Check, Expected, gamma, rounding, unit
+from portable_gpu.checking.check import Check, Expected, gamma, rounding_errors, unit
 from portable_gpu.checking.inputs import Input, View
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.ops.sampling.commands.cases import sampled
@@ -45,7 +45,7 @@ def check(name: str, dtype: np.dtype[Any], view: View = "numpy") -> Check:
         value, magnitude, taps = sampled(problem, x.host(), *indices)
         if problem.kind in ("copy", "max"):
             return Expected(value, None, dtype)
-        bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding(dtype) * np.abs(value)
+        bound = gamma(taps + 4, unit(dtype)) * magnitude + rounding_errors(dtype, value)
         return Expected(value, bound, dtype)
 
     return Check(name, f"{x}", run, expected)
