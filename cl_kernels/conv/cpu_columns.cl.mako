@@ -7,7 +7,7 @@
 ## tap that are inside of a row are a range, so that the loops over them have no branch.
 ##
 ## last   whether channels are adjacent                 step   the step, 1 or 2, of places that are adjacent in both; 0
-## run    the elements of a row of taps, if those of all channels are adjacent; 0
+## run    the elements of a row of taps of all channels, if these are adjacent and few; else 0
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
