@@ -17,8 +17,9 @@
                  : "=r"(x##_0), "=r"(x##_1), "=r"(x##_2), "=r"(x##_3) : "r"(from) : "memory")
 </%def>
 
-## The addresses from which a lane loads matrices.  Step s along a row is at address + (turn ^ 32 s): only the swizzled
-## bits change.  Of an array NAME with rows of D elements:
+## The addresses from which a lane loads matrices.  A turn is the lane's offset within a row at step 0, swizzled; step s
+## along the row is at address + (turn ^ 32 s), as the swizzle is an exclusive or.  COMPUTE_AGAIN (_values) hides turns
+## from the compiler, which would keep the offsets of all steps in registers.  Of an array NAME with rows of D elements:
 ##   rows(name, D, B), turn_of_rows(D)   operand A: the warp's own rows
 ##   keys(name, D), turn_of_keys(D)      operand B of the product with a transpose, such as k
 ##   values(name, D), turn_of_rows(D)    operand B of the product without one, such as v

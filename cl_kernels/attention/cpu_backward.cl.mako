@@ -9,8 +9,9 @@
 ##   own rows   | BQ |            in the lanes of vectors: "near" rows (of q or k), and "far" rows (of grad or v)
 ##   others     | BK | BK | ...   BK rows of the other side at a time: both products, p and e, then the sums
 ##
-## A work-item stores its own rows; sums have a fixed order.  Launch: `blocks` groups of one for each head and batch.
+## A work-item stores its own rows, added in a fixed order.  Launch: `blocks` groups of one for each head and batch.
 ## BQ, BK: rows of a work-item, and of a step.  TR: rows of a register tile.  DQ, DV, direct: see cpu_forward.
+## st, pt: the products q k' and grad v' of a block of pairs, then e and p f (_cpu_probabilities).
 ## side, causal: see backward, forward.  drops: whether there is dropout.  Other parameters: see forward.
 <%namespace name="dropout" file="/attention/_dropout.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -25,7 +26,7 @@
     of_queries = ("q", "dq_size", DQ, "near"), ("grad", "dv_size", DV, "far")
     of_keys = ("k", "dq_size", DQ, "near"), ("v", "dv_size", DV, "far")
     own, other = (of_queries, of_keys) if by_query else (of_keys, of_queries)
-    # A result: its name, its factor, its sums, near or far.
+    # A result: its name, its factor, the name of the array in which it is added, near or far.
     of_near, of_far = ("dq" if by_query else "dk", "scale * ", "a", "near"), ("dv", "", "w", "far")
     outputs = (of_near,) if by_query else (of_near, of_far)
     sizes = {"near": ("dq_size", DQ), "far": ("dv_size", DV)}

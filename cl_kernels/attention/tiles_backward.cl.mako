@@ -1,9 +1,12 @@
-## backward (see there) in register tiles, for float32 arithmetic on GPUs: for a tile of pairs of an own row and a row
-## of the other side the products s (of q and k) and z (of grad and v), then p and e, then the sums of results.
+## backward (see there) in register tiles, for float32 arithmetic on GPUs.  A pair is an own row and a row of the other
+## side.  Each tile of pairs has three steps: the products s = q k' and z = grad v'; p and e, in place of s and z; and
+## their products with the other side's rows, which are added to the results.
 ##
 ##   own rows   | TM |                 local memory: TM own rows and TN others of both arrays, and the pairs of a tile
-##   others     | TN | TN | ...        16 x 16 work-items; work-item (y, x) has the own rows y + 16 i, the pairs of
-##                                     columns x + 16 j, and the columns 4 x + 64 q + 0 .. 3 of results
+##   others     | TN | TN | ...        16 x 16 work-items
+##
+## Work-item (y, x) has the own rows y + 16 i.  Of the pairs it has those with the other rows x + 16 j; of the results,
+## the columns 4 x + 64 q + 0 .. 3.
 ##
 ## Sums of results: a for dq or dk, w for dv.
 ## Rows in local memory are 4 elements longer, those of pairs 8, so that adjacent rows are in different banks.
@@ -16,6 +19,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     T, by_query, R, C = vector(real, 4), side == "q", TM // 16, TN // 16
+    # A result: its name, the name of its sums, its columns, the number of the other side's array in the product.
     outputs = (("dq", "a", DQ, 0),) if by_query else (("dv", "w", DV, 1), ("dk", "a", DQ, 0))
     cells = [(i, j) for i in range(R) for j in range(C)]
 %>
@@ -28,8 +32,10 @@ ${shift.define(real)}\
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void ${kernel("attention_backward")}
 {
-% for (name, _, D), rows in ((x, n) for xs, n in ((row_arrays, TM), (tile_arrays, TN)) for x in xs):
+% for arrays, rows in ((row_arrays, TM), (tile_arrays, TN)):
+% for name, _, D in arrays:
     __local ${real} ${name}_tile[${rows * (D + 4)}] __attribute__((aligned(16)));
+% endfor
 % endfor
     __local ${real} pairs[${TM * (TN + 8)}] __attribute__((aligned(16)));
     __local ${real} m_of[${TM if by_query else TN}], delta_of[${TM if by_query else TN}];
@@ -108,6 +114,6 @@ ${parts.add(sums, D, tile_arrays[source][0])}\
         }
     }
 % for name, sums, D, _ in outputs:
-${parts.store(name, sums, D, *(("dv_size", ["1"] * R) if name == "dv" else ("dq_size", ["scale"] * R)))}\
+${parts.store(name, sums, D, "dv_size" if name == "dv" else "dq_size", ["1" if name == "dv" else "scale"] * R)}\
 % endfor
 }

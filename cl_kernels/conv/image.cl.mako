@@ -5,7 +5,8 @@
 ## over the taps r whose quotient is whole and within the places of the windows, in their order.  A work-item sums an
 ## item: `columns` neighbours q along axis 2 of one channel.
 ##
-## Arguments: see _axes and columns; s0_size, ... are places of the windows, s_axis0, ... their strides in c.
+## Arguments: see _axes and columns; s0_size, ... are the numbers of windows along the axes, s_axis0, ... the strides
+## of c between them.  A tap without a whole quotient within these goes on with the next tap (`place` has a `continue`).
 ## matrix: the Element of the windows c.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="space" file="/conv/_axes.cl.mako"/>

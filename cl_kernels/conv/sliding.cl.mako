@@ -6,9 +6,9 @@
 ## A work-item has V neighbours of a row, and computes a few rows of them in each step.  A step loads the rows of the
 ## source that no step before it has loaded, each element once, and adds their products to all results that need them:
 ##
-##   source rows    i-2  i-1   i     row i completes the oldest sums; after it, the sums of ahead - 1 steps are
-##   taps            0    1    2     still incomplete
-##
+##   source rows    i-2  i-1   i
+##   taps            0    1    2
+## Row i completes the oldest sums.  After it those of ahead - 1 steps are incomplete, so a band begins as many early.
 ## wide      adjacent channels of a work-item     lanes    work-items side by side along the channels, whose weights are
 ##                                                         in local memory; None: side by side along a row
 ## G         work-items of a group                V        results of a work-item in a row
@@ -27,7 +27,7 @@ E, vector = elem.name, row.module.vector
 R, fresh, ahead, of_taps = rows.at_once, rows.fresh, rows.ahead, rows.strip
 T, M = of_taps.taps * strip.taps, G // (lanes or 1)  # taps; items of a group
 pitch = (lanes or 1) * wide  # channels of a group
-end_of_window = of_taps.loads[-1] + 1
+end_of_window = of_taps.loads[-1] + 1  # rows of the source that the results of a step read
 loaded = range(max(0, end_of_window - fresh), end_of_window)  # rows of a step's window that it loads
 weight = lambda tap: f"w{tap}" if kept else f"WEIGHT({tap})"
 %>

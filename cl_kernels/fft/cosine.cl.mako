@@ -20,6 +20,7 @@
 ##
 ## kind  as above: two, three, one are DCTs of types II, III, I; four and odd are of type IV; sine is the DST of type I
 ## stage  before or after      real  the Element      rank  batch axes
+## reversed, alternating  arguments that make sine transforms of cosine transforms: see `number`
 ## A work-item takes `chunk` of the `numbers` of a line; adjacent work-items have adjacent lines.  Launch: `items`.
 <%include file="/common/prelude.cl.mako"/>
 <%

@@ -3,7 +3,8 @@
 ##      v = y - L21^H x_rows               `across` columns at a time, with `parts` partial sums for each
 ##      x_c = L11^-H v, four rows at a time, from the last row on; all rows above subtract these four
 ##
-## The other parameters are those of small_forward.
+## Work-item (first_row, right) has rows first_row, first_row + step ... of x; in the product with L21, column
+## first_row % across, and of its rows every `parts`-th one.  The other parameters are those of small_forward.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -1,5 +1,7 @@
 ## A consumer of a wgmma kernel: a warpgroup multiplies the stages that have arrived, tile by tile, and stores its rows
-## of C.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and phase in scope.
+## of C.  above: the blocks of 64 rows above its own.  used: the last stage that it has read, which steps.release()
+## hands back to the producer.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and phase
+## in scope.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
@@ -13,7 +15,7 @@
 totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
-width = "lines" if by_lines else wide
+width = "lines" if by_lines else wide  # how C is stored: see _wgmma_output
 if width and width not in ("lines", "columns"):
     width = "octets" if problem.c.elem.itemsize == 2 else "fours"
 %>\

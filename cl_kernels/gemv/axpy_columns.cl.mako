@@ -9,7 +9,8 @@
 ## The K sums of an output are added through local memory.  With `split`, work-groups share the summed
 ## axis, and the last of them to finish adds the parts in order.  Work-items with k == 0 hold the results.
 ##
-## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  unit: a_out is 1 (else V is 1).  Q: vectors.
+## G, W, V, U: as above; G work-items are a group.  If V > 1, loads are aligned and V divides m.
+## unit: whether a_out is 1; otherwise V is 1.  Q: the most vectors x of a launch.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and
 ## of P reals.  conj: conjugate A.
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,5 +1,5 @@
 ## The loops of a CPU's work-item over a row, or over neighbouring rows: whole vectors, then single elements.  See
-## cpu_rows.
+## cpu_rows.  A row is in pieces of n adjacent elements; the part is its elements first <= i < end, in pieces o of it.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 
 ## Fold the elements of the part to `total`.
@@ -25,7 +25,8 @@ ${over_row(phase, width, row_width, wide, name)}\
 ## Fold the elements of the part (to `vectors` and `single`), or map them if there is no phase.
 <%def name="over_row(phase, width, row_width, wide='', name='')">\
 <%
-    step = 1 if row_width > 1 else width
+    step = 1 if row_width > 1 else width  # elements of a row in a vector
+    # Loops, from many elements to one: the vectors of a step, by number, and their width.
     runs = [(range(U), width)] * (phase is not None and U > 1) + [([0], width)] + [([0], 1)] * (step > 1)
 %>\
     for (uint o = first / n; o * n < end; ++o) {

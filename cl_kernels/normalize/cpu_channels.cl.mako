@@ -5,15 +5,15 @@
 ##   place 1            x          x                  folds U places at a time, for all channels: memory is read in its
 ##   ...                                              order, and the sums of each channel are in the workspace (caches)
 ##
-## A sample has all places between which statistics do not differ: with batch normalisation there is one.  A row is a
-## channel, or, if `grouped`, `each` neighbouring ones: then the sums of these are added.  If `weighted`, those of each
+## A sample is all places that share statistics: with batch normalisation there is one.  A row is a channel, or,
+## if `grouped`, `each` neighbouring ones: then the sums of these are added.  If `weighted`, those of each
 ## channel are multiplied by its weight first.
 ##
 ## part: "whole" if a group has all places of a sample; else "fold" stores each group's sums, and in "map" each group
 ## adds those of all `parts` in order, and maps its places.
 ## Workspace of a group, in arrays of `channels`: the sums of F fields, their totals, and `numbers`, values for each
-## channel.  direct: operands with such values that are read in place, because these are neighbours.  near: those with a
-## value for each element.  summed: sums of a channel that are results.  Others: see _program.
+## channel.  direct: operands with such values that are read where they are stored, because there they are adjacent.
+## near: operands with a value for each element.  summed: sums of a channel that are results.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 <%namespace name="rows" file="/normalize/_channel_rows.cl.mako"/>
 <%namespace name="values" file="/normalize/_channel_values.cl.mako"/>
@@ -90,8 +90,9 @@ ${rows.finished(phase, f"acc{number}_t", phase is phases[-1])}\
 </%call>\
 </%def>
 
-## For U places at a time, and then for single ones: vectors of channels, and then single ones.  The caller's body is
-## for some places, after the declarations of what its texts read.
+## Loops over U places at a time, then single ones, and in them over vectors of channels, then single ones.  The body
+## of the caller follows the declarations of what `texts` read: {NAME} is an element of NAME, and NAME a value of its
+## channel.
 <%def name="over_places(texts)">\
 <% text = " ".join(texts) %>\
     {

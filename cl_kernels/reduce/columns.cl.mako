@@ -6,7 +6,7 @@
 ##
 ## A block is CX*V*C columns.  The last one is moved back to end at the edge, so columns may be folded
 ## twice, with the same result.  With several parts the last group of a block to finish folds them in
-## order.  Work-items of row lane 0 hold the results.
+## order.  A row lane is the work-items of one y_lane; those of row lane 0 hold the results.
 ##
 ## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
 ## vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.
@@ -68,7 +68,8 @@ ${fold_part()}\
     }
 }
 
-## Fold the part into `total`0, 1 ...
+## Fold the part into `total`0, 1 ...  With a quick fold (r.quick) its result is taken if it is trusted for all columns;
+## otherwise the part is folded again.
 <%def name="fold_part()">\
 % if r.quick:
 <% acc, tried = r.acc.type(V), r.quick.fold.acc.type(V) %>\

@@ -58,7 +58,7 @@ class AlteredTable(TuningTable):
         """See :meth:`TuningTable.choose`.
 
         Raises:
-            PolicyError: A policy may not have the fields so.
+            PolicyError: A policy does not accept the values of the fields.
         """
         result = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
         self.fields |= dict.fromkeys(field.name for field in fields(policy_type))
@@ -74,7 +74,7 @@ def check_changes(text: str, cases: Sequence[Case], engine: Engine) -> None:
     """Refuse changes that fit the policy of no case; nothing is built.
 
     Raises:
-        ArgumentError: No policy has such fields, or may have them so.
+        ArgumentError: No policy has such fields, or none accepts their values.
     """
     changes = parse_changes(text)
     reasons, known = [], dict[str, None]()
@@ -99,15 +99,15 @@ class Altered(Ours):
     def __init__(self, engine: Engine, text: str) -> None:
         """``text`` as :func:`parse_changes` takes it."""
         super().__init__(engine)
-        self.name = text  # type: ignore[misc]  # of this one alone
+        self.name = text  # type: ignore[misc]  # of this instance
         self._changes = parse_changes(text)
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
         """See :class:`Peer`.
 
         Raises:
-            PolicyError: No policy that the case takes has these fields, or one may not have them
-                so.
+            PolicyError: No policy that the case takes has these fields, or one does not accept
+                their values.
         """
         engine = self._engine
         table = AlteredTable(engine.table, self._changes)

@@ -50,8 +50,8 @@ _FITTED_PART, _BUILDING_PART = 0.6, 0.7
 _MIN_SAMPLES = 4  # of a kind
 #: The least number of cases held back for which figures are stored.
 _MIN_HELD_BACK = 8
-#: The weight of an estimate without a correction, in samples; and the relative error from which on
-#: a sample counts less.
+#: The fit has this many samples more, at which the estimate needs no correction; and the relative
+#: error from which on a sample counts less.
 _PRIOR, _OUTLIER = 2.0, 0.25
 _MIN_FACTOR, _MAX_FACTOR = 0.25, 4.0
 _TURNS = 5  # of a measurement of the device's costs
@@ -141,6 +141,7 @@ def calibrate(
     in_use, shipped = engine.target, replace(engine.target, figures=())
     watch("costs of the device")
     reference = _Reference(engine)
+    # Corrections are fitted to both the measured and the shipped costs; the better result is taken.
     bases = with_costs(shipped, device_costs(engine, shipped)), shipped
     begin, seen = time.monotonic(), Counter[str]()
     timed: list[tuple[Case, Mapping[str, float]]] = []
@@ -221,9 +222,8 @@ def _texts(variants: Sequence[Variant]) -> list[Specialization]:
 def _rivals(case: Case, engine: Engine, seen: Counter[str]) -> list[Variant]:
     """The choice for a case, and variants of kinds of which few samples have been ``seen``.
 
-    Their estimates are within :data:`_MAX_FACTOR` of the choice's.  A correction is at most that
-    factor, so slower ones would not become the choice, unless the choice's estimate is corrected
-    too.  They are near the choice in other cases.
+    Variants whose estimates exceed the choice's by more than :data:`_MAX_FACTOR` are left out: no
+    correction of theirs alone makes them the choice.  Their kinds get samples in other cases.
     """
     costs = DeviceCosts.of("device", engine.target)
     choice, *others = ranked(_variants(case, engine.target, engine), costs)

@@ -72,7 +72,7 @@ class BenchReport:
             self.remarks.append(found)
 
     def judge(self) -> None:
-        """Compute the verdicts on revisions, with the spread of all rows; all rows are timed."""
+        """Compute the verdicts on revisions, after the last row: they use all rows' spread."""
         result = iter(pooled([row.verdict for row in self.rows if row.verdict is not None]))
         self.rows = [
             row if row.verdict is None else replace(row, verdict=next(result)) for row in self.rows

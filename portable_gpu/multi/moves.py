@@ -85,6 +85,7 @@ def common_box(
     }
     (low_start, low_extent), (high_start, high_extent) = divided[low], divided[high]
     places = []
+    # Along its own axis all of a block is in the box; along the other axis it has all indices.
     for array, axis in ((source, source_axis), (target, target_axis)):
         column = 0 if axis == high else high_start * inner
         row = 0 if axis == low else low_start * between
@@ -165,7 +166,7 @@ def move_boxes(source: Member, boxes: Sequence[Box], target: Member) -> None:
                     source.sends, piece.source, memory, piece.extents, wait_for, writes=False
                 )
             in_flight.append(_MovingPiece(memory, piece, downloaded, slot))
-            if 2 * len(in_flight) > count:  # the other half of the slots are uploaded
+            if 2 * len(in_flight) > count:  # half of the slots are for downloads
                 _forward(source, target, in_flight.popleft(), last_upload)
         while in_flight:
             _forward(source, target, in_flight.popleft(), last_upload)

@@ -142,6 +142,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(8)
+        # A file of less than 8 bytes has no length of a header, and is refused below.
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
         if length > min(size - 8, _MOST_HEADER):
             raise _damaged(path, f"its header would have {length} bytes")

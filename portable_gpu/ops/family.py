@@ -211,11 +211,13 @@ class Benchmark:
             most layers, whose points are all at the slope of the memory.
         layers: The sizes of ``bench layers``, which times layers of neural networks of all
             families; ``None`` if the operation is no such layer.
-        named: Gives the sizes that a name stands for, with the batch and the variant of the size
-            that has the name.
-        section: The words by which the summary keeps some cases of the operation apart.
-        variants: Gives the cases of a size, for the text after its slash and whether the command
-            names the operation itself; none if only other operations have such a variant.
+        named: For each name that stands for several sizes, the function that gives them.  It takes
+            the size with the name, whose batch and variant they have.
+        section: Gives the words that tell a case from other cases of the operation in the summary,
+            such as a layout; cases with the same words have one mean.
+        variants: Gives the cases of a size.  It takes the case, the text after the slash of the
+            size, and whether the command names the operation itself.  It gives none if only other
+            operations of the command have such a variant.
         batched: Whether a size may have a batch.
         manners: The texts that may follow a dtype after a colon; see :attr:`Case.manner`.
         call: Gives our call for a case, on NumPy arrays or not; by default the operation's

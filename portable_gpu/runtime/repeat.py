@@ -48,9 +48,9 @@ class Repeat(Protocol):
             scalars: The numbers that may differ from call to call, if the plan takes any.
 
         Returns:
-            The result: its values of NumPy arrays, an array that is being computed of device
-            arrays.  ``None`` if these arrays need further checks, for instance because ``out``
-            shares their memory.
+            The result.  If the inputs are NumPy arrays, it is complete; if they are device arrays,
+            kernels may still be computing it.  ``None`` if these arrays need further checks, for
+            instance because ``out`` shares their memory.
         """
 
 
@@ -109,6 +109,7 @@ class _OnHost:
         except IndexError:  # all are in the middle of a call
             kernels = self._kernels(scalars)
         # A call that raises does not put them back, for their arguments are unknown.
+        # Equal scalars may be zeros of different signs.
         if scalars and (self._may_differ or scalars != kernels.scalars or 0 in scalars):
             kernels.move(*self._recorded(scalars))
         in_place, places = state.engine.in_place, kernels.places
@@ -146,7 +147,7 @@ class _OnHost:
             buffers.append(buffer)
         memory, in_flight = (arrays, result, values, buffers), state.in_flight
         key = id(memory)
-        try:  # as run_to_the_end, which costs a call more
+        try:  # the same as run_to_the_end, without its function call
             in_flight[key] = memory
             workspaces = kernels.take_workspaces(state) if kernels.workspaces else None
             event = kernels.enqueue(state)
@@ -182,7 +183,10 @@ class _OnHost:
 
 
 class _SeveralResults:
-    """A repeated call with several results: a call with the last one, whose kernels write all."""
+    """A repeated call with several results.
+
+    It is a call with one result, the last, that takes the others as arrays which its kernels write.
+    """
 
     __slots__ = ("_call", "_make")
 
@@ -235,7 +239,7 @@ class _SeveralResults:
         events = result.events
         has_event = not isinstance(events, QueueEvents) and events
         event = events[-1] if has_event else None  # a call on the calling thread has none
-        del events  # this reference would be counted
+        del events  # the queue's state counts the references to the list
         for other in others:
             state.cover(other, event)
             if are_arrays:
@@ -254,7 +258,8 @@ def signature(arrays: Sequence[Any]) -> Key | None:
     """Return all that decides how a call on these arrays runs, or ``None`` if it is not remembered.
 
     A call is not remembered if it has no arrays, arrays of NumPy and of a device, or arrays of
-    several queues.  The queue is not part of the result, because each queue has its own calls.
+    several queues.  The queue is not part of the result, because each queue has its own calls.  Of
+    an offset the lowest four bits count: they decide whether 16-byte loads are aligned.
     """
     if not arrays:
         return None

@@ -37,8 +37,8 @@ from portable_gpu.runtime.replay import Replay
 from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import MEMORY, memory_of
 
-# _other_threads takes 0.04 us, and threading.active_count 0.6: it counts the running threads of
-# Python except the main one.
+# _other_threads counts the running threads of Python except the main one.  threading.active_count
+# takes longer.
 _enqueue, _word_at = cl.enqueue_nd_range_kernel, c_size_t.from_address
 _COMPLETE = cl.command_execution_status.COMPLETE
 #: A number of unfinished commands that is never 0, for a call that must not run on the calling
@@ -49,7 +49,8 @@ _NEVER_IDLE = c_size_t(1)
 class SmallReplay(Replay):
     """A repeated call that runs on the calling thread if nothing is pending.
 
-    Its second call prepares that, so a call that is not repeated is built for the workers only.
+    The kernels for the calling thread are built at the second call, so a call that is made only
+    once is built for the workers only.
     Each :meth:`run` gets the same state, which remembers this call: the number of unfinished
     commands is read from the structure of that state's queue.
     """
@@ -124,14 +125,14 @@ class SmallReplay(Replay):
             kernels = made
         memories, offsets = kernels.memories, kernels.offsets
         arguments_differ = bool(scalars) and (
-            self._may_differ or scalars != kernels.scalars or 0 in scalars  # whose sign may differ
+            self._may_differ or scalars != kernels.scalars or 0 in scalars  # or -0
         )
         reports, changed, has_reports = self._reports, False, False
         k = 0
         for array in operands:
             events = array.events
-            are_none = type(events) is QueueEvents and events.is_untouched and events.queue is queue
-            if not are_none and not _are_complete(events, queue):
+            is_idle = type(events) is QueueEvents and events.is_untouched and events.queue is queue
+            if not is_idle and not _are_complete(events, queue):
                 return self._refuse(kernels, idle)
             base, offset = array.base_data, array.offset
             if getattr(base, MEMORY, None) is not memories[k] or offset != offsets[k]:

@@ -140,6 +140,7 @@ class Numeric:
         sources, is_mirrored = pattern.sources(triangle)
 
         def make() -> Plan:
+            # An index out of range stands for 0, and ~i for the conjugate of element i.
             take = np.where(sources < 0, pattern.stored, sources)
             return TakePlan(self.engine, ~take if is_mirrored else take, pattern.stored, elem, elem)
 
@@ -303,6 +304,10 @@ class Numeric:
         return self._permute("T" in SYSTEMS[system], count, x, True)
 
     def _permute(self, permutes: bool, count: int, operand: Operand, back: bool) -> Any:
+        """Copy rows in the order of the fronts; ``back``: in the opposite direction.
+
+        ``permutes`` is false for systems in L's own order, whose rows only the fronts permute.
+        """
         perm = self._perm(permutes)
         n, elem = self.symbolic.n, element(self.dtype)
         return self.cached_of_solves(
@@ -348,7 +353,10 @@ class Numeric:
         return lists
 
     def _perm(self, permutes: bool) -> Any:
-        """Return, on the device, the row of the matrix, or of L, of each column of the fronts."""
+        """Return, on the device, the row that each column of the fronts stands for.
+
+        It is a row of the matrix if ``permutes``, and a row of L otherwise.
+        """
         symbolic = self.symbolic
         perm = symbolic.front_perm if permutes else symbolic.front_columns
         return self.cached(("perm", permutes), lambda: self.engine.upload(perm))

@@ -26,7 +26,7 @@ from portable_gpu.tuning.table import PolicyRow, TuningTable
 
 @dataclass(frozen=True)
 class AttentionCosts(Figures):
-    """Rates of products, in multiply-adds of float32 with the best tiles of products.
+    """Rates of the products in attention, relative to those of float32 in the best tiles of gemm.
 
     Attributes:
         rows: The rate with a work-item for each row.
@@ -46,7 +46,7 @@ _WHY = {
     "wgmma": "warpgroups have 64 queries on matrix units, and go over tiles of keys once",
 }
 
-
+#: The beginning of these sentences for gradients.
 _OWN = {"mma": "warps have blocks of 16", "wgmma": "warpgroups have 64"}
 
 
@@ -131,12 +131,12 @@ def _of_policy(p: AttentionProblem, target: Target, row: PolicyRow[Any]) -> Vari
     path, extents = matrix.kernel_of(policy), matrix.extents(p, policy)
     costs = AttentionCosts.of("attention", target)
     rate = costs.mma if path == "mma" else costs.wgmma
-    wasted = sum(extents) / (p.dq + p.dv)
+    rounding = sum(extents) / (p.dq + p.dv)  # of extents, up to those of the tiles
     return Variant(
         path=path,
         name=path,
         kind=f"attention_{path}",
-        estimate=_seconds(p, target, rate / wasted),
+        estimate=_seconds(p, target, rate / rounding),
         launches=1,
         why=_WHY[path],
         texts=lambda: [matrix.specialization(p, target, policy)],

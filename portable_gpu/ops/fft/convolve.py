@@ -32,8 +32,8 @@ class OutputRegion:
     Attributes:
         axes: The convolved axes, sorted.
         shape: Its shape, which is that of the result.
-        first: The index of its first element along each axis of the full convolution, and of the
-            inputs along axes that broadcast.
+        first: Along each axis, the index of the region's first element in the full convolution.
+            Along axes that broadcast, it is the index in the inputs, too.
     """
 
     axes: tuple[int, ...]
@@ -120,7 +120,7 @@ def _plan(
     source, second = _narrowed(source, region), _narrowed(second, region)
     first = tuple(region.first[axis] for axis in region.axes)
     if not lengths:
-        if not region.axes:  # a last axis of one number each is convolved
+        if not region.axes:  # an axis of extent 1 is appended, and convolved
             source, second, target = (
                 replace(operand, shape=(*operand.shape, 1), strides=(*operand.strides, 1))
                 for operand in (source, second, target)
@@ -141,7 +141,7 @@ def _plan(
             pieces[0], block_axis + 1, position, lengths[position], second.shape[block_axis + 1]
         )
     real = np.dtype(np.float64 if element(dtype).needs_fp64 else np.float32)
-    # Any order of axes would do: the real transform is along the contiguous axis.
+    # The order of the axes is free.  In this one the real transform is along the contiguous axis.
     problem = ConvolutionProblem(
         element(real), (views[0].dtype.kind != "c", views[1].dtype.kind != "c"), conjugate,
         tuple(axis + 1 for axis in region.axes), lengths, second, tuple(pieces),
@@ -168,14 +168,18 @@ def _narrowed(operand: Strided, region: OutputRegion) -> Strided:
 def _min_length(n: int, m: int, first: int, count: int) -> int:
     """Return the least length of a cyclic convolution whose results in the region are right.
 
-    Results from the length on are added to those at the start (wrap-around), so this may reach the
-    first ``first`` results, and all results from ``first + count`` on may be lost.
+    Results with indices from the length on are added to those at the start (wrap-around).  The
+    region is right if this changes only results before ``first``; those from ``first + count`` on
+    are not needed.
     """
     return max(n, m, first + count, n + m - 1 - first)
 
 
 def window(n: int, m: int) -> int:
-    """Return the length of the windows of n numbers, m - 1 of which overlap, with least work."""
+    """Return the length of windows with which a convolution of n and m numbers takes least work.
+
+    The n numbers are cut into windows; neighbouring windows have m - 1 numbers in common.
+    """
     best, cost = 0, float("inf")
     length = fast_length(2 * m)
     while length <= max(_LONGEST_WINDOW, 8 * m) and length < 2 * (n + m):
@@ -197,6 +201,7 @@ def _pieces(
     step, first = length - m + 1, whole.first[position]
     result, inside = [], 0
     starts = range(first, first + count, step)
+    # `inside` is the number of the first block after the piece of the blocks with full windows.
     for k, start in enumerate(starts):
         is_inside = start >= m - 1 and start + step <= min(n, first + count)
         if is_inside and inside and k < inside:

@@ -80,11 +80,11 @@ def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     if middle.size:
         tiles = tickets(fronts, middle)
         steps += [_assemble(device, tiles), *_tiles(device, middle, tiles)]
-    made = parts(engine, sizes)
+    sub_plans = parts(engine, sizes)
     if large.size:
         steps.append(_assemble(device, tickets(fronts, large)))
     for front in large:
-        steps += front_steps(made, device, int(front))
+        steps += front_steps(sub_plans, device, int(front))
     return steps
 
 

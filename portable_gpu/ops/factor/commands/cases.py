@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: The precisions of the products of float32.
 MANNERS = {"float32": PRECISIONS}
-#: The libraries with a triangular solve for the arrays of libraries like NumPy that lack it.
+#: NumPy and CuPy have no triangular solve: the modules whose functions take their arrays.
 _SOLVERS = {"numpy": "scipy.linalg", "cupy": "cupyx.scipy.linalg"}
 _TRANSPOSES = ("N", "T", "C")
 
@@ -66,12 +66,12 @@ def solve_options(case: Case) -> dict[str, Any]:
 
 
 def cholesky_call(case: Case, _on_host: bool) -> PublicCall:
-    """The function; its arrays have the batch."""
+    """The call of a factorisation; the batch is in the shape of its arrays."""
     return PublicCall("linalg.cholesky", {"lower": True, "precision": case.precision})
 
 
 def solve_call(case: Case, _on_host: bool) -> PublicCall:
-    """The function of solves; its arrays have the batch."""
+    """The call of a solve; the batch is in the shapes of its arrays."""
     options = {name: value for name, value in solve_options(case).items() if name != "batch"}
     return PublicCall("linalg.solve_triangular", options)
 
@@ -107,7 +107,11 @@ def well_conditioned(case: Case, inputs: Operands) -> Operands:
 
 
 def warmed(a: Any, **options: Any) -> Any:
-    """Factorise ``a``, or the identity if ``a`` is a NumPy array, for which errors are raised."""
+    """Factorise ``a``, or the identity in place of a NumPy array.
+
+    ``warm_up`` passes arrays that are not positive definite.  A call on NumPy arrays raises for
+    these; a call on device arrays reports it later, and ``warm_up`` does not look.
+    """
     return cholesky(np.eye(len(a), dtype=a.dtype) if isinstance(a, np.ndarray) else a, **options)
 
 

@@ -63,6 +63,7 @@ def solve_problem(
 ) -> SolveProblem:
     """The solve with C-ordered matrices that start aligned: m unknown vectors of n elements."""
     left = side == "left"
+    # A solve from the right is the transposed solve from the left, so a transpose cancels there.
     transposed = (trans != "N") == left
     b = Matrix(_contiguous((*batch, *((n, m) if left else (m, n))), dtype), trans=not left)
     a = Matrix(_contiguous((*batch, n, n), dtype), transposed, trans == "C")
@@ -127,7 +128,8 @@ def explain_solve(
 ) -> Explanation:
     """Which kernels the solve of C-ordered (n, n) and (n, m) arrays takes, and why.
 
-    Zeros on the diagonal are looked for before, or where small triangles are in local memory.
+    The kernels include the check for zeros on the diagonal: small triangles are checked in local
+    memory, others by a launch before the solve.
 
     Args:
         operation: ``solve_triangular``.
@@ -160,7 +162,7 @@ def explain_solve(
 
 
 def cholesky_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """The kernels of every size of small matrix, along rows and along columns, copy and tiles."""
+    """List the kernels of small matrices, stored by rows and by columns, of copies and of tiles."""
     _check_compiled("cholesky", dtype)
     elem = element(dtype)
     table, most = TuningTable.shipped(), largest(target, elem)

@@ -32,6 +32,7 @@ def _singles(tile: tuple[int, int, int], dtype: np.dtype[Any]) -> Iterator[Check
     rows, cols, depths = around(tile[0], 97), around(tile[1], 101), around(tile[2], 131)
     conjugate = "C" if element(dtype).complex else "T"
     every = ("NN", "NT", "TN", "TT", f"N{conjugate}")
+    # Numbers of values: each value of a factor meets each value of every other factor once.
     for m, n, k, trans, view in levels(5):
         beta = 0.0 if (m + n) % 3 else 0.5
         yield _gemm(rows[m], cols[n], depths[k], dtype, every[trans], beta, VIEWS[view])
