@@ -326,7 +326,7 @@ def remember(
         repeat = _of_several(arrays, call, views, plan, scalars, out, report)
     else:
         repeat = _repeat(arrays, call, views, plan, scalars, out, report)
-    if isinstance(key, Planning):
+    if isinstance(key, Planning):  # the plan object keeps the call
         key.arrays, key.repetition = tuple(arrays), repeat
     elif repeat is not None:
         home = call.home

@@ -131,8 +131,8 @@ class SmallReplay(Replay):
         k = 0
         for array in operands:
             events = array.events
-            is_idle = type(events) is QueueEvents and events.is_untouched and events.queue is queue
-            if not is_idle and not _are_complete(events, queue):
+            is_own = type(events) is QueueEvents and events.queue is queue
+            if not (is_own and events.is_untouched) and not _are_complete(events, queue):
                 return self._refuse(kernels, idle)
             base, offset = array.base_data, array.offset
             if getattr(base, MEMORY, None) is not memories[k] or offset != offsets[k]:
