@@ -1,6 +1,7 @@
-## A front in a CPU's scratch: T = L^H, the upper triangle, in strips of NR columns.
+## The factorisation of one front's own columns by one work-item of a CPU.  Scratch memory has the front as T = L^H, an
+## upper triangle, in strips of NR columns.
 ##
-##      +--+--+--+      Strip q has rows 0 .. (q + 1) NR, and space for one more; a row has NR elements.
+##      +--+--+--+      Strip q has rows 0 .. (q + 1) NR - 1 and one unused row; a row has NR adjacent elements.
 ##      |\ |  |  |      `pad` columns of the identity precede the own columns, so that these end at a multiple
 ##      +-\|  |  |      of R.  Elements to the left of the diagonal are not used.
 ##         |\ |  |
@@ -8,10 +9,12 @@
 ##            |\ |      to the right of it, and subtract the product of these K rows from the triangle below.
 ##            +-\|
 ##
-## e, policy   as in factor/_rows, whose functions factorise rows 0 .. c of T
+## e, policy   as in factor/_rows, whose functions compute R rows of T at a time       K   a multiple of NR
 ##   define(e, policy, K, NB)
-##       strip(q)                                          the start of strip q
-##       factor_front(t, inverse, c, m, failed, pivot)     c and m include the padding
+##       strip(q)                                          the index of the first element of strip q
+##       factor_front(t, inverse, c, m, failed, pivot)     factorise the first c rows of T, which has m rows; both
+##           counts include the padding.  inverse: the reciprocals of the diagonal.  If *failed is negative and a pivot
+##           is not positive, *failed becomes its row, and *pivot the pivot.
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 
 <%def name="define(e, policy, K, NB)"><%
@@ -20,7 +23,8 @@
 %>
 static inline long strip(long q) { return ${NR} * (${NR} * q * (q + 1) / 2 + q); }
 
-// Subtract the products conj(a[k][0 .. R)) b[k] of `count` rows from R rows of a strip.
+// to[r] -= sum over k < count of conj(left[k][r]) right[k], for r < R.  Rows of NR elements follow each other.
+// With complex numbers c sums the products by real parts of `left`, and d those by imaginary parts.
 static inline void subtract_rows(${E} *left, ${E} *right, ${E} *to_, long count)
 {
     __global const real_t *a = (__global const real_t *)left, *b = (__global const real_t *)right;
@@ -36,7 +40,7 @@ static inline void subtract_rows(${E} *left, ${E} *right, ${E} *to_, long count)
             ${" ".join(f"{'cd'[part]}{r}_{v} -= s * b{v};" for v in range(NV))}
         }
 % endfor
-        a += ${NR * C}, b += ${NR * C}, k++;  // not in the head: see pocl_bodies
+        a += ${NR * C}, b += ${NR * C}, k++;  // not in the loop's head: see portable_gpu/runtime/pocl_bodies.py
     }
 % for r, v in [(r, v) for r in range(R) for v in range(NV)]:
     VEC(to + ${r * NR * C + v * V}) = c${r}_${v}${f" - TIMES_I(d{r}_{v})" if e.complex else ""};
@@ -50,9 +54,9 @@ static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *fa
         const long end = first + ${K} < c ? first + ${K} : c, last = (end - 1) / ${NR};
         for (long j = first; j < end; j += ${R}) {
             ${E} *square = t + strip(j / ${NR}) + first * ${NR} + j % ${NR};
-            const bool was = *failed >= 0;
+            const bool had_failed = *failed >= 0;
             factor_rows(square, ${NR}, inverse + first, j - first, end - first, failed, pivot);
-            if (!was && *failed >= 0) *failed += first;
+            if (!had_failed && *failed >= 0) *failed += first;  // it was relative to the block
             for (long q = j / ${NR} + 1; q <= last; q++)
                 solve_rows(square, ${NR}, inverse + first, t + strip(q) + first * ${NR}, ${NR}, j - first);
         }
@@ -60,7 +64,8 @@ static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *fa
             for (long j = first; j < end; j += ${R})
                 solve_rows(t + strip(j / ${NR}) + first * ${NR} + j % ${NR}, ${NR}, inverse + first,
                            t + strip(q) + first * ${NR}, ${NR}, j - first);
-        // Subtract the products from the strips right of these rows.  NB strips stay in the second cache.
+        // Subtract the products of these rows from all rows below.  The block's rows of NB strips fit into half of the
+        // second-level cache.
         for (long q0 = end / ${NR}; q0 < strips; q0 += ${NB}) {
             const long q1 = q0 + ${NB} < strips ? q0 + ${NB} : strips;
             for (long j0 = end / ${NR}; j0 < q1; j0++)

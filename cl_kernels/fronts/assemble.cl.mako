@@ -1,17 +1,18 @@
-## Assemble fronts.  There is a work-group for each tile of 64 x 64 elements, which has `height` rows of it in local
-## memory at a time.
+## Assemble fronts on a GPU: front = entries of the matrix in its own columns + updates of its children.  There is a
+## work-group of 256 for each tile of 64 x 64 elements (see _blocks); local memory holds `height` rows of it at a time,
+## each padded to 65 elements, so that the elements of a column are in different banks.
 ##
-##          s ->                           A tile starts with zeros.  The matrix's entries (in own columns) are
-##      +-----+-----+                      added, then the children's updates, one child after the other.
-##   f  |     |tile |                      The rows, and columns, of a child that belong to the tile are
-##   |  +-----+-----+                      adjacent, because rows are in ascending order; `cuts` has their
-##   v                                     starts.
+##          s ->                           A tile starts with zeros.  The matrix's entries are added, then the
+##      +-----+-----+                      children's updates, one child after the other.  The rows (columns) of a
+##   f  |     |tile |                      child that belong to the tile are adjacent, because the indices of its
+##   |  +-----+-----+                      rows in the parent ascend.
+##   v
 ## A tile is stored once.  Reads of a child's elements, and writes of the tile, are coalesced.
 ##
-## tiles     for each group: front, s, f, and a number for other kernels
-## cuts      entries of a group start at its cut_start.  For each child of its front, and for each block and the end,
-##           they have the child's first row in this block or after it
-## height    rows of the part of a tile in local memory
+## tiles     for each group: front, column block s, row block f, and a number that only other kernels read
+## cuts      from cut_start[group] on, for each child of the front: for each block of the front, the child's first row
+##           that is in this block or a later one, followed by the number of the child's rows
+## height    64, or 32 where 64 rows would reduce the number of resident groups
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -54,7 +55,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update", 
         for (long k = start + first_from(row, entries, from) + t; k < end; k += 256) {
             const int j = entry_column[k] - s0;
             if (j >= 0 && j < left_s) {
-                const long source = entry_source[k];
+                const long source = entry_source[k];  // ~index where the conjugate is meant
                 const value_t v = ${e.name}_load(values + (source < 0 ? ~source : source));
                 tile[(entry_row[k] - from) * 65 + j] = ${"source < 0 ? CONJ(v) : v" if e.complex else "v"};
             }
@@ -66,23 +67,26 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "update", 
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
         barrier(CLK_LOCAL_MEM_FENCE);  // for every child: PoCL loses a barrier of which only some iterations are
         if (i_from < i_to && j_from < j_to) {
-            const int kid = child[k];
-${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
-            const int u_kid = (int)kid_rows, w_kid = (u_kid + 1) / 2, e_kid = 1 - u_kid % 2;
-            __global const int *place = relative + kid_row_start;
-            __global const ${e.name}_t *from_kid = arena + kid_update;
+            const int child_front = child[k];
+${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
+            const int u_child = (int)child_rows, w_child = (u_child + 1) / 2, e_child = 1 - u_child % 2;
+            __global const int *place = relative + child_row_start;
+            __global const ${e.name}_t *child_packed = arena + child_update;
             for (int i = i_from + t / 64; i < i_to; i += 4) {
                 const int row = place[i] - from;
-                ${inside()}
-                for (int j = j_from + t % 64; j < min(min(j_to, w_kid), i + 1); j += 64)
-                    tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(i + e_kid) * w_kid + j);
+                ${skip_other_rows()}
+                // The first w columns of the packed update.
+                for (int j = j_from + t % 64; j < min(min(j_to, w_child), i + 1); j += 64)
+                    tile[row * 65 + place[j] - s0] +=
+                        ${e.name}_load(child_packed + (long)(i + e_child) * w_child + j);
             }
-            for (int j = max(j_from, w_kid) + t / 64; j < j_to; j += 4)
+            // Its other columns, which are stored transposed.
+            for (int j = max(j_from, w_child) + t / 64; j < j_to; j += 4)
                 for (int i = max(i_from, j) + t % 64; i < i_to; i += 64) {
                     const int row = place[i] - from;
-                    ${inside()}
-                    tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid
-                        + 1 - e_kid);
+                    ${skip_other_rows()}
+                    tile[row * 65 + place[j] - s0] +=
+                        ${e.name}_load(child_packed + (long)(j - w_child) * w_child + i - w_child + 1 - e_child);
                 }
         }
     }
@@ -100,7 +104,8 @@ ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
     }
 % endif
 }
-<%def name="inside()">\
+## Continue with the next row if this one is not in the part of the tile that local memory holds.
+<%def name="skip_other_rows()">\
 % if height < 64:
 if (row < 0 || row >= left) continue;
 % endif

@@ -1,8 +1,10 @@
-## X = L^-H Y for the columns of some fronts, in place: a work-group for each front.
+## X = L^-H Y for the own columns of some fronts, in place.  Front which[first_of + g] belongs to work-group g of `size`
+## work-items; the fronts of a launch do not depend on each other, and their ancestors are done.
 ##
-##      x_c = L11^-H (y - L21^H x_rows)        x_rows is known: the rows are columns of ancestors
+##      x_c = L11^-H (y_c - L21^H x_u)         x_u: the elements of X in the front's other rows, which are columns of
+##                                             ancestors and so already known
 ##
-## e, size, which, x   as in forward
+## e, x, count   as in forward
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

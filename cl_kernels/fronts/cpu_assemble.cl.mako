@@ -1,9 +1,10 @@
-## Several work-items of a CPU assemble one front in global memory; each of them assembles a part of the rows.
+## Assemble one front in global memory: front = entries of the matrix + updates of its children.  The launch has `count`
+## groups of one work-item of a CPU, each for a part of the rows.
 ##
-##        c          w             A work-item owns rows p0 .. p1 of the panel, and rows q0 .. q1 of the packed
-##    +-------+  +--------+        update: row i = q - e up to column w, and column j = q + w.
-##    |       |  |j       |        So each element has one owner, and children are added in order.
-##    | panel |  |i       |
+##        c          w             A work-item owns rows p0 .. p1 - 1 of the panel, and rows q0 .. q1 - 1 of the packed
+##    +-------+  +--------+        update (ops/fronts/table.py has its layout).  Row q of the packed update has row
+##    |       |  |j       |        i = q - e of the triangle in columns 0 .. w - 1, and its column j = q + w.
+##    | panel |  |i       |        So each element has one owner, and children are added in order.
 ##    +-------+  +--------+
 ##
 ## e       Element       s   the front       count   work-items
@@ -32,7 +33,8 @@ static inline long first_from(__global const int *numbers, long n, long bound)
     return low;
 }
 
-// Add the elements (i, j), j in [from, to), of a packed update of u rows to `row`, at the positions `at`.
+// Add the elements (i, j), j in [from, to), of a packed update of u rows: element j to row[at[j] - shift].
+// `across` + j * w is the place of element (i, j) where j >= w.
 static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *child_, long i, long from, long to,
     long u)
 {
@@ -42,7 +44,7 @@ static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *
     for (long j = middle; j < to; j++) row[at[j] - shift] += across[j * w];
 }
 
-// Add the elements (i, j), i in [from, u), of a packed update to `column`, at the positions `at`.
+// Add the elements (i, j), i in [from, u), of a packed update of u rows: element i to column[at[i] - shift].
 static inline void add_column(${E} *column, __global const int *at, long shift, ${E} *child_, long j, long from, long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2, step = j < w ? w : 1;
@@ -71,6 +73,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "chil
 ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
         __global const int *at = relative + child_row_start;
         ${E} *from = arena + arena_offset + child_update;
+        // Rows of the child up to `own` are own columns of the front, and those up to `left` are in the first w others.
         const long n = child_rows, own = first_from(at, n, columns), left = first_from(at, n, columns + w);
         for (long i = first_from(at, n, p0), end = first_from(at, n, p1); i < end; i++)
             add_row(l + at[i] * leading, at, 0, from, i, 0, i + 1 < own ? i + 1 : own, n);

@@ -1,9 +1,12 @@
-## The elements of the inverse Z in the pattern of small fronts; each work-item of a CPU processes several.
+## The elements of the inverse Z in the pattern of small fronts, on a CPU.  Groups of one work-item take every
+## get_num_groups(0)-th front of the list `which`.
 ##
 ##      X = L11^-1,  V = -L21 X,  P = -Z22 V,  Z21 = -P,  Z11 = X^H X - V^H P       see fronts/inverse
 ##
-## policy    the vectors: see _cpu_products; rows of X and P are padded to whole strips
-## index     0, 1, ..           scratch   [X; V] | [-X; P] | Z11 | a leaf's Z22
+## policy    the vectors: see _cpu_products
+## strip     columns of a product's strip; rows of X and P have n elements, the next multiple of it
+## index     0, 1, 2 ...: the rows of y that subtract_backward reads
+## scratch   of a work-item, `size` elements: [X; V] and [-X; P] of panel_size each, Z11 of `square`, a leaf's Z22
 ## The other parameters are those of inverse.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -32,10 +35,10 @@ void ${kernel("inverse")}
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end",
     "parent"))}
         const long c = columns, u = rows, m = c + u, n = (c + ${strip - 1}) / ${strip} * ${strip};
-        const bool stays = child_end > child_start;
+        const bool has_children = child_end > child_start;  // they read this front's block later
         ${E} *l = factor + factor_offset + panel, *own_block = z + z_offset + at[s];
-        ${E} *rest = stays ? own_block + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
-        const long step = stays ? m : u;
+        ${E} *rest = has_children ? own_block + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
+        const long step = has_children ? m : u;
         for (long k = 0; k < m * n; k++) x[k] = y[k] = (value_t)(0);
         for (long i = 0; i < c; i++) {
             x[i * n + i] = AS_VALUE(1);
@@ -57,7 +60,7 @@ ${front_.front("parent", "parent_", ("columns", "rows"))}
             subtract_forward(v, l + c * leading, leading, x, n, n, u, c);
             subtract_forward(p, rest, step, v, n, n, u, u);
         }
-        if (!stays) {
+        if (!has_children) {
             for (long k = 0; k < c; k++) corner[k] = (value_t)(0);
             for (long i = 0; i < m; i++)
                 for (long k = 0; k < c; k++) corner[k] -= MUL(CONJ(x[i * n + k]), y[i * n + k]);

@@ -1,16 +1,16 @@
-## Forward or backward substitution on a CPU.  A work-item processes a list of fronts, children before parents (forward)
-## or parents before children (backward), for a part of the columns of B.
+## Forward or backward substitution on a CPU, in place.  A group is one work-item: it processes a list of fronts,
+## children before parents (forward) or parents before children (backward), for `share` columns of B.  Group g
+## has list g % lists.
 ##
-##      forward    f = b of the own columns, and the children's contributions     y = L11^-1 f_c
+##      forward    f = [b of the own columns; 0] + the children's contributions     y = L11^-1 f_c
 ##                 contribution = f_u - L21 y, which the parent reads
-##      backward   x_c = L11^-H (y - L21^H x_rows)
+##      backward   x_c = L11^-H (y_c - L21^H x_u), with x_u of the front's other rows, which ancestors have computed
 ##
 ## e          Element            direction   "forward" or "backward"
 ## policy     the vectors: see _cpu_products
-## which      the fronts; list g is which[list_start[g] .. list_start[g + 1])
-## x          n x count, by rows, in the permuted numbering; a work-item has `share` of its columns
-## started    for each front: the start of its contribution, in rows of `count` elements
-## share      the number of columns of a work-item, from column r0 on
+## which      the fronts; list k is which[list_start[k] .. list_start[k + 1])
+## x          B, then the result: n x count, row-major, in the permuted numbering
+## started    for each front: the first row of its contribution in `contributions`, whose rows have `count` elements
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>

@@ -1,16 +1,20 @@
-## Work-items of a CPU factorise subtrees in postorder.  The tickets that a work-item takes are numbers of subtrees.
+## Factorise subtrees of the elimination tree on a CPU.  A group is one work-item.  It takes the number of a subtree as
+## a ticket (group/waiting), processes the fronts of that subtree in postorder, and takes the next ticket.
 ##
-##      scratch of a work-item:   T of the current front | 1 / diagonal | positions | the stack
+##      scratch of a work-item:   T of the current front | 1 / diagonal | positions | stack of updates
+##                                `triangle` elements    | `places`     | `places`  |                      `size` in all
 ##
 ##      Assemble T (see _strips): the matrix's entries, then the children's updates from the stack.
-##      Factorise its columns.  Copy the panel to the factor, and the update to the stack, by rows:
+##      Factorise its own columns.  Copy the panel to the factor, and the update to the stack, by rows:
 ##
-##      *****        row k has elements k .. u, and rows are contiguous.  The update of a root, or of a
-##       ****        single front, is stored in the arena in the packed form that other kernels read.
+##      *****        row k has elements k .. u - 1, and rows are contiguous.  The update of a subtree's root, or of
+##       ****        a single front, is stored in the arena in the packed form that other kernels read.
 ##
-## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and its parts
-## subtree            first front and end of each        stack            positions of updates on the stack, or -1
-## place              position of column i of row 0 in T counters         see group/waiting
+## e, policy, K, NB   as in _strips
+## subtree            of each subtree: its first front, and the front after its last one
+## stack              of each front: the position of its update on the stack, or -1 if that is in the arena
+## place              of each column: its position in row 0 of T
+## failures           of each front: the first own column whose pivot is not positive, or -1, and that pivot's bits
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
@@ -52,7 +56,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "chil
             clear(t, strip((m + ${NR - 1}) / ${NR}));
             for (long k = 0; k < pad; k++) t[place[k] + k * ${NR}] = (value_t)(${"1, 0" if e.complex else "1"});
             for (long k = entry_start; k < entry_end; k++) {
-                const long source = entry_source[k];
+                const long source = entry_source[k];  // ~index where the conjugate is meant; T has that of L
                 const value_t v = values[source < 0 ? ~source : source];
                 t[place[entry_row[k] + pad] + (entry_column[k] + pad) * ${NR}] = source < 0 ? v : CONJ(v);
             }

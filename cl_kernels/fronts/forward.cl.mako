@@ -1,12 +1,13 @@
-## Y = L^-1 B for the columns of some fronts, in place: a work-group for each front.
+## Y = L^-1 B for the own columns of some fronts, in place.  Front which[first_of + g] belongs to work-group g of `size`
+## work-items; the fronts of a launch do not depend on each other, and their children are done.
 ##
 ##      f = | b of the own columns | + the children's contributions, one after the other
 ##          | 0                    |
 ##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent reads
 ##
-## e, size, which   as in front
-## x                n x count, by rows, in the permuted numbering
-## started          for each front: the start of its contribution, in rows of `count` elements
+## e         Element of L and of X
+## x         B, then the result: n x count, row-major, in the permuted numbering
+## started   for each front: the first row of its contribution in `contributions`, whose rows have `count` elements
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -1,15 +1,17 @@
-## The elements of the inverse Z in the pattern of small fronts; a work-group processes several of them.
+## The elements of the inverse Z = A^-1 in the pattern of small fronts, on a GPU (selected inversion).  Each work-group
+## of `lanes` work-items takes every get_num_groups(0)-th front of the list; the parents of all are done.
 ##
-##        c     u           X = L11^-1,  W = L21 X                     one work-item for each column
+##        c     u           X = L11^-1: one work-item computes a column;  W = L21 X
 ##      +-----+             Z22: the elements of the parent's Z with this front's rows and columns
 ##   c  | Z11 |             P = Z22 W,  Z21 = -P
 ##      +-----+-----+       Z11 = X^H X + W^H P
 ##   u  | Z21 | Z22 |
-##      +-----+-----+       A leaf stores only the diagonal.
+##      +-----+-----+       A leaf stores only the diagonal, because no front reads its block.
 ##
-## z, at     the blocks, m x m by rows, of which the lower triangle is valid, and the start of each front's block
-## which     the fronts          scratch    X, W | P of m x c, and a leaf's Z22
-## diagonal  that of Z11         lanes      work-items of a group
+## z, at     the blocks, m x m by rows, whose lower triangles are valid, and the start of each front's block
+## which     the list of `count` fronts
+## scratch   of a group, `size` elements: [X; W] of m x c, P of u x c (panel_size elements each), and a leaf's Z22
+## diagonal  the diagonal of Z in the permuted numbering; this kernel stores that of Z11
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -32,15 +34,15 @@ void ${kernel("inverse")}
         const long s = which[item];
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end",
     "parent"))}
-        const int c = (int)columns, u = (int)rows, m = c + u, above = parent < 0 ? 0 : (int)parent;
-${front_.front("above", "parent_", ("columns", "rows"))}
-        const bool stays = child_end > child_start;
+        const int c = (int)columns, u = (int)rows, m = c + u, parent_or_0 = parent < 0 ? 0 : (int)parent;
+${front_.front("parent_or_0", "parent_", ("columns", "rows"))}
+        const bool has_children = child_end > child_start;
         const long line = parent_columns + parent_rows;
         __global const ${e.name}_t *l = factor + factor_offset + panel;
-        __global const ${e.name}_t *parent_block = z + z_offset + at[above];
+        __global const ${e.name}_t *parent_block = z + z_offset + at[parent_or_0];
         __global const int *place = relative + row_start;
-        ${E} *own_block = z + z_offset + at[s], *rest = stays ? own_block + (long)c * m + c : p + panel_size;
-        const int step = stays ? m : u;
+        ${E} *own_block = z + z_offset + at[s], *rest = has_children ? own_block + (long)c * m + c : p + panel_size;
+        const int step = has_children ? m : u;
         for (int k = t; k < u * u; k += ${lanes}) {
             const int i = k / u, j = k % u;
             if (j > i) continue;
@@ -79,20 +81,20 @@ ${front_.front("above", "parent_", ("columns", "rows"))}
 % for r in range(4):
             if (i + ${r} < u) {
                 ${e.name}_store(p + (i + ${r}) * c + j, sum${r});
-                if (stays) ${e.name}_store(own_block + (long)(c + i + ${r}) * m + j, -sum${r});
+                if (has_children) ${e.name}_store(own_block + (long)(c + i + ${r}) * m + j, -sum${r});
             }
 % endfor
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
-        const int pairs = stays ? c * c : c;
+        const int pairs = has_children ? c * c : c;
         for (int k = t; k < pairs; k += ${lanes}) {
-            const int i = stays ? k / c : k, j = stays ? k % c : k;
+            const int i = has_children ? k / c : k, j = has_children ? k % c : k;
             if (j > i) continue;
             value_t sum = (value_t)(0);
             for (int r = i; r < c; ++r) MAD(sum, CONJ(${e.name}_load(x + r * c + i)), ${e.name}_load(x + r * c + j));
             for (int r = 0; r < u; ++r)
                 MAD(sum, CONJ(${e.name}_load(x + (c + r) * c + i)), ${e.name}_load(p + r * c + j));
-            if (stays) ${e.name}_store(own_block + (long)i * m + j, sum);
+            if (has_children) ${e.name}_store(own_block + (long)i * m + j, sum);
             if (i == j) ${e.name}_store(diagonal + diagonal_offset + first + i, sum);
         }
         barrier(CLK_GLOBAL_MEM_FENCE);

@@ -1,7 +1,9 @@
-## Copy Z22 of large fronts: the elements of the parent's Z with their rows and columns, and their mirror images.
+## Copy Z22 of large fronts: the elements of the parent's Z with the front's rows and columns.  The lower triangle is
+## read, and both triangles are written.
 ##
-## tasks     the front and the first row of each group, which copies `run` rows of Z22
-## z, at     the blocks, m x m by rows, and the start of each front's block     size   work-items of a group
+## tasks     for each work-group: the front, and the first of the `run` rows of Z22 that the group copies
+## z, at     the blocks, m x m by rows, and the start of each front's block
+## size      work-items of a group; 1 on CPUs
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

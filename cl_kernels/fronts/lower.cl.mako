@@ -1,26 +1,29 @@
-## Gather to[k] = from[take[k]], the lower triangle of stored values.  Set doubt[0] if the host has to check the
-## matrix: a value is not finite, differs from its mirror image from[mirror[k]], or is complex on the diagonal.
+## Gather to[k] = from[take[k]], the values of the lower triangle of a sparse Hermitian matrix.  Set doubt[0] to 1 if
+## the host has to check the matrix: a value is not finite, differs from its mirror image from[mirror[k]], or is complex
+## on the diagonal.
 ##
-## e                Elements        index    the type of take and mirror, which are -1 for a zero that is not stored
-## compares         whether there are mirror images; if not, `conjugates` says whether values are conjugated
-## rounding         the tolerance of mirror images, relative to the largest of them and of their rows' scale
-## start, column    the rows, as in CSR, columns ascending
-## size             work-items of a group, `run` elements each
+## e                Element of the values
+## take, mirror     indices in `from`, of type `index`; -1 stands for a zero that is not stored
+## compares         whether both triangles are given; if not, `conjugates` says whether values are conjugated
+## rounding         the largest accepted difference of mirror images, relative to the larger one, or to the product of
+##                  the square roots of the diagonal elements of its row and column
+## start, column    the rows of the lower triangle, as in CSR; columns ascend, so the diagonal is last
+## n, count         rows; elements               size   work-items of a group, each for `run` adjacent elements
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 largest = "DBL_MAX" if e.needs_fp64 else "FLT_MAX"
 parts = (lambda v: [f"ABS({v}.x)", f"ABS({v}.y)"]) if e.complex else (lambda v: [f"ABS({v})"])
-whole = lambda v: " && ".join(f"{part} <= {largest}" for part in parts(v))
+is_finite = lambda v: " && ".join(f"{part} <= {largest}" for part in parts(v))
 size_of = lambda v: f"LARGER({', '.join(parts(v))})" if e.complex else parts(v)[0]
 %>
 #define LARGER(p, q) ((p) > (q) ? (p) : (q))
 ${element.scalar(e)}
 
 % if compares:
-// The square root of a row's diagonal element.
-static inline ${e.real} magnitude(__global const long *start, __global const int *column,
+// The square root of a row's diagonal element; 0 if it is not stored.
+static inline ${e.real} root_of_diagonal(__global const long *start, __global const int *column,
     __global const ${index} *take, __global const ${e.name}_t *from, long row)
 {
     const long last = start[row + 1] - 1;
@@ -35,10 +38,10 @@ void ${kernel("lower")}
     const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
     if (begin >= end) return;
     from += from_offset;
-    long row = 0, behind = n;
-    while (behind - row > 1) {
-        const long middle = (row + behind) / 2;
-        if (start[middle] <= begin) row = middle; else behind = middle;
+    long row = 0, end_row = n;  // bisection for the row of element `begin`
+    while (end_row - row > 1) {
+        const long middle = (row + end_row) / 2;
+        if (start[middle] <= begin) row = middle; else end_row = middle;
     }
     int doubtful = 0;
     for (long at = begin; at < end; at++) {
@@ -46,7 +49,7 @@ void ${kernel("lower")}
         const long place = take[at];
         ${e.value} v = (${e.value})(0);
         if (place >= 0) v = from[place];
-        doubtful |= !(${whole("v")});
+        doubtful |= !(${is_finite("v")});
 % if e.complex:
 % if conjugates:
         v.y = -v.y;
@@ -61,15 +64,15 @@ void ${kernel("lower")}
         const long image = mirror[at];
         ${e.value} w = (${e.value})(0);
         if (image >= 0) w = from[image];
-        doubtful |= !(${whole("w")});
+        doubtful |= !(${is_finite("w")});
 % if e.complex:
         w.y = diagonal ? 0 : -w.y;
 % endif
-        const ${e.value} apart = v - w;
-        const ${e.real} difference = ${" + ".join(parts("apart"))};
+        const ${e.value} difference_of_both = v - w;
+        const ${e.real} difference = ${" + ".join(parts("difference_of_both"))};
         if (!(difference <= ${rounding} * LARGER(${size_of("v")}, ${size_of("w")})))
-            doubtful |= !(difference <= ${rounding} * magnitude(start, column, take, from, row)
-                * magnitude(start, column, take, from, column[at]));
+            doubtful |= !(difference <= ${rounding} * root_of_diagonal(start, column, take, from, row)
+                * root_of_diagonal(start, column, take, from, column[at]));
 % endif
         to[to_offset + at] = v;
     }

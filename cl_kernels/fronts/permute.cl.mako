@@ -1,9 +1,9 @@
-## Permute the rows of a right-hand side into the permuted numbering, or back.
+## Permute the rows of a right-hand side into the permuted numbering, or back, and convert its elements.
 ##
-##   gather   x[k] = b[perm[k]]        scatter   b[perm[k]] = x[k]
+##   back false   x[k] = b[perm[k]]        back true   b[perm[k]] = x[k]        for rows k < n
 ##
-## e, other  Elements of x and of b      size   work-items of a group, `run` elements each
-## b         of any strides              x      n x count, by rows
+## e, other  Elements of x and of b      size   work-items of a group, each for `run` adjacent elements of x
+## b         of any strides              x      n x count, row-major
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -1,8 +1,10 @@
-## R = B - A X for a sparse A with all its rows; or the sum of the absolute values of each row of A.
+## R = B - A X for a sparse A, both triangles of which are in CSR rows; or (sums) r[i] = sum over k of |A(i, k)|, with
+## |re| + |im| for a complex number.
 ##
-## a, e    Elements of the matrix, and of X      sums   whether to compute the sums, which are real
-## start, column   the rows, as in CSR           source   the index k of a value; ~k for its conjugate
-## b, x    any strides;   r: n x count, by rows;   a work-item computes `run` elements
+## a, e            Elements of the matrix, and of X
+## start, column   the rows, as in CSR           source   for each element, the index k of its value; ~k: its conjugate
+## b, x            any strides                   r        n x count, row-major; if `sums`, count is 1
+## size            work-items of a group, each for `run` adjacent elements of r
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

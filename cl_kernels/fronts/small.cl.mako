@@ -1,4 +1,5 @@
-## Assemble and factorise small fronts in local memory.  There is a work-group for each front.
+## Assemble and factorise small fronts in local memory, on a GPU.  There is a work-group for each front of the list
+## `which`.
 ##
 ##          c     u
 ##       +-----+              1  Set F to zeros, and add the matrix's entries.
@@ -6,10 +7,10 @@
 ##       +-----+-----+        3  For each own column k, F(i, j) -= F(i, k) conj(F(j, k)) / F(k, k).
 ##    u  |     | .   |        4  Store own columns, times 1 / sqrt(F(k, k)), in the factor, and others in the arena.
 ##       +-----+-----+
-## F is stored in local memory by rows, i (i + 1) / 2 + j.  Its columns are scaled when they are stored to
-## the factor, so each column needs only one barrier.
+## The lower triangle F is stored in local memory by rows, (i, j) at i (i + 1) / 2 + j.  Its columns are scaled when
+## they are stored to the factor, so each column needs only one barrier.
 ##
-## size, lanes   rows of the largest front; work-items of a group, `across` of them along a row of F
+## size, lanes   rows of the largest front; work-items of a group, as a grid with `across` columns over F
 ## report        for each front, the first own column whose pivot is not positive, or -1, and that pivot's
 ##               bits
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -42,24 +43,26 @@ ${front_.front("number", only=("columns", "rows", "panel", "leading", "update", 
     for (int k = t; k < m * (m + 1) / 2; k += ${lanes}) f[k] = (value_t)(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (long k = entry_start + t; k < entry_end; k += ${lanes}) {
-        const long source = entry_source[k];
+        const long source = entry_source[k];  // ~index where the conjugate is meant
         const value_t v = ${e.name}_load(values + (source < 0 ? ~source : source));
         F(entry_row[k], entry_column[k]) = ${"source < 0 ? CONJ(v) : v" if e.complex else "v"};
     }
     for (long k = child_start; k < child_end; ++k) {
-        const int kid = child[k];
-${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
-        const int u_kid = (int)kid_rows, w_kid = (u_kid + 1) / 2, e_kid = 1 - u_kid % 2;
-        __global const ${e.name}_t *from_kid = arena + kid_update;
+        const int child_front = child[k];
+${front_.front("child_front", "child_", ("rows", "update", "row_start"))}
+        const int u_child = (int)child_rows, w_child = (u_child + 1) / 2, e_child = 1 - u_child % 2;
+        __global const ${e.name}_t *child_packed = arena + child_update;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = t; i < u_kid; i += ${lanes}) place[i] = relative[kid_row_start + i];
+        for (int i = t; i < u_child; i += ${lanes}) place[i] = relative[child_row_start + i];
         barrier(CLK_LOCAL_MEM_FENCE);
-        const float per_row = 1.0f / w_kid;
-        for (int at = t; at < u_kid * (u_kid + 1) / 2; at += ${lanes}) {
-            const int r = (int)((at + 0.5f) * per_row), q = at - r * w_kid;
-            const bool is_first = r >= q + e_kid;
-            const int i = place[is_first ? r - e_kid : q + w_kid - 1 + e_kid], j = place[is_first ? q : r + w_kid];
-            F(i, j) += ${e.name}_load(from_kid + at);
+        const float per_row = 1.0f / w_child;
+        for (int at = t; at < u_child * (u_child + 1) / 2; at += ${lanes}) {
+            // Row r = at / w_child and column q of the packed update; rounding errors are far below 0.5 / w_child.
+            const int r = (int)((at + 0.5f) * per_row), q = at - r * w_child;
+            const bool in_first_w_columns = r >= q + e_child;
+            const int i = place[in_first_w_columns ? r - e_child : q + w_child - 1 + e_child],
+                j = place[in_first_w_columns ? q : r + w_child];
+            F(i, j) += ${e.name}_load(child_packed + at);
         }
     }
     int failed = -1;
@@ -71,10 +74,10 @@ ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
             failed = k;
             bad_pivot = pivot;
         }
-        const real_t over = failed < 0 ? 1 / pivot : (real_t)NAN;
+        const real_t reciprocal = failed < 0 ? 1 / pivot : (real_t)NAN;
         if (t == 0) scales[k] = failed < 0 ? rsqrt(pivot) : (real_t)NAN;
         for (int j = k + 1 + x; j < m; j += ${across}) {
-            const value_t right = over * CONJ(F(j, k));
+            const value_t right = reciprocal * CONJ(F(j, k));
             int i = k + 1 + y;
             if (i < j) i += (j - i + ${lanes // across - 1}) / ${lanes // across} * ${lanes // across};
             for (; i < m; i += ${lanes // across}) F(i, j) -= MUL(F(i, k), right);
@@ -85,7 +88,7 @@ ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
         report[0] = failed;
         report[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};
     }
-        for (int i = y; i < m; i += ${lanes // across})
+    for (int i = y; i < m; i += ${lanes // across})
         for (int j = x; j < min(c, i + 1); j += ${across}) {
             const value_t v = F(i, j) * scales[j];
             ${e.name}_store(factor + i * leading + j, ${"i == j ? AS_VALUE(v.x) : v" if e.complex else "v"});
@@ -95,7 +98,8 @@ ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
     const float per_row = 1.0f / w;
     for (int at = t; at < u * (u + 1) / 2; at += ${lanes}) {
         const int r = (int)((at + 0.5f) * per_row), q = at - r * w;
-        const bool is_first = r >= q + e;
-        ${e.name}_store(arena + at, F(c + (is_first ? r - e : q + w - 1 + e), c + (is_first ? q : r + w)));
+        const bool in_first_w_columns = r >= q + e;
+        ${e.name}_store(arena + at,
+            F(c + (in_first_w_columns ? r - e : q + w - 1 + e), c + (in_first_w_columns ? q : r + w)));
     }
 }

@@ -1,10 +1,10 @@
-## X = L^-H Y for small fronts, in place: a work-group for each front and some right-hand sides.
+## X = L^-H Y for the own columns of small fronts, in place, on a GPU.  Groups as in small_forward.
 ##
-##      v = y - L21^H x_rows               `across` columns at a time, with `parts` partial sums for each
+##      v = y_c - L21^H x_u                `across` columns of L21 at a time, with `parts` partial sums for each
 ##      x_c = L11^-H v, four rows at a time, from the last row on; all rows above subtract these four
 ##
-## Work-item (first_row, right) has rows first_row, first_row + step ... of x; in the product with L21, column
-## first_row % across, and of its rows every `parts`-th one.  The other parameters are those of small_forward.
+## x_u has the elements of X in the front's other rows, which ancestors have computed.  A group's work-items are `wide`
+## right-hand sides by `step` rows.  The other parameters are those of small_forward.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -54,7 +54,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         if (first_row < ${across} && k < c)
             for (int part = 0; part < ${parts}; ++part) f[k * ${wide} + right] -= sums[t + part * ${across * wide}];
     }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // all have read x
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);  // before x is overwritten
     x += first * count;
     for (int k = (c - 1) / 4 * 4; k >= 0; k -= 4) {
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,17 +1,19 @@
-## Y = L^-1 B for small fronts, in place: a work-group for each front and some right-hand sides.
+## Y = L^-1 B for the own columns of small fronts, in place, on a GPU.  Group g has front which[g / pieces] and the
+## right-hand sides from g % pieces * wide on.
 ##
 ##      f = | b of the own columns | + the children's contributions, in the order of the children
 ##          | 0                    |
 ##      y = L11^-1 f_c, four rows at a time; all rows below subtract these four
 ##      contribution = f_u - L21 y
 ##
-## f and L11 are in local memory.  Work-item (y, x) computes right-hand side x, rows y, y + step, ...
+## f and L11 are in local memory.  Work-item t computes right-hand side t % wide, rows t / wide, t / wide + step, ...
 ##
 ## size, columns       rows, and own columns, of the largest front
 ## lanes, wide         work-items, and right-hand sides, of a group
-## x                   n x count, by rows, in the permuted numbering
-## started             for each front: the start of its contribution, in rows of `count` elements
-## taken               for each row of a front: the contributions that it adds, from taken_start on
+## x                   B, then the result: n x count, row-major, in the permuted numbering
+## started             for each front: the first row of its contribution in `contributions` (rows of `count` elements)
+## taken               rows of `contributions`: row i of a front adds those from taken[start[i]] to taken[start[i + 1]],
+##                     where `start` is the front's part of taken_start
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

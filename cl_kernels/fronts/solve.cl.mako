@@ -1,11 +1,15 @@
-## Solve with the panels of some fronts for many right-hand sides, in one launch: a work-group for each
-## tile of 64 rows of a front and 64 right-hand sides.
+## Solve with the panels of some fronts for many right-hand sides, in one launch, on a GPU: Y = L^-1 B, or (backward)
+## X = L^-H Y.  There is a work-group of 256 for each tile of 64 rows of a front and 64 right-hand sides.
 ##
 ##          f ->
 ##      +-----+-----+        V = C - sum over solved k of P(s, k) Q(k, f); for own columns then V = D^-1 V.
-##    s |  V  |     |        The parts are those of factor/tiles; P and D are in the panel, Q is in X.
+##    s |  V  |     |        P, Q, D, tickets and flags are as in factor/tiles; P and D are in the panel, Q is in X.
 ##      +-----+-----+        Blocks, order and directions are those of vector.
 ##
+## tiles_f         tiles of 64 right-hand sides; the ticket of a group is task * tiles_f + f
+## tasks           for each block of rows: front, block s, and (in .w) the number of all blocks of the fronts before
+## x_all           n x count, row-major, in the permuted numbering           taken, started: as in vector
+## p_part, q_part  `panels` pieces of 16 steps of k by 64 elements, with a pitch of 68 against conflicts of banks
 ## The other parameters are those of factor/tiles without `factorise`.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -56,6 +60,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     factor += factor_offset + panel;
     x_all += x_all_offset;
 % if backward:
+    // Own columns in reverse order: element (i, k) of the reversed factor is L(last - k, last - i).
     const long last = c - 1, l_row = -1, l_col = -leading, v_row = -count, v_col = 1;
     __global const ${e.name}_t *l = factor + last * (leading + 1), *below = factor + c * leading + last;
     __global ${e.name}_t *v = x_all + (first + last) * count;
@@ -70,7 +75,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
 % for i in range(depth):
 % for j in range(16 // depth):
     v${i}_${j} = (value_t)(0);
-    if (is_own && ${place(i, j)}) v${i}_${j} =
+    if (is_own && ${exists(i, j)}) v${i}_${j} =
         ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
 % endfor
 % endfor
@@ -102,4 +107,5 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     ${memory.store()}
     ${tickets.finish()}
 }
-<%def name="place(i, j)">${depth} * y + ${i} < left_s && x + ${4 * depth * j} < left_f</%def>
+## An expression: whether element v<i>_<j> of this work-item exists.
+<%def name="exists(i, j)">${depth} * y + ${i} < left_s && x + ${4 * depth * j} < left_f</%def>

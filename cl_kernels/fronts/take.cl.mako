@@ -1,7 +1,7 @@
-## Gather to[k] = from[index[k]], converted, or the conjugate of from[~index[k]] if the index is negative.  If the place
-## in `from` is not less than `length`, the result is 0.
+## Gather to[k] = from[index[k]] for k < count, converted to the Element of `to`.  A negative index[k] means the
+## conjugate of from[~index[k]].  If the index is `length` or more, the result is 0.
 ##
-## source, to_      Elements         size   work-items of a group, `run` elements each
+## source, to_      Elements of `from` and `to`         size   work-items of a group, each for `run` adjacent k
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -1,16 +1,16 @@
-## Factorise the own columns of assembled fronts in one launch: a work-group for each tile of 64 x 64
-## elements.
+## Factorise the own columns of assembled fronts in one launch, on a GPU: a work-group of 256 for each tile of 64 x 64
+## elements of a panel.
 ##
-##           s ->                   V = F(s, f) - sum over own columns k < s of L(s, k)^* L(f, k)^T,
-##       +-----+                    then V = D^-1 V.  The parts are those of factor/tiles.
-##    f  | own |
-##    |  +-----+                    Blocks of rows and columns: see _blocks
-##    v  |     |
+##           s ->                   V = F(s, f) - sum over the own columns k of blocks before s of L(s, k)^* L(f, k)^T,
+##       +-----+                    then V = D^-1 V, with D = L(s, s).  The algorithm and its parts (P, Q, D, flags) are
+##    f  | own |                    those of factor/tiles.
+##    |  +-----+
+##    v  |     |                    Blocks of rows and columns: see _blocks
 ##       +-----+
-## groups, all_flags   the numbers of groups and of flags of all fronts
+## groups, all_flags   the number of groups, and that of flags, of all fronts
 ## tiles     for each ticket: front, s, f, and the start of its front's flags; a tile has a higher ticket than all tiles
 ##           that it depends on
-## The other parameters are those of factor/tiles with `factorise`, in place, and of L by rows.
+## The other parameters are those of factor/tiles with `factorise`, in place, for an L that is stored by rows.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

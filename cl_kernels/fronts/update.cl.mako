@@ -1,12 +1,13 @@
-## The updates of factorised fronts: a work-group for each tile of 64 x 64 elements of U - L21 L21^H.
+## The updates U -= L21 L21^H of factorised fronts, on a GPU: a work-group of 256 for each tile of 64 x 64 elements of
+## U.
 ##
-##           s ->                   U(s, f) - sum over own columns k of L(s, k)^* L(f, k)^T: the products
-##       +-----+                    of factor/tiles.
+##           s ->                   U(s, f) -= sum over own columns k of L(s, k)^* L(f, k)^T, by the products of
+##       +-----+                    factor/tiles, which also has the other parameters.
 ##       | L11 |
 ##       +-----+-----+              Blocks of rows and columns: see _blocks.
 ##    f  | L21 | U   |
 ##       +-----+-----+
-## first_tile  the index in `tiles` of the tile of group 0; the other parameters are those of tiles
+## first_tile  the index in `tiles` (see tiles) of the tile of group 0
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -1,18 +1,21 @@
-## Solve with the panels of some fronts for few right-hand sides, in one launch: a work-group for each 64
-## rows of a front and each right-hand side, in an order by dependences: see factor/_vector.
+## Solve with the panels of some fronts for few right-hand sides, in one launch, on a GPU.  There is a work-group of 256
+## for each block of 64 rows of a front and each right-hand side.  A group waits for the blocks on which it depends,
+## whose groups have lower tickets: see factor/_vector and group/cells.
 ##
 ##          forward: Y = L^-1 B                         backward: X = L^-H Y
 ##      +-----+                                     +-----+
-##   c  | L11 |   f = b + contributions             | L11 |     x_c = L11^-H (y - L21^H x_rows)
+##   c  | L11 |   f = b + contributions             | L11 |     x_c = L11^-H (y_c - L21^H x_u)
 ##      +-----+   y = L11^-1 f_c                    +-----+
-##   u  | L21 |   contribution = f_u - L21 y        | L21 |     x_rows is known: the rows are of ancestors
+##   u  | L21 |   contribution = f_u - L21 y        | L21 |     x_u is known: its rows are columns of ancestors
 ##      +-----+                                     +-----+
 ## The backward solve is a forward solve with the columns in reverse order: block 0 has the last columns.
 ##
-## tasks          for each group: front, block, and the start of its front's cells, in blocks
-## x              n x count, by rows, in the permuted numbering
-## contributions  (forward) those of a front are stored from row `started` on
-## taken          (forward) for each row of a front: the contributions that it adds, from taken_start on
+## tasks          for each block of rows: front, block, and the number of own blocks of the fronts before; a group's
+##                ticket is task * count + right-hand side
+## x              n x count, row-major, in the permuted numbering
+## contributions  (forward) those of a front are stored from row started[front] on
+## taken          (forward) for each row of a front, from its taken_start on: the rows of contributions that it adds
+## groups, cells  the number of groups, and of cells (one for each 4 bytes of an element of X)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -28,6 +31,8 @@
 along, words = not backward, e.itemsize // 4
 conj = "CONJ" if backward and e.complex else ""
 
+# For the defs of factor/_vector: pointer, strides, rows and columns of the tile of L at column block k; the same of the
+# part of L21 from its row k on; the cell of this work-item's element of block k; whether that element exists.
 def tile_of(k):
     return f"l + first_row * l_row + 64l * {k} * l_col", "l_row", "l_col", "left", f"(c - 64 * {k})"
 

@@ -1,4 +1,6 @@
-## Barriers in local memory that count arrivals; a phase ends when all have arrived.
+## Barriers of NVIDIA GPUs in local memory (PTX ISA, mbarrier), 8 bytes each.  A barrier counts arrivals; a phase ends
+## when all have arrived, and the next one begins.  `at` is a barrier's address in local memory, in bytes.
+## barrier_wait(at, parity) returns when a phase has ended: the phases have the parities 0, 1, 0 ...
 <%def name="define()">
 static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
 static inline void barrier_init(uint at, uint arrivals)
@@ -20,8 +22,8 @@ static inline void barrier_wait(uint at, uint parity)
 }
 </%def>
 
-## Initialise the barriers of all stages, at full_base and empty_base.  Each stage has another warp for it, because
-## work-items of one warp would initialise them one after the other.
+## Initialise the barriers of all stages, at full_base and empty_base, for `full` and `empty` arrivals.  Each stage has
+## another warp for it, because work-items of one warp would initialise them one after the other.
 <%def name="start(policy, full, empty)">
     for (int i = t / 32; i < ${policy.stages}; i += ${policy.group_size // 32}) {
         if (t % 32) break;

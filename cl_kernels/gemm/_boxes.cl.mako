@@ -1,17 +1,19 @@
-## Copies of an operand from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the copy engine: one
-## work-item requests a box, and the engine counts the bytes at a barrier.
+## Copies of an operand from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the bulk copy engine
+## of NVIDIA GPUs from Hopper on: one work-item requests a box, and the engine counts the bytes at a barrier
+## (_barriers).
 ##
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its third and
 ## fourth dimensions are steps of 16 bytes and of 2^35 bytes, so a box's coordinates along them are the address of the
-## product's matrix.  (NVIDIA's manual does not mention dimensions that overlap; the engine only adds.)  Elements
-## outside of the matrix arrive as zeros.  A box that is wholly outside is never requested, because the engine would
-## access address 0, which is not mapped.  If an operand has fewer lines than a tile, boxes have only these lines, and
-## the rest of the tile is never written.  box_bytes: the bytes of all boxes of a step.
+## product's matrix, and one map serves all addresses.  (NVIDIA's manual does not mention dimensions that overlap; the
+## engine only adds.)  Elements outside of the matrix arrive as zeros.  A box that is wholly outside is never requested,
+## because the engine would access address 0, which is not mapped.  If an operand has fewer lines than a tile, boxes
+## have only these lines, and the rest of the tile is never written.
 
-## Make initialised barriers visible to the copy engine, and announce to one of them the bytes that it will count.
+## barriers_published(): make initialised barriers visible to the copy engine.
 <%def name="show()">
 static inline void barriers_published(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 </%def>
+## barrier_expect(at, bytes): arrive at a barrier, and announce the bytes that it will count in this phase.
 <%def name="expect()">
 static inline void barrier_expect(uint at, uint bytes)
 {
@@ -20,6 +22,8 @@ static inline void barrier_expect(uint at, uint bytes)
 }
 </%def>
 
+## map_acquire(map): see a tensor map that another kernel has written.  copy_box(...): request the box whose first
+## element is element `along` of line `line` of the matrix at the address `matrix`.
 <%def name="define()">
 ${capture(show).strip()}
 static inline void map_acquire(__global const uint *map)
@@ -38,7 +42,8 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 }
 </%def>
 
-## Copy one step of k of a tile, from row (column) `first` and step `step` of k on, to the stage at `to`.
+## Copy the boxes of one step of the main loop, from row (column) `first` and element `step` of k on, to the stage at
+## `to` (addresses in local memory).
 <%def name="copy(lines, to, first, step, barrier)">
 <% n = lines.name %>
 % for i in range(lines.boxes):
@@ -51,7 +56,8 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 % endfor
 </%def>
 
-## The start of a tile's next box, `offset` behind the first; if that is outside of the matrix, the start of the first.
+## An expression: the row (column) at which the box begins that is `offset` behind the tile's first one; if that is
+## outside of the matrix, the start of the first one.
 <%def name="within(first, offset, extent)">\
 % if offset:
 (int)(${first} + ${offset} < ${extent} ? ${first} + ${offset} : ${first})\

@@ -1,5 +1,5 @@
-## Copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k.  A tile has
-## `extent` rows of A (columns of B), each of eight chunks.
+## Copies of an operand from global memory through registers to local memory, in chunks of 16 bytes along k, for mfma.
+## A tile has `extent` rows of A (columns of B), each of eight chunks.  Work-item t is a variable in scope.
 ##
 ##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk)
 ##
@@ -9,8 +9,8 @@
 ## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves `copies` chunks.
 ##
 ##   k along the line    a chunk is one load; a work-item's rows are `step` apart
-##   k across the lines  a load has one step of k of `block` rows; chunks are combined from loads when they are stored,
-##                       so that no work-item waits for a load before
+##   k across the lines  a load has one step of k of `block` rows; chunks are combined from loads only when they are
+##                       stored, so that no work-item waits for its loads before it has multiplied
 ##
 ## Rows beyond the matrix repeat its last rows; their results are never stored.  Elements beyond k are zeros.
 
@@ -21,7 +21,8 @@
 typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} ${lines.name}_raw;
 </%def>
 
-## The positions of this work-item's chunks: in the tile (NAME_row0, NAME_chunk0) and in memory (NAME_at0).
+## Declare the positions of this work-item's chunks: in the tile (NAME_row0, NAME_chunk0 ...) and in memory (NAME_at0
+## ..., in bytes).  first: the tile's first row of A (column of B); count: the rows (columns) of the matrix.
 <%def name="place(lines, first, count)">
 <% n, type, block, blocks = lines.name, lines.offset_type, lines.block, lines.extent // lines.block %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -42,7 +43,8 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
 </%def>
 
-## Load one panel of k to registers, and advance.  tail: whether it is the last one, which has `tail` steps.
+## Load one panel of k to the registers NAME_r<load>_<step>, and advance.  tail: whether it is the last panel, of which
+## only `tail` steps (a variable in scope) exist.
 <%def name="load(lines, tail=False)">
 <% n = lines.name %>
 % for i in range(lines.copies // lines.block):
@@ -69,6 +71,7 @@ beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail
 % endfor
 </%def>
 
+## An expression: the chunk of row `row` of the work-item's i-th block of rows, a uint4.
 <%def name="chunk(lines, i, row)"><%
 if not lines.across:
     return f"{lines.name}_r{i}_0"

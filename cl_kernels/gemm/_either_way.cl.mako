@@ -1,11 +1,12 @@
-## A panel of single elements (see _panel) whose operand may be contiguous along k or along s.  The strides determine
-## which at run time, so that one program serves both.
+## The positions of a panel of single elements (see _panel) whose operand may be contiguous along k or along s (the rows
+## of A, the columns of B).  The strides determine which at run time, so that one program serves both.
 ##
 ##   NAME_by_k                   whether neighbouring work-items load neighbours along k
 ##   NAME_s, NAME_k              the position of a work-item's first element
 ##   NAME_s_step, NAME_k_step    the distance from each of its elements to the next
 ##
 ##                 by k: depth work-items are adjacent          by s: extent work-items are adjacent
+## Declare these names.
 <%def name="begin(panel)">
 <% n = panel.name %>\
     const bool ${n}_by_k = abs(${n}_${panel.k_stride}) < abs(${n}_${panel.s_stride});

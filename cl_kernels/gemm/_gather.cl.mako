@@ -13,7 +13,8 @@
 ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
 </%def>
 
-## Declare the work-item's rows and steps, those that are equal once.
+## Declare the positions of the work-item's loads.  Rows (steps of k) that several loads share are declared once:
+## NAME_row, NAME_at and NAME_far have the number of the row (step) among the distinct ones, NAME_r that of the load.
 <%def name="place(panel, first, count, begin)"><% n, r = panel.name, panel.reader %>
     const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${panel.width if panel.along == "s" else 1};
 % for i in range(panel.loads):
@@ -38,7 +39,7 @@ ${axes.offset("axis", name, axes.digits(f"{name}_axis", reader.rank, index))}\
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads))};
 </%def>
 
-## Load a step's panel.  ends: whether only the first `tail` of its k exist.
+## Load a step's panel.  ends: whether only the first `tail` of its steps of k exist.
 <%def name="load(panel, ends)"><% n, r, first = panel.name, panel.reader, panel.reader.rank - panel.reader.places %>\
     {
 % for v, k in enumerate(panel.columns):
@@ -57,7 +58,7 @@ element = f"*(__global const {n}_raw *)({n}_row{u} + ({entry}{f' + {n}_far{v}' i
     }
 </%def>
 
-## Advance by a panel's steps, which are at most a period's.
+## Advance by `steps` of k, at most the period.
 <%def name="advance(panel, steps)"><% n = panel.name %>\
 % for v in range(len(panel.columns)):
     ${n}_at${v} += ${steps};

@@ -4,8 +4,9 @@
 ## copies, and NAME_next has the entry of the next step.  Two warpgroups load it one copy before, and so does a
 ## warpgroup that copies several pieces of each value.
 ##
-##   NAME_entry, NAME_far             the entry of this step, and the offset of its period
-##   NAME_entry_at, NAME_next_far     the place of the entry that is loaded next, and the offset of its period
+##   NAME_entry, NAME_far             the entry of this step, and the offset in memory of its period (see _gather)
+##   NAME_entry_at, NAME_next_far     the index of the entry that is loaded next, and the offset of its period
+## A work-item with several distinct steps of k has these names with a number: NAME_entry0, NAME_entry1 ...
 
 ## Load the first entries.  steps: the places of this work-item's copies along k.
 <%def name="first(lines, steps)"><% n, r = lines.name, lines.reader %>\
@@ -45,12 +46,14 @@ ${advance(lines, v, "far")}\
 % endfor
 </%def>
 
+## An expression: the entry at NAME_entry_at<v>, zeros behind the end of k.
 <%def name="loaded(lines, v)"><%
 n, r = lines.name, lines.reader
 at = f"{n}_entry_at{v}"
 return f"{n}_steps[{at}]" if r.wraps else f"{at} < k ? {n}_steps[{at}] : ({r.entry_type})(0)"
 %></%def>
 
+## Advance NAME_entry_at<v> by a step of the main loop, or, of several pieces, after the last one.
 <%def name="advance(lines, v, far)"><% n = lines.name %>\
     ${n}_entry_at${v} += ${f"part == {parts - 1} ? {lines.depth} : 0" if parts > 1 else lines.depth};
 % if lines.reader.wraps:

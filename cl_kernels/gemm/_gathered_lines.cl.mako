@@ -1,6 +1,7 @@
-## Copies of an operand that a Gather reads (see _gather) to lines of local memory (see _lines).  The elements of a
-## chunk are adjacent in memory and have the same coordinates; a chunk outside of the bounds is zeros.  parts: the
-## number of pieces of a value, which are copied in turn; `part` is the number of the piece.
+## Copies of an operand that a Gather reads (see _gather) to lines of local memory (see _lines, which also defines line
+## and chunk, the position of this work-item's first chunk).  The elements of a chunk are adjacent in memory and have
+## the same coordinates; a chunk outside of the bounds is zeros.  parts: the number of pieces of a value, which are
+## copied in turn; `part`, a variable in scope, is the number of the piece.
 ##
 ##   k along the lines    a work-item copies one chunk of k, of several rows: it reads one entry of the table in a step
 ##   k across the lines   a work-item copies chunks of few rows, at several k
@@ -17,6 +18,7 @@ def step(lines, i):
     return f"line + {i * lines.step % lines.depth}" if lines.across else f"chunk * {lines.width}"
 
 def distinct(of, lines):
+    """The different rows, or steps, of a work-item's copies (of: `row` or `step`), in the order of their first use."""
     return list(dict.fromkeys(of(lines, i) for i in range(lines.copies)))
 %>
 ## Declare the positions of this work-item's rows.  Divisions yield the indices of the first row along the axes; those
@@ -73,6 +75,7 @@ ${entries.first(lines, distinct(step, lines))}\
 <%def name="copy(lines, to, advance)">${chunks(lines, to, False)}</%def>
 <%def name="copy_tail(lines, to, advance)">${chunks(lines, to, True)}</%def>
 
+## ends: whether only `tail` steps of k exist.
 <%def name="chunks(lines, to, ends)">
 <% n, r, first = lines.name, lines.reader, lines.reader.rank - lines.reader.places %>\
     {

@@ -1,9 +1,10 @@
-## The loop of a persistent kernel whose products have consecutive parts of k; others have the loop of _units.
+## The head of the loop of a persistent kernel over its units, if the products of the batch are over consecutive parts
+## of one k (a ragged batch).  _units has the head for other products, and what a unit is.
 ##
-##   k_ranges | first element of product 0, number of elements | of product 1 | ...
+##   k_ranges | first element of k of product 0, number of elements | of product 1 | ...
 ##
 ## Products differ in length, and the longest are first.  Groups take units in the opposite order in every second turn,
-## so that all groups have about the same number of steps.
+## so that all groups have about the same number of steps.  Units of four groups:
 ##
 ##   group   0   1   2   3
 ##   turn 0  0   1   2   3

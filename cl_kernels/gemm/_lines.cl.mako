@@ -1,6 +1,6 @@
-## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes.  Of
-## the work-items that copy, number t copies chunk t % 8 of lines t / 8, t / 8 + pass, ...; pass is an eighth of their
-## number.
+## Copies of an operand from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16 bytes, on NVIDIA
+## GPUs.  Of the work-items that copy, number t copies `chunk` t % 8 of `line` t / 8 and of each lines.step-th line
+## after it; lines.step is an eighth of their number.
 ##
 ##   not gathered   each asynchronous copy moves a chunk, which begins at a multiple of 16 bytes
 ##   gathered       each asynchronous copy moves an element; elements of 2 bytes, for which there is no such copy,
@@ -11,6 +11,8 @@
 ## row, or are zeros; their results are never stored.  Elements beyond k are zeros.
 
 ## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
+## COPY(to, from): copy 16 bytes.  COPY_OR_ZERO, COPY_ELEMENT: copy `bytes` bytes, and fill the 16, or `size`, with
+## zeros. `to` is an address in local memory.
 <%def name="define()">
 #define COPIES_ARRIVE(barrier) \
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
@@ -23,8 +25,8 @@
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory")
 </%def>
 
-## Declare the positions in memory of this work-item's chunks of a tile, and, for gathered chunks across the lines, the
-## number of their elements that exist.
+## Declare NAME_at0 ..., the positions in memory (bytes) of this work-item's chunks of a tile, and, for gathered chunks
+## with k across the lines, NAME_here0 ..., the numbers of their elements that exist.
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -48,13 +50,13 @@
 % endfor
 </%def>
 
-## Copy one panel of k to the stage at `to`, and advance.
+## Copy one step of the main loop to the stage at `to`, and advance by `advance` elements.
 <%def name="copy(lines, to, advance)">
 ${chunks(lines, to, False)}
     ${lines.name} += ${advance};
 </%def>
 
-## Copy the last panel, which has `tail` steps of k.
+## Copy the last step, of which only `tail` elements of k exist.
 <%def name="copy_tail(lines, to, advance)">
 ${chunks(lines, to, True)}
     ${lines.name} += ${advance};
@@ -97,6 +99,7 @@ ${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)
     }
 </%def>
 
+## The place in local memory, and the source, of the i-th chunk.
 <%def name="place_of(lines, to, i)">${to} + ${128 * lines.step * i}</%def>
 <%def name="source(lines, i)">(__global const char *)${lines.name} + ${lines.name}_at${i}</%def>
 

@@ -1,11 +1,12 @@
-## The main loop of gemm: it moves panels of A and B, step by step along k, to the register tiles.
+## The main loop of gemm: it moves panels of A and B, step by step along k, to the register tiles.  Each row shows the
+## order of the operations for one policy:
 ##
 ##   buffers = 1   L S | X | L S | X | ...         L: global memory -> registers   load
 ##     prefetch    L S | L X | S | L X | ...       S: registers -> local memory    store_panels
 ##   buffers = 2   L S | L S X | L S X | ...       X: local memory -> products     registers.steps
 ##     prefetch    L S | L X S | L X S | ...       |: barrier
 ##
-## Arguments as in gemm, which has a, b, start, tail and the number `tiles` of steps in scope.
+## Arguments as in gemm.  Its variables a, b, start, tail and `tiles`, the number of steps, are in scope.
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 
@@ -50,7 +51,8 @@
     }
 </%def>
 
-## Load the panels of a step from global memory to registers, and advance along k.
+## Load the panels of a step from global memory to registers, and advance along k.  With `stagger` the steps are the
+## same in another order (see gemm): after the last step along k the pointers return to the first one.
 <%def name="load(step)">
 <% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
 % if tail:
@@ -76,13 +78,14 @@
     ${panel.store(b, buffer)}
 </%def>
 
-## Store the panels of the next step, if there is one.  With two buffers they are stored in the other buffer.
+## Load the panels of the next step, if there is one, to registers.
 <%def name="next_panels()">
         if (step + 1 < tiles) {
             ${load("step + 1")}
         }
 </%def>
 
+## Store the panels of the next step, if there is one, in the other buffer.
 <%def name="store_next()">
         if (step + 1 < tiles) {
             ${store_panels("(buffer ^ 1)")}

@@ -1,7 +1,7 @@
-## MFMA(d, a, b) multiplies the matrices that 64 lanes hold, and adds the product to their sums, of type sums_t; a and b
-## are 32-bit words.  portable_gpu/ops/gemm/matrix/instruction.py has the layout.  If the device has no such
-## instruction, the lanes store their values in local memory and multiply there.  That is slow, and contains a barrier
-## of the whole group; the rest of the kernel is the same.
+## The matrix instruction of CDNA GPUs.  MFMA(d, a, b) multiplies the matrices whose elements 64 lanes hold, and adds
+## the product to their sums, of type sums_t; a and b are 32-bit words.  portable_gpu/ops/gemm/matrix/instruction.py has
+## the layout.  If the device has no such instruction, the lanes store their values in local memory and multiply there.
+## That is slow, and contains a barrier of the whole group; the rest of the kernel is the same.
 ##
 ## instruction: MatrixInstruction          emulated: whether the device lacks it
 
@@ -19,15 +19,17 @@ ${emulation(instruction)}
 % endif
 </%def>
 
-## The limit of registers with which a SIMD has two wavefronts, so that one computes while the other waits.  If the sums
-## fit in the general registers within this limit, the compiler does not move them in each step.
+## The kernel's attribute: the limit of registers with which a SIMD has two wavefronts, so that one computes while the
+## other waits.  If the sums fit in the general registers within this limit, the compiler does not move them in each
+## step.
 <%def name="attributes(emulated)">${"" if emulated else "__attribute__((amdgpu_waves_per_eu(2)))"}</%def>
 
-## The words of a chunk that one instruction takes, from `first` on.
+## The components of a chunk (a uint4) that one instruction takes, from word `first` on: for example s01.
 <%def name="words(instruction, first)"><%
 return "s" + "".join(str(first + i) for i in range(instruction.words))
 %></%def>
 
+## Declare the local memory of the emulation: A and B of each wavefront of the group.
 <%def name="exchange(instruction, emulated, group)">
 % if emulated:
     __local ${instruction.sum_type} matrices[${2 * instruction.lane_depth * group}];

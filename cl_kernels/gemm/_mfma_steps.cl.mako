@@ -10,6 +10,7 @@ from itertools import product
 ## An expression: the start of the current buffer.
 <%def name="start(lines)">${f"buffer * {8 * lines.extent}" if policy.buffers == 2 else "0"}</%def>
 
+## Load the operands of step `step` of k to registers, and store them in the current buffer.
 <%def name="load(step)">
 % if tail:
             if (${step} == steps - 1 && tail < ${a.depth}) {
@@ -28,7 +29,8 @@ from itertools import product
                 ${chunks.store(b, capture(start, b))}
 </%def>
 
-## All products of the chunks that the lanes of a wavefront read.
+## All products of the chunks that the lanes of a wavefront read.  lane: the row (column) in a square; rows_at, cols_at:
+## the wavefront's first row and column in the tile; chunk: the number of the lane's chunk along k.
 <%def name="multiply()">
 <% side = instruction.side %>\
 % for i in range(policy.wave_m // side):

@@ -1,5 +1,6 @@
 ## The matrix instruction of warps in double precision (PTX ISA, mma.sync m16n8k16, or the eight m8n8k4 of which it is
-## composed) on lines of 16 doubles in local memory.  h numbers two rows, r four steps of k.
+## composed) on lines of 16 doubles in local memory (see _lines).  Lane 4 g + q of a warp is lane q of the g-th quad.  h
+## numbers two rows, r four steps of k.
 ##
 ##   how(a, b, lines)    line          a lane reads of a line                       k of lane q of a quad
 ##   across              step of k     chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9
@@ -10,12 +11,13 @@
 ## so operands that both have k along the lines are read `apart`; otherwise registers would be moved.
 <%!
 def how(a, b, lines):
+    """The form in which lanes read an operand, a row of the table."""
     if lines.across:
         return "across"
     return "along" if a.across or b.across else "apart"
 
 def swizzle(form, line):
-    """What the numbers of a line's chunks are changed by."""
+    """The bits that are flipped in the numbers of a line's chunks."""
     return f"((({line}) & 2) << 1)" if form == "along" else f"(({line}) & 6)"
 
 def lane(form):
@@ -24,6 +26,7 @@ def lane(form):
     return f"128 * ({line}) + (({chunk} ^ {swizzle(form, line)}) << 4)" + (" + q % 2 * 8" if form == "apart" else "")
 %>
 
+## MMA(d0, d1, d2, d3, a, b) adds the product of two fragments to four sums.  wide: whether the device has m16n8k16.
 <%def name="instructions(wide)">
 % if wide:
 #define MMA(d0, d1, d2, d3, a, b) \
@@ -67,6 +70,8 @@ def lane(form):
 % endfor
 % endif
 </%def>
+## The element of this lane, its place changed: bits `flipped` of the chunk's offset are inverted, `ahead` bytes are
+## added.
 <%def name="at(type, lines, flipped, ahead)">\
 *(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${flipped}) + ${ahead})\
 </%def>

@@ -1,4 +1,6 @@
-## The stages of mma: steps of k are copied up to `stages` ahead, and multiplied when they have arrived.
+## The stages of mma in local memory: steps of k are copied `stages` - 2 steps ahead, and multiplied when they have
+## arrived. Each stage has a barrier `full` and a barrier `empty`, of 8 bytes each, at full_base and empty_base
+## (_barriers).
 ##
 ## policy, a, b: as in mma.
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
@@ -22,13 +24,14 @@
                 }
 </%def>
 
-## Wait for the next stage, and set a_at and b_at to it.
+## Wait until the current stage is full, and set a_at and b_at to the warp's rows and columns of it.
 <%def name="reach_stage()">
                 barrier_wait(full_base + 8 * stage, phase);
                 a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;
                 b_at = (const __local char *)b_local + stage * ${b.bytes} + 128 * cols_at;
 </%def>
 
+## Make the next stage current, and wait for it if there is a step.
 <%def name="next_stage()">
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
                 if (step + 1 < steps) {
@@ -36,7 +39,7 @@
                 }
 </%def>
 
-## The fragments of the first step.
+## Declare the fragments, and load those of the first step (names as in _mma).
 <%def name="first_fragments(forms)">\
             const __local char *a_at, *b_at;
 % for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):

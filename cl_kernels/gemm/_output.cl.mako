@@ -40,7 +40,7 @@ ${direct(tile, widths[-1])}\
     ${"}" * (len(widths) - 1)}
 </%def>
 
-## If C has a reader, the offsets of a work-item's rows (columns) are computed once.
+## If C has a reader, the offsets of a work-item's rows (or columns: reader.side) are computed once.
 <%def name="gathered(tile)"><% side = problem.c.reader.side %>
     const int first_s = (int)first_${side} + item_${side};
 % for s in offsets_of(tile, side):
@@ -57,6 +57,7 @@ ${direct(tile, widths[-1])}\
 % endfor
 % endfor
 </%def>
+## The different rows (columns) of a work-item's sums, relative to its first one.
 <%! offsets_of = lambda tile, side: dict.fromkeys(
     row if side == "row" else col + j for _, row, col in tile.sums() for j in range(tile.width_n)) %>
 

@@ -1,4 +1,4 @@
-## Packing: copies one panel of a matrix to contiguous memory, and converts it.
+## Packing on CPUs: copy one panel of a matrix to contiguous memory, and convert its elements to the product's type.
 ##
 ##   source: lanes are rows of A, or columns of B      panel: step after step along k
 ##
@@ -6,7 +6,8 @@
 ##     lane 1 | step 0, 1, 2 ...              ->         step 1 | re of P lanes | im of P lanes |
 ##     ...                                               ...      (im where the product is complex)
 ##
-## Lanes beyond the edge repeat the last one; their results are never stored.  A step of the panel has W numbers.
+## A panel has P lanes.  Lanes beyond the matrix's edge repeat the last one; their results are never stored.  A step of
+## the panel has W numbers: P, or 2 P where the product is complex.
 ##
 ##   vectors(compute)             typedefs lanesN_u: N packed values at any address
 ##   define(name, operand, compute, P)
@@ -34,7 +35,7 @@ static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 
     e, W, covered = operand.elem, P * compute.components, 0
     minus = "-" if operand.conj else ""
     def parts(x, w):
-        """Re and im of w loaded elements, as the product's components."""
+        """The expressions of re, and of im where the product is complex, of w elements that x holds."""
         re, im = (f"{x}.even", f"{minus}{x}.odd") if e.complex else (x, None)
         cast = f"CONVERT({compute.real}{w}, "
         zero = f"({compute.real}{w})(0)"

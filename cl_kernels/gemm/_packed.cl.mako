@@ -1,4 +1,5 @@
-## The functions of all gemm kernels of CPUs: elements, packing of both operands, the register tile.
+## The C functions of the gemm kernels of CPUs (packed, packed_whole): elements, pack_a and pack_b (_pack), and the
+## register tile (_packed_tile).
 ##
 ## loads   the vector loads of the packing: pairs of an element and a width in components
 <%namespace name="element" file="/common/element.cl.mako"/>

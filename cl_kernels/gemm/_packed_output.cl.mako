@@ -2,7 +2,8 @@
 ## epilogue, else one by one.
 ##
 ## triangle: "lower", "upper" or "", as in the problem; or "any": of row r, the columns from r - under to r + over are
-## stored, where over and under are arguments.
+## stored, where over and under are arguments.  The tile's first element is (row, col) of C; rows [0, rows) and columns
+## [skip, cols) of the tile are stored.
 ## accumulators: names of the sums, in the order of _packed_tile, which names the variables in scope.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 

@@ -1,4 +1,4 @@
-## The register tile: the sum of `steps` outer products, for MR rows by NR columns of C.
+## The register tile of a CPU's work-item: the sum of `steps` outer products, for MR rows by NR columns of C.
 ##
 ##              b: NR columns (NV vectors of V)
 ##            +--------+--------+
@@ -12,8 +12,8 @@
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, over, under, extras)
 ##   a        packed, or in place with two strides (rows beyond the edge repeat the last row)
 ##   b        with unit stride along columns; elements `ahead` bytes further are prefetched
-##   sum      `parts` blocks of TILE sums of earlier steps, part_stride apart, which are added; unless `finish`, the
-##            sums are stored in the first block
+##   sum      `parts` blocks of TILE sums of other steps, part_stride elements apart, which are added; unless `finish`,
+##            the sums are stored in the first block, and C is not written
 ##   finish   store rows [0, rows) and columns [skip, cols) at position (row, col) of C: see _packed_output.
 ## direct: the operands whose elements have the type of the sums, and which may be read in place.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
@@ -100,10 +100,11 @@ ${output.store(problem, policy, accumulators, triangle)}\
 % endfor
             b += b_step;
             ${advance}
-            k++;  // not in the head: see pocl_bodies
+            k++;  // not in the loop's head: see portable_gpu/runtime/pocl_bodies.py
         }
 </%def>
 
+## Add the products of a value of row i and of vector j of a step; those of booleans are `and`, and their sums `or`.
 <%def name="multiply_add(compute, i, j)">\
 % if compute.complex:
 c${i}_${j}_re += re * b${j}_re; c${i}_${j}_im += re * b${j}_im; c${i}_${j}_re -= im * b${j}_im;

@@ -9,13 +9,14 @@
 ## `along` ("s"; or "k", which is transposed) through the registers NAME_r0, NAME_r1 ...
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
 ## If `along` is "either", single elements are moved along the axis that the strides select (_either_way).
-## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
+## With `pairs` (see _pairs) a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
 ## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="gather" file="/gemm/_gather.cl.mako"/>
 <%namespace name="strided" file="/gemm/_strided.cl.mako"/>
+
 ## NAME_raw: the type of one load, as in memory.  NAME_value(raw): its conversion to value_t, which is done before the
 ## store to local memory, so that no work-item waits for a load before the multiplications.
 <%def name="define(panel, compute)">

@@ -6,6 +6,8 @@
 ##   lane of each row       | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
 ## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile.
+
+## Declare the work-item's warp and lane, its first row and column in the tile, and its sums.
 <%def name="place(tile)">
     const int warp = t / ${tile.lanes}, lane = t % ${tile.lanes};
     const int item_row = warp / ${tile.warps_n} * ${tile.warp_m} + lane / ${tile.lanes_n} * ${tile.width_m};
@@ -21,7 +23,8 @@
     b_from = &B_LOCAL(${buffer}, 0, item_col);
 </%def>
 
-## Load the fragments of one step of k from local memory to the registers PREFIXa0 ..., PREFIXb0 ...
+## Declare the registers of the fragments of one step of k, PREFIXa0 ... and PREFIXb0 ...; load them from local memory;
+## add their products to the sums.
 <%def name="declare(tile, prefix)">
     ${tile.fragment_m} ${", ".join(f"{prefix}a{i}" for i in range(tile.blocks_m))};
     ${tile.fragment_n} ${", ".join(f"{prefix}b{j}" for j in range(tile.blocks_n))};
@@ -54,8 +57,8 @@
 </%def>
 
 ## Multiply all steps of k of one tile, whose first fragments are already in the registers p.  The fragments of the next
-## step are loaded while those of this step are multiplied (the second level of prefetch).  `turn` switches to the next
-## tile before the last step is multiplied.
+## step are loaded to the registers q while those of this step are multiplied, and so in turn.  `depth` is even.  `turn`
+## switches to the next tile before the last step is multiplied.
 <%def name="steps_ahead(tile, depth, turn)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth - 2}; s += 2) {

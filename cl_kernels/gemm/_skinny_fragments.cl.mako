@@ -1,7 +1,7 @@
-## The fragments of a lane of skinny: of w and x for a step of k, and of the sums of products.
-## The instruction (PTX ISA, mma.sync m16n8k16) computes the same for any order of rows, columns and steps of k, if the
-## order is the same for both operands.  In the order here one load gives all elements of a lane.  If k is across the
-## lines of w, pairs along k are combined from two loads.
+## The fragments of a lane of skinny: of w and x for a step of k, and of the sums of products.  Lane 4 g + q of a warp
+## is lane q of the g-th quad.  The instruction (PTX ISA, mma.sync m16n8k16) computes the same for any order of rows,
+## columns and steps of k, if both operands have the same.  In the order here one load gives all elements of a lane.  If
+## k is across the lines of w, pairs along k are combined from two loads.
 ##
 ##   w_..._u, x_..._u   the loaded values of the u-th step in flight
 ##   d<i>_<s>_0 ... 3   sums of the i-th 16 rows and the s-th 8 vectors
@@ -25,6 +25,7 @@ def sums(blocks, Q):
     return [(i, s, r) for i in range(blocks) for s in sets(Q) for r in range(4)]
 %>
 
+## The C types and functions.  FIRSTS(a, b), SECONDS(a, b): the low, or the high, halves of two words as one word.
 <%def name="define()">\
 <% kind, lane_k = "f16" if elem.name == "f16" else "bf16", depth(across)[1] %>\
 typedef ${f"uint{blocks}" if across and blocks > 1 else "uint" if across else "uint4"} w_raw;
@@ -61,13 +62,12 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 % endfor
 </%def>
 
-## Declare the values of the u-th step in flight.
+## Declare, or load, the values of the u-th step in flight.  masked: whether steps of k from `last` on are zeros.
 <%def name="declare(u)">
         w_raw ${", ".join(f"{name}_{u}" for name in lines(across, blocks))};
         x_raw ${", ".join(f"x_{s}_{u}" for s in sets(Q))};
 </%def>
 
-## Load the u-th step in flight.  masked: whether steps of k from `last` on are zeros.
 <%def name="load(u, k, masked)">
 % for j, name in enumerate(lines(across, blocks)):
 <% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\

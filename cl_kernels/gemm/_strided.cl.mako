@@ -1,4 +1,5 @@
-## The reader of a panel whose operand has two strides (see _panel): element (s, k) is at s * s_stride + k * k_stride.
+## The reader of a panel whose operand has two strides (see _panel, which explains place, load and advance): element (s,
+## k) is at s * s_stride + k * k_stride.
 <%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 
 ## Positions in memory (NAME_at0 ...) are bytes from the panel's start.  GPUs add an unsigned 32-bit offset to an
@@ -20,6 +21,7 @@
 ${elements(panel) if ends else vectors(panel)}
 </%def>
 
+## All loads, as vectors; and each element by itself, those from `tail` on as zeros.
 <%def name="vectors(panel)">
 <% n = panel.name %>
 % for i in range(panel.loads):

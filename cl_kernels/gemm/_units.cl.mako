@@ -15,9 +15,10 @@ ${epilogue.result(problem)}
 </%def>
 
 ## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row: v at column col + x, and w right of it.  p
-## points to (row, col), from which on `columns` columns exist.  The code is short, because code that runs once a tile
-## has to be fetched for it.  pair: whether one access stores both, because C's rows are contiguous and aligned, and of
-## even length.  With "columns", that is true of C's columns, and w is below v, at row + 1.
+## points to (row, col), from which on `columns` columns exist.  The code is short, because the instructions of a store
+## run once a tile and are seldom in the instruction cache.  pair: "" if each sum is stored by itself; another word if
+## one access stores both, because C's rows are contiguous, aligned and of even length.  With "columns", that is true of
+## C's columns, and w is below v, at row + 1.
 <%def name="define(problem, pair, of_values=False)">
 ${results(problem, of_values)}
 % if not pair:
@@ -51,8 +52,8 @@ static inline uint packed_pair(float v, float w)
 ## head declares first_row, first_col, k_first, part, parts, length (elements of k), steps, and the pointers `names` to
 ## the operands of the unit's product.  types: the types to which these point.  once: whether there is one unit and
 ## no loop, because a loop needs registers.  partly: whether only the tiles after the first `whole` (a kernel argument)
-## of a product are split.
-## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
+## of a product are split.  Tiles are numbered down bands of `band` tile rows, so that groups that run together share
+## cache lines.
 <%def name="loop(policy, names, types, problem, depth, once, partly=False)">
 ${pointers(names, types)}\
 % if once:

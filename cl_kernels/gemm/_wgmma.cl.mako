@@ -1,13 +1,17 @@
-## Warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget), and their
-## fences: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory, or A in
-## registers (see _wgmma_registers).
+## Warpgroup matrix instructions of Hopper GPUs (PTX ISA, wgmma), and their fences: 128 work-items multiply a 64-row
+## block of A by a panel of B, both in local memory, or A in registers (see _wgmma_registers).  `//@sm_90a` marks
+## instructions that OpenCL's compiler does not accept: portable_gpu/runtime/retarget.py enables them in the PTX.
 ##
 ## An operand is stored in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
 ##   k along the line:   line = row of A (column of B), 128 bytes of k
 ##   k across the lines: line = step of k, 128 bytes of rows of A (columns of B), which are 64 rows of 16-bit
 ##                       elements; blocks of such lines follow each other
-## A descriptor contains, in units of 16 bytes, the start, the distance of 64-row blocks and that of groups of 8 lines
-## (64), and the code of the swizzle.
+## A descriptor contains, in units of 16 bytes, the start (bits 0 to 13), the distance of 64-row blocks (512, from bit
+## 16) and that of groups of 8 lines (64, from bit 32), and the code 1 of the swizzle of 128 bytes (from bit 62).
+## A_STEP and B_STEP advance it by the steps of k of one instruction: 32 bytes along a line, or 16 lines.
+##
+## WGMMA<r>(a, b, accumulate) adds the product to the sums d<r>_<i> of the r-th block of rows, or, if accumulate is 0,
+## overwrites them.  trans_a, trans_b: 1 if k is across the lines, else 0.
 
 <%def name="instructions(policy, kind, trans_a, trans_b)">
 #define A_STEP ${128 if trans_a else 2}
@@ -23,7 +27,8 @@
 % endfor
 </%def>
 
-## Add A @ B to the sums of the r-th block.  a: A's descriptor, or its four registers, as operands of asm.
+## The statement that adds A @ B to the sums of the r-th block.  a: A's descriptor, or its four registers, as operands
+## of asm.  transposes: the last arguments of the instruction, for 16-bit elements.
 <%def name="product(policy, kind, r, a, transposes)"><%
 sums, a_registers = policy.tile_n // 2, a.count('"r"')
 registers = ", ".join(f"%{i}" for i in range(sums))

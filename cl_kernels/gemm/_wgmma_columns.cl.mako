@@ -1,11 +1,12 @@
-## The stores of the sums of a warpgroup to a C whose rows are adjacent in memory (see _wgmma_output).
+## The stores of the sums of a warpgroup to a C whose rows are adjacent in memory (see _wgmma_output, which says which
+## lane has which sums).
 
-## Lanes of two rows exchange sums, so that each has two rows of a column.  For 16-bit floats, lanes of two such pairs
-## exchange sums then, so that each has four rows and stores fill whole sectors.
-<%def name="eights(policy, sums, type)">
+## Stores of 8 bytes.  Lanes of two rows exchange sums, so that each has two rows of a column.  With 16-bit elements,
+## lanes of two such pairs exchange sums then, so that each has four rows and stores fill whole memory sectors.
+<%def name="eight_bytes(policy, sums, type)">
 <% halves = problem.c.elem.itemsize == 2 %>\
             const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};
-            const long top = ${top(False)} - odd, left = first_col + lane % 4 * 2 + odd;
+            const long top = ${top_row(False)} - odd, left = first_col + lane % 4 * 2 + odd;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % for r in range(policy.blocks):
             {
@@ -34,14 +35,15 @@
 % endfor
 </%def>
 
+## The results of two adjacent rows in column block j, as two arguments.
 <%def name="rows_of(r, h, j)"><%
 return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {8 * j})" for e, v in enumerate("vw"))
 %></%def>
 
-## With A from registers (pair is "columns"), a store has two rows of a column, so that a warp stores whole sectors.
-## One address advances from column to column.
-<%def name="columns(policy, sums, type)">
-            const long top = ${top(True)}, left = first_col + lane % 4 * 2;
+## Stores of two rows of a column, for an A from registers (pair is "columns"): a lane has adjacent rows, and a warp
+## stores whole memory sectors.  One address advances from column to column.
+<%def name="row_pairs(policy, sums, type)">
+            const long top = ${top_row(True)}, left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % for r in range(policy.blocks):
             {
@@ -61,8 +63,9 @@ return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {
 % endfor
 </%def>
 
-## The first row of C of a work-item's sums.
-<%def name="top(registers)">\
+## An expression: the first row of C of a work-item's sums.  A block has 16 rows for each warp, a row for each quad;
+## with `registers` they are in the order of _wgmma_registers.
+<%def name="top_row(registers)">\
 % if registers:
 first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
 % else:

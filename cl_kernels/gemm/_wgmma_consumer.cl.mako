@@ -1,7 +1,10 @@
 ## A consumer of a wgmma kernel: a warpgroup multiplies the stages that have arrived, tile by tile, and stores its rows
-## of C.  above: the blocks of 64 rows above its own.  used: the last stage that it has read, which steps.release()
-## hands back to the producer.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and phase
-## in scope.
+## of C.  Arguments as in wgmma; its variables a_base, b_base, full_base, empty_base, stage and phase are in scope.
+##
+##   d<r>_<i>   the sums of the matrix unit: i-th sum of the work-item in the r-th block of 64 rows (see _wgmma_output)
+##   s<r>_<i>   with `flush`: float totals, to which the d of every `flush` steps are added
+##   above      the number of blocks of 64 rows above the consumer's first one
+##   used       the stage of the last step
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>

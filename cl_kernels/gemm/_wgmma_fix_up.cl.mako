@@ -1,6 +1,8 @@
-## The fix-up of tiles of wgmma whose k is shared by several groups (see _wgmma_parts).
-## This is executed by all consumers.  The sums of a part that is not the last one of its tile are stored for another
-## group; the group with the last part adds those of the others.  names: the names of a work-item's sums.
+## The fix-up of tiles of wgmma whose k is shared by several groups (see _wgmma_parts, which also declares number, rank,
+## low, share, longer, lane_of_share, from, until and all).  This is executed by all consumers.  The sums of a part that
+## is not the last one of its tile are stored for another group; the group with the last part adds those of the others.
+## They pass through the local memory of A's stages, from of_a on, and of B's, from of_b on, in chunks of 8 sums.
+## names: the names of a work-item's sums.
 <%def name="add_parts(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8
@@ -47,6 +49,7 @@ places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * ite
             }
 </%def>
 
+## Copy the i-th chunk of a part to the place `place` in local memory.
 <%def name="copy(i, place, items)">\
 COPY_PART(${place}, at + ${2 * items * i}); COPY_PART(${place} + ${16 * items}, at + ${2 * items * i + items});\
 </%def>

@@ -1,5 +1,6 @@
 ## Stores of the sums of a warpgroup row by row, by 32 adjacent lanes, through local memory: see _wgmma_output.
-## A warp stores blocks of 16 rows and 32 columns.  With rows of 40 floats in `scratch`, lanes access different banks.
+## A warp stores blocks of 16 rows and 32 columns.  In `scratch` a row has 40 floats, and a warp 16 rows (640 floats),
+## so that lanes access different banks.
 <%def name="scratch(policy)">
     __local float scratch[${4 * policy.consumers * 16 * 40}] __attribute__((aligned(16)));
 </%def>

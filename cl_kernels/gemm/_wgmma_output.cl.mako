@@ -1,6 +1,6 @@
-## The stores of the sums of a warpgroup.  In the r-th block of 64 rows, a work-item holds sums of rows top
-## and top + apart: sum 4j + 2h + e belongs to row top + 64r + apart * h and column left + 8j + e.  So the
-## four lanes of a quad hold 8 adjacent elements, two each.
+## The stores of the sums of a warpgroup.  In the r-th block of 64 rows, a work-item holds sums of rows top and top +
+## apart (h = 0, 1): sum d<r>_<4j + 2h + e> belongs to row top + 64r + apart * h and column left + 8j + e.  So the four
+## lanes of a quad hold 8 adjacent elements, two each.
 ##
 ## registers  whether A is read from registers: then apart is 1 instead of 8, and adjacent quads are two rows apart
 ##            instead of one (see _wgmma_registers)
@@ -20,14 +20,15 @@
 % if width == "lines":
 ${line_by_line.store(policy, sums, type)}
 % elif width == "columns":
-${by_columns.eights(policy, sums, type)}
+${by_columns.eight_bytes(policy, sums, type)}
 % elif pair == "columns":
-${by_columns.columns(policy, sums, type)}
+${by_columns.row_pairs(policy, sums, type)}
 % else:
 ${rows(policy, sums, width, type, registers)}
 % endif
 </%def>
 
+## Stores along rows: whole lines from column block 0 to `rest`, half a line to `done`, and pairs.
 <%def name="rows(policy, sums, width, type, registers)">
 <%
 apart, quad_rows, twice = (1, 2, "2 * ") if registers else (8, 1, "")
@@ -38,7 +39,7 @@ done = rest + 4 * half_line
 reader = problem.c.reader
 of_row = lambda row: f"({capture(gather.offset, 'c', reader, f'(int)({row})').strip()})" if reader else f"{row} * c_row"
 %>
-            const long top = ${by_columns.top(registers)};
+            const long top = ${by_columns.top_row(registers)};
 % if rest:
             const int upper = lane / 4 % 2;
             const long at = first_col + ${("upper * 32 + lane % 4 * 8"
@@ -99,7 +100,7 @@ ${pieces.load_row()}\
 
 ## Store the elements of a tile across the diagonal one by one (see _triangle).
 <%def name="each(policy, problem, sums, type, registers)">
-            const long top = ${by_columns.top(registers)}, left = first_col + lane % 4 * 2;
+            const long top = ${by_columns.top_row(registers)}, left = first_col + lane % 4 * 2;
 % for r, h in ((r, h) for r in range(policy.blocks) for h in range(2)):
             {
                 const long row = top + ${64 * r + h * (1 if registers else 8)};

@@ -1,15 +1,15 @@
-## Tiles of wgmma whose steps of k are shared: after the first `whole` tiles, the steps of all others, one tile after
-## the other, are cut into as many equal shares as there are groups.  So all groups have the same work.
+## Tiles of wgmma whose steps of k are shared (stream-K): after the first `whole` tiles, the steps of all others, one
+## tile after the other, are cut into as many equal shares as there are groups.  So all groups have the same work.
 ##
 ##   group     0           1           2           3           A group works from the end of its share to the
 ##        +-----------+-----------+-----------+-----------+    beginning.  So the first part of a tile is done
 ##   tile |  0   |   1   |   2   |   3   |   4   |   5    |    early, and the group that has a tile's last part
 ##        +-----------+-----------+-----------+-----------+    computes it last: it adds the parts that others
 ##                                                             have stored, in order, and stores the tile.
-## So a group waits only for groups with lower tickets (see group/waiting).
-## Of `lanes` adjacent tiles, each belongs to another lane, and all lanes are cut into the same shares.  So the groups
-## that have the same share of different lanes read at the same time what adjacent tiles have in common.  The ticket of
-## a group is `share * lanes + lane`.
+## So a group waits only for groups with lower tickets (see group/waiting).  The tiles are dealt to `lanes` lists,
+## called lanes, in turn, and the steps of each list are cut into the same shares.  So the groups that have the same
+## share of different lanes read at the same time what adjacent tiles have in common.  A group's ticket is
+## rank * lanes + lane, where `rank` is the number of its share.
 ##
 ##   partial  | the part of group 0 | group 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
@@ -17,14 +17,14 @@
 ##
 ## The copiers set the flag of their group, and wait for those of other groups before the last steps of the tile are
 ## multiplied.  Barriers: at `left`, all consumers have stored their part; at `here`, the parts of all other groups are
-## in local memory.
-## Parts are copied asynchronously to the local memory of the steps of k, because registers would hold too few loads at
-## a time.  A work-item copies and reads its own words only, in chunks of 8.
+## in local memory.  Parts are copied asynchronously to the local memory of the steps of k, because registers would hold
+## too few loads at a time.  A work-item copies and reads its own words only, in chunks of 8.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
-## share: steps of each group, one more of the first `longer` shares.
+## COPY_PART, COMMIT_PARTS, WAIT_FOR_PARTS: asynchronous copies of 16 bytes to local memory, in numbered groups.
+## share: the steps of each share; the first `longer` shares have one more.
 <%def name="define()">
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COMMIT_PARTS() asm volatile("cp.async.commit_group;" ::: "memory")
@@ -55,15 +55,16 @@ static inline float4 part_read(uint at)
     }
 </%def>
 
-## Declare the group's share: steps `low` to `end` of its lane.  all: the number of steps of a tile.
+## Declare the group's share: steps `low` to `end` - 1 of its lane.  all: the number of steps of a tile.
 <%def name="share(depth)">\
     const int rank = (uint)number / (uint)lanes, lane_of_share = number - rank * lanes,
         all = (int)((k + ${depth - 1}) / ${depth});
     const int low = rank * share + min(rank, longer), end = low + share + (rank < longer);
 </%def>
 
-## The head of the loop over a group's tiles and parts of tiles, like `loop` of _units; until: the step of k after
-## the last.  copies: whether the loop copies operands; tail: whether it compares their steps with the end of k.
+## The head of the loop over a group's tiles and parts of tiles, like `loop` of _units.  It declares from and until: the
+## first step of k of the part, and the step after its last one.  copies: whether the loop copies operands; tail:
+## whether it compares their steps with the end of k.
 <%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
 ${units.pointers(names, types)}\
         int high = end;

@@ -2,9 +2,10 @@
 ##
 ##   exchange()       the C functions that the others use
 ##   piece(...)       16 bytes of one row;   whole_lines(...): 16 bytes of each of two rows
-##   load_columns(count), load_row()     the elements of the epilogue's vectors; outside of C, the last ones.  Lane l
-##                    has those of columns l, l + 32, ...
+##   load_columns(count), load_row()     declare the elements of the epilogue's vectors, for `count` columns or for
+##                    a row; outside of C, the last ones.  Lane l has those of columns l, l + 32, ...
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
+## Two adjacent results of a row, as two arguments.
 <%def name="two(sums, r, h, j)"><%
 pairs = [(f"{sums}{r}_{4 * j + 2 * h + e}", f"row, first_col + lane % 4 * 2 + {8 * j + e}", e) for e in range(2)]
 if not problem.extras:
@@ -14,6 +15,7 @@ return ", ".join(f"EPILOGUE_OF_VALUES(scaled(alpha, {acc}), {at}, "
     + ", ".join(value(i, e) for i in range(len(problem.extras))) + ")" for acc, at, e in pairs)
 %></%def>
 
+## Whether the i-th vector of the epilogue has an element for each row of C, not for each column.
 <%def name="by_rows(i)"><%
 extra = problem.extras[i]
 return not (extra.row if problem.transposed else extra.col)

@@ -1,5 +1,5 @@
 ## The producer of a wgmma kernel: it copies A and B, stage by stage, and is ahead of the consumers by up to the number
-## of stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and phase in scope.
+## of stages.  Arguments as in wgmma; its variables a_base, b_base, full_base, empty_base, stage and phase are in scope.
 ##
 ##   lines()   a warpgroup copies chunks of 16 bytes (see _lines, and _gathered_lines for operands that have a reader);
 ##             if values have several pieces, both operands have a reader, or neither has

@@ -37,6 +37,7 @@ first_instruction = (*all_pairs[0], 0)
                     if (stage == ${policy.stages}) { stage = 0; phase ^= 1; }
 </%def>
 
+## Tell the producer that the stages of step `used` are free.
 <%def name="release()">
 % for part in range(parts):
                     if (lane == 0) barrier_arrive(empty_base + 8 * (used + ${part}));

@@ -1,13 +1,13 @@
-## C = epilogue(alpha * A @ B + beta * C), with a work-item for each element, without local memory.  It is used for
-## k = 0, and for batches of tiny products with enough elements for all work-items of the device.
+## C = epilogue(alpha * A @ B + beta * C), with a work-item for each element, without local memory, on any device.  It
+## is used for k = 0, and for batches of tiny products with enough elements for all work-items of the device.  The
+## launch is one-dimensional, in groups of `group_size`, and computes the elements `first` to `count` - 1 of the batch.
 ##
-##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
+##   element i   ->   product i / (m n), row i % (m n) / n, column i % n
 ##
 ## A few steps of k are loaded before the first of them is multiplied, so that these loads overlap.  If there
-## are few elements, 2^lanes_log2 adjacent work-items, at most max_lanes, share one: lane i multiplies steps i,
-## i + lanes, ...
+## are few elements, lanes = 2^lanes_log2 adjacent work-items share one: lane i multiplies steps i, i + lanes, ...
 ##
-## group_size, max_lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
+## max_lanes  the largest number of lanes     index  a type that counts all elements     acc  Accumulator of a sum
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

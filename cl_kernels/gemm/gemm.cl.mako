@@ -1,4 +1,5 @@
-## C = epilogue(alpha * A @ B + beta * C), by tiles in local memory and in registers.
+## C = epilogue(alpha * A @ B + beta * C), by tiles in local memory and in registers, on GPUs.  Work-group (u, p)
+## computes unit u, a tile or a part of one, of the p-th product of the launch.
 ##
 ##              n ->                      A work-group computes one tile of C (tile_m x tile_n).  It
 ##            +-----+-----+               walks along k in steps of tile_k: each panel of A and of B
@@ -15,9 +16,9 @@
 ##          (2: one barrier a step, not two), prefetch_local, repack (C is stored through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: the sums of a work-item
 ## split    whether the k of the tiles after the first `whole` is divided into `splits` parts of k_split steps (see
-##          _split_k).  These tiles are last, because their short groups fill compute units that wait for long groups
-## tail     whether k (of some split) is not a multiple of a panel's steps (tile_k, or twice that of pairs)
-## stagger  GroupStagger: the tile along k at which a group begins and to which it wraps round; or None
+##          _split_k).  They are last, because their short groups fill compute units that wait for long groups
+## tail     whether k, or a part of it, is not a multiple of a panel's steps: tile_k, or 2 tile_k for pairs (_pairs)
+## stagger  GroupStagger: the step along k at which a group begins; it continues at step 0 after the last; or None
 ## widths   the widths of stores of C (1: element by element); of several the argument store_width selects one
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,4 +1,5 @@
-## C = epilogue(alpha * A @ B + beta * C) on matrix instructions of wavefronts.
+## C = epilogue(alpha * A @ B + beta * C) on the matrix instructions of CDNA GPUs (_mfma).  There is a work-group for
+## each unit: a tile of a product, or a part of its k (_units).
 ##
 ##   tile of a group: waves_m x waves_n wavefronts, each of squares of side x side
 ##
@@ -11,7 +12,8 @@
 ##
 ## policy  MfmaPolicy       a, b  Lines: how an operand is copied to local memory
 ## instruction  MatrixInstruction: its operands, and which lane holds which elements
-## split, tail, types: as in wgmma
+## split, tail  whether k is divided into parts (_split_k); whether a part is not a multiple of a step
+## types        the C type of the elements of each operand
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>

@@ -1,4 +1,5 @@
-## The triangle of C that is not computed: it becomes the transpose of the computed triangle, or zeros.
+## The triangle of C that is not computed: it becomes the transpose of the computed triangle, or zeros.  Work-group (x,
+## y, z) has column x and row y of tiles of the z-th product; groups whose tile is in the computed triangle return.
 ##
 ##          C0                      A group writes one tile `to`.  Its elements are read from the mirrored
 ##    +--+--+--+                    tile `of` and transposed in local memory, so that rows of both tiles are

@@ -1,4 +1,5 @@
-## C = epilogue(alpha * A @ B + beta * C) in double precision on matrix instructions of warps.
+## C = epilogue(alpha * A @ B + beta * C) in double precision on the matrix instructions of NVIDIA's warps.  There is a
+## work-group for each unit: a tile of a product, or a part of its k (_units).
 ##
 ##   tile of a group: warps_m x warps_n warps, each of blocks x pairs squares of 16 x 16
 ##
@@ -13,7 +14,7 @@
 ##
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand is copied to local memory
-## pair, wide, by_lines, types: as in wgmma
+## pair, wide, by_lines  how C is stored (see _mma_output)     types  the C type of the elements of each operand
 ## store_kinds  the kinds of stores of C, if there are several; the argument store_kind selects one (see _mma_stores)
 ##
 ## All shapes share this text: the last step may be short, and k may be whole or in parts of at least one step.

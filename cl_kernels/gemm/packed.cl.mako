@@ -7,15 +7,18 @@
 ##   rows    | ...                 |                and each panel of B is used `block` times.
 ##
 ##   pack    one work-item packs `chunk` steps of `group` panels
+##           range: (work-items for A and for B, products)
 ##   tiles   one work-item computes `run` tiles of one row of tiles over its share of k, `visit` steps
 ##           of each together (few if B is not packed, so that its rows are read contiguously)
-##   a_packed, b_packed: whether it reads the operand packed, or in place
+##           range: (block, panels of B / run, blocks of A's panels x together x products)
+##   a_packed, b_packed: whether `tiles` reads the operand packed, or in place
 ##
 ## k is divided into `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One launch of
 ## tiles computes `together` shares from `share0` on, each with its own sums.
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
 ## Unfinished sums are stored in `partial`, one TILE per (share, product, tile).
-## over, under: in row r the columns from r - under to r + over are computed.
+## row, col: where the launch's part of C begins.  over, under: in row r the columns from r - under to r + over are
+## computed.
 ## once_a, once_b: whether the operand is the same for every product, and packed once.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -45,8 +48,8 @@ void ${kernel("pack")}
 % for x, along, P, stride in (("a", "m", MR, "a_row, a_col"), ("b", "n", NR, "b_col, b_row")):
     for (long p = panel; p < last && ${"is_a" if x == "a" else "!is_a"}; p++)
         pack_${x}(${x} + p * ${P} * ${stride.split(", ")[0]} + step * ${stride.split(", ")[1]}, ${stride},
-            LEAST((long)${P}, ${along} - p * ${P}), steps,
-               packed_${x} + ((to + p) * share + inner) * ${P * C});
+                  LEAST((long)${P}, ${along} - p * ${P}), steps,
+                  packed_${x} + ((to + p) * share + inner) * ${P * C});
 % endfor
 }
 
@@ -75,7 +78,7 @@ void ${kernel("tiles")}
     const long last = LEAST(LEAST(panels_b, at + run), (below + over + rows + ${NR - 1}) / ${NR});
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
-            // If B is not packed, the last tile starts earlier.
+            // If B is not packed, the last tile starts `skip` columns earlier, so that it is inside of B.
             const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
             const long from = q * ${NR} - skip;
             __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share
@@ -88,6 +91,6 @@ void ${kernel("tiles")}
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
                  col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha,
-                     beta, over, under${epilogue.passed(problem)});
+                 beta, over, under${epilogue.passed(problem)});
         }
 }

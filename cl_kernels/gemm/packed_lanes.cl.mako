@@ -3,8 +3,8 @@
 ##      scratch: the elements (i, p) of V matrices A are a       c[r][s] += a[i + r][p] * b[p][j + s]
 ##      vector; so are the elements of B and of C                for a tile of R x S vectors of C
 ##
-## A work-item computes `run` blocks of V products, one after the other.  A matrix without gaps is copied as one line of
-## elements.  The order of axes in scratch is that of each operand in memory.
+## Work-groups of one work-item compute `run` blocks of V products each, one after the other.  `count` is the number of
+## products.  The order of axes in scratch is that of each operand in memory.
 ## once_a, once_b: whether the operand is the same for every product, and copied once.
 ##
 ## problem: of one batch axis; a, b and c are of one real element.  V: lanes of a vector.
@@ -25,8 +25,8 @@ typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
 #define VEC(p) (*(__global vec_u *)(p))
 
-// Copy a block of matrices to scratch: `lines` lines of `length` elements, `step` apart.  Matrices without gaps are
-// copied as one line.
+// Copy a block of `lanes` matrices, `apart` elements apart, to scratch: `lines` lines, `line` apart, of `length`
+// elements, `step` apart.  Matrices without gaps are copied as one line.
 static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length,
     long lanes)
 {
@@ -37,7 +37,7 @@ static inline void take(const ${E} *from, long line, long step, long apart, ${E}
                 lanes - w < 4 ? lanes - w : 4, length);
 }
 
-// Copy a block of matrices from scratch.
+// Copy a block of matrices from scratch: the reverse of `take`.
 static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length,
     long lanes)
 {
@@ -49,6 +49,7 @@ static inline void put(const ${E} *from, ${E} *to, long line, long step, long ap
 }
 % for R, S in sides:
 
+// A tile of R x S vectors of C: c[r][s] = alpha * sum + beta * c[r][s].
 static inline void tile_${R}_${S}(const ${E} *a, long a_row, long a_col, const ${E} *b, long b_row, long b_col,
                             ${E} *c, long c_row, long c_col, long steps, value_t alpha, value_t beta)
 {

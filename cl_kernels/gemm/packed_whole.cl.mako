@@ -1,10 +1,10 @@
-## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
-## batch, one after the other, in its part of scratch (see packed for the layout).  If there are few
-## products, a work-item computes `strip` panels of B's columns.
+## gemm of small products on a CPU: C = epilogue(alpha * A @ B + beta * C).  A work-item packs and multiplies `run`
+## whole products of a batch, one after the other, in its part of scratch (see packed for the layout).  If there are few
+## products, it computes only `strip` panels of B's columns of each.  Range: (products / run, panels of B / strip).
 ## once_b: whether B is the same for every product, and packed once.  Operands for which a_packed or b_packed is 0 are
 ## read in place.  Between the tiles of a product, `lines_a` and `lines_b` cache lines of the operands of the next
 ## product are prefetched.  Rows of C are stored over `across` panels of B, which stay in the L1 cache.
-## The triangle is part of the text: as an argument, tiles of 20 x 20 took 1.07 times as long.
+## The triangle is part of the text, because products are so small that tests at run time would take measurable time.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
@@ -69,7 +69,7 @@ void ${kernel("whole")}
                 if (!a_packed) pa = a + p * ${MR} * a_row;
 % endif
                 tile(pa, a_packed, a_row, a_col, pb, b_step, b_packed ? ${16 * NR * compute.itemsize} : 256, steps,
-                    0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
+                     0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
                      LEAST((long)${MR}, m - p * ${MR}), skip, LEAST((long)${NR}, n - (q * ${NR} - skip)),
                      c, c_row, c_col, alpha, beta${epilogue.passed(problem)});
             }

@@ -3,8 +3,8 @@
 ##
 ##   from: rows x k  --->  to: rows x (parts of `pitch` steps of k each)
 ##
-## A group moves a square of 64 rows and 64 steps of k through local memory, so that reads and writes are
-## both of adjacent elements.
+## A group of 256 moves a square of 64 rows and 64 steps of k through local memory, so that reads and writes are both of
+## adjacent elements.  Group (x, y) has the square x / columns, x % columns of the y-th matrix.
 ##
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
 ## elem     f16, bf16, f32 or f64    rounded  whether f32 is rounded to tf32
@@ -21,6 +21,7 @@ chunks = 64 // width
 
 
 def word(piece, j):
+    # An expression: the j-th 32 bits (64 bits of doubles) of a chunk.
     if width < 8:
         return f"bits[{piece}][{j}]"
     return f"bits[{piece}][{2 * j}] | (uint)bits[{piece}][{2 * j + 1}] << 16"
@@ -50,6 +51,7 @@ static inline bits_t to_bits(float v)
     const uint result = (rounded & all_ones) == all_ones ? truncated : rounded;
     return (bits_t)((v != v ? truncated | 1u : result)${" << shift" if wide else ""});
 }
+// The remainder of v after the piece `bits`.
 static inline float rest(float v, bits_t bits)
 {
     const float rounded = as_float(${"bits" if wide else "(uint)bits << 16"});

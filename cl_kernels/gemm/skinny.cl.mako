@@ -1,5 +1,6 @@
-## C = epilogue(alpha * A @ B + beta * C) with few columns, by matrix instructions of warps that read A from
-## global memory in its layout: y[o, q] = sum over k of w[o, k] * x[k, q].
+## C = epilogue(alpha * A @ B + beta * C) with few columns, by matrix instructions of NVIDIA's warps that read A from
+## global memory in its layout: y[o, v] = sum over k of w[o, k] * x[k, v], for o < m and Q vectors v.  A work-group
+## computes 16 x blocks rows, or with `split` a part of their sums.
 ##
 ##   across (k runs across the lines of w)      along (k runs along them)
 ##

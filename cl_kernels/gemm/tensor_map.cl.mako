@@ -1,11 +1,14 @@
-## The tensor map of an operand, for the copy engine (PTX ISA, tensor map).  It is made once for all
-## launches of a product, and holds no address (see _boxes).
+## The tensor map of an operand, for the copy engine of NVIDIA GPUs from Hopper on (PTX ISA, tensor map).  One group of
+## 32 work-items makes it in local memory and copies it to `map`, once for all launches of a product.  It holds no
+## address (see _boxes).
 ##
 ##   dimension   0         1         2      3
 ##   elements    extent    count     2^31   2^22
 ##   bytes       itemsize  pitch     16     2^35
 ##
-## elem: the element.  depth: elements of a line of a box.  box_lines: lines of a box.
+## elem: the element.  depth: elements of a line of a box.  box_lines: lines of a box.  extent: elements of a line of
+## the matrix, `count` lines, `pitch` bytes apart.  The numbers of `fields` are PTX's codes: 3 is rank 4, and 3 the
+## swizzle of 128 bytes.
 <%include file="/common/prelude.cl.mako"/>
 <%
 elemtype = {"f16": 6, "bf16": 10, "f32": 7}[elem.name]

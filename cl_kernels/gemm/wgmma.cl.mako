@@ -1,4 +1,4 @@
-## C = epilogue(alpha * A @ B + beta * C) on warpgroup matrix instructions.
+## C = epilogue(alpha * A @ B + beta * C) on the warpgroup matrix instructions of Hopper GPUs (_wgmma).
 ##
 ##        work-items of a group                 local memory, `stages` times
 ##   0    | consumer 0: blocks x 64 rows of C |      +---------+---------+
@@ -17,7 +17,8 @@
 ##         registers, whose additions round; 0: never
 ## split   whether groups share the steps of k of tiles (see _wgmma_parts)
 ## tail    whether k, or the k of a part, is not a multiple of a step
-## pair, wide, by_lines  how C is stored (see _wgmma_output)
+## pair, wide, by_lines  how C is stored (see _units and _wgmma_output)
+## types   the C type of each operand's elements
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

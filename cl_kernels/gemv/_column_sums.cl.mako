@@ -1,14 +1,14 @@
-## The sums of axpy_columns.  Local memory combines the sums of the K work-items of an output in the first of them.
-## If groups share the summed axis, the last group to arrive combines their sums.
+## The end of axpy_columns: the sums of an output's K work-items are added in local memory, in the first of them.  If
+## groups share the summed axis, each stores its sums in `partial`, and the last group to arrive adds them.
 ##
-##   words   part 0: vector 0: outputs' components | vector 1 | ... || part 1 ...
+##   partial, in words of 32 bits   part 0: vector 0: the components of all outputs | vector 1 | ... || part 1 ...
 ##
-## Arguments as in axpy_columns.
+## Arguments and variables as in axpy_columns.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
 <%def name="define()">
-// Add the sums of the work-items of one output; the first of them has the result.
+// Add the sums v of the work-items of one output, which are W apart; the first of them has the result.
 static inline ${T} fold_down(${T} v, __local ${T} *sums)
 {
     const uint lid = get_local_id(0);
@@ -24,7 +24,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 }
 </%def>
 
-## Add the sums s0, s1 ... of an output, one for each vector; the first of its work-items has the results.
+## Add the sums s0, s1 ... of an output's work-items, one sum for each vector; the first work-item has the results.
 <%def name="across_rows()">\
 % for q in range(Q):
 % if elem.complex:

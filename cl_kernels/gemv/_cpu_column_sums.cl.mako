@@ -1,10 +1,10 @@
-## Addition of rows to the sums of a block of outputs in cpu_columns: W * unroll sums are in registers, for R rows
-## together and then for single rows.
+## The function of cpu_columns that adds rows to the sums of outputs: W * unroll sums are in registers (`unroll` vectors
+## of W), while R rows at a time are added, and then single rows.
 ##
 ## elem, real, P, E, R: as in cpu_columns.
 
-## Rows are read in the order of memory.  Several have sums of their own (p and q), because one chain of additions to s
-## would take longer.
+## Add the products of `rows` rows from i on.  Rows are read in the order of memory.  Several rows have sums of their
+## own (p and q), because one chain of additions to s would take longer.
 <%def name="add_rows(W, unroll, rows)">
 <%
     T = vector(real, W * P)

@@ -1,7 +1,7 @@
 ## The outputs of a block of rows of cpu_rows, from the lane sums of its rows.
 ##
 ##   define(rows)          fold_lanes_<rows>(lanes, sums)
-##   sums_of(rows, left)   left: arguments of the columns after whole vectors
+##   sums_of(rows, left)   left: the arguments of lane_sums (_cpu_row_sums) for the columns after whole vectors, as text
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%def name="define(rows)">\
@@ -18,7 +18,8 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 ## The sums of the rows from row i on: stored as outputs, or as a part of them.
 <%def name="sums_of(rows, left)">\
 % if tail == "across":
-        const bool whole = a_out >= n && (m - i - ${rows}) * a_out + n >= ${V};
+        // Whether a vector may be loaded from the start of each of these rows: it ends before the memory of A does.
+        const bool is_loadable = a_out >= n && (m - i - ${rows}) * a_out + n >= ${V};
 % endif
 % if rows == 1 or side_by_side:
         lane_sums_${rows}(a + i * a_out, a_out, a_sum, x, x_step, first, last, lanes${left});

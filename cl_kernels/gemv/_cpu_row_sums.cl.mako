@@ -2,14 +2,14 @@
 ##
 ##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors is added to s<k>_<u>
 ##
-## A tail inside the row is its last V columns; those that were summed before count as 0.  A tail across the row's end
-## is the row and the elements after it, which count as 0; the last rows, which may end with the memory, are copied
-## first.
+## The columns after whole vectors are read as one vector, the tail.  A tail inside the row is its last V columns; those
+## that were summed before count as 0.  A tail across the row's end, for rows shorter than V, is the row and the
+## elements after it, which count as 0; rows whose tail would exceed A's memory (not is_loadable) are copied first.
 ##
 ## elem, C, P, T, E, mask, conj, unit, x_unit, tail, whole: as in cpu_rows.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
-## Declare the start of the tail of every row, which of its lanes count, and x there.
+## Declare the arguments of lane_sums for the tail: its first column `left`, the lanes that count, `fresh`, and x there.
 <%def name="left_over()">\
 <% lanes = gemv.module.build(mask, [str(i // P) for i in range(C)]) %>\
 % if tail == "inside":
@@ -81,9 +81,10 @@ ${gemv.signed(elem, real, C, conj, f"s{k}_0", f"t{k}_0")}\
 }
 </%def>
 
+## The declarations of these parameters.
 <%def name="left_parameters()">\
 ${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}\
-${", bool whole" if tail == "across" else ""}\
+${", bool is_loadable" if tail == "across" else ""}\
 </%def>
 
 <%def name="add_tail(rows)">\
@@ -93,7 +94,7 @@ ${", bool whole" if tail == "across" else ""}\
         xs = ${gemv.module.swapped("xv", C)};
 % endif
 % for k in range(rows):
-        const ${T} left${k} = ${(f"whole ? load{V}(a{k}) : load_row(a{k}, 1, last)" if tail == "across"
+        const ${T} left${k} = ${(f"is_loadable ? load{V}(a{k}) : load_row(a{k}, 1, last)" if tail == "across"
             else f"load{V}(a{k} + left)")};
         s${k}_0 += fresh ? left${k} * xv : (${T})(0);
 % if elem.complex:
@@ -103,7 +104,7 @@ ${", bool whole" if tail == "across" else ""}\
     }
 </%def>
 
-## One vector of each row.
+## Add the products of one vector of each row to the sums with the number `chain`.
 <%def name="add_vectors(rows, at, chain)">
         xv = ${load_x(at)};${f" xs = {gemv.module.swapped('xv', C)};" if elem.complex else ""}
 % for k in range(rows):

@@ -1,7 +1,8 @@
 ## Work-groups that share a block of outputs: each sums one of `parts` parts of the summed axis, and the last group to
-## arrive adds them (see group/fix_up).  Without `split` a block has one group, and the kernel has no such argument.
+## arrive adds them (see group/fix_up).  Without `split` a block has one group, and the kernel has no arguments `parts`
+## and part_size.
 
-## This group's block, and the columns [first, last) of its part.
+## Declare this group's block, and the range [first, last) of the summed axis that is its part.
 <%def name="bounds()">\
 % if split:
     const uint part = get_group_id(0) % parts, block = get_group_id(0) / parts;

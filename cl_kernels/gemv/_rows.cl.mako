@@ -1,15 +1,15 @@
-## Common to dot_rows and long_rows: work-items side by side, the lanes, sum R rows of a times x.
+## Common to dot_rows and long_rows: adjacent work-items, the lanes, sum R rows of a times Q vectors x.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 
-## The accumulator of R rows and Q vectors as lanes exchange it: fields re0_0 (im0_0) re0_1 ...
+## The result is an accumulator, acc_t, with the field re<row>_<vector>, and im<row>_<vector> if elements are complex.
 ##
 ## sum_rows(lane, first, last): each of L lanes takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
 ## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and continues at first when it
-## reaches last.
-## With x_together > 1 (and V == 1, x_pitch == 1) one load reads adjacent elements of x_together vectors.
+## reaches last.  With x_together > 1 (and V == 1, x_pitch == 1) one load reads the adjacent elements of x_together
+## vectors.
 <%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together=1, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
@@ -87,7 +87,7 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 }
 </%def>
 
-## Store the sums that this work-item holds.  from_col: the start of the epilogue's index of a vector.
+## Store the sums that this work-item holds.  from_col: the start of the expression of a vector's index for `finish`.
 <%def name="put_rows(elem, real, R, Q, finish, from_col='')">
 % for k in range(R):
 % for q in range(Q):

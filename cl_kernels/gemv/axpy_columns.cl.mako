@@ -1,5 +1,5 @@
-## axpy_columns: y = alpha * A x + beta * y, where A is contiguous along the outputs (a
-## transposed row-major matrix).
+## axpy_columns: y = alpha * A x + beta * y on a GPU, where A is contiguous along the outputs (a transposed row-major
+## matrix).  Work-group g has block g / parts of the outputs, and part g % parts of the summed axis.
 ##
 ##   outputs ->   | V | V | ... | V |     W work-items own V adjacent outputs each
 ##   summed  k=0  | . | . |     | . |
@@ -28,7 +28,7 @@ ${gemv.adjacent(elem, real, V, True)}
 ${fix_up.define()}
 % endif
 ${sums.define()}
-## Load row `at` of A, and the elements of x for it.
+## Load row `at` of A, and the elements of x for it, as the u-th in flight; add their products to the sums.
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):

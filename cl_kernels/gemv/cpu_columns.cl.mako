@@ -7,8 +7,8 @@
 ##     v         ...      store of the sums
 ## Short rows are read one by one (R = 1), in the order of memory.
 ##
-## One work-item is a group.  It takes one block of outputs and one of `parts` parts of the summed axis;
-## the last group of a block to finish adds the parts in order.
+## A group is one work-item.  Group g has block g / parts of the outputs and part g % parts of the summed axis; the last
+## group of a block to finish adds the parts in order.
 ##
 ## V: elements of a vector.  U: most vectors of sums in registers.  B: most outputs of a block.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; E: type
@@ -46,7 +46,8 @@ void ${kernel("gemv_cpu_columns")}
     const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
     const long last_out = first_out + block_size < m ? first_out + block_size : m;
     const long width = last_out - first_out;
-    // The sums of a few outputs stay in registers; those of many are loaded and stored once in R rows.
+    // The sums of a few outputs stay in registers for 512 rows, so that their loads and stores hardly count; those of
+    // many are loaded and stored once in R rows.
     const long rows = width <= ${U * V} ? 512 : ${R};
     a += a_offset + first_out * a_out;
     x += x_offset;

@@ -4,12 +4,12 @@
 ##   row 0    | s0 ...           |        side_by_side: R rows share each load of x, or R / 2 at the end;
 ##   row 1    | s1 ...           |        else one after the other, in the order of memory, several vectors
 ##   ...      |                  |        in flight
-##   row R-1  | s7 ...           |
+##   row R-1  | s<R-1> ...       |
 ## The lane sums of R rows become one vector of R sums by log2(R) blends and permutations
 ## (a transposition in registers), not by R horizontal sums.
 ##
-## One work-item is a group.  It takes block_size rows and, with `split`, one part of the columns;
-## then the last group of a row block to finish adds the parts in order.
+## A group is one work-item.  It takes block_size rows and, with `split`, one of `parts` parts of the columns (group g
+## has block g / parts and part g % parts); then the last group of a row block to finish adds the parts in order.
 ##
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E:
 ## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
@@ -27,7 +27,7 @@
 <%
     together = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))
     left = ", left, fresh, x_left" if tail != "none" else ""
-    left += ", whole" if tail == "across" else ""
+    left += ", is_loadable" if tail == "across" else ""
 %>
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}

@@ -1,16 +1,16 @@
-## dot_rows: y = alpha * A x + beta * y, where A is contiguous along the summed axis.
+## dot_rows: y = alpha * A x + beta * y on a GPU, where A is contiguous along the summed axis.
 ##
 ##   work-group of G:  | L lanes | L lanes | ... |      each run of L lanes sums R rows
 ##   row block             0         1      ...         R * G / L rows a work-group
 ##
 ## If L is below the sub-group size, one sub-group sums several rows of a narrow matrix; if L equals it,
 ## each sub-group sums R rows.  The lanes fold their sums within the sub-group; the first lane holds the
-## results. 
+## results.
 ##
-## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).  unit: a_sum is
-## 1 (else V is 1).  elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type of
-## C reals.  Q: vectors.  conj: conjugate A.  x_vector: x is aligned, x_step == 1.  x_together: vectors of a
-## load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
+## G, L: work-items of a work-group and of a run.  R: rows of a run.  V: elements of a load, which is aligned if V > 1.
+## unit: a_sum is 1 (else V is 1).  elem, real: element, and the real type of the sums.  P: reals of an element.  C = V
+## * P; T: type of C reals.  Q: vectors.  conj: conjugate A.  x_vector: x is aligned, x_step == 1.  x_together: vectors
+## of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
 ## shared: each run of L lanes has Q of the `vectors`, and those of one row follow each other:
 ##   | row 0, vectors 0 1 | row 0, vectors 2 3 | ... | row 1, vectors 0 1 | ...
 <%namespace name="element" file="/common/element.cl.mako"/>

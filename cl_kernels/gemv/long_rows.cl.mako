@@ -1,12 +1,12 @@
-## long_rows: y = alpha * A x + beta * y for few rows, each long and contiguous.
+## long_rows: y = alpha * A x + beta * y on a GPU for few rows, each long and contiguous.
 ##
-##   row block (R rows)   |  part 0  |  part 1  | ... |      a work-group each
+##   row block (R rows)   |  part 0  |  part 1  | ... |      group g: block g / parts, part g % parts
 ##   partial[block][part]     R sums     R sums
 ##
 ## If there are several parts, the last work-group of a row block to finish adds them in order, so the
 ## result does not depend on which group is last.  Its first work-item holds the results.
 ##
-## G, R, V: work-group, rows, elements of a load (aligned, for V > 1).  S: sub-group size.  The rest as in
+## G, S: work-items of a work-group and of a sub-group.  R: rows of a block.  The other parameters are those of
 ## dot_rows.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>

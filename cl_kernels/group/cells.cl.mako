@@ -3,7 +3,8 @@
 ##   counters | next ticket | groups that are done | cells ...
 ##
 ## A cell has 64 bits: 32 bits of the element, and a flag in the other 32.  An element of several words has as many
-## cells.  One access reads both, so neither the writer nor the reader needs a fence.
+## cells.  One access reads both, so neither the writer nor the reader needs a fence.  For groups of 256 work-items; `t`
+## is the number of the work-item.
 ##
 ##   define(e)       publish(cell, v); is_published(cell, &v): whether the element was published; if so, v is set
 ##   cell(offset)    the pointer to a cell
@@ -28,6 +29,7 @@ static inline bool is_published(volatile __global ulong *cell, value_t *v)
 
 <%def name="cell(offset)">(volatile __global ulong *)counters + 1 + ${offset}</%def>
 
+## For all work-items of one group: set the first two counters and all cells to 0.
 <%def name="reset(cells)">\
 for (long i = t; i < ${cells}; i += 256) STORE_PUBLISHED_LONG(${cell("i")}, 0ul);
         if (t < 2) STORE_PUBLISHED(counters + t, 0u);

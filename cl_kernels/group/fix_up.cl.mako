@@ -32,7 +32,7 @@ static inline bool arrives_last(volatile __global uint *counter, uint groups)
 }
 </%def>
 
-## A statement, and an expression.  apart: the distance between the words of a number.
+## publish: a statement that stores a number at `place`.  collect: its value.  apart: the distance between its words.
 <%def name="publish(real, place, value, apart=1)">\
 % if words(real) == 2:
 { const uint2 bits = as_uint2(${value}); STORE_PUBLISHED(${place}, bits.x);

@@ -1,4 +1,4 @@
-## Fold over a whole work-group (over several groups: see fix_up).
+## The size of a work-group, and the fold of an accumulator over a whole group (over several groups: see fix_up).
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
 ## The attribute of a kernel whose groups have G work-items.  light: whether the kernel needs few registers.  Only then
@@ -12,8 +12,8 @@ ${(f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light
 ##   | S lanes | S lanes | ... |      each sub-group folds by itself
 ##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory
 ##   the first sub-group folds wave[0 .. G/S)
-## wave does not overlap the slots of the sub-groups, which saves a barrier.
-## Call it from all work-items, with LOCAL_ARRAY(wave); a barrier is needed between two calls.
+## wave does not overlap the slots of the sub-groups, which saves a barrier.  Call it from all work-items, with
+## LOCAL_ARRAY(wave); a barrier is needed between two calls.
 <%def name="define_subgroup(acc, width)">${subgroup.define(acc, width)}</%def>
 
 <%def name="define(acc, G, S)">

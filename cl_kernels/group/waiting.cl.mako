@@ -37,7 +37,7 @@ GROUP_FENCE();
 ## The same for groups that execute a barrier of local and global memory before the flag is set.
 <%def name="release_without_barrier()">GROUP_FENCE();</%def>
 
-## For one work-item: statements.
+## For one work-item, statements: set a flag after the group's `release`; reset a flag; count in a flag.
 <%def name="set(flag, value='1u')">\
 DEVICE_FENCE();
             STORE_PUBLISHED(${flag}, ${value});

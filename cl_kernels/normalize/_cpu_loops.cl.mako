@@ -1,8 +1,9 @@
 ## The loops of a CPU's work-item over a row, or over neighbouring rows: whole vectors, then single elements.  See
-## cpu_rows.  A row is in pieces of n adjacent elements; the part is its elements first <= i < end, in pieces o of it.
+## cpu_rows for the parameters.  width: elements of a vector.  row_width: neighbouring rows of a vector, 1 if it is along
+## a row.  A row is in pieces of n adjacent elements; the part is its elements first <= i < end, in pieces o of it.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 
-## Fold the elements of the part to `total`.
+## Fold the elements of the part of the row to `total`.  name: the type of the phase's accumulator.
 <%def name="folded(phase, name, width, row_width)">\
 <% wide = name if width == 1 else f"{name}{width}" %>\
     ${wide} vectors = ${wide}_identity();

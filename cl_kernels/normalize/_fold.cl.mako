@@ -1,4 +1,6 @@
-## Loads, folds and maps of the vectors of a row.  See _program.
+## Loads, folds and maps of the vectors of a row.  A vector has the number `tag`: x0, x1 ... are vectors of input x.
+## See
+## _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 
 ## Declare vector `tag` of each input, at element j of the row.
@@ -14,7 +16,7 @@
     }
 </%def>
 
-## Fold vectors with some tags into s.
+## Fold the vectors with some tags into the accumulator s, by the program's text for this phase.
 <%def name="step(phase, tags, width, row_width)">\
 <% values = [{n: f"{n}{tag}" for n in p.inputs} for tag in tags] %>\
     ${program.module.typed(phase.step(values), real, width, row_width)}
@@ -41,7 +43,8 @@
     }
 </%def>
 
-## IS_INDEX(a, b): a if the element is the one with the row's index, else b.
+## Define IS_INDEX(a, b), a macro of the program's texts: a if the element is the one that the row's index selects, else
+## b.
 <%def name="picked(j, width, across)">\
 <% mask = vector("long" if real == "double" else "int", width) %>\
 % if width == 1:

@@ -5,6 +5,7 @@
 ##
 ## Each phase has another part of local memory, so that one barrier, before the part is read, suffices.  See rows.
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
+## Functions accK_t_of_row(v, slot, shared) for each phase K.
 <%def name="define()">
 <% wave = 1 if across else min(L, S) %>
 % for phase in phases if part != "map" else []:
@@ -51,6 +52,7 @@ static inline ${acc} ${acc}_of_row(${acc} v, __local ${acc} *slot, __local ${acc
 % endfor
 </%def>
 
+## An expression: the total of `value`, the accumulators of phase k, over the lanes of a row.
 <%def name="fold(value, k)">\
 <% slot = "0" if across or L == 1 else f"SUBGROUP_SLOT(scratch{k})" %>\
 acc${k}_t_of_row(${value}, ${slot}, LOCAL_ARRAY(shared${k}))\

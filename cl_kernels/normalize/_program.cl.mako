@@ -9,7 +9,7 @@
 ## neighbouring rows.
 <%!
 def typed(text, real, width, row_width):
-    """A text of a program, for vectors of elements and for values of rows of some widths."""
+    """A text of a program with its words COUNT, TYPE (vectors of elements) and ROW (values of rows) replaced."""
     text = text.replace("COUNT", f"(({real})count)")
     return text.replace("TYPE", vector(real, width)).replace("ROW", vector(real, row_width))
 %>
@@ -37,7 +37,8 @@ ${accumulator.halve(acc, width)}
 % endfor
 </%def>
 
-## Pointers to the first element of a row, for each operand.  A launch of parts of rows uses some of them only.
+## Declare NAME_row for each operand: the pointer to the first element of a row.  A launch of parts of rows uses some of
+## them only.
 <%def name="begin_row(row, column='')">\
 % for name in p.operands:
 <% is_result = name in dict((*p.outputs, *p.row_outputs)) %>\
@@ -60,6 +61,8 @@ ${accumulator.halve(acc, width)}
 % endif
 </%def>
 
+## Expressions, and a statement: the address of element (o, i) of an operand; its value, or that of `width` adjacent
+## elements; the store of a value there.
 <%def name="address(name)">\
 <% begin = axes.offset("outer", name, axes.digits("outer", outer, "o")) + " + " if outer else "" %>\
 ${name}_row + (${begin}i * ${name}_stride)\

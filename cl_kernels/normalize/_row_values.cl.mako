@@ -26,17 +26,18 @@
     ${program.module.typed(p.before, real, width, width)}
 </%def>
 
+## An expression: the vector of some components, or the only one.
 <%def name="lane_values(texts)">\
 ${texts[0] if len(texts) == 1 else f"({vector(real, len(texts))})({', '.join(texts)})"}\
 </%def>
 
-## The element that the index of row k selects; 0 if there is no such element.
+## An expression: the element that the index of row k selects; 0 if there is no such element.
 <%def name="picked(name, k)">\
 <% at = f"{name}_row + ({k} * {name}_kept{kept - 1} + index{k} * {name}_stride)" %>\
 is_element${k} ? ${elems[name].name}_load(${at}) : 0\
 </%def>
 
-## A value for each row; for V neighbouring rows, a vector.
+## An expression: the value of a row, or the vector of the values of `width` neighbouring rows.
 <%def name="row_load(name, width)">\
 <% e, step = elems[name].name, f"{name}_kept{kept - 1}" %>\
 % if width == 1:
@@ -46,6 +47,7 @@ ${e}_load(${name}_row)\
 % endif
 </%def>
 
+## Store the results that have one value for each row.
 <%def name="row_stores(width)">\
 % for name, text in p.row_outputs:
 <% e, step = elems[name].name, f"{name}_kept{kept - 1}" %>\

@@ -1,4 +1,5 @@
-## A work-item's share of a row: the E vectors that it keeps in registers, or those that it reads in turn.  See rows.
+## A work-item's share of a row: the E vectors that it keeps in registers, at elements j0, j1 ... of the row, or, if E
+## is 0, those that it reads in turn.  See rows.
 <%namespace name="fold" file="/normalize/_fold.cl.mako"/>
 <%namespace name="program" file="/normalize/_program.cl.mako"/>
 

@@ -1,12 +1,12 @@
-## channels: the gradient of normalisation over groups of channels by its input, and sums for the gradients by weight
-## and bias.
+## channels: the gradient of normalisation over groups of channels (group norm) by its input, and sums for the gradients
+## by weight and bias, on a GPU.  A work-group has one group of channels of one sample, the row get_group_id(0).
 ##
-##   group 0, sample 0   | channel 0: L lanes | channel 1: L lanes | ...     a work-group has a group of a sample:
-##                       | channel G/L ...                            |     it folds all channels, and reads them
-##                                                                          again, from the cache, for the result
+##   row   | channel 0: L lanes | channel 1: L lanes | ...     it folds all channels, and reads them again, from the
+##         | channel G/L ...                         | ...     cache, for the result
 ##
 ##   dw_parts[sample, c] = rstd sum dy (x - mean),  db_parts[sample, c] = sum dy, over the places of channel c
-##   dx = rstd (w dy - (x - mean) slope - shift),   where slope and shift are sums over the group
+##   dx = rstd (w dy - (x - mean) slope - shift),   with sums over the group's `count` elements:
+##   slope = rstd^2 sum w dy (x - mean) / count,    shift = sum w dy / count
 ##
 ## acc: the accumulator of a channel.  G: work-items of a group.  L: of a channel.  S: of a sub-group.  T: the channels
 ## that a work-item folds.  V: elements of a vector.  U: vectors in flight.  p, elems, real, kept, outer: see _program.
@@ -86,6 +86,7 @@ ${loaded(0, "j")}\
     }
 }
 
+## Expressions: the weight of channel c, and the address of its element j.
 <%def name="weight()">\
 <% load = f"{elems['w'].name}_load" if "w" in p.operands else "" %>\
 ${f"{load}(w{' + c * w_outer0' if outer else ''})" if load else 1}\
@@ -95,6 +96,7 @@ ${f"{load}(w{' + c * w_outer0' if outer else ''})" if load else 1}\
 ${name} + (${f"c * {name}_outer0 + " if outer else ""}${j})\
 </%def>
 
+## Declare dy<tag> and x<tag>, the vectors at element j of channel c.
 <%def name="loaded(tag, j)">\
 % for name in ("dy", "x"):
                 const ${value} ${name}${tag} = ${elems[name].name}_load${V if V > 1 else ""}(${address(name, j)});

@@ -3,9 +3,10 @@
 ##   along    row 0 | V V V ... | tail |        V elements of a row; the elements after whole vectors one by one
 ##   across   rows 0 .. V-1 | V | V | ...       an element of V neighbouring rows; rows after whole blocks one by one
 ##
-## One work-item is a group.  It computes rows_each rows or blocks.  Each phase reads the row from the cache, and the
-## map reads it again.  With part "fold", `parts` groups share each row or block, and each group stores the accumulators
-## of its part; with "map", each group combines all parts in order and maps its part.
+## A group is one work-item.  It computes rows_each rows, or blocks of V rows.  Each phase of the program (a RowProgram)
+## reads the row, which is in the cache after the first one, and the map reads it again.  With part "fold", `parts`
+## groups share each row or block, and each group stores the accumulators of its part; with "map", each group combines
+## all parts in order and maps its part.
 ##
 ## U: vectors of a step.  inlined: the functions of the program that are inlined here.  Others: see _program.
 <%namespace name="program" file="/normalize/_program.cl.mako"/>

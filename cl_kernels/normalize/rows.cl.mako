@@ -1,4 +1,5 @@
-## rows: a statistic over each row, then a map over the row (on a CPU: cpu_rows).
+## rows: statistics over each row (the phases of a RowProgram), then a map over the row, on a GPU (on a CPU: cpu_rows).
+## Work-group g has G / L rows from row g / parts * (G / L) on.
 ##
 ##   along    | row 0: L lanes | row 1: L lanes | ...     lanes of a row side by side, V elements each
 ##   across   | row 0 1 2 ... G/L-1 |                     lanes of a row G / L apart: rows are neighbours

@@ -2,7 +2,8 @@
 ##
 ##   target | group 0: span | group 1: span | ...     report[2 g] is the number, report[2 g + 1] the target
 ##
-## Work-item 0 has the result.  elem: Element of the targets.  kept: their axes.  G: work-items of a group.
+## span: targets of a group.  ignore: the value of targets that are ignored.  elem: Element of the targets.  kept: the
+## number of their axes.  G: work-items of a group, of which the first has the result.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}

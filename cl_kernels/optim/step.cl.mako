@@ -1,12 +1,13 @@
-## step: one step of an optimiser, in one pass over a parameter, its gradient and its state.
+## step: one step of an optimiser, in one pass over a parameter, its gradient and its state, of `size` elements each.
 ##
-##   i      | V | V | ... each ... |      a work-item has `each` adjacent elements, vectors of V and a rest;
-##   item   |         0            |      it reads gradient, parameter and state of an element once and writes all but
-##                                        the gradient
+##   element     | V | V | ... | rest |     a work-item has `each` adjacent elements, as vectors of V and single ones;
+##   work-item   |         0          |     it reads gradient, parameter and state of an element once and writes all but
+##                                          the gradient
 ##
 ## rule: sgd or adam.  elem: the element type of param and grad.  wide: that of all other arrays and of the computation.
 ## states: names of the state arrays.  master: whether the array `master` has the parameter in the type `wide`.
-## flags: names of the rule's options that are on.  V: elements of a vector.
+## flags: names of the rule's options that are on; the scalars of a rule are arguments (ops/optim/api.py computes them).
+## V: elements of a vector.
 ## aligned: whether all addresses are multiples of a vector.  G: work-items of a group.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -39,7 +40,7 @@ ${update(1)}\
     }
 }
 
-## The update of w elements from i on.
+## The update of w elements from i on.  g, p: gradient and parameter.  A state's variable is its first letter and `_`.
 <%def name="update(w)">
 <% t = vector(real, w); suffix = "" if w == 1 else w %>
         ${t} g = ${"-" if "maximize" in flags else ""}${elem.name}_load${suffix}(grad + i);
@@ -53,7 +54,8 @@ ${getattr(self, rule)(w)}\
 % endfor
 </%def>
 
-## b_: the momentum (buffer).  The scalars carry and fresh are momentum and 1 - dampening; at the first step 0 and 1.
+## Stochastic gradient descent.  b_: the momentum (the state `buffer`).  carry and fresh are momentum and 1 - dampening;
+## at the first step 0 and 1.
 <%def name="sgd(w)">
         g += weight_decay * p;
 % if states:
@@ -63,7 +65,9 @@ ${getattr(self, rule)(w)}\
         p -= lr * g;
 </%def>
 
-## a_: mean (average).  s_: mean of squares.  l_: the maximum of all s_.  first, second: 1 - beta1 and 1 - beta2.
+## Adam.  a_: the mean of gradients (`average`).  s_: the mean of their squares.  l_: the largest s_ so far.  At step t:
+## first = 1 - beta1, second = 1 - beta2, step_size = lr / (1 - beta1^t), root = 1 / sqrt(1 - beta2^t), and decay is
+## the weight decay, times lr if it is decoupled (AdamW).
 <%def name="adam(w)">
 % if "decoupled" in flags:
         p -= decay * p;

@@ -4,7 +4,8 @@
 ##   PHILOX_block(block, stream, key) -> uint4   four random words of 32 bits
 ##
 ## A random number for each element: element i has word i % 4 of block i / 4, whatever work-item computes it.
-## stream counts draws of one key.
+## key: the seed.  stream: the number of the draw with this key.  The constants are the paper's multipliers and Weyl
+## steps.
 <%def name="define()">
 static inline uint4 philox_4x32_10(uint4 c, uint2 k)
 {

@@ -1,4 +1,5 @@
-## dropout: out[i] = word(i) < threshold ? 0 : x[i] * scale, for i in C order of the shape.
+## dropout: out[i] = word(i) < threshold ? 0 : x[i] * scale, for i in C order of the shape.  threshold = p 2^32 and
+## scale = 1 / (1 - p), where p is the probability of a zero; word(i) is a random number of 32 bits.
 ##
 ##   i      | 0 1 2 3 | 4 5 6 7 | ...     a block of Philox has the words of four elements in a row;
 ##   block  |    0    |    1    | ...     a work-item has blocks_each adjacent blocks, and their results

@@ -1,4 +1,5 @@
-## Fold the vectors of the work-items of the kernel `columns` to one accumulator for each column.
+## The end of the kernel `columns`: fold the vectors of a group's work-items to one accumulator for each column.  x_lane
+## and y_lane are a work-item's place in the group, of CX x CY.
 ##
 ##   row lane 0      | total0 total1 ... | ...            C vectors of V columns a work-item
 ##   row lane 1      | total0 total1 ... | ...   folds    CY row lanes, through local memory
@@ -9,7 +10,7 @@
 <%namespace name="row_lanes" file="/reduce/_row_lanes.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
-## Copy the vectors to arrays, and back.
+## Copy the vectors total0 ... to the arrays of fields, or these to the vectors.
 <%def name="to_columns()">
 % for field in r.acc.fields:
 % for c in range(C):
@@ -63,7 +64,7 @@ ${fix_up.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y
 % endfor
     }
 % else:
-${side_by_side()}\
+${fold_parts()}\
 % endif
 % if CY > 1:
 ${to_vectors()}\
@@ -73,8 +74,8 @@ ${to_vectors()}\
     if (!is_last) return;
 </%def>
 
-## On a GPU a work-item loads all its columns of a few parts before it folds them.
-<%def name="side_by_side()">
+## The fold of all parts by a GPU's work-item: it loads all its columns of a few parts before it folds them.
+<%def name="fold_parts()">
 <%
     words = r.acc.bytes // 4
     ahead = max(1, 16 // (V * C * words))

@@ -3,8 +3,10 @@
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
 ##           ...
-##           row lane 0   and so on.  A row lane has at most U of the rows after the last whole step of U * CY rows;
-##                        if there may be many, all of them are loaded before they are folded
+##           row lane 0   | ...
+##
+## A row lane has at most U of the rows after the last whole step of U * CY rows; if U > 2, their loads are in flight
+## together.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -62,7 +64,7 @@ ${lift(r, total, c, u)}\
         }
 </%def>
 
-## The states of u rows.
+## Declare the states of u rows: a<k * C + c> of vector c of row k.
 <%def name="states_of(r, u)">\
 <% state = r.lane.type(V) %>\
 % for k in range(u * C):
@@ -70,7 +72,7 @@ ${lift(r, total, c, u)}\
 % endfor
 </%def>
 
-## Fold row `at` into the states of row k.
+## Fold row `at` of the part into the states of row k, as the element number `step` of these.
 <%def name="update(r, at, k, step)">\
 <% state = r.lane.type(V) %>\
 % for c in range(C):

@@ -1,13 +1,13 @@
 ## Compute the results of a block of columns from its vectors total[0], [1] ..., on a CPU: see cpu_columns.
 ##
-##   to_columns()      arrays of the accumulators' fields, with an element for each column
+##   to_columns()      declare arrays of the accumulators' fields, with an element for each column
 ##   across_groups()   fold the parts of several groups
 ##   store()           store values[0], [1] ...
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
 <%!
-    HALVES = 8  # that one call rounds: it is not a built-in that the compiler inlines
+    HALVES = 8  # float16 values that one call rounds and stores: the compiler does not inline the built-in function
 %>
 <%def name="define()">\
 % if r.result.name == "f16":
@@ -27,7 +27,8 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
     for (; stored < wide; stored++) ${r.result.name}_store(result + stored * out_column, values[stored]);
 </%def>
 
-## Declare an array for each field of the accumulators, with the elements of the vectors.
+## Declare an array for each field of the accumulators, and copy the vectors to it.  Column j has the element before +
+## j.
 <%def name="to_columns()">\
 % for field in r.acc.fields:
     ${field.ctype} ${field.name}[${COLUMNS + V}] __attribute__((aligned(${field.bytes})));

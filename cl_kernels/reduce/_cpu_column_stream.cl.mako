@@ -1,6 +1,7 @@
 ## The fold of the rows of a part into the vectors of a block, for cpu_columns.
 ##
-##   total[j]   row i ... i + U - 1 of V columns: one state, lifted into the accumulators
+##   total[j]   V columns: rows i to i + U - 1 are folded to one state for each column, which is lifted (converted) to
+##              an accumulator and folded into total[j]
 ##
 ## Rows are prefetched U rows ahead.  A block narrower than a vector begins `before` columns early; the
 ## last vector of any other block ends at the block's edge.
@@ -44,6 +45,8 @@ typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.c
         ${part.inner_row(e, n, "(column - before)")}
 % endfor
         for (long i = begin; i < end;) {
+## Accumulators that have `gather` are accurate for 1024 folds in succession; then `combine` makes them so for 1024
+## more.
 % if r.acc.gather:
             const long stop = end - i < ${1024 * U} ? end : i + ${1024 * U};
 % else:

@@ -4,6 +4,9 @@
 ##   sum<V>   an accumulator for each lane of the vectors, which are folded by halves at the end
 ##   sum1     the accumulator of the remaining elements
 ##
+## Between two lifts (conversions of states to accumulators) there are at most r.block steps; `gather` is accurate for
+## 1024 folds in succession, after which `combine` folds the sum into the total.
+##
 ## r: Reduction.  V, U, unit, result_axes, outer: as in cpu_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>

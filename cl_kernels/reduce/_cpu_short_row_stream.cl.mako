@@ -1,8 +1,9 @@
 ## The reduction of V rows at a time in cpu_short_rows.  NAME_place0 ... are the offsets of their first elements.
 ##
-##   at      V vectors, one of each row, transposed: column at + j updates state j % CHAINS
-##   at + V  ...                                     the same number of elements behind the V rows is prefetched
-##   ...     remaining columns, one by one
+##   columns at to at + V - 1   V vectors, one of each row, are loaded and transposed: column at + j updates state
+##   the next V columns         j % CHAINS; as many elements behind the V rows are prefetched
+##   ...
+##   remaining columns          one by one
 ##
 ## r: Reduction.  V, outer: as in cpu_short_rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
@@ -73,6 +74,7 @@ ${columns_of_square(r, state)}\
         }
 </%def>
 
+## Fold a state, converted to an accumulator, into the accumulator `into`.
 <%def name="lifted(r, into, state)">\
 <% acc = r.acc.type(V) %>\
 ${into} = ${acc}_${"gather" if r.block else "combine"}(${into}, ${r.lane.type(V)}_lift(${state}, o * n, 1));\
@@ -100,7 +102,7 @@ ${into} = ${acc}_${"gather" if r.block else "combine"}(${into}, ${r.lane.type(V)
 % endfor
 </%def>
 
-## Declare one element of each row as vectors.  plus: its offset from the start of the row.
+## Declare the vectors of one element of each row, by parts.  plus: the offset of the element from the row's start.
 <%def name="gathered(e, n, array, plus)">\
 % for k in range(V):
 LOAD_${e.name}_1(${", ".join(f"{part}_{k}" for part in value_names(e, n))}, ${array} + ${n}_place${k}${plus}); \

@@ -2,7 +2,7 @@
 ## complex number two (real, imaginary).  A streamed input is read element by element; an input that is
 ## not streamed holds one value for each result.
 ##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p
-## spread: names of the streamed inputs that have one element for all lanes of a vector.
+## spread: names of the streamed inputs that have one element for all lanes of a vector (a stride of 0).
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%!
     from portable_gpu.codegen.reductions import value_names
@@ -23,6 +23,7 @@ ${element.vector_load(e, w * e.components, aligned)}
 % endif
 </%def>
 
+## Declare the parts of the element at p of input n.
 <%def name="one(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
 
 ## Declare w lanes, all of which have the element at p.

@@ -13,7 +13,7 @@ def place(result_axes, name, row="row"):
     return f"{name}_offset + {axes.offset('result', name, axes.digits('result', result_axes, row))}"
 %>
 
-## The bounds of the part.
+## Declare the bounds of the part.
 <%def name="bounds()">\
 % if split:
     const long outer_begin = part / inner_parts * outer_span, begin = part % inner_parts * span;

@@ -1,5 +1,5 @@
-## Fold the vectors of all row lanes into those of row lane 0, up to eight into one in a step: a tree of pairs has three
-## times as many barriers.
+## Fold the vectors total0 ... of all row lanes (see columns) into those of row lane 0, up to eight into one in a step:
+## a tree of pairs has three times as many barriers.
 <%def name="fold()">
 <% acc, lanes_left = r.acc.type(V), CY %>
 % while lanes_left > 1:

@@ -12,7 +12,7 @@
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 
-## Fold the share into `total`, at most `width` elements at a time; the share does not depend on `width`.
+## Fold the share of this work-item into `total`, at most `width` elements at a time; the share does not depend on it.
 <%def name="fold(r, total, width)">\
             for (long o = outer_begin; o < outer_end; ++o) {
 % for e, n in zip(r.streamed, r.names):

@@ -1,4 +1,5 @@
-## The C side of portable_gpu.codegen.reductions.Reduction, for `w` adjacent lanes:
+## The C side of portable_gpu.codegen.reductions.Reduction, for `w` adjacent lanes.  A lane folds its elements into a
+## state, which is small; a state is lifted (converted) to an accumulator, which can be combined with others.
 ##   lane_tW, acc_tW                  state and accumulator
 ##   lane_tW_update(a, x.., step)     fold one more element into each lane
 ##   lane_tW_lift(a, first, stride)   the accumulators of the states; a lane's element of a step has the index
@@ -49,6 +50,7 @@ ${loads.define(e, w, aligned)}
 % endfor
 </%def>
 
+## Define the state and its functions.  lane_step: the distance of the elements of neighbouring lanes in the row.
 <%def name="lanes(r, w, lane_step)">
 <%
     state, acc, index = r.lane.type(w), r.acc.type(w), vector("long", w)
@@ -73,6 +75,7 @@ static inline ${acc} ${state}_lift(${state} a, long first, long stride)
 }
 </%def>
 
+## Define quick_acc_tW_trusted and acc_tW_adopt.
 <%def name="adopting(acc, quick, w)">
 <% tried = quick.fold.acc.type(w) %>
 static inline bool ${tried}_trusted(${tried} a, long count)
@@ -96,7 +99,8 @@ ${states[i]} = ${r.lane.type(w)}_combine(${states[i]}, ${states[i + d]}); \
 % endfor
 </%def>
 
-## The norm from three sums by magnitude (Anderson 2017), each scaled so that none overflows or underflows.
+## The norm from three sums of squares (Anderson 2017): of small elements times `up`, of medium ones, and of big
+## elements times `down`, so that none overflows or underflows.
 <%def name="nrm2_finish(T)">
 static inline ${T} nrm2_finish(${T} small, ${T} mid, ${T} big, ${T} up, ${T} down)
 {

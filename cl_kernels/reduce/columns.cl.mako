@@ -1,4 +1,5 @@
-## columns: fold x along a strided axis, where neighbouring results are adjacent in memory.
+## columns: fold x along a strided axis on a GPU, where neighbouring results are adjacent in memory.  Work-group g has
+## block g / parts of the columns, and part g % parts of the rows.
 ##
 ##             V*C columns | V*C columns | ...        V*C neighbours: one work-item
 ##   part 0    row 0, CY, 2CY ...                     CY work-items share the rows of a part
@@ -8,8 +9,8 @@
 ## twice, with the same result.  With several parts the last group of a block to finish folds them in
 ## order.  A row lane is the work-items of one y_lane; those of row lane 0 hold the results.
 ##
-## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
-## vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.
+## r: Reduction (see _states).  CX, CY: work-items of a group along columns and rows (row lanes).  V, C: vector width,
+## and vectors of a work-item.  U: rows of a step.  aligned, result_axes, outer, split: as in rows.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

@@ -1,14 +1,14 @@
-## cpu_columns: fold x along a strided axis on a CPU, where neighbouring results are adjacent in
-## memory.
+## cpu_columns: fold x along a strided axis on a CPU, where neighbouring results are adjacent in memory.  A group is one
+## work-item; group g has block g / parts of the columns, and part g % parts of the rows.
 ##
-##             COLUMNS columns | COLUMNS columns | ...     one work-item for each block and part
-##   part 0    row 0 to 3: read by vectors of V columns; row 4 to 7 ...   
+##             COLUMNS columns | COLUMNS columns | ...
+##   part 0    rows 0 to U - 1, by vectors of V columns; then the next U rows, and so on
 ##   part 1    ...                                         accumulators stay in the L1 cache
 ##
 ## The last vector of the last block is moved back to end at the edge, so columns may be folded twice,
 ## with the same result.  With several parts the last group of a block to finish folds them in order.
 ##
-## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows of a step, at most r.block.
+## r: Reduction (see _states).  V: vector width.  COLUMNS: columns of a block.  U: rows of a step, at most r.block.
 ## result_axes, outer: numbers of axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

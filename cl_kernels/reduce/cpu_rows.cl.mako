@@ -3,15 +3,15 @@
 ##   row | part 0                  | part 1 | ...     a row is divided into `parts`, with a work-item for each
 ##       | V*U | V*U ... | V ... | 1 |                a step has U vectors of V elements
 ##
-## A row's vectors are folded into one accumulator for each lane, which are folded at its end.  A
-## work-item takes rows_per_group rows, or one part; the last part of a row to finish folds all of them
-## in order.  Short rows are folded by cpu_short_rows.
+## A row's vectors are folded into one accumulator for each lane of a vector; the lanes are folded at its end.  A group
+## is one work-item: group g has rows_per_group rows from row g / parts * rows_per_group on, and part g % parts of them.
+## The last group of a row to finish folds the parts in order.  Short rows are folded by cpu_short_rows.
 ##
 ## If the reduction has a quick form, a work-item folds its share by the quick form first, and again by the whole
 ## reduction if the result is not accurate enough.
 ##
-## r: Reduction.  V, U: vector width and unrolling.  unit: inner stride is 1.  result_axes, outer: numbers of
-## axes.
+## r: Reduction (see _states).  V, U: vector width and unrolling.  unit: inner stride is 1.  result_axes, outer: numbers
+## of axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

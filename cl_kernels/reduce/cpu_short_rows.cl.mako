@@ -1,5 +1,5 @@
 ## cpu_short_rows: fold many short rows of x to one element of out each, on a CPU.  V rows are folded together: each
-## lane of a vector has a row.
+## lane of a vector has a row.  A group is one work-item and has rows_per_group rows.
 ##
 ##   row      | V elements | V elements | ... | 1 1 .. |     V vectors are loaded, one of each row, and
 ##   row + 1  |            |            |     |        |     transposed in registers: vector j then holds
@@ -9,7 +9,8 @@
 ## The last V rows end at the last row, so rows may be folded twice, with the same result.  While V rows
 ## are folded, the elements behind them are prefetched, because the hardware does not recognise V rows as a stream.
 ##
-## r: Reduction.  V: rows folded together; there are at least V rows.  result_axes, outer: numbers of axes.
+## r: Reduction (see _states).  V: rows folded together; there are at least V rows.  result_axes, outer: numbers of
+## axes.
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_short_row_stream.cl.mako"/>

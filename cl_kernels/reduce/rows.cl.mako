@@ -1,17 +1,17 @@
-## rows: fold each row of x (or of x and y) to one element of out (on a CPU: cpu_rows, cpu_short_rows).
+## rows: fold each row of x (or of x and y) to one element of out, on a GPU (on a CPU: cpu_rows, cpu_short_rows).
 ##
 ##   row | part 0        | part 1 | ...      a row is divided into `parts`, with a work-group for each
 ##       | LVU LVU ... | tail |              in a step L work-items fold U vectors of V elements
 ##
-## The reduced axes are an inner one (n elements, loaded by V where it has unit stride) and the outer ones,
-## flattened.  If L < G, the group folds G / L rows at once.  If L == G, it folds a single
-## row, or one part; the last group of a row to finish folds the parts in order.
-## Work-item 0 of each L holds the result.
+## The reduced axes are an inner one (n elements, loaded by V where it has unit stride) and the outer ones, flattened.
+## If L < G, the group folds G / L rows at once.  If L == G, it folds a single row, or one part; the last group of a row
+## to finish folds the parts in order.  Work-item 0 of each L holds the result.  Work-group g has the row g / parts and
+## its part g % parts, or, without parts, rows_per_group rows.
 ##
 ## If the reduction has a quick form, a work-item folds its share by the quick form first, and again by
 ## the whole reduction if the result is not trusted.  The kernels of columns do the same.
 ##
-## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
+## r: Reduction (see _states).  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
 ## result_axes, outer: numbers of axes.  peel: rows may be unaligned (see _row_stream).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
@@ -22,7 +22,8 @@
 <%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-    # A vector in halves after a quick form, whose state is smaller: that is to decide on the registers.
+    # After a quick form, vectors are folded in halves, because the full state is larger: the full reduction is not to
+    # need more registers than the quick form.
     second = max(1, V // 2) if r.quick else V
     meet_in_local = L == G and G > S
 %>
@@ -93,7 +94,7 @@ ${stream.fold(r, "total", second)}\
 % endif
 </%def>
 
-## The fold of v over the lanes of a row.
+## An expression: the fold of v over the lanes of a row.
 <%def name="across_lanes(v)">\
 % if L == G:
 acc_t_group(${v}, SUBGROUP_SLOT(scratch), ${"LOCAL_ARRAY(wave)" if G > S else "0"})\

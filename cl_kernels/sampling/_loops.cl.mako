@@ -1,5 +1,6 @@
-## The loops of the CPU kernel over the taps of an output.  Parameters: see runs and _parts.  across: the number of
-## ruled axes among the rows; step: the factor of a column in each operand.
+## The loops of the CPU kernel `runs` over the taps of n adjacent outputs, in columns b to b + n - 1.  Parameters: see
+## runs and _parts.  across: the number of ruled axes among the rows.  step: for each operand the text " * stride" of a
+## column, or "".  u_<k>: the product of the weights on the axes before k.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
 ## The loops over the taps of the ruled axes k, k + 1, ...
@@ -77,6 +78,8 @@ ${columns(across, step)}\
 ${leaf(p_or_0, f"flat + {p} * flat{across}", weight, across, step, condition)}\
 </%def>
 
+## A statement: combine one tap with acc[j], the output in column b + j.  at: its column in the source; flat: its flat
+## index.
 <%def name="leaf(at, flat, weight, across, step, condition='')">\
 <%
     at = f"max({at}, 0)" if (routed or kind == "picked") and condition else at

@@ -1,10 +1,18 @@
-## Functions of all sampling kernels: the combination of the taps of an output.
+## Functions of all sampling kernels (pooling, interpolation, padding, and their gradients): the combination of the taps
+## of an output.  On axis k, if it has a rule, output o reads the places of its taps t in the source x, from a table:
 ##
-## kind    one of problem.KINDS          e       the Element of values
-## taps    for each axis that has a rule: the number of taps in this text; 0 for a loop that ends at a place of -1
-## loops   the axes whose loops need the largest number of taps
-## gaps    whether each axis with a rule has outputs that read nothing
-## outer   the number of other axes      index   the C type of indices        names   the operands
+##   places<k>[t * size<k> + o]    the place of tap t; -1: o has no tap t and no later one      most<k>   the most taps
+##   weights<k>[t * size<k> + o]   its weight, of kind "sum"
+##
+## Over several ruled axes an output has all combinations of taps.  A plane has all places of the ruled axes; flat<k> is
+## the distance of neighbours along axis k in its flat index, NAME_step<k> that in operand NAME.
+##
+## kind    how taps are combined (ops/sampling/problem.py): "routed" and "placed" (`routed` is true) take those whose
+##         element of the source `which` is `own`, the output's flat index; "picked" takes the one that which[o] names
+## e       the Element of values         index   the C type of indices
+## names   the operands: `sources` are read at the places of taps, the others are at the output's place
+## taps    for each ruled axis: the number of taps in this text; 0 for a loop over t < most<k> that ends at -1
+## gaps    whether each ruled axis has outputs that read nothing        outer   the number of axes without a rule
 
 ## The declaration of a pointer to operand n.
 <%def name="pointer(n, suffix='')">\
@@ -49,7 +57,9 @@ ${found} = more ? (${index})(${flat}) : ${found}; }\
 % endif
 </%def>
 
+## An expression: whether v replaces the largest value so far, acc; a NaN does.
 <%def name="larger(v, acc)">\
 ${f"(({v} > {acc}) | ({v} != {v}))" if e.floating else f"{v} > {acc}"}\
 </%def>
+## The C type of a value, or of a vector of them.
 <%def name="type_of()">${vector(e.value, V)}</%def>

@@ -2,7 +2,7 @@
 ## that a row reads.  Parameters: see _loops.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
-## The places of the source that the columns read are from read_begin to read_end.
+## Declare read_begin and read_end: columns begin to end - 1 read places of the source from read_begin to read_end - 1.
 <%def name="read_columns(across)">\
     int read_begin = INT_MAX, read_end = 0;
     for (int t = 0; t < ${taps[across] or f"most{across}"}; t++) {
@@ -13,11 +13,12 @@
     }
 </%def>
 
-## A part of a row whose elements are copies of one row of the source, or the value of outputs that read nothing.
+## Store a part of a row whose elements are copies of elements of one row of the source, or the value of outputs that
+## read nothing.
 <%def name="copied(across, step)">\
 <% store = lambda at, value: f"{e.name}_store(out + ({at}){step['out']}, {value});" %>\
         ${parts.pointer("x", "_row")} = 0;
-${found(0, across)}\
+${find_row(0, across)}\
         for (${index} b = begin, next; b < end; b = next) {
             next = end;
 % if pitch:
@@ -36,15 +37,15 @@ ${found(0, across)}\
         }
 </%def>
 
-## Find the row of the source, by the taps of the axes from k on.
-<%def name="found(k, across)">\
+## Set x_row to the row of the source that the taps of the axes from k on name; there is at most one.
+<%def name="find_row(k, across)">\
 % if k == across:
         x_row = x${"".join(f" + p{j} * x_step{j}" for j in range(across))};
 % else:
         for (int t${k} = 0; t${k} < most${k}; t${k}++) {
             const int p${k} = places${k}[t${k} * size${k} + o${k}];
             if (p${k} < 0) break;
-${found(k + 1, across)}\
+${find_row(k + 1, across)}\
         }
 % endif
 </%def>

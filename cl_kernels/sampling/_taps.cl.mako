@@ -1,4 +1,5 @@
-## The taps of an output, one ruled axis inside the other.  Parameters: see _parts.
+## The taps of an output of `tiles`, by nested loops over the ruled axes, unrolled where `taps` says so.  Parameters:
+## see _parts.
 ##
 ##   for each tap of axis 0 | for each tap of axis 1 | ... | take source[base + offset 0 + offset 1 + ...]
 ##
@@ -20,6 +21,7 @@ ${offsets(k, f"p{k}_{t}", f"{k}_{t}")}\
 % endfor
 </%def>
 
+## Declare the offsets of a place on axis k in each source, and in the flat index (f).
 <%def name="offsets(k, place, suffix)">\
 % for n in sources:
     const ${index} ${n}${suffix} = ${place} * ${n}_step${k};
@@ -48,6 +50,8 @@ ${inner(k, f"{k}_", f"w{k}", at, flat, places)}\
 % endif
 </%def>
 
+## The part of `nest` for one tap of axis k, whose offsets end with `suffix`: the axes after k, or, of the last one, the
+## tap.
 <%def name="inner(k, suffix, weight, at, flat, places)">\
 <%
     at = {n: f"{at[n]}{' + ' if at[n] else ''}{n}{suffix}" for n in sources}
@@ -67,6 +71,7 @@ ${nest(k + 1, at, flat, places)}\
 % endif
 </%def>
 
+## Combine one tap with the accumulator `acc`.
 <%def name="leaf(at, flat, weight, acc, places)">\
 <%
     value = f"{e.name}_load{V if V > 1 else ''}(x + ({at['x']}))"

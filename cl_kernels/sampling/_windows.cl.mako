@@ -2,7 +2,8 @@
 ## blocks.
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
 
-## Declare the offsets of the elements of the window along axis k, and the weights of the outputs of a block.
+## Declare the places p<k>_<w> and offsets NAME<k>_<w> of the elements w of the window along axis k, and the weights
+## w<k>_<output>_<tap> of the outputs of a block.
 <%def name="declare(k)">\
 <%
     rule, is_last = blocks[k], k == len(blocks) - 1

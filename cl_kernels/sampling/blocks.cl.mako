@@ -1,4 +1,5 @@
-## blocks: on a GPU, the results of tiles, for blocks of adjacent outputs.  In all blocks windows have the same pattern.
+## blocks: on a GPU, the results of `tiles`, by work-items that compute blocks of adjacent outputs.  The windows that
+## blocks read have the same pattern in all blocks.
 ##
 ##   window of block (c0, c1)   x x x x x x      W0 x W1 elements, each of which is loaded once
 ##                              x x x x x x      for C0 x C1 outputs
@@ -8,7 +9,7 @@
 ##
 ## blocks: AxisBlocks of each ruled axis.  segments: (begin, width) of the loads of a row of a window, by source.
 ## C: width of the store of a row of a block, or 1.  tails: whether the last block of each axis has fewer outputs.
-## G: work-items of a group.  LX: those side by side.  Other parameters: see _parts.
+## G: work-items of a group.  LX: those along the columns (see tiles).  Other parameters: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>

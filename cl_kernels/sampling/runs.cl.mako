@@ -1,15 +1,17 @@
-## runs: on a CPU, out[o] = the combination of the taps of o, for axes with rules ("ruled") and others ("plain").
+## runs: on a CPU, out[o] = the combination of the taps of o (see _parts), for axes with rules ("ruled") and others
+## ("plain").
 ##
-##   row 0   | columns_each | columns_each | ...     a work-item has a part of a row,
-##   row 1   |                                       or rows_each whole rows
+##   row 0   | columns_each | columns_each | ...     a group is one work-item and has a part of a
+##   row 1   |                                       row, or rows_each whole rows
 ##           | B B B ... B |                         B accumulators at a time, which loops of vectors update
 ##
 ## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  Rows are
 ## the places on all other axes.  For each tap of the other ruled axes, a loop goes along the columns.
 ##
-## pitch: if not 0, the places of neighbours are so far from each other in columns regular_begin to regular_end.
-## blended: if not 0, the largest number of columns of a source, whose rows are added first, each times its weight, and
-## then the columns of this sum.  B: as above.  unit: whether each operand has stride 1 along the columns.
+## pitch: if not 0, the places of neighbours are `pitch` apart in columns regular_begin to regular_end - 1.
+## blended: if not 0, the rows of a source are added first, each times its weight, to an array of at most `blended`
+## columns, and then the columns of this array.  B: as above.  unit: whether each operand has stride 1 along the
+## columns.
 ## Others: see _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="parts" file="/sampling/_parts.cl.mako"/>
@@ -19,7 +21,7 @@
 <%
     K = len(taps)
     across = K if line else K - 1  # the ruled axes among the rows
-    copies = kind == "copy" and not line and taps[across] == 1  # each element is one of a row, or the value of none
+    copies = kind == "copy" and not line and taps[across] == 1  # each element is an element of one row, or the fill
     step = {n: "" if unit[n] else f" * {n}_line" if line else f" * {n}_step{across}" for n in names}
 %>
 ${element.scalar(e)}

@@ -1,15 +1,16 @@
-## scatter: on a CPU, the sums of sources at the places of a plane that indices name: out = 0, then
-## out[which[s]] += x[s] for all sources s in the order of the plane; or = x[s], of kind "placed".
+## scatter: on a CPU, the sums of sources at the places of a plane that indices name (the gradient of max pooling):
+## out = 0, then out[which[s]] += x[s] for all sources s in the order of the plane; or = x[s], of kind "placed".
 ##
-##   plane 0 | zeros, then row 0 | row 1 | ... of sources     a work-item has planes_each whole planes,
-##   plane 1 |         B | B | ... of a row at a time         or columns_each columns of a plane
+##   plane 0 | zeros, then row 0 | row 1 | ... of sources     a group is one work-item and has planes_each
+##   plane 1 |         B | B | ... of a row at a time         whole planes, or columns_each columns of a plane
 ##
 ## Columns are the plain axis along which the result is contiguous (line is True), or the last ruled axis.  An index
-## that is not in the window of its source is left out: the places of the window are compared with it.
+## that is not in the window of its source (the places that may have that source as a tap) is ignored: it is compared
+## with the places of the window.
 ##
-## unit: whether each operand has stride 1 along the columns.  size: the sources of an axis; places: the
-## places of the window of each source; most: the largest number of these.
-## Rows of the table of the last axis are filled to multiples of 16.
+## unit: whether each operand has stride 1 along the columns.  size: the sources of an axis; places: the places of the
+## window of each source; most: the largest number of these.  The rows t of the table of the last axis are padded to
+## multiples of 16, because 16 sources are tested at a time.
 ## sums: whether a plane is added in float32, in workspace, and stored when it is complete (16-bit floats).
 ## out_flat: the distance in the result of neighbours of the plane.  B, other parameters: see runs and _parts.
 <%namespace name="element" file="/common/element.cl.mako"/>

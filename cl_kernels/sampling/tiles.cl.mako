@@ -1,12 +1,14 @@
-## tiles: on a GPU, out[o] = the combination of the taps of o, for axes with rules ("ruled") and others ("plain").
+## tiles: on a GPU, out[o] = the combination of the taps of o (see _parts), for axes with rules ("ruled") and others
+## ("plain").
 ##
 ##            LX work-items side by side, V elements each       ^ rows and chunks of the repeated axis
 ##   row 0    | V V V ... V |                                   | G / LX of them are side by side
 ##   row 1    | V V V ... V |
 ##
-## Columns are the positions on all ruled axes (line is False: the result is contiguous along the last one), or
-## the plain axis along which the result is contiguous (line is True), and then positions are rows.  A work-item
-## finds its taps once, and uses them for `each` places of the repeated axis, a plain axis, whose results it holds.
+## Columns are the positions on all ruled axes (line is False: the result is contiguous along the last one), or the
+## plain axis along which the result is contiguous (line is True), and then positions are rows.  A work-item finds its
+## taps once, and computes its results at `each` places of one plain axis, the repeated axis.  Group g has part g %
+## columns_parts of the columns.
 ##
 ## G: work-items of a group.  LX, V: as above.  unrolled: whether the loop over places is unrolled, so
 ## that more loads are in flight.

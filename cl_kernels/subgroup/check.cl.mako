@@ -1,6 +1,6 @@
 ## check: fold a 32-bit and a 64-bit value of each lane at every width, by the target's own exchange.
 ##
-##   out[k][j] = the sums over in[j * W .. (j + 1) * W), W = widths[k], as (narrow, wide) pairs
+##   out[k][j] = the sums over in[j * W .. (j + 1) * W), W = widths[k], as pairs: modulo 2^32, and modulo 2^64
 ##
 ## acc: Accumulator of the sums `narrow` (uint) and `wide` (ulong).  G: work-items of the one group.
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
